@@ -9,6 +9,7 @@ COPY pyproject.toml requirements.lock README.md LICENSE ./
 COPY controller controller
 COPY admin_api admin_api
 COPY dataplane dataplane
+COPY coordinator coordinator
 COPY migrations migrations
 COPY localcluster localcluster
 COPY springtide springtide

@@ -17,7 +17,7 @@ LOCKED ?= 1
 # The second name is for what packages are built with: pip 25.3 and later read the first for installing only.
 CONSTRAINED := $(if $(filter 1,$(LOCKED)),PIP_CONSTRAINT=requirements.lock PIP_BUILD_CONSTRAINT=requirements.lock)
 
-SOURCES := controller admin_api dataplane localcluster springtide pipeline pyspark_springtide migrations bench tests
+SOURCES := controller admin_api dataplane coordinator localcluster springtide pipeline pyspark_springtide migrations bench tests
 # Tests that start no process and watch no clock: as many at a time as there are cores. All others one by one.
 PARALLEL := tests/unit tests/simulation tests/fullstack tests/hostile tests/pipeline_sim
 SEEDS ?= 500

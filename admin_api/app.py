@@ -21,8 +21,7 @@ from admin_api.configs import routes as configs
 from admin_api.console.routes import create_console_router, create_docs_router
 from admin_api.health import router as health_router
 from admin_api.health import text_router as metrics_router
-from admin_api.http.envelope import Envelope, HttpMetrics
-from admin_api.http.gate import Gate
+from admin_api.http.gate import Gate, HttpMetrics
 from admin_api.http.problems import install_problem_handlers
 from admin_api.http.routes import TextRoute
 from admin_api.http.services import Services
@@ -131,10 +130,8 @@ def create_app(
     install_problem_handlers(app)
     complete_schema(app)
     _watch(services, app.state.feed, registry)
-    # The last one added is the outermost.
-    app.add_middleware(Gate, settings=settings, tokens=tokens)
     app.add_middleware(
-        Envelope, settings=settings, clock=clock, ids=services.ids, metrics=HttpMetrics(registry)
+        Gate, settings=settings, tokens=tokens, clock=clock, ids=services.ids, metrics=HttpMetrics(registry)
     )
     return app
 

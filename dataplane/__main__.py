@@ -26,8 +26,8 @@ from typing import Any
 import trio
 
 from controller.contract.lag_report import ReplicaProblem
+from dataplane.broker import BrokerSettings, Ports, StorageBroker, listen
 from dataplane.core.log_port import LogError
-from dataplane.shell.broker import BrokerSettings, Ports, StorageBroker, listen
 from dataplane.shell.config import (
     BROKER_KEYS,
     CONFIG_FILE_BYTES_MAX,

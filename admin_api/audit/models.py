@@ -6,8 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from admin_api.http.models import View, ViewList
-from admin_api.http.times import optional_timestamp, timestamp
+from admin_api.http.models import View, ViewList, optional_timestamp, timestamp
 from controller.audit.queries import AuditRow
 from controller.audit.removal import Recorded
 from controller.audit.verification import MismatchCode, Verification

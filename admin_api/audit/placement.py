@@ -12,13 +12,21 @@ from pydantic import Field
 
 from admin_api.audit.models import AuditView, audit_view
 from admin_api.http.answers import AGE_HEADERS, show
-from admin_api.http.models import View
+from admin_api.http.models import (
+    ClusterPath,
+    Moment,
+    PartitionPath,
+    TopicName,
+    TopicPath,
+    View,
+    milliseconds,
+    optional_timestamp,
+    timestamp,
+)
 from admin_api.http.paging import Paged, Paging, encode_token
-from admin_api.http.paths import ClusterPath, PartitionPath, TopicName, TopicPath
 from admin_api.http.problems import FieldProblem, ProblemError, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Services, Serving
-from admin_api.http.times import Moment, milliseconds, optional_timestamp, timestamp
 from admin_api.partitions.service import find_partition
 from controller.audit.change import Snapshot
 from controller.audit.placements import Page, Placement, Position, audited_since_ms, placements_at

@@ -9,12 +9,10 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from admin_api.http.answers import show
-from admin_api.http.models import View
-from admin_api.http.paths import OperationPath
+from admin_api.http.models import OperationPath, View, optional_timestamp, timestamp
 from admin_api.http.problems import problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Services, Serving
-from admin_api.http.times import optional_timestamp, timestamp
 from admin_api.operations.service import find_operation
 from controller.audit.change import partition_id
 from controller.audit.receipts import Receipt, begun_moves, read_receipt

@@ -9,12 +9,20 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from admin_api.audit.models import AuditList, AuditView, VerificationView, audit_view, verification_view
 from admin_api.http.answers import show
+from admin_api.http.models import (
+    INT64_MAX,
+    BrokerId,
+    ClusterName,
+    PartitionNumber,
+    SinceTime,
+    TopicName,
+    UntilTime,
+    milliseconds,
+)
 from admin_api.http.paging import Paged, decode_token
-from admin_api.http.paths import INT64_MAX, BrokerId, ClusterName, PartitionNumber, TopicName
 from admin_api.http.problems import FieldProblem, ProblemError, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
-from admin_api.http.times import SinceTime, UntilTime, milliseconds
 from controller.audit.change import Entity
 from controller.audit.queries import AuditFilter, get_row, list_rows
 from controller.audit.verification import verify

@@ -10,21 +10,23 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import ConfigDict, Field, StringConstraints
 
 from admin_api.http.answers import LOCATION_HEADERS, REPLAYED_HEADERS, Answer, show
-from admin_api.http.models import RequestBody, View, ViewList
-from admin_api.http.paging import Paged
-from admin_api.http.paths import (
+from admin_api.http.models import (
     INT32_MAX,
     INT64_MAX,
     BrokerId,
     ClusterPath,
     PartitionNumber,
     Reason,
+    RequestBody,
     TopicName,
+    View,
+    ViewList,
+    timestamp,
 )
+from admin_api.http.paging import Paged
 from admin_api.http.problems import WRITE_PROBLEMS, FieldProblem, ProblemError, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Services, Serving
-from admin_api.http.times import timestamp
 from admin_api.http.writes import Asked, Attempt, Write
 from controller.database.verification_rows import (
     FindingRow,
@@ -332,7 +334,6 @@ async def record_it(
 ) -> Response:
     """Record a verification, as `pipeline verify --record` does. The newest four hundred of a cluster are
     kept."""
-    services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,
         action="record_verification",

@@ -5,22 +5,20 @@ A draining broker gets no new replicas, and an operation moves its replicas away
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Unpack
 
 import msgspec
-from fastapi import Depends, Response
+from fastapi import Depends
 
 from admin_api.brokers.models import LABELS_MAX, ChangeBroker, DrainBroker, MaintenancePlan
 from admin_api.brokers.service import broker_view, check_not_busy, find_broker, version_of
 from admin_api.http.answers import Answer
-from admin_api.http.conditions import IfMatch, Precondition
-from admin_api.http.paths import BrokerPath, ClusterPath
+from admin_api.http.conditions import IfMatch
+from admin_api.http.models import BrokerPath, ClusterPath
 from admin_api.http.problems import FieldProblem, ProblemError, refusal_problem
 from admin_api.http.services import Services, Serving
-from admin_api.http.writes import Asked, Attempt, Write, Writing, follow, opened, submit
+from admin_api.http.writes import Asked, Attempt, ChangeFields, ResourceChange, Write, follow, opened, submit
 from admin_api.operations.models import accepted
 from admin_api.plans.models import plan_view
 from controller.audit.change import Entity
@@ -48,12 +46,9 @@ NAMED_MAX = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerChange:
+class BrokerChange(ResourceChange):
     """A request to change one broker."""
 
-    services: Services
-    write: Writing
-    condition: Precondition
     cluster: str
     broker_id: int
 
@@ -66,28 +61,14 @@ class BrokerChange:
         """Return the broker. Raises broker_not_found."""
         return find_broker(self.view, self.cluster, self.broker_id)
 
-    async def carry_out(
-        self,
-        action: str,
-        change: Callable[[BrokerChange, Attempt], Awaitable[Answer]],
-        body: dict[str, Any],
-        reason: str | None,
-        *,
-        is_operation: bool = False,
-    ) -> Response:
-        """Write the request down and carry the change out. is_operation: whether it begins an operation."""
-        self.services.engine.image(self.cluster)
-        asked = Asked(
+    async def asked(self, **fields: Unpack[ChangeFields]) -> Asked:
+        return Asked(
             cluster=self.cluster,
-            action=action,
             entity=Entity.BROKER,
             entity_id=str(self.broker_id),
-            body=body,
-            reason=reason,
             brokers=(self.broker_id,),
-            is_operation=is_operation,
+            **fields,
         )
-        return await self.write.carry_out(asked, partial(change, self))
 
 
 async def broker_change(

@@ -6,9 +6,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, StringConstraints, Tag, model_validator
 
-from admin_api.http.models import LastChange, RequestBody, View, ViewList
-from admin_api.http.paths import BrokerId, Endpoint, Reason
-from admin_api.http.times import BodyMoment, milliseconds
+from admin_api.http.models import (
+    BodyMoment,
+    BrokerId,
+    Endpoint,
+    LastChange,
+    Reason,
+    RequestBody,
+    View,
+    ViewList,
+    milliseconds,
+)
 from admin_api.operations.models import ConcurrentMoves, Throttle
 from admin_api.plans.models import PlanView
 from controller.operations.model import CONCURRENT_MOVES, MoveOptions

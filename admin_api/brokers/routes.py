@@ -25,8 +25,8 @@ from admin_api.http.answers import (
     REPLAYED_HEADERS,
     show,
 )
+from admin_api.http.models import BrokerPath, ClusterPath, ReasonQuery
 from admin_api.http.paging import Paged
-from admin_api.http.paths import BrokerPath, ClusterPath, ReasonQuery
 from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
@@ -127,7 +127,6 @@ async def add_brokers(
         brokers=tuple(spec.broker_id for spec in specs),
         is_operation=True,
     )
-    services.engine.image(cluster)
     return await write.carry_out(asked, partial(service.add_brokers, services, cluster, body))
 
 

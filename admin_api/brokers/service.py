@@ -9,15 +9,13 @@ import msgspec
 
 from admin_api.brokers.models import AddBroker, AddBrokers, BrokerPlan, BrokerSpec, BrokerView, CheckView
 from admin_api.http.answers import Answer
-from admin_api.http.models import last_change
+from admin_api.http.models import host_and_port, last_change, timestamp
 from admin_api.http.problems import FieldProblem, ProblemError
 from admin_api.http.services import Services
-from admin_api.http.times import timestamp
 from admin_api.http.writes import Attempt, opened
 from admin_api.operations.models import accepted
 from admin_api.plans.models import plan_view
 from controller.audit.change import Entity
-from controller.contract.endpoints import endpoint_of, host_and_port
 from controller.core.image import ClusterImage
 from controller.core.planning.goals import Goal
 from controller.core.planning.plan import Plan
@@ -25,7 +23,7 @@ from controller.core.planning.planner import make_plan
 from controller.core.planning.snapshot import BrokerSnapshot, Snapshot
 from controller.core.preflight import CheckState, PreflightCheck
 from controller.core.records import BrokerRegistration
-from controller.operations.brokers import begin_broker_add, goals_of, mismatch
+from controller.operations.brokers import begin_broker_add, endpoint_of, goals_of, mismatch
 from controller.operations.model import (
     BrokerAdd,
     BrokerDrain,
@@ -165,7 +163,7 @@ def broker_view(view: Published, broker: BrokerRegistration) -> BrokerView:
         broker,
         state=broker.status,
         drained=broker.draining and not image.replicas_of.get(broker.broker_id),
-        endpoint=endpoint_of(broker.host, broker.port),
+        endpoint=endpoint_of(broker),
         log_dirs=broker.log_dir_ids,
         offline_log_dirs=broker.offline_log_dir_ids,
         registered_at=timestamp(broker.registered_at_ms),
@@ -216,8 +214,7 @@ def _with_new(snapshot: Snapshot, spec: BrokerAdd) -> Snapshot:
 
 def _warnings(spec: BrokerAdd, image: ClusterImage, checks: Sequence[PreflightCheck]) -> list[str]:
     missing = [
-        f"broker {broker.broker_id} has not registered yet: "
-        f"start it at {endpoint_of(broker.host, broker.port)}"
+        f"broker {broker.broker_id} has not registered yet: start it at {endpoint_of(broker)}"
         for broker in spec.brokers
         if broker.broker_id not in image.brokers
     ]

@@ -7,8 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field, StringConstraints
 
 from admin_api.clusters.resilience import ResilienceSummary
-from admin_api.http.models import LastChange, RequestBody, View, ViewList
-from admin_api.http.paths import ClusterName, Reason
+from admin_api.http.models import ClusterName, LastChange, Reason, RequestBody, View, ViewList
 
 ConfigName = Annotated[str, StringConstraints(min_length=1, max_length=249)]
 ConfigValue = Annotated[str, StringConstraints(max_length=65_536)]

@@ -20,8 +20,8 @@ from admin_api.clusters.models import (
     TopicsToBringBack,
 )
 from admin_api.http.answers import AGE_HEADERS, ETAG_HEADERS, REPLAYED_HEADERS, show
+from admin_api.http.models import ClusterPath
 from admin_api.http.paging import Paged
-from admin_api.http.paths import ClusterPath
 from admin_api.http.problems import WRITE_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
@@ -51,6 +51,7 @@ async def create_cluster(body: NewCluster, services: Serving, write: Write) -> R
     nothing until they are added."""
     asked = Asked(
         cluster=body.name,
+        is_new_cluster=True,
         action="create_cluster",
         entity=Entity.CLUSTER,
         entity_id=body.name,
@@ -115,7 +116,6 @@ async def recover_metadata(
     holds, which takes some seconds. Name the brokers that will never come back in `gone_brokers`. Requires
     the role admin."""
     write.need(Role.ADMIN)
-    services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,
         action="recover_metadata",
@@ -178,7 +178,6 @@ async def bring_back_topics(
     acknowledged record leads; brokers restore their logs by themselves. Topics that the cluster already has
     are not changed. Requires the role admin."""
     write.need(Role.ADMIN)
-    services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,
         action="bring_back_topics",

@@ -21,9 +21,8 @@ from admin_api.clusters.models import (
     UndecidedPartition,
 )
 from admin_api.http.answers import Answer
-from admin_api.http.models import last_change
+from admin_api.http.models import last_change, timestamp
 from admin_api.http.problems import refusal_problem
-from admin_api.http.times import timestamp
 from admin_api.http.writes import Attempt, submit
 from controller.audit.change import Entity
 from controller.contract.partition_state import PartitionKey

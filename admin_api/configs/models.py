@@ -7,8 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from admin_api.clusters.models import ConfigName, ConfigValue
-from admin_api.http.models import RequestBody, View, ViewList
-from admin_api.http.paths import Reason
+from admin_api.http.models import Reason, RequestBody, View, ViewList
 
 
 class ConfigView(View):

@@ -14,8 +14,8 @@ from admin_api.configs.models import AlterConfigs, ConfigList, ConfigsAltered, C
 from admin_api.configs.service import Address, holder_of
 from admin_api.http.answers import AGE_HEADERS, ETAG_HEADERS, REPLAYED_HEADERS, show
 from admin_api.http.conditions import IfMatch
+from admin_api.http.models import BrokerPath, ClusterPath, ReasonQuery, TopicPath
 from admin_api.http.paging import Paged
-from admin_api.http.paths import BrokerPath, ClusterPath, ReasonQuery, TopicPath
 from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
@@ -135,7 +135,6 @@ def _add_routes(
         address: Whose,
         name: ConfigPath,
     ) -> Response:
-        services.engine.image(address.cluster)
         _check_role(write, address, [name])
         asked = service.asked_of(
             address, "set_config", {"name": name} | body.model_dump(mode="json"), body.reason
@@ -163,7 +162,6 @@ def _add_routes(
         name: ConfigPath,
         reason: ReasonQuery = None,
     ) -> Response:
-        services.engine.image(address.cluster)
         _check_role(write, address, [name])
         asked = service.asked_of(address, "unset_config", {"name": name}, reason)
         return await write.carry_out(
@@ -188,7 +186,6 @@ def _add_routes(
         condition: IfMatch,
         address: Whose,
     ) -> Response:
-        services.engine.image(address.cluster)
         _check_role(write, address, body.configs)
         asked = service.asked_of(address, "alter_configs", body.model_dump(mode="json"), body.reason)
         return await write.carry_out(

@@ -1,13 +1,143 @@
-"""Bases of the REST models, and parts of answers that several nouns share."""
+"""What REST's models are made of: names, numbers and times in requests, the bases of the models, and parts
+of answers that several nouns share.
+
+Kafka's rules for names apply where Kafka has one. They are written as patterns, so that a generated client
+can check them, too. Times are RFC 3339 in requests and answers, milliseconds of the wall clock since 1970 UTC
+in between.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Generic, Self, TypeVar
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import Path, Query
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+)
 
-from admin_api.http.times import timestamp
+from controller.core.options import ControllerOptions
 from controller.core.records import Change
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+REPLICATION_FACTOR_MAX: Final = ControllerOptions().replication_factor_max
+
+#: The name becomes a znode and part of every path.
+ClusterName = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]*$", min_length=1, max_length=63),
+    Field(
+        description="letters, digits, '.', '_' and '-'; begins with a letter or a digit", examples=["prod"]
+    ),
+]
+
+#: Kafka's rule, which excludes '.' and '..'.
+TopicName = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^(\.{0,2}[a-zA-Z0-9_-][a-zA-Z0-9._-]*|\.{3}[a-zA-Z0-9._-]*)$", min_length=1, max_length=249
+    ),
+    Field(description="letters, digits, '.', '_' and '-'; not '.' or '..'", examples=["orders"]),
+]
+
+BrokerId = Annotated[int, Field(ge=0, le=INT32_MAX, description="chosen by the operator", examples=[1])]
+PartitionNumber = Annotated[int, Field(ge=0, le=INT32_MAX, examples=[0])]
+ReplicationFactor = Annotated[int, Field(ge=1, le=REPLICATION_FACTOR_MAX)]
+#: The brokers of one partition.
+ReplicaIds = Annotated[list[BrokerId], Field(min_length=1, max_length=REPLICATION_FACTOR_MAX)]
+
+
+def host_and_port(endpoint: str) -> tuple[str, int]:
+    """Return host and port of a valid endpoint; brackets around an IPv6 address are not part of the host."""
+    host, _, port = endpoint.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _check_port(endpoint: str) -> str:
+    if not 1 <= host_and_port(endpoint)[1] <= 65_535:
+        raise ValueError("the port must lie between 1 and 65535")
+    return endpoint
+
+
+Endpoint = Annotated[
+    str,
+    StringConstraints(pattern=r"^([a-zA-Z0-9._-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}$", max_length=261),
+    AfterValidator(_check_port),
+    Field(description="host:port, as the broker advertises it", examples=["store4:9092"]),
+]
+
+Reason = Annotated[
+    str,
+    StringConstraints(max_length=1_000),
+    Field(description="kept in the audit beside the change", examples=["capacity for Q4"]),
+]
+ReasonQuery = Annotated[Reason | None, Query(description="kept in the audit beside the change")]
+
+ClusterPath = Annotated[ClusterName, Path(description="the cluster's name", examples=["prod"])]
+BrokerPath = Annotated[BrokerId, Path(examples=[1])]
+TopicPath = Annotated[TopicName, Path(description="the topic's name", examples=["orders"])]
+PartitionPath = Annotated[PartitionNumber, Path(examples=[0])]
+OperationPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["op_Zk1lV0pCTEq4nY6mXw2v3A"])]
+PlanPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["plan_Zk1lV0pCTEq4nY6mXw2v3A"])]
+
+
+def timestamp(at_ms: int) -> str:
+    """Return the time in RFC 3339, in UTC, with milliseconds."""
+    moment = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def optional_timestamp(at_ms: int | None) -> str | None:
+    return None if at_ms is None else timestamp(at_ms)
+
+
+def _check_zone(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError("a time needs its zone: end it with Z")
+    return moment
+
+
+def _check_text(value: Any) -> Any:
+    # Pydantic would read a bare number as a time since 1970, and guess between seconds and milliseconds.
+    if isinstance(value, str) and value.lstrip("+-").replace(".", "", 1).isdigit():
+        raise ValueError("must be RFC 3339, as in 2026-11-21T09:30:00Z")
+    return value
+
+
+#: A time in a request, in RFC 3339.
+Moment = Annotated[
+    datetime,
+    BeforeValidator(_check_text),
+    AfterValidator(_check_zone),
+]
+
+
+def _only_text(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ValueError("must be RFC 3339, as in 2026-11-21T09:30:00Z")
+    return value
+
+
+#: The same in a body. Types are strict there, but JSON has no type for times.
+BodyMoment = Annotated[Moment, Field(strict=False), BeforeValidator(_only_text)]
+SinceTime = Annotated[
+    Moment | None,
+    Query(description="not before this time (RFC 3339)", examples=["2026-11-21T09:30:00Z"]),
+]
+UntilTime = Annotated[
+    Moment | None, Query(description="before this time (RFC 3339)", examples=["2026-11-21T10:30:00Z"])
+]
+
+
+def milliseconds(moment: datetime | None) -> int | None:
+    """Return the milliseconds of the wall clock since 1970 UTC."""
+    return None if moment is None else int(moment.timestamp() * 1000)
 
 
 class View(BaseModel):

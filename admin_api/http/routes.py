@@ -13,8 +13,6 @@ from fastapi import Request, Response, params
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
 from starlette.convertors import Convertor, register_url_convertor
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from admin_api.http.bodies import JSON_MEDIA_TYPES, read_json
 from admin_api.http.problems import FieldProblem, ProblemError
@@ -39,56 +37,18 @@ register_url_convertor("word", _Word())
 
 
 class StrictRoute(APIRoute):
-    """The route class of every router of this API.
-
-    When created, a route knows only its path and methods, by which it is found. FastAPI analyses its
-    parameters, bodies and answers when the route is first called or inspected. This takes some milliseconds
-    for each route and a second for all; a controller that takes over needs only a few of them. A route that
-    can't be analysed is found when the OpenAPI document is built, as a test does.
-    """
+    """The route class of every router of this API, as FastAPI offers it: `get_route_handler` wraps FastAPI's
+    own."""
 
     #: The media types of the route's answers, for content negotiation.
     produces: tuple[str, ...] = JSON_MEDIA_TYPES
-
-    #: The pending arguments of `APIRoute.__init__`; None once it has been called.
-    _pending: dict[str, Any] | None = None
-
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        methods = options.get("methods") or ("GET",)
-        shown = options.get("include_in_schema", True)
-        Route.__init__(
-            self, path, endpoint, methods=methods, name=options.get("name"), include_in_schema=shown
-        )
-        self.methods = {method.upper() for method in methods}  # as in FastAPI: no HEAD beside GET
-        self.app = self._work_out_and_serve
-        self._pending = {"path": path, "endpoint": endpoint, **options}
-
-    def __getattr__(self, name: str) -> Any:
-        """Complete the route when an attribute is read that does not exist yet."""
-        if self._pending is None:
-            raise AttributeError(f"{type(self).__name__} {self.path} has no {name}", name=name, obj=self)
-        self._work_out()
-        return getattr(self, name)
-
-    def _work_out(self) -> None:
-        pending, self._pending = self._pending, None
-        if pending is None:
-            return
-        try:
-            super().__init__(**pending)  # sets `app` as well
-        except BaseException:
-            self._pending = pending
-            raise
-
-    async def _work_out_and_serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._work_out()
-        await self.app(scope, receive, send)
 
     def bytes_max(self, settings: ApiSettings) -> int:
         return settings.body_bytes_max
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
+        # FastAPI lists a route's parameters nowhere else; it makes the OpenAPI document from this list.
         parameters = get_flat_params(self.dependant)
         queries = [field for field in parameters if isinstance(field.field_info, params.Query)]
         known = frozenset(field.alias for field in queries)

@@ -7,25 +7,22 @@ limit of a head runs from its first byte to its last, so sending more bytes does
 on which nothing was ever sent counts as idle; a standby that watches this controller over one connects again.
 
 This is a subclass, not a proxy or another server: it observes three of uvicorn's callbacks and does not
-change what uvicorn does in them. The reader of a body limits the body (`strict_route.read_body`).
+change what uvicorn does in them. The reader of a body limits the body (`bodies.read_json`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from admin_api.http.envelope import OVERLOADED_SCOPE_KEY
+from admin_api.http.gate import OVERLOADED_SCOPE_KEY, PATH_CHARS_SHOWN_MAX
 from admin_api.http.problems import ProblemError, problem_response
 from admin_api.settings import ApiSettings
 from controller.shell.clock import Ids
-
-#: The most characters of a path that a refusal repeats.
-PATH_CHARS_SHOWN_MAX: Final = 100
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):

@@ -22,10 +22,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Final, TypedDict, TypeVar
+from typing import Annotated, Any, Final, Self, TypedDict, TypeVar, Unpack
 
 import anyio
 from fastapi import Depends, Header, Query, Request, Response
@@ -44,7 +45,6 @@ from admin_api.http.problems import (
     refusal_problem,
     target_of,
 )
-from admin_api.http.redaction import without_secrets
 from admin_api.http.services import Asking, Caller, Services, Serving
 from admin_api.http.tokens import Role
 from admin_api.operations.models import accepted
@@ -122,11 +122,20 @@ class Attempt:
         return {**self.event, "operation_id": None if self.dry_run else self.operation_id}
 
 
+class ChangeFields(TypedDict):
+    action: str
+    body: Mapping[str, Any]
+    reason: str | None
+    is_operation: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """The record that is written before anything is tried."""
 
     cluster: str
+    #: Whether there must not be such a cluster yet.
+    is_new_cluster: bool = False
     action: str
     entity: Entity = Entity.CLUSTER
     #: None: the cluster itself.
@@ -162,7 +171,11 @@ class Writing:
             self._caller.need(role)
 
     async def carry_out(self, asked: Asked, service: Service) -> Response:
+        """Write the request down and carry it out. Raise cluster_not_found, reason_required,
+        precondition_required."""
         services = self._services
+        if not asked.is_new_cluster:
+            services.engine.image(asked.cluster)
         if self._dry_run:
             return respond(self._request, await service(self._attempt(asked, services.ids.new_id())))
         # Checked before the key is claimed: the client can add what is missing and use the same key.
@@ -267,7 +280,7 @@ class Writing:
             request_id=attempt.request_id,
             operation_id=attempt.operation_id if asked.is_operation else None,
             at_ms=attempt.wall_ms,
-            body=without_secrets(asked.body),
+            body=asked.body,
             topic=asked.topic,
             partition=asked.partition,
             brokers=asked.brokers,
@@ -378,6 +391,33 @@ async def writing(
 
 
 Write = Annotated[Writing, Depends(writing)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceChange(ABC):
+    """A request to change one resource, under the client's condition."""
+
+    services: Services
+    write: Writing
+    condition: Precondition
+
+    @abstractmethod
+    async def asked(self, **fields: Unpack[ChangeFields]) -> Asked:
+        """Return the record of a change of this resource. Raise the problem if there is none."""
+
+    async def carry_out(
+        self,
+        action: str,
+        change: Callable[[Self, Attempt], Awaitable[Answer]],
+        body: Mapping[str, Any],
+        reason: str | None,
+        *,
+        is_operation: bool = False,
+    ) -> Response:
+        """Write the request down and carry the change out. is_operation: whether it begins an operation."""
+        asked = await self.asked(action=action, body=body, reason=reason, is_operation=is_operation)
+        return await self.write.carry_out(asked, partial(change, self))
+
 
 Decided = TypeVar("Decided", bound=Reply)
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from admin_api.configs import service
 from admin_api.configs.models import AlterConfigs
 from admin_api.configs.service import Address, Holder, holder_of
-from admin_api.http.paths import INT32_MAX
+from admin_api.http.models import INT32_MAX
 from admin_api.http.problems import ProblemError
 from admin_api.http.tokens import Role
 from admin_api.http.writes import ADMIN_SETTINGS

@@ -15,7 +15,7 @@ from fastapi.openapi.utils import get_openapi
 
 from admin_api.http.catalogue import CATALOGUE
 from admin_api.http.gate import is_open
-from admin_api.http.paths import INT64_MAX
+from admin_api.http.models import INT64_MAX
 from admin_api.http.problems import MEDIA_TYPE, FieldProblem, ProblemError, problem_content
 from admin_api.openapi.examples.story import REQUEST_ID
 from admin_api.openapi.examples.values import ANSWERS

@@ -18,7 +18,7 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.sse import EventSourceResponse, format_sse_event
 from starlette.types import Receive, Scope, Send
 
-from admin_api.http.paths import OperationPath
+from admin_api.http.models import OperationPath
 from admin_api.http.problems import ProblemError, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Services, Serving

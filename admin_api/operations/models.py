@@ -9,10 +9,16 @@ import msgspec
 from pydantic import ConfigDict, Field, model_validator
 
 from admin_api.http.answers import Answer
-from admin_api.http.models import RequestBody, View, ViewList
-from admin_api.http.paths import INT64_MAX, Reason
+from admin_api.http.models import (
+    INT64_MAX,
+    Reason,
+    RequestBody,
+    View,
+    ViewList,
+    optional_timestamp,
+    timestamp,
+)
 from admin_api.http.services import Services
-from admin_api.http.times import optional_timestamp, timestamp
 from controller.contract.partition_state import PartitionKey
 from controller.core.reassignment_progress import ReassignmentProgress, TargetProgress
 from controller.database.rows import OperationRow

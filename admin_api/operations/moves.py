@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from admin_api.http.models import View, ViewList
+from admin_api.http.models import View, ViewList, optional_timestamp
 from admin_api.http.paging import refuse_token
 from admin_api.http.services import Services
-from admin_api.http.times import optional_timestamp
 from admin_api.operations.models import EtaView, eta_view
 from controller.contract.partition_state import PartitionKey
 from controller.core.planning.plan import Move

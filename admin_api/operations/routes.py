@@ -8,12 +8,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from admin_api.http.answers import ETAG_HEADERS, LOCATION_HEADERS, REPLAYED_HEADERS, show
+from admin_api.http.models import ClusterName, OperationPath, SinceTime, milliseconds
 from admin_api.http.paging import Paged
-from admin_api.http.paths import ClusterName, OperationPath
 from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
-from admin_api.http.times import SinceTime, milliseconds
 from admin_api.operations.models import (
     CancelOperation,
     ChangeOperation,

@@ -6,20 +6,20 @@ the next.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Final, Unpack
 
 import msgspec
-from fastapi import Depends, Response
+from fastapi import Depends
 
 from admin_api.http.answers import Answer
-from admin_api.http.conditions import IfMatch, Precondition
-from admin_api.http.paths import OperationPath
+from admin_api.http.conditions import IfMatch
+from admin_api.http.models import OperationPath
 from admin_api.http.problems import ProblemError, refusal_problem
 from admin_api.http.services import Services, Serving
-from admin_api.http.writes import Asked, Attempt, Write, Writing, submit
+from admin_api.http.writes import Asked, Attempt, ChangeFields, ResourceChange, Write, submit
 from admin_api.operations.models import ChangeOperation, OperationView, accepted, operation_view
 from controller.core.events import AlterReassignments, ReassignmentsAltered, ReassignmentTarget
 from controller.database.operation_rows import get_operation
@@ -71,34 +71,15 @@ def current_views(services: Services, rows: Sequence[OperationRow]) -> list[Oper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperationChange:
+class OperationChange(ResourceChange):
     """A request to change one operation."""
 
-    services: Services
-    write: Writing
-    condition: Precondition
     operation_id: str
 
-    async def carry_out(
-        self,
-        action: str,
-        change: Callable[[OperationChange, Attempt], Awaitable[Answer]],
-        body: Mapping[str, Any],
-        reason: str | None,
-        *,
-        is_operation: bool = False,
-    ) -> Response:
-        """Write the request down and carry the change out. is_operation: whether it is an operation of its
-        own."""
+    async def asked(self, **fields: Unpack[ChangeFields]) -> Asked:
         row = await self.row()
-        asked = Asked(
-            cluster=row.cluster,
-            action=action,
-            body={"operation_id": row.id, **body},
-            reason=reason,
-            is_operation=is_operation,
-        )
-        return await self.write.carry_out(asked, partial(change, self))
+        fields["body"] = {"operation_id": row.id, **fields["body"]}
+        return Asked(cluster=row.cluster, **fields)
 
     async def row(self) -> OperationRow:
         """Return the operation's row. Raises operation_not_found."""

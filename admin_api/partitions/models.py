@@ -6,8 +6,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
-from admin_api.http.models import LastChange, RequestBody, View, ViewList
-from admin_api.http.paths import INT32_MAX, INT64_MAX, BrokerId, PartitionNumber, Reason, TopicName
+from admin_api.http.models import (
+    INT32_MAX,
+    INT64_MAX,
+    BrokerId,
+    LastChange,
+    PartitionNumber,
+    Reason,
+    RequestBody,
+    TopicName,
+    View,
+    ViewList,
+)
 from admin_api.operations.models import RefusedView
 
 

@@ -16,9 +16,8 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from admin_api.http.answers import AGE_HEADERS, show
-from admin_api.http.models import View
+from admin_api.http.models import ClusterPath, View
 from admin_api.http.paging import Paged
-from admin_api.http.paths import ClusterPath
 from admin_api.http.problems import problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving

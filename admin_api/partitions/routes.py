@@ -10,8 +10,8 @@ from fastapi.openapi.models import Example
 
 from admin_api.http.answers import AGE_HEADERS, ETAG_HEADERS, LOCATION_HEADERS, REPLAYED_HEADERS, show
 from admin_api.http.conditions import IfMatch
+from admin_api.http.models import ClusterPath, PartitionPath, TopicPath
 from admin_api.http.paging import Paged
-from admin_api.http.paths import ClusterPath, PartitionPath, TopicPath
 from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
@@ -98,7 +98,6 @@ async def elect_leader(
     Requires the role admin."""
     if body.election == "unclean":
         write.need(Role.ADMIN)
-    services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,
         action=f"elect_leader_{body.election}",
@@ -145,7 +144,6 @@ async def elect_preferred_leaders(
     """Give leaderships back after maintenance. Each partition that is led by another replica than its first
     gets its first replica as leader, if that one is in sync. Each is elected alone: a failure of one does not
     stop the others."""
-    services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,
         action="elect_preferred_leaders",

@@ -17,12 +17,10 @@ from fastapi import APIRouter, Response
 from pydantic import ConfigDict
 
 from admin_api.http.answers import REPLAYED_HEADERS, Answer
-from admin_api.http.models import RequestBody
-from admin_api.http.paths import Reason
+from admin_api.http.models import Reason, RequestBody, timestamp
 from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, ProblemError, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Services
-from admin_api.http.times import timestamp
 from admin_api.http.writes import Attempt
 from admin_api.operations.service import TRIES_MAX
 from admin_api.plans.models import PlanView, stored_plan_view

@@ -8,17 +8,21 @@ from typing import Annotated, Any, Literal
 import msgspec
 from pydantic import ConfigDict, Field
 
-from admin_api.http.models import RequestBody, View, ViewList
-from admin_api.http.paths import (
+from admin_api.http.models import (
     INT64_MAX,
+    BodyMoment,
     BrokerId,
     PartitionNumber,
     Reason,
     ReplicaIds,
     ReplicationFactor,
+    RequestBody,
     TopicName,
+    View,
+    ViewList,
+    optional_timestamp,
+    timestamp,
 )
-from admin_api.http.times import BodyMoment, optional_timestamp, timestamp
 from admin_api.operations.models import ConcurrentMoves, Throttle
 from admin_api.policies.models import VerdictView
 from controller.core.planning.plan import Level, Levels, Load, Move, Plan, Rejection, content_hash

@@ -8,8 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from admin_api.http.answers import ACCEPTED, ETAG_HEADERS, LOCATION_HEADERS, REPLAYED_HEADERS, show
+from admin_api.http.models import ClusterPath, PlanPath, Reason
 from admin_api.http.paging import Paged
-from admin_api.http.paths import ClusterPath, PlanPath, Reason
 from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, ProblemError, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Services, Serving
@@ -91,7 +91,6 @@ async def make_it(*, body: MakePlan, services: Serving, write: Write, cluster: C
     """Make a plan. Nothing moves. The plan holds the moves, those with the largest benefit first, the bytes
     that they copy and their outcome. It is tied to the state of every partition that it was made from.
     Demands of the goal that can't be met are rejected partition by partition."""
-    services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,
         action="make_plan",

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Unpack
 
 import msgspec
-from fastapi import Depends, Response
+from fastapi import Depends
 
 from admin_api.http.answers import Answer
-from admin_api.http.conditions import IfMatch, Precondition
-from admin_api.http.paths import ClusterPath, PlanPath
+from admin_api.http.conditions import IfMatch
+from admin_api.http.models import ClusterPath, PlanPath, milliseconds
 from admin_api.http.problems import FieldProblem, ProblemError
 from admin_api.http.services import Services, Serving
-from admin_api.http.times import milliseconds
-from admin_api.http.writes import Asked, Attempt, Write, Writing, begun_before, opened
+from admin_api.http.writes import Asked, Attempt, ChangeFields, ResourceChange, Write, begun_before, opened
 from admin_api.operations.models import accepted
 from admin_api.plans.goals import goal_of, measured_of
 from admin_api.plans.models import (
@@ -63,34 +62,15 @@ ERRORS_SHOWN: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanChange:
+class PlanChange(ResourceChange):
     """A request to change one plan."""
 
-    services: Services
-    write: Writing
-    condition: Precondition
     cluster: str
     plan_id: str
 
-    async def carry_out(
-        self,
-        action: str,
-        change: Callable[[PlanChange, Attempt], Awaitable[Answer]],
-        body: Mapping[str, Any],
-        reason: str | None,
-        *,
-        is_operation: bool = False,
-    ) -> Response:
-        """Write the request down and carry the change out. is_operation: whether it begins an operation."""
-        self.services.engine.image(self.cluster)
-        asked = Asked(
-            cluster=self.cluster,
-            action=action,
-            body={"plan_id": self.plan_id, **body},
-            reason=reason,
-            is_operation=is_operation,
-        )
-        return await self.write.carry_out(asked, partial(change, self))
+    async def asked(self, **fields: Unpack[ChangeFields]) -> Asked:
+        fields["body"] = {"plan_id": self.plan_id, **fields["body"]}
+        return Asked(cluster=self.cluster, **fields)
 
     async def load(self) -> StoredPlan:
         """Return the plan; raise plan_not_found, or precondition_failed if it is another one."""

@@ -6,9 +6,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from admin_api.http.models import RequestBody, View, ViewList
-from admin_api.http.paths import Reason
-from admin_api.http.times import timestamp
+from admin_api.http.models import Reason, RequestBody, View, ViewList, timestamp
 from controller.database.policy_rows import PolicyRow
 from controller.policies.facts import TABLES
 from controller.policies.sandbox import SQL_CHARS_MAX, Shape

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from admin_api.http.answers import ETAG_HEADERS, LOCATION_HEADERS, REPLAYED_HEADERS, show
 from admin_api.http.conditions import IfMatch
+from admin_api.http.models import ClusterPath, Reason
 from admin_api.http.paging import Paged
-from admin_api.http.paths import ClusterPath, Reason
 from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
@@ -103,7 +103,6 @@ async def put_it(
     """Create or replace a policy: one SELECT over the cluster and the plan, which returns the plan's faults.
     It can read only the tables listed at `sql`, and is stopped when it takes too long. Requires the role
     admin."""
-    services.engine.image(cluster)
     write.need(Role.ADMIN)
     asked = Asked(
         cluster=cluster,
@@ -144,7 +143,6 @@ async def delete_it(
     reason: Annotated[Reason | None, Query(description="kept in the audit")] = None,
 ) -> Response:
     """Delete a policy. Requires the role admin."""
-    services.engine.image(cluster)
     write.need(Role.ADMIN)
     asked = Asked(
         cluster=cluster,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
-from admin_api.http.models import RequestBody, View, ViewList
-from admin_api.http.paths import Reason, ReplicaIds
+from admin_api.http.models import Reason, ReplicaIds, RequestBody, View, ViewList
 from admin_api.operations.models import EtaView, Throttle
 from admin_api.partitions.models import PartitionView
 

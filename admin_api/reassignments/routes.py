@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Request, Response
 
 from admin_api.http.answers import ACCEPTED, show
 from admin_api.http.conditions import IfMatch
+from admin_api.http.models import ClusterPath, PartitionPath, ReasonQuery, TopicName, TopicPath
 from admin_api.http.paging import Paged
-from admin_api.http.paths import ClusterPath, PartitionPath, ReasonQuery, TopicName, TopicPath
 from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
@@ -101,7 +101,6 @@ async def assign_partition(
     which all new ones are in sync: the partition never has fewer in-sync replicas than before. The number of
     replicas and their order can change, too. While a reassignment is in progress, another target replaces the
     first."""
-    services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,
         action="assign_partition",
@@ -140,7 +139,6 @@ async def cancel_reassignment(
     """Cancel a reassignment. The original replicas become the partition's replicas again, in their order, and
     what the new ones have copied is deleted. Refused while too few of the original ones are in sync: records
     that only the new ones hold would be lost."""
-    services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,
         action="cancel_reassignment",

@@ -8,8 +8,17 @@ from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
 from admin_api.clusters.models import Configs
-from admin_api.http.models import LastChange, RequestBody, View, ViewList
-from admin_api.http.paths import ClusterName, Reason, ReplicaIds, ReplicationFactor, TopicName
+from admin_api.http.models import (
+    ClusterName,
+    LastChange,
+    Reason,
+    ReplicaIds,
+    ReplicationFactor,
+    RequestBody,
+    TopicName,
+    View,
+    ViewList,
+)
 from admin_api.http.problems import FieldProblem, ProblemError
 from admin_api.plans.models import CarryOut
 from controller.core.options import ControllerOptions

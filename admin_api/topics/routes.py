@@ -15,8 +15,8 @@ from admin_api.http.answers import (
     show,
 )
 from admin_api.http.conditions import IfMatch
+from admin_api.http.models import ClusterPath, ReasonQuery, TopicPath
 from admin_api.http.paging import Paged
-from admin_api.http.paths import ClusterPath, ReasonQuery, TopicPath
 from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
@@ -75,7 +75,6 @@ async def create_topic(body: NewTopic, services: Serving, write: Write) -> Respo
     so that the load of a failed broker would be spread over all others. The cluster may be left out if there
     is only one."""
     cluster = service.cluster_for(services.engine, body)
-    services.engine.image(cluster)
     return await write.carry_out(
         service.creation_of(cluster, body), partial(service.create_topic, services, cluster, body)
     )
@@ -94,7 +93,6 @@ async def create_topic_in_cluster(
 ) -> Response:
     """Create a topic in this cluster, as POST /topics does."""
     service.check_path_agrees(cluster, body)
-    services.engine.image(cluster)
     return await write.carry_out(
         service.creation_of(cluster, body), partial(service.create_topic, services, cluster, body)
     )
@@ -195,7 +193,6 @@ async def change_topic(
     plan: it can be throttled, scheduled, paused, cancelled and undone.
     """
     check_one_change(body)
-    services.engine.image(cluster)
     is_factor = body.replication_factor is not None
     change = service.change_replication_factor if is_factor else service.add_partitions
     return await write.carry_out(
@@ -227,6 +224,5 @@ async def delete_topic(
 ) -> Response:
     """Delete a topic. Its name is free at once. The data is deleted when each broker that has a replica
     confirms; a broker that is down does so when it is back. The operation lasts until then."""
-    services.engine.image(cluster)
     asked = service.deletion_of(cluster, topic, reason)
     return await write.carry_out(asked, partial(service.delete_topic, services, cluster, topic, condition))

@@ -8,13 +8,15 @@ controller dies before SQL).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import sqlalchemy as sa
 
+from controller.audit.chain import Head, lock_head
 from controller.audit.change import (
     AuditedChange,
     Entity,
@@ -22,7 +24,6 @@ from controller.audit.change import (
     partition_of,
     topic_of,
 )
-from controller.audit.heads import Head, lock_head
 from controller.database.sql import DatabaseRejected
 from controller.database.tables import audit, audit_outcomes, inert
 
@@ -36,6 +37,10 @@ BEGINNINGS = frozenset({"cluster_created", "broker_registered", "topic_created"}
 
 #: Cause of a row that says: this entity is gone, and when was not written down.
 REMOVAL_NOT_RECORDED = "removal_not_recorded"
+
+HIDDEN: Final = "***"
+#: Kafka's settings of the type PASSWORD, also with a listener's prefix.
+_SECRET: Final = re.compile(r"password|secret|jaas|(keystore|master|private)\.key|certificate", re.IGNORECASE)
 
 _Key = tuple[str, str]  # entity, entity id
 
@@ -123,7 +128,7 @@ def append_intent(connection: sa.Connection, intent: Intent, *, recorded_at_ms: 
         "partition": intent.partition,
         "brokers": _joined(intent.brokers),
         "before": None,
-        "after": dict(intent.body),
+        "after": _without_secrets(intent.body),
         "controller_epoch": None,
         "backfilled": False,
         "gap_before": False,
@@ -133,6 +138,24 @@ def append_intent(connection: sa.Connection, intent: Intent, *, recorded_at_ms: 
     head.store(connection)
     assert result.inserted_primary_key is not None
     return int(result.inserted_primary_key[0])
+
+
+def _without_secrets(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a write's body with hidden values of secret settings: one `name` and `value`, or `configs`. No
+    setting of this release holds a secret, so a request with one is refused, but rows here never change."""
+    shown = dict(body)
+    if shown.get("value") is not None and _is_secret(str(shown.get("name"))):
+        shown["value"] = HIDDEN
+    if isinstance(configs := shown.get("configs"), Mapping):
+        shown["configs"] = {
+            name: HIDDEN if value is not None and _is_secret(name) else value
+            for name, value in configs.items()
+        }
+    return shown
+
+
+def _is_secret(name: str) -> bool:
+    return _SECRET.search(name) is not None
 
 
 def append_outcome(connection: sa.Connection, outcome: Outcome) -> None:

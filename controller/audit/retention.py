@@ -19,8 +19,8 @@ from typing import Final, Protocol
 import msgspec
 import sqlalchemy as sa
 
+from controller.audit.chain import lock_head
 from controller.audit.change import Entity
-from controller.audit.heads import lock_head
 from controller.audit.history import Intent, Outcome, RequestOutcome, append_intent, append_outcome
 from controller.audit.kept_rows import digest_kept, is_end, is_superseded, page_end, placed
 from controller.audit.placements import audited_since_ms

@@ -9,10 +9,12 @@ partition epochs order everything).
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final, NamedTuple
 
 import msgspec
 
 NO_LEADER = -1
+NO_COORDINATOR = -1
 #: The leader epoch of a partition that never had an unclean election.
 NO_EPOCH = -1
 
@@ -30,6 +32,36 @@ class MoveThrottle(msgspec.Struct, frozen=True, kw_only=True):
 
     rate: int
     operation: str
+
+
+#: The producer ids of shards' writers. None is ever given to a client: blocks begin at 0, and the ids that
+#: clients name for themselves at the end of this range (6.8, 6.9).
+WRITER_IDS: Final = range(2**61, 2**62)
+#: A writer may have so many batches in flight: a retry is recognised among the last so many of its log.
+WRITER_BATCHES_MAX: Final = 5
+
+
+class WriterId(NamedTuple):
+    """One opening of a shard, as its batches name it: ids of two openings are compared as one number. The
+    controller makes it of the partition epoch of the state that tells it, so a partition never has it twice,
+    not even after ZooKeeper went back (11.4, recovery)."""
+
+    producer_id: int
+    producer_epoch: int = 0
+
+
+class Shard(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition of a coordinator topic: the log of one shard of the coordinators' state.
+
+    owner: the coordinator that serves the shard, or NO_COORDINATOR. standby: one that follows its log to take
+        over soon, or NO_COORDINATOR.
+    writer: under which the owner opens it; the only one that may begin to write (I27, one writer per
+        opening).
+    """
+
+    owner: int = NO_COORDINATOR
+    standby: int = NO_COORDINATOR
+    writer: WriterId
 
 
 class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +88,7 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
     min_insync_replicas: the effective minimum, already capped by the replication factor.
     unclean_leader_epoch: the latest leader epoch begun by an unclean election, or NO_EPOCH; only under it
         may a follower truncate below its own high watermark (I15).
+    shard: of a coordinator topic's partition; None: of an ordinary one.
     """
 
     topic_id: str
@@ -77,6 +110,7 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
     min_insync_replicas: int
     recovery: LeaderRecovery = LeaderRecovery.RECOVERED
     unclean_leader_epoch: int = NO_EPOCH
+    shard: Shard | None = None
 
     @property
     def preferred_leader(self) -> int:

@@ -13,6 +13,8 @@ absence from a FULL batch means "not yours any more": quarantine, never delete; 
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from controller.contract.errors import ControllerError
@@ -35,9 +37,12 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     configs: dict[str, str] = {}
 
 
+AHEAD: Final = "ahead"
+
+
 class ApplyFailure(msgspec.Struct, frozen=True, kw_only=True):
     """An entry that the broker could not apply; the others of the batch were applied.
-    code: as ReplicaProblem.code; or `ahead`: the broker holds a newer state, whose epochs these are (I6).
+    code: as ReplicaProblem.code; or AHEAD: the broker holds a newer state, whose epochs these are (I6).
     """
 
     topic_id: str

@@ -21,7 +21,7 @@ from controller.contract.lag_report import (
     ReplicaProblem,
 )
 from controller.contract.partition_state import PartitionKey
-from controller.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
+from controller.contract.updates import AHEAD, ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
 from controller.core.alarms import (
     PROBLEM_ALARMS,
     AlarmBook,
@@ -303,8 +303,9 @@ class ClusterMachine:
         key = (failure.topic_id, failure.partition)
         state = self.image.partitions.get(key)
         # Only about the state as it stands: a late copy must not take the seat of a replica that has
-        # recovered since. A broker that still fails says so again, about the newer state.
-        if state is not None and state.partition_epoch == failure.partition_epoch:
+        # recovered since. A broker that still fails says so again, about the newer state. One that holds what
+        # stands there already, because the answer to its proposal came before the batch, is in no trouble.
+        if failure.code != AHEAD and state is not None and state.partition_epoch == failure.partition_epoch:
             self._on_replica_trouble(draft, broker_id, key, failure.code, failure.detail)
 
     def _on_report(self, draft: Draft, report: LagReport, now_ms: int) -> LagReportResponse:

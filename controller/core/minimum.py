@@ -35,9 +35,12 @@ def own_minimum(topic: TopicState) -> int:
     return int(topic.configs.get(MINIMUM, 0))
 
 
-def below_minimum(replicas: int, minimum: int) -> str:
-    """Return why a partition may not shrink to so many replicas."""
-    return f"{replicas} replicas are fewer than the topic's own {MINIMUM}, {minimum}"
+def below_minimum(before: int, after: int, minimum: int) -> str | None:
+    """Return why a partition may not go from so many replicas to so many; None: it may. minimum: the topic's
+    own. A partition that has fewer than that already may keep as many as it has."""
+    if after >= min(minimum, before):
+        return None
+    return f"{after} replicas are fewer than the topic's own {MINIMUM}, {minimum}"
 
 
 def check_minimum(configs: Mapping[str, str | None], *, replication_factor: int) -> Refusal | None:

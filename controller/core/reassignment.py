@@ -164,12 +164,14 @@ def _check_replicas(
     if len(set(replicas)) != len(replicas):
         return refuse(f"{list(replicas)} names a broker twice")
     minimum = own_minimum(image.topics[before.topic_id])
-    if len(replicas) < min(minimum, max(before.replication_factor, len(before.target_replicas))):
+    most = max(before.replication_factor, len(before.target_replicas))
+    too_few = below_minimum(most, len(replicas), minimum)
+    if too_few is not None:
         return Refusal(
             code=RefusalCode.INVALID_REPLICATION_FACTOR,
             field="replicas",
             limit=minimum,
-            detail=below_minimum(len(replicas), minimum),
+            detail=too_few,
             hint=f"lower {MINIMUM} first",
         )
     # While it grows a partition has both; a chunk of rows must fit in a znode.

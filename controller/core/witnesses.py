@@ -21,7 +21,7 @@ import msgspec
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReport, LagReportResponse
 from controller.contract.session import HeartbeatResponse, RegisterRequest, RegisterResponse, Witness
-from controller.contract.updates import ProducerIdsResponse
+from controller.contract.updates import AHEAD, ProducerIdsResponse
 from controller.core.events import (
     AllocateProducerIds,
     AppliedReply,
@@ -142,7 +142,7 @@ def _in_failures(image: ClusterImage, event: BrokerApplied) -> str | None:
     for failure in event.failures:
         state = image.partitions.get((failure.topic_id, failure.partition))
         if (
-            failure.code == "ahead"
+            failure.code == AHEAD
             and state is not None
             and (failure.partition_epoch > state.partition_epoch or failure.leader_epoch > state.leader_epoch)
         ):

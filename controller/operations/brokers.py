@@ -14,7 +14,6 @@ from typing import Final
 
 import msgspec
 
-from controller.contract.endpoints import endpoint_of
 from controller.contract.session import BrokerStatus
 from controller.core.image import ClusterImage
 from controller.core.planning.goals import Drain, Goal, Rebalance, RebalanceMode, Replace
@@ -65,14 +64,19 @@ def goals_of(spec: BrokerAdd) -> tuple[Goal, ...]:
     return tuple(goals)
 
 
+def endpoint_of(broker: BrokerToAdd | BrokerRegistration) -> str:
+    """Return `host:port`, as brokers advertise it and operators write it."""
+    host = f"[{broker.host}]" if ":" in broker.host else broker.host
+    return f"{host}:{broker.port}"
+
+
 def mismatch(wanted: BrokerToAdd, found: BrokerRegistration) -> OperationError | None:
     """Return an error if the broker that registered is not the one that the operator meant."""
     if (wanted.host.lower(), wanted.port) != (found.host.lower(), found.port):
         return OperationError(
             code="endpoint_mismatch",
             detail=(
-                f"broker {wanted.broker_id} registered at {endpoint_of(found.host, found.port)}, "
-                f"not at {endpoint_of(wanted.host, wanted.port)}"
+                f"broker {wanted.broker_id} registered at {endpoint_of(found)}, not at {endpoint_of(wanted)}"
             ),
         )
     if wanted.rack is not None and wanted.rack != found.rack:
@@ -160,7 +164,7 @@ def _admitting(
             broker_id=wanted.broker_id,
             detail=(
                 f"broker {wanted.broker_id} has not registered yet: start `dataplane serve` "
-                f"at {endpoint_of(wanted.host, wanted.port)}"
+                f"at {endpoint_of(wanted)}"
             ),
         )
         for wanted in spec.brokers

@@ -30,6 +30,7 @@ from controller.contract.partition_state import (
     LeaderRecovery,
     MoveThrottle,
     PartitionState,
+    Shard,
     TopicState,
 )
 from controller.core.records import BrokerRegistration, Change, PartitionRecord
@@ -108,6 +109,7 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     min_insync_replicas: int
     recovery: LeaderRecovery = LeaderRecovery.RECOVERED
     unclean_leader_epoch: int = NO_EPOCH
+    shard: Shard | None = None
     change: int
 
 
@@ -202,6 +204,7 @@ def encode_chunk(topic: str, topic_id: str, records: Iterable[PartitionRecord]) 
                 min_insync_replicas=state.min_insync_replicas,
                 recovery=state.recovery,
                 unclean_leader_epoch=state.unclean_leader_epoch,
+                shard=state.shard,
                 change=index,
             )
         )
@@ -238,6 +241,7 @@ def decode_chunk(data: bytes) -> list[PartitionRecord]:
                     min_insync_replicas=row.min_insync_replicas,
                     recovery=row.recovery,
                     unclean_leader_epoch=row.unclean_leader_epoch,
+                    shard=row.shard,
                 ),
                 change=chunk.changes[row.change],
             )
@@ -255,6 +259,8 @@ _ROW_BYTES: Final = 180
 _RARE_FIELDS_BYTES: Final = 240
 #: A throttle's names, punctuation and rate (nineteen digits), without its operation.
 _THROTTLE_BYTES: Final = 70
+#: A shard's names, punctuation and numbers.
+_SHARD_BYTES: Final = 110
 #: Ten digits and a comma.
 _ID_BYTES: Final = 11
 #: One character of a JSON string, escaped.
@@ -287,6 +293,8 @@ def partition_bytes_max(state: PartitionState) -> int:
         )
     if state.throttle is not None:
         size += _THROTTLE_BYTES + _CHARACTER_BYTES * len(state.throttle.operation)
+    if state.shard is not None:
+        size += _SHARD_BYTES
     return size
 
 

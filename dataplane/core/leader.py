@@ -18,7 +18,7 @@ from itertools import zip_longest
 
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag
-from controller.contract.partition_state import PartitionState
+from controller.contract.partition_state import WRITER_BATCHES_MAX, PartitionState, Shard
 from dataplane.core.effects import (
     DATA_APPENDED,
     HIGH_WATERMARK_MOVED,
@@ -34,6 +34,7 @@ from dataplane.core.effects import (
     Remark,
     ReportProblem,
 )
+from dataplane.core.fence import Fence
 from dataplane.core.fetch_session import Contact
 from dataplane.core.isr import FollowerProgress, InSyncSet
 from dataplane.core.log_port import LogChanged, LogError, TimestampHit
@@ -82,7 +83,15 @@ _TOO_MANY_WAITERS = AppendResult(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 class Leader(ReplicaRole):
     """`epoch_start_offset`: the log end when this leader epoch began."""
 
-    __slots__ = ("_deletions", "_has_gone_back", "_lease", "_purgatory", "in_sync", "leader_epoch")
+    __slots__ = (
+        "_deletions",
+        "_fence",
+        "_has_gone_back",
+        "_lease",
+        "_purgatory",
+        "in_sync",
+        "leader_epoch",
+    )
 
     name = "leader"
     is_assigned = True
@@ -95,6 +104,8 @@ class Leader(ReplicaRole):
         #: A replica has shown that this log once was longer in this leader epoch (3.10, a host that goes
         #: back).
         self._has_gone_back = False
+        #: Of a shard's log, once it was written to in this leader epoch.
+        self._fence: Fence | None = None
         self._purgatory = replica.purgatory
         self._deletions = replica.deletions
         self._lease = replica.lease
@@ -139,13 +150,18 @@ class Leader(ReplicaRole):
         in_sync, options = self.in_sync, self._replica.options
         if not self.may_serve(now_ms):
             return _NOT_LEADER, NO_EFFECTS
+        shard = in_sync.state.shard
+        if shard is not None:
+            settled = self._settle_writer(header, shard, acks=acks, waiter=waiter, expires_ms=expires_ms)
+            if settled is not None:
+                return settled
         if acks == ACKS_ALL:
             if in_sync.is_under_min:
                 return _NOT_ENOUGH_REPLICAS, NO_EFFECTS
             if len(self._purgatory) >= options.waiters_max:
                 return _TOO_MANY_WAITERS, NO_EFFECTS
         log = self._log
-        if header.producer_id >= 0:
+        if header.producer_id >= 0 and shard is None:
             verdict = log.producers.check(header)
             if isinstance(verdict, Duplicate):
                 return self._answer_duplicate(verdict, acks=acks, waiter=waiter, expires_ms=expires_ms)
@@ -172,6 +188,8 @@ class Leader(ReplicaRole):
             log.append((stamped,), (head, rest), now_ms=wall_ms)
         except LogError as error:
             return AppendResult(ErrorCode.KAFKA_STORAGE_ERROR), self._replica.go_offline(str(error))
+        if self._fence is not None:
+            self._fence.on_appended(stamped)
         for follower in in_sync.waited_for:
             if follower.log_end_offset == base_offset:
                 follower.on_leader_append()
@@ -195,6 +213,26 @@ class Leader(ReplicaRole):
             AppendResult(ErrorCode.NONE, base_offset, append_time_ms, log.log_start_offset, is_waiting),
             effects,
         )
+
+    def _settle_writer(
+        self, header: BatchHeader, shard: Shard, *, acks: int, waiter: object, expires_ms: int
+    ) -> tuple[AppendResult, Effects] | None:
+        """Return the answer to a batch that a shard's log refuses, or has already; None: append it. Asked
+        before the minimum, because "nothing was written" must not be said of what is stored."""
+        if self._fence is None:
+            try:
+                self._fence = Fence(self._log.last_data_batches(WRITER_BATCHES_MAX))
+            except LogError as error:
+                error_code, effects = self._on_read_error(error)
+                return AppendResult(error_code), effects
+        verdict = self._fence.judge(header, named=shard.writer)
+        if isinstance(verdict, Duplicate):
+            if len(self._purgatory) >= self._replica.options.waiters_max:
+                return _TOO_MANY_WAITERS, NO_EFFECTS
+            return self._answer_duplicate(verdict, acks=acks, waiter=waiter, expires_ms=expires_ms)
+        if verdict is not ErrorCode.NONE:
+            return AppendResult(verdict, log_start_offset=self._log.log_start_offset), NO_EFFECTS
+        return None
 
     def _answer_duplicate(
         self, duplicate: Duplicate, *, acks: int, waiter: object, expires_ms: int

@@ -148,6 +148,11 @@ class LogPort(Protocol):
         few from `first_offset` on or, without it, a few at the end, of one leader epoch. Return None if that
         is unknown: a batch there is rotten or not held any more. Raises LogError."""
 
+    def last_data_batches(self, count: int) -> Sequence[BatchHeader]:
+        """Return the headers of the log's last batches that are no control batches, so many if it holds so
+        many, in order; read from the bytes, their CRC checked. Raises LogError, SuspectBytes, and RottenBytes
+        if one may stand where it is known to be rotten."""
+
     def find_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampHit | None:
         """Return the first record with a timestamp at or after the given one, below end_offset (KIP-79).
         Raises SuspectBytes. If a shell calls it in a thread while the loop goes on, it may raise

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from dataplane.shell.asides import Asides
+from dataplane.shell.config import BrokerConfig
+from dataplane.shell.fetches import Fetches
+from dataplane.shell.lookups import Lookups
+from dataplane.shell.metrics import BrokerCounters
+from dataplane.shell.partitions import PartitionTable
+from dataplane.shell.producer_ids import ProducerIds
+from dataplane.shell.produces import Produces
 from springtide.node.handlers.context import NodeContext
-
-if TYPE_CHECKING:
-    from dataplane.shell.asides import Asides
-    from dataplane.shell.config import BrokerConfig
-    from dataplane.shell.fetches import Fetches
-    from dataplane.shell.lookups import Lookups
-    from dataplane.shell.metrics import BrokerCounters
-    from dataplane.shell.partitions import PartitionTable
-    from dataplane.shell.producer_ids import ProducerIds
-    from dataplane.shell.produces import Produces
 
 
 @dataclass(slots=True, kw_only=True)

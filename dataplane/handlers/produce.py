@@ -49,6 +49,7 @@ ERROR_MESSAGES = {
     ErrorCode.UNSUPPORTED_VERSION: "record batches of format 2 (Produce v3 and later) are required",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this cluster has no transactions yet",
     ErrorCode.INVALID_TXN_STATE: "this cluster has no transactions yet",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "only the coordinators of this cluster write to this topic",
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer in-sync replicas than min.insync.replicas; nothing was written",
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "written, but the in-sync set fell below min.insync.replicas",
 }

@@ -8,11 +8,12 @@ how bytes reach the disk is storage's.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
 import trio
+from prometheus_client.metrics_core import Metric
 
 from controller.contract.holdings import SetAsideLog
 from controller.contract.lag_report import ReplicaProblem
@@ -31,6 +32,7 @@ from dataplane.storage.partition_log import PartitionId, PartitionLog
 from dataplane.storage.recovery import DamagedLog
 from springtide.node.clock import Clock
 from springtide.node.controller_client import Seen
+from springtide.node.status import gauge
 from springtide.node.threads import Threads
 
 _log = logging.getLogger(__name__)
@@ -180,6 +182,21 @@ class DataDirectory:
         #: The highest that was to be saved.
         self._seen = Seen()
         self._is_saving_seen = False
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the directory's metrics. The file system answers from memory, so this waits for no disk."""
+        yield gauge(
+            "kafka_log_logmanager_offlinelogdirectorycount",
+            "Log directories that failed",
+            int(self.failure is not None),
+        )
+        path = self.log_dir.path
+        try:
+            free, total = self._disk.free_bytes(path), self._disk.total_bytes(path)
+        except OSError:  # the directory's failure is told by its own metric
+            return
+        yield gauge("springtide_log_dir_free_bytes", "Bytes left where the logs are", free)
+        yield gauge("springtide_log_dir_total_bytes", "Size of the file system of the logs", total)
 
     @property
     def failure(self) -> str | None:

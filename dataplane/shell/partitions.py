@@ -34,7 +34,7 @@ from controller.contract.lag_report import (
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.session import RegisterRequest
 from controller.contract.throttles import LEADER_RATE, effective_rate
-from controller.contract.updates import ApplyFailure, BrokerEndpoint, UpdateBatch
+from controller.contract.updates import AHEAD, ApplyFailure, BrokerEndpoint, UpdateBatch
 from dataplane.core.creations import PendingCreations, UntoldCreations, has_seat, may_create
 from dataplane.core.effects import (
     BackOff,
@@ -785,7 +785,7 @@ def ahead(held: PartitionState) -> ApplyFailure:
         partition=held.partition,
         partition_epoch=held.partition_epoch,
         leader_epoch=held.leader_epoch,
-        code="ahead",
+        code=AHEAD,
     )
 
 

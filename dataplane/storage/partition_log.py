@@ -43,6 +43,7 @@ from dataplane.storage.reads import (
     find_max_timestamp,
     find_timestamp,
     last_batches,
+    last_data_batches,
     read_segments,
     segment_index,
 )
@@ -294,6 +295,17 @@ class PartitionLog:
             return None
         with self._reading(self.log_start_offset):
             return last_batches(self._segments, end_offset, first_offset=first_offset)
+
+    def last_data_batches(self, count: int) -> list[BatchHeader]:
+        """See LogPort. Reads a few kilobytes from the files, when a shard's leader is first written to."""
+        self._check_usable()
+        with self._reading(self.log_start_offset):
+            found = last_data_batches(self._segments, count)
+        begin = found[0].base_offset if len(found) == count else self.log_start_offset
+        for rotten in self.rotten:
+            if rotten.next_offset > begin:
+                raise RottenBytes(rotten.reason)
+        return found
 
     def read_in_thread(self, offset: int, *, max_bytes: int, end_offset: int) -> LogSlice:
         """Read as `read` does, from files only, while the loop goes on with the log; raise LogChanged if it

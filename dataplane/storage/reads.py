@@ -81,6 +81,21 @@ def last_batches(
     return found
 
 
+def last_data_batches(segments: Sequence[Segment], count: int) -> list[BatchHeader]:
+    """See LogPort.last_data_batches."""
+    found: list[BatchHeader] = []
+    for segment in reversed(segments):
+        for stretch in segment.stretches_back():
+            for position, header in reversed(stretch):
+                if header.is_control:
+                    continue
+                segment.read_batch(position, header)
+                found.insert(0, header)
+                if len(found) == count:
+                    return found
+    return found
+
+
 def find_timestamp(
     segments: Sequence[Segment], timestamp_ms: int, *, log_start_offset: int, end_offset: int
 ) -> TimestampHit | None:

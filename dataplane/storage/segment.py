@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
 from enum import Enum
+from itertools import takewhile
 from typing import NamedTuple
 
 from dataplane.core.log_port import RottenRange
@@ -199,6 +200,15 @@ class Segment:
                 raise self.corrupt(position, "no record batch here")
             yield position, header
             position = following
+
+    def stretches_back(self) -> Iterator[list[tuple[int, BatchHeader]]]:
+        """Yield (position, header) of the batches from one index entry to the next, the last stretch
+        first."""
+        end = self.size_bytes
+        while end:
+            start = self._checked(self.index.for_position(end - 1)).position
+            yield list(takewhile(lambda batch: batch[0] < end, self.walk(start)))  # noqa: B023 - consumed here
+            end = start
 
     def read_batch(self, position: int, header: BatchHeader) -> memoryview:
         """One whole batch, its CRC checked. Raises CorruptLog."""

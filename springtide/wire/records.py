@@ -75,6 +75,17 @@ class NewRecord(NamedTuple):
     headers: tuple[RecordHeader, ...] = ()
 
 
+class RecordSpan(NamedTuple):
+    """Where one record lies in its batch's payload, length included, and what compaction asks of it."""
+
+    start: int
+    end: int
+    offset_delta: int
+    timestamp_delta: int
+    key: bytes | None
+    has_value: bool
+
+
 class _BadRecords(Exception):
     """The bytes break the record layout."""
 
@@ -102,6 +113,34 @@ def iter_records(view: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BYT
         raise CorruptBatch(str(error) or type(error).__name__) from error
     if position != len(payload):
         raise CorruptBatch("bytes after the last record")
+
+
+def read_spans(
+    view: memoryview, header: BatchHeader, *, decompressed_bytes_max: int
+) -> tuple[Buffer, list[RecordSpan]]:
+    """Return the payload of the batch that begins `view`, uncompressed, and the span of each record in it.
+
+    Raise CorruptBatch if the payload can't be opened within the cap or breaks the record layout. Values and
+    headers are not looked at, the CRC is not checked: the caller reads its own log.
+    """
+    try:
+        payload = _payload(view, header, decompressed_bytes_max)
+        spans: list[RecordSpan] = []
+        position = 0
+        for _ in range(header.record_count):
+            start = position
+            position, end = _record_end(payload, position)
+            position, timestamp_delta = _read_varint(payload, position + 1, end, VARLONG_SHIFT_MAX)
+            position, offset_delta = _read_varint(payload, position, end, VARINT_SHIFT_MAX)
+            position, key = _read_sized(payload, position, end)
+            _, value_length = _read_varint(payload, position, end, VARINT_SHIFT_MAX)
+            spans.append(RecordSpan(start, end, offset_delta, timestamp_delta, key, value_length >= 0))
+            position = end
+    except (CorruptCompressedData, DecompressedTooLarge, _BadRecords) as error:
+        raise CorruptBatch(str(error) or type(error).__name__) from error
+    if position != len(payload):
+        raise CorruptBatch("bytes after the last record")
+    return payload, spans
 
 
 def check_records_deep(view: memoryview, header: BatchHeader, *, decompressed_bytes_max: int) -> ErrorCode:

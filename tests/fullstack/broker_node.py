@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from dataplane.__main__ import open_broker
+from dataplane.broker import BrokerSettings, Ports, StorageBroker
 from dataplane.core.log_port import LogError
-from dataplane.shell.broker import BrokerSettings, Ports, StorageBroker
 from dataplane.shell.config import parse_config
 from dataplane.storage.log_dir import DIVERGENT, QUARANTINE
 from dataplane.storage.log_dir_identity import LogDirRefused

@@ -219,6 +219,21 @@ class MemoryLog:
             found.append(header)
         return found
 
+    def last_data_batches(self, count: int) -> list[BatchHeader]:
+        """See LogPort."""
+        self._touch_disk()
+        last = [batch for batch in self._batches if not batch.header.is_control][-count:]
+        begin = last[0].header.base_offset if len(last) == count else self.log_start_offset
+        for found in self.rotten:
+            if found.next_offset > begin:
+                raise RottenBytes(found.reason)
+        for header, data in last:
+            if header.base_offset in self.unreadable or not crc_is_valid(memoryview(data), header):
+                raise SuspectBytes(
+                    "no batch here", first_offset=header.base_offset, bad_offset=header.base_offset
+                )
+        return [header for header, _ in last]
+
     def find_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampHit | None:
         self._touch_disk()
         for header, data in self._batches:

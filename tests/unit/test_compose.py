@@ -23,6 +23,7 @@ PACKAGES = (
     "controller",
     "admin_api",
     "dataplane",
+    "coordinator",
     "migrations",
     "localcluster",
     "springtide",

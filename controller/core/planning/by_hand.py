@@ -80,10 +80,9 @@ def _check(layout: Layout, topic: TopicSnapshot, number: int, wanted: WantedAssi
         return reject(RejectionCode.INVALID_ASSIGNMENT, f"{list(replicas)} names a broker twice")
     if replicas == partition.replicas:
         return None
-    if len(replicas) < min(topic.own_minimum, len(partition.replicas)):
-        return reject(
-            RejectionCode.INVALID_REPLICATION_FACTOR, below_minimum(len(replicas), topic.own_minimum)
-        )
+    too_few = below_minimum(len(partition.replicas), len(replicas), topic.own_minimum)
+    if too_few is not None:
+        return reject(RejectionCode.INVALID_REPLICATION_FACTOR, too_few)
     for broker_id in replicas:
         if broker_id not in layout.index:
             return reject(RejectionCode.UNKNOWN_BROKER, f"broker {broker_id} is not a member of this cluster")

@@ -240,14 +240,13 @@ def _change_factor(snapshot: Snapshot, layout: Layout, goal: ChangeReplicationFa
     if factor < 1:
         detail = f"the replication factor must be at least 1, not {factor}"
         return [Rejection(code=RejectionCode.INVALID_REPLICATION_FACTOR, detail=detail, topic=topic.topic)]
-    if any(
-        partition.topic_id == goal.topic_id and factor < min(topic.own_minimum, len(partition.replicas))
-        for partition in layout.partitions
-    ):
+    held = (len(found.replicas) for found in layout.partitions if found.topic_id == goal.topic_id)
+    too_few = below_minimum(max(held, default=0), factor, topic.own_minimum)
+    if too_few is not None:
         return [
             Rejection(
                 code=RejectionCode.INVALID_REPLICATION_FACTOR,
-                detail=below_minimum(factor, topic.own_minimum),
+                detail=too_few,
                 topic_id=topic.topic_id,
                 topic=topic.topic,
             )

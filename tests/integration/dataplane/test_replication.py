@@ -89,13 +89,13 @@ def test_a_controller_outage_does_not_stop_replication(tmp_path: Path) -> None:
             cluster.controller.is_down = True
             lease = cluster.brokers[1].broker.lease
             await cluster.controller.wait_for(
-                lambda: not cluster.brokers[1].broker._lease_held(), "the lease ends"
+                lambda: not cluster.brokers[1].broker.holds_lease(), "the lease ends"
             )
             assert lease.lease_ms > 0
             await produce(cluster.bootstrap(), "orders", MORE, acks="all")
             assert log_end_offsets(cluster, topic_id) == {1: 2000, 2: 2000, 3: 2000}
             cluster.controller.is_down = False
-            await cluster.controller.wait_for(cluster.brokers[1].broker._lease_held, "it is back")
+            await cluster.controller.wait_for(cluster.brokers[1].broker.holds_lease, "it is back")
 
     trio.run(run)
 

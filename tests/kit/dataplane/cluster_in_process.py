@@ -44,7 +44,7 @@ from controller.core.events import (
 from controller.core.image import ClusterImage
 from controller.core.machine import ClusterMachine
 from controller.core.options import ControllerOptions
-from dataplane.shell.broker import BrokerSettings, Ports, StorageBroker, listen
+from dataplane.broker import BrokerSettings, Ports, StorageBroker, listen
 from dataplane.shell.config import parse_config
 from dataplane.shell.data_directory import load_logs, read_seen
 from dataplane.storage.disk import Disk, PosixDisk

@@ -36,6 +36,7 @@ def batch(
     base_sequence: int = -1,
     timestamp: int = 1000,
     value: bytes = b"v",
+    is_control: bool = False,
 ) -> bytes:
     return encode_batch(
         [NewRecord(value=value, timestamp=timestamp + index) for index in range(records)],
@@ -44,6 +45,7 @@ def batch(
         producer_id=producer_id,
         producer_epoch=producer_epoch if producer_id >= 0 else -1,
         base_sequence=base_sequence,
+        is_control=is_control,
     )
 
 

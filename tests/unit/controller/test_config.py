@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -160,3 +162,8 @@ def test_help_names_every_option_with_its_default(capsys: pytest.CaptureFixture[
 def test_a_wrong_configuration_ends_with_status_2_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--listen", "nowhere"]) == 2
     assert capsys.readouterr().err.startswith("controller: 'nowhere' is not host:port")
+
+
+def test_a_controller_starts_without_what_only_migrations_need() -> None:
+    script = "import controller.__main__, sys; assert 'alembic' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -16,7 +16,7 @@ from dataplane.__main__ import (
     open_broker,
     raise_open_files_limit,
 )
-from dataplane.shell.broker import BrokerSettings, Ports
+from dataplane.broker import BrokerSettings, Ports
 from dataplane.shell.data_directory import load_logs
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.log_dir import open_log_dir

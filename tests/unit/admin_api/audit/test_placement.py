@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admin_api.http.times import timestamp
+from admin_api.http.models import timestamp
 from tests.kit.admin_api.rest import Rest, controller, pointers, problem, silence
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admin_api.http.times import timestamp
+from admin_api.http.models import timestamp
 from controller.audit.retention import DAY_MS, remove_old_rows
 from tests.kit.admin_api.reassignments import formed, put, report, settled
 from tests.kit.admin_api.rest import Rest, controller, problem

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from admin_api.http.times import timestamp
+from admin_api.http.models import timestamp
 from controller.database.plan_rows import get_moves
 from controller.database.sql import DatabaseUnavailable
 from controller.operations.model import Fate

@@ -8,7 +8,7 @@ import pytest
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReport, LagReportResponse
 from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterResponse, Witness
-from controller.contract.updates import ApplyFailure
+from controller.contract.updates import AHEAD, ApplyFailure
 from controller.core.effects import Alarm, AlarmCode, AlarmKey
 from controller.core.events import (
     AppliedReply,
@@ -154,11 +154,13 @@ def test_a_state_above_its_row_is_evidence_and_one_that_a_batch_did_not_reach_is
             partition=0,
             partition_epoch=row.partition_epoch + above,
             leader_epoch=row.leader_epoch + epochs,
-            code="ahead",
+            code=AHEAD,
         )
         found = cluster_in_term_six()
         error = found.ask(poll(found, held), AppliedReply).error
         assert error is (WENT_BACK if above or epochs else ControllerError.NONE)
+        if error is ControllerError.NONE:
+            assert [effect for effect in found.last.effects if isinstance(effect, Alarm)] == []
 
 
 @pytest.mark.parametrize("field", ["partition_epoch", "leader_epoch"])

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.contract.partition_state import LeaderRecovery, MoveThrottle, PartitionState
+from controller.contract.partition_state import (
+    LeaderRecovery,
+    MoveThrottle,
+    PartitionState,
+    Shard,
+    WriterId,
+)
 from controller.core.records import Cause, Change, PartitionRecord
 from controller.shell.rows import (
     REASON_CHARS_MAX,
@@ -26,6 +32,16 @@ names = st.text(alphabet="abcXYZ019._-", min_size=1, max_size=249)
 texts = st.none() | st.text(max_size=REASON_CHARS_MAX)
 throttles = st.none() | st.builds(
     MoveThrottle, rate=st.integers(min_value=1, max_value=2**63 - 1), operation=st.text(max_size=64)
+)
+shards = st.none() | st.builds(
+    Shard,
+    owner=st.integers(min_value=-1, max_value=2**31 - 1),
+    standby=st.integers(min_value=-1, max_value=2**31 - 1),
+    writer=st.builds(
+        WriterId,
+        st.integers(min_value=0, max_value=2**63 - 1),
+        st.integers(min_value=0, max_value=2**15 - 1),
+    ),
 )
 changes = st.builds(
     Change,
@@ -63,6 +79,7 @@ def records(draw: st.DrawFn) -> list[PartitionRecord]:
                 min_insync_replicas=draw(numbers),
                 recovery=draw(st.sampled_from(LeaderRecovery)),
                 unclean_leader_epoch=draw(st.integers(min_value=-1, max_value=2**31 - 1)),
+                shard=draw(shards),
             ),
             change=draw(changes),
         )

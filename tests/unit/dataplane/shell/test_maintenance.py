@@ -429,7 +429,7 @@ def test_a_full_state_without_it_on_a_failed_disk_likewise() -> None:
 DAYS_8_MS = 8 * 24 * 60 * 60 * 1000
 
 
-def test_i27_a_leap_of_one_clock_deletes_nothing_and_when_it_is_over_what_has_expired_goes() -> None:
+def test_i36_a_leap_of_one_clock_deletes_nothing_and_when_it_is_over_what_has_expired_goes() -> None:
     async def test() -> None:
         node = await leading(MemoryDisk(), retention_ms=str(DAYS_8_MS // 2))
         node.produce(20)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.contract.session import ShutdownKind
-from dataplane.core.log_port import LogChanged
+from dataplane.core.log_port import LogChanged, RottenBytes, SuspectBytes
 from dataplane.storage.partition_log import PartitionLog, flush_together
 from dataplane.storage.retention import SegmentView, segments_to_delete
 from dataplane.storage.tail_cache import TailBudget, TailCache
@@ -354,6 +354,46 @@ def test_a_log_on_disk_tells_its_last_batches_as_one_in_memory_does() -> None:
     segment = max(path for path in disk.files() if path.endswith(".log"))
     disk.flip_bit(segment, log.segments[-1].size_bytes - 2)
     assert log.last_batches(60) is None  # damage is for the scrub to find
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_the_last_data_batches_are_found_in_the_bytes_however_far_back(is_reopened: bool) -> None:
+    disk, log = new_log(options=SMALL)
+    memory = MemoryLog()
+    for i in range(60):
+        data = batch(i, value=b"v" * (i * 7 % 90), producer_id=i // 7, base_sequence=i, is_control=i >= 30)
+        append(log, data)
+        append(memory, data)
+    if is_reopened:
+        log.flush()
+        for path in disk.files():
+            if path.endswith((".index", ".producers")):
+                disk.unlink(path)
+        log = opened(open_log(disk))
+    for count in (1, 5, 30, 99):
+        found = log.last_data_batches(count)
+        assert found == memory.last_data_batches(count)
+        assert [header.base_offset for header in found] == list(range(30 - min(count, 30), 30))
+    log.truncate_to(20)
+    assert [header.base_offset for header in log.last_data_batches(2)] == [18, 19]
+    log.restart_at(100)
+    assert log.last_data_batches(2) == []
+
+
+def test_the_last_data_batches_are_not_told_while_they_are_damaged() -> None:
+    disk, log = new_log(options=SMALL)
+    for i in range(9):
+        append(log, batch(i, value=b"v" * 100))
+    segment = max(path for path in disk.files() if path.endswith(".log"))
+    disk.flip_bit(segment, log.segments[-1].size_bytes - 2)
+    with pytest.raises(SuspectBytes) as suspect:
+        log.last_data_batches(1)
+    assert suspect.value.bad_offset == 8
+    checked = log.check_at_rest(log.place_near(8), end_offset=9, bytes_max=1 << 20)
+    assert checked.hole is not None
+    log.note_rotten(checked.hole)
+    with pytest.raises(RottenBytes):
+        log.last_data_batches(1)
 
 
 def test_a_flush_together_that_can_not_begin_leaves_every_log_free_to_flush() -> None:

@@ -19,11 +19,10 @@ from dataclasses import dataclass, field
 
 import httpx
 import trio
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import Metric
 
 from controller.contract.administration import AdminRequest, AdminResponse
 from controller.contract.lag_report import ReplicaProblem
-from controller.contract.partition_state import PartitionState
 from controller.contract.session import BrokerStatus, RegisterRequest, RegisterResponse
 from controller.contract.updates import ProducerIdsRequest, ProducerIdsResponse
 from dataplane.core.creations import PendingCreations
@@ -41,6 +40,7 @@ from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.lookups import Lookups
 from dataplane.shell.maintenance import Maintenance
 from dataplane.shell.metrics import BrokerCounters, collect_counters
+from dataplane.shell.partition_metrics import collect_partitions
 from dataplane.shell.partitions import PartitionTable
 from dataplane.shell.preflight import Preflight
 from dataplane.shell.producer_ids import ProducerIds
@@ -335,6 +335,9 @@ class StorageBroker:
     def is_ready(self) -> bool:
         return self.session.status is BrokerStatus.ACTIVE and self.directory.failure is None
 
+    def holds_lease(self) -> bool:
+        return self.lease.is_held(self._ports.clock.mono_ms())
+
     def topic_settings(self, topic_id: str) -> TopicSettings:
         """The broker's defaults, under the cluster's, under the topic's own."""
         topic = self.view.topic_by_id(topic_id)
@@ -480,116 +483,21 @@ class StorageBroker:
 
     def _collect(self) -> Iterator[Metric]:
         yield from collect_counters(self.counters, now_us=self._ports.clock.mono_us())
-        leaders = [hosted for hosted in self.table if isinstance(hosted.replica.role, Leader)]
-        states = [(hosted, hosted.replica.state) for hosted in leaders]
-        yield gauge("kafka_server_replicamanager_partitioncount", "Replicas here", len(self.table))
-        yield gauge("kafka_server_replicamanager_leadercount", "Partitions led here", len(leaders))
-        yield gauge(
-            "kafka_server_replicamanager_underreplicatedpartitions",
-            "Led partitions whose ISR lacks a replica",
-            sum(_is_under_replicated(state) for _, state in states),
-        )
-        yield gauge(
-            "kafka_server_replicamanager_underminisrpartitioncount",
-            "Led partitions below min.insync.replicas",
-            sum(state is not None and len(state.isr) < state.min_insync_replicas for _, state in states),
-        )
-        yield gauge(
-            "kafka_server_replicamanager_atminisrpartitioncount",
-            "Led partitions at min.insync.replicas",
-            sum(state is not None and len(state.isr) == state.min_insync_replicas for _, state in states),
-        )
-        yield gauge(
-            "kafka_server_replicamanager_reassigningpartitions",
-            "Led partitions whose replicas are being moved",
-            sum(state is not None and state.is_reassigning for _, state in states),
-        )
+        yield from collect_partitions(list(self.table))
         yield gauge(
             "springtide_learners_throttled",
             "Replicas being added that wait for their turn under a throttled rate",
             self.fetchers.turns.throttle.waiting,
         )
         yield gauge(
-            "kafka_log_logmanager_offlinelogdirectorycount",
-            "Log directories that failed",
-            int(self.directory.failure is not None),
-        )
-        yield gauge(
             "kafka_server_delayedoperationpurgatory_purgatorysize",
             "Requests that wait",
-            self._purgatory_size(),
+            self._produces.waiting + self.fetches.parked,
         )
         yield gauge("springtide_connections", "Connections open", self.server.connection_count)
-        yield gauge("springtide_lease_held", "1 while the controller's lease holds", self._lease_held())
+        yield gauge("springtide_lease_held", "1 while the controller's lease holds", int(self.holds_lease()))
         yield from self._scrubber.collect()
-        yield from self._collect_disk()
-        yield from self._collect_topics()
-        yield from self._collect_led(states)
-
-    def _purgatory_size(self) -> int:
-        return self._produces.waiting + self.fetches.parked
-
-    def _lease_held(self) -> int:
-        return int(self.lease.is_held(self._ports.clock.mono_ms()))
-
-    def _collect_disk(self) -> Iterator[Metric]:
-        """The file system answers from memory, so this does not wait for the disk."""
-        disk, path = self._ports.disk, self.directory.log_dir.path
-        try:
-            free, total = disk.free_bytes(path), disk.total_bytes(path)
-        except OSError:  # the directory's failure is told by its own metric
-            return
-        yield gauge("springtide_log_dir_free_bytes", "Bytes left where the logs are", free)
-        yield gauge("springtide_log_dir_total_bytes", "Size of the file system of the logs", total)
-
-    def _collect_led(
-        self, states: Sequence[tuple[HostedPartition, PartitionState | None]]
-    ) -> Iterator[Metric]:
-        """Under kafka_exporter's names. Only a partition's leader tells of it, so that sums are right."""
-        labels = ("topic", "partition")
-        current = GaugeMetricFamily(
-            "kafka_topic_partition_current_offset", "High watermark of a led partition", labels=labels
-        )
-        oldest = GaugeMetricFamily(
-            "kafka_topic_partition_oldest_offset", "Log start offset of a led partition", labels=labels
-        )
-        behind = GaugeMetricFamily(
-            "kafka_topic_partition_under_replicated_partition",
-            "1 if the ISR of a led partition lacks a replica",
-            labels=labels,
-        )
-        for hosted, state in states:
-            values = (hosted.topic, str(hosted.partition))
-            current.add_metric(values, hosted.replica.high_watermark)
-            oldest.add_metric(values, hosted.log.log_start_offset)
-            behind.add_metric(values, _is_under_replicated(state))
-        yield from (current, oldest, behind)
-
-    def _collect_topics(self) -> Iterator[Metric]:
-        sums: dict[str, list[int]] = {}
-        sizes = GaugeMetricFamily("kafka_log_log_size", "Bytes of a log", labels=["topic", "partition"])
-        for hosted in self.table:
-            row = sums.setdefault(hosted.topic, [0, 0, 0])
-            row[0] += hosted.bytes_in
-            row[1] += hosted.bytes_out
-            row[2] += hosted.messages_in
-            sizes.add_metric([hosted.topic, str(hosted.partition)], hosted.log.size_bytes)
-        for column, (name, text) in enumerate(
-            (
-                ("bytesin", "Bytes produced"),
-                ("bytesout", "Bytes consumed"),
-                ("messagesin", "Records produced"),
-            )
-        ):
-            family = CounterMetricFamily(f"kafka_server_brokertopicmetrics_{name}", text, labels=["topic"])
-            for topic in sorted(sums):
-                family.add_metric([topic], sums[topic][column])
-            yield family
-        yield sizes
-
-
-def _is_under_replicated(state: PartitionState | None) -> bool:
-    return state is not None and len(state.isr) < state.replication_factor
+        yield from self.directory.collect()
 
 
 async def listen(

@@ -1,0 +1,1 @@
+"""Coordinators: processes without a disk, whose state is the shards of a compacted topic, replayed."""

@@ -1,0 +1,1 @@
+"""Pure decisions of a coordinator: the life of a shard, and the machines that shards run."""

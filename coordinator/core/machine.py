@@ -1,0 +1,102 @@
+"""What a shard runs: a machine that decides with values, and whose state is the records of the shard's log.
+
+The runtime (shard.py) steps a machine with an event, applies the records of the outcome to it at once and
+appends them as one record batch. Replies wait until the batch is committed. A machine therefore shows two
+states: *latest*, from which it decides, and *committed*, from which it answers reads. If the leader refuses a
+batch, the runtime takes its records back (`undo`), and those of every batch behind it, and tells the machine
+(`refused`).
+
+A machine keeps all its replayed state in TwoViews (views.py). Waiting requests and timers are not replayed:
+`opened` starts them anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from springtide.wire.errors import ErrorCode
+
+
+class Record(NamedTuple):
+    """One record of a shard's log. value None: a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """token: the request's, chosen by the shell. message: a value of the machine's own (JoinGroupReply)."""
+
+    token: int
+    message: object
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """Step the machine with TimerDue(key) at at_ms; None cancels. A second Timer of the same key replaces the
+    first."""
+
+    key: Hashable
+    at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TimerDue:
+    """The event of a timer. A timer is due once."""
+
+    key: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one step wants.
+
+    records: one record batch, applied and written whole or not at all.
+    replies: sent once the batch is committed, at once where there are no records.
+    work: what the machine must hear of if the batch is refused.
+    waits: without records, the replies tell of records that were applied before: they are sent once what is
+        under way is committed, and fail as that does.
+    """
+
+    records: tuple[Record, ...] = ()
+    replies: tuple[Reply, ...] = ()
+    timers: tuple[Timer, ...] = ()
+    work: Hashable = None
+    waits: bool = False
+
+
+class Machine(Protocol):
+    """The state machine of one shard. No method awaits, reads a clock or draws a random number.
+
+    now_ms: monotonic, what timers go by. wall_ms: Unix milliseconds, for times that records hold.
+    """
+
+    def step(self, event: object, now_ms: int, wall_ms: int) -> Outcome:
+        """Decide. Changes only what is not in records (waiting requests, timers): the runtime calls `apply`
+        with each record right after."""
+
+    def apply(self, record: Record, offset: int) -> None:
+        """Apply a record to the latest view: of this process's own step, of a replay, or of a standby's tail.
+
+        Total: takes any legal history and any legal compaction of it. Skips unknown key types.
+        """
+
+    def committed(self, offset: int) -> None:
+        """Move the committed view: all records below `offset` are committed."""
+
+    def undo(self, offset: int) -> None:
+        """Take the records from `offset` on out of the latest view: they were refused and never written."""
+
+    def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> Outcome:
+        """Return what happens now that the batch of `work` was refused and is undone, a rebalance after a
+        refused SyncGroup for one. The runtime itself answers the waiting replies with the error."""
+
+    def opened(self, now_ms: int, wall_ms: int) -> Outcome:
+        """Return what happens now that the replay is complete and the shard serves: session timers start."""
+
+    def closed(self) -> tuple[int, ...]:
+        """Return the tokens of all parked requests, which the runtime answers with NOT_COORDINATOR: the shard
+        belongs to another process now. The machine is not used afterwards."""

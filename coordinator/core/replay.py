@@ -1,0 +1,49 @@
+"""What a shard's log says, applied to a machine: by a coordinator that loads it, and by a standby that
+follows.
+
+Only committed batches are read, so a machine that follows never has to take anything back. An unclean
+election may cut even those; then the replay is thrown away with its machine (shard.py).
+"""
+
+from __future__ import annotations
+
+from coordinator.core.machine import Machine, Record
+from coordinator.core.opening import OPENING_KEY
+from coordinator.core.shard_ports import WriterNumber
+from springtide.wire.record_batch import iter_headers
+from springtide.wire.records import iter_records
+
+NO_WRITER: WriterNumber = (-1, -1)
+
+
+class Replay:
+    """position: the next offset to read. writer: the highest whose batches were seen. opening: the last
+    opening record that was seen."""
+
+    __slots__ = ("machine", "opening", "position", "writer")
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.position = 0
+        self.writer = NO_WRITER
+        self.opening: Record | None = None
+
+    def read(self, batches: bytes) -> None:
+        """Apply whole batches. Raise CorruptBatch before the first record of one that is not sound."""
+        view = memoryview(batches)
+        for place, header in iter_headers(view):
+            if header.next_offset <= self.position:
+                continue
+            if not header.is_control:  # a control batch is the leader's own
+                records = list(iter_records(view[place : place + header.size_bytes]))
+                self.writer = max(self.writer, (header.producer_id, header.producer_epoch))
+                for record in records:
+                    if record.offset < self.position or record.key is None:
+                        continue
+                    found = Record(record.key, record.value)
+                    if record.key == OPENING_KEY:
+                        self.opening = found
+                    else:
+                        self.machine.apply(found, record.offset)
+            self.position = header.next_offset
+        self.machine.committed(self.position)

@@ -1,0 +1,389 @@
+"""One shard's life in a coordinator: follow its log, open it, serve from memory, and stop in time.
+
+                 +--- the log was cut: from the beginning, with a new machine
+                 v    |
+    start --> FOLLOWING --given, level--> ASKING --named--> OPENING --written--> READING --nonce--> SERVING
+                 ^                          |                  |                    |                  |
+                 |                          v                  +--- fenced ---------+                  |
+                 |                       STOPPED: the log knows a later writer      |                  |
+                 +------------------------------------------------------------------+                  |
+                                CLOSED <--fenced, broken, cut-- FINISHING <--taken---------------------+
+
+The rules:
+
+1. (one writer) An opening asks the controller for a writer that was never named before, and begins with its
+   opening record. What a writer was named for and did not come to an end is never taken up again.
+2. (level) Nobody is answered from the machine before the replay has come to that record. Another nonce in its
+   place, or a later writer's batch before it, begins another opening.
+3. (committed) A reply to a step with records waits until their batch is committed; one that tells of
+   records under way, until these are.
+4. (unknown) An attempt of which nobody knows is made again with the same bytes (writer.py).
+5. (undone) What was refused is taken out of the machine before anything else is decided.
+6. (cut) A leader epoch that an unclean election began, after this replay did, ends the replay, and a shard
+   that serves: even an idle one may hold what is gone. Reads name the leader epoch, so no answer is from
+   another log.
+7. (ahead) A writer in the log that is not below the one that the controller names afterwards proves that the
+   controller's metadata went back: stop, and say so.
+
+Pure: `step` takes an event and the clocks and returns effects. A clock's reading is an argument, a nonce a
+part of an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import assert_never
+
+from coordinator.core.machine import Machine, Outcome, TimerDue
+from coordinator.core.opening import opening_record
+from coordinator.core.replay import Replay
+from coordinator.core.shard_ports import (
+    AnswerRequest,
+    AskWriter,
+    BatchAnswered,
+    Ending,
+    LeaderKnown,
+    LogIsAhead,
+    LogWasRead,
+    ReadLog,
+    RequestCame,
+    SetTimer,
+    ShardClosed,
+    ShardEffect,
+    ShardEvent,
+    ShardGiven,
+    ShardTaken,
+    ShardTimer,
+    TimerFired,
+    WriterNamed,
+)
+from coordinator.core.writer import ShardWriter, Stand
+from springtide.wire.errors import ErrorCode
+from springtide.wire.record_batch import CorruptBatch
+
+BATCH_BYTES_MAX = 900_000
+"""Below the max.message.bytes that coordinator topics are pinned to."""
+SEND_AGAIN_MS = (20, 1_000)
+"""The pause after a failed attempt, and what it grows to."""
+
+
+class ShardPhase(Enum):
+    FOLLOWING = auto()
+    ASKING = auto()
+    OPENING = auto()
+    READING = auto()
+    SERVING = auto()
+    FINISHING = auto()
+    STOPPED = auto()
+    CLOSED = auto()
+
+
+_REPLAYS = frozenset({ShardPhase.FOLLOWING, ShardPhase.READING})
+
+
+class ShardRuntime:
+    """new_machine: makes an empty one for each replay. read_pause_ms: between two reads where there was
+    nothing to read. is_level: the replay has come to the high watermark that the leader last told: a shard
+    that is followed so can be given here."""
+
+    __slots__ = (
+        "_ask",
+        "_batch_bytes_max",
+        "_effects",
+        "_is_ours",
+        "_leader_epoch",
+        "_new_machine",
+        "_nonce",
+        "_now_ms",
+        "_opening_offset",
+        "_pause_ms",
+        "_read",
+        "_read_pause_ms",
+        "_replay",
+        "_unclean_epoch",
+        "_wall_ms",
+        "_writer",
+        "is_level",
+        "phase",
+    )
+
+    def __init__(
+        self,
+        new_machine: Callable[[], Machine],
+        *,
+        read_pause_ms: int,
+        batch_bytes_max: int = BATCH_BYTES_MAX,
+    ) -> None:
+        self._new_machine = new_machine
+        self._read_pause_ms = read_pause_ms
+        self._batch_bytes_max = batch_bytes_max
+        self.phase = ShardPhase.FOLLOWING
+        self.is_level = False
+        self._is_ours = False
+        self._leader_epoch = -1
+        self._unclean_epoch = -1
+        self._replay = Replay(new_machine())
+        self._writer: ShardWriter | None = None
+        self._nonce = b""
+        self._opening_offset = -1
+        self._ask = 0
+        self._read = 0
+        self._pause_ms = SEND_AGAIN_MS[0]
+        self._now_ms = self._wall_ms = 0
+        self._effects: list[ShardEffect] = []
+
+    @property
+    def machine(self) -> Machine:
+        return self._replay.machine
+
+    @property
+    def position(self) -> int:
+        """Return up to where the log has been replayed."""
+        return self._replay.position
+
+    def step(self, event: ShardEvent, *, now_ms: int, wall_ms: int) -> list[ShardEffect]:
+        """Return what is to be done, in order. now_ms: monotonic, what timers go by; wall_ms: Unix
+        milliseconds, what records are stamped with."""
+        self._now_ms, self._wall_ms = now_ms, wall_ms
+        self._effects = []
+        match event:
+            case RequestCame():
+                self._on_request(event)
+            case _ if self.phase in (ShardPhase.STOPPED, ShardPhase.CLOSED):
+                pass
+            case LeaderKnown():
+                self._on_leader(event)
+            case ShardGiven():
+                self._is_ours = True
+                self.is_level = False  # by what it knew before; the next read tells
+            case ShardTaken():
+                self._finish()
+            case WriterNamed():
+                self._on_writer(event)
+            case BatchAnswered():
+                self._on_answer(event)
+            case LogWasRead():
+                self._on_read(event)
+            case TimerFired(key=key):
+                self._on_timer(key)
+            case _:
+                assert_never(event)
+        if self._writer is not None:
+            self._effects += self._writer.due(wall_ms)
+        return self._effects
+
+    # Following.
+
+    def _on_leader(self, event: LeaderKnown) -> None:
+        if event.leader_epoch <= self._leader_epoch:
+            return
+        is_first = self._leader_epoch < 0
+        self._leader_epoch = event.leader_epoch
+        is_cut = event.unclean_leader_epoch > self._unclean_epoch and not is_first
+        self._unclean_epoch = event.unclean_leader_epoch
+        if is_cut and self.phase in (ShardPhase.SERVING, ShardPhase.FINISHING):
+            self._close(Ending.CUT)
+        elif is_cut:
+            self._replay = Replay(self._new_machine())
+            self._follow()
+        elif is_first:
+            self._read_on()
+
+    def _follow(self) -> None:
+        """Go on from the position. An opening that was begun is not taken up again."""
+        self.phase = ShardPhase.FOLLOWING
+        self.is_level = False
+        self._writer = None
+        self._effects.append(SetTimer(ShardTimer.SEND, None))
+        self._read_on()
+
+    def _read_on(self) -> None:
+        self._read += 1
+        self._effects.append(ReadLog(self._read, self._replay.position, self._leader_epoch))
+
+    def _read_later(self) -> None:
+        self._effects.append(SetTimer(ShardTimer.READ, self._now_ms + self._read_pause_ms))
+
+    def _on_read(self, event: LogWasRead) -> None:
+        if event.read != self._read or self.phase not in _REPLAYS:
+            return
+        replay = self._replay
+        before = replay.position
+        if event.error is ErrorCode.OFFSET_OUT_OF_RANGE:  # cut, by an election that is not known here yet
+            self._replay = Replay(self._new_machine())
+            self._read_later()
+            return
+        if event.error is ErrorCode.NONE:
+            try:
+                replay.read(event.batches)
+            except CorruptBatch:  # the leader's scrub finds it
+                self._read_later()
+                return
+            self.is_level = replay.position >= event.high_watermark
+        if self.phase is ShardPhase.READING and self._has_ended_reading():
+            return
+        if self.is_level and self._is_ours and self.phase is ShardPhase.FOLLOWING:
+            self._ask_writer()
+        elif replay.position > before:
+            self._read_on()
+        else:
+            self._read_later()
+
+    # Opening.
+
+    def _ask_writer(self) -> None:
+        self.phase = ShardPhase.ASKING
+        self._ask += 1
+        self._effects.append(AskWriter(self._ask))
+
+    def _on_writer(self, event: WriterNamed) -> None:
+        if self.phase is not ShardPhase.ASKING or event.ask != self._ask:
+            return
+        if event.writer <= self._replay.writer:
+            self.phase = ShardPhase.STOPPED
+            self._effects.append(LogIsAhead(found=self._replay.writer, named=event.writer))
+            return
+        self.phase = ShardPhase.OPENING
+        self._nonce = event.nonce
+        self._writer = ShardWriter(
+            event.writer,
+            next_offset=self._replay.position,
+            batch_bytes_max=self._batch_bytes_max,
+            first_attempt=event.ask << 32,
+        )
+        self._writer.add((opening_record(self._nonce),))
+
+    def _has_ended_reading(self) -> bool:
+        """Serve if the opening record was found; begin another opening if it can't be found any more."""
+        assert self._writer is not None
+        replay = self._replay
+        if replay.writer > self._writer.writer:
+            self._follow()
+        elif replay.position > self._opening_offset:
+            if replay.opening != opening_record(self._nonce):
+                self._follow()
+            else:
+                self.phase = ShardPhase.SERVING
+                self._writer.next_offset = replay.position
+                self._take(replay.machine.opened(self._now_ms, self._wall_ms))
+        else:
+            return False
+        return True
+
+    # Serving.
+
+    def _on_request(self, event: RequestCame) -> None:
+        if self.phase is ShardPhase.SERVING:
+            assert self._writer is not None
+            if self._writer.is_full:
+                self._answer(event.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)  # every client tries again
+            else:
+                self._take(self.machine.step(event.request, self._now_ms, self._wall_ms))
+        elif self.phase is ShardPhase.STOPPED:
+            self._answer(event.token, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        elif self._is_ours and self.phase is not ShardPhase.CLOSED:
+            self._answer(event.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        else:
+            self._answer(event.token, ErrorCode.NOT_COORDINATOR)
+
+    def _take(self, outcome: Outcome) -> None:
+        """Carry one step of the machine out: its records are applied at once, and written as one batch."""
+        assert self._writer is not None
+        offset = self._writer.next_offset
+        for place, record in enumerate(outcome.records):
+            self.machine.apply(record, offset + place)
+        if outcome.records:
+            self._writer.add(outcome.records, outcome.replies, outcome.work)
+        elif outcome.waits and not self._writer.is_empty:
+            self._writer.add_replies(outcome.replies)
+        else:
+            for reply in outcome.replies:
+                self._answer(reply.token, reply.message)
+        for timer in outcome.timers:
+            self._effects.append(SetTimer(timer.key, timer.at_ms))
+
+    def _answer(self, token: int, answer: object) -> None:
+        self._effects.append(AnswerRequest(token, answer))
+
+    def _on_answer(self, event: BatchAnswered) -> None:
+        writer = self._writer
+        if writer is None:
+            return
+        stand, committed = writer.on_answer(event)
+        for batch in committed:
+            self._pause_ms = SEND_AGAIN_MS[0]
+            if self.phase is ShardPhase.SERVING:
+                self.machine.committed(batch.next_offset)
+            for reply in batch.replies:
+                self._answer(reply.token, reply.message)
+        if committed and self.phase is ShardPhase.OPENING:
+            self.phase = ShardPhase.READING
+            self._opening_offset = event.base_offset
+            self._read_on()
+        match stand:
+            case Stand.FENCED | Stand.BROKEN if self.phase in (ShardPhase.OPENING, ShardPhase.READING):
+                self._follow()
+            case Stand.FENCED:
+                self._close(Ending.FENCED)
+            case Stand.BROKEN:
+                self._close(Ending.BROKEN)
+            case Stand.FAILED | Stand.REFUSED:
+                if stand is Stand.REFUSED and self.phase is ShardPhase.SERVING:
+                    self._undo()
+                self._effects.append(SetTimer(ShardTimer.SEND, self._now_ms + self._pause_ms))
+                self._pause_ms = min(2 * self._pause_ms, SEND_AGAIN_MS[1])
+            case Stand.GOES_ON:
+                pass
+            case _:
+                assert_never(stand)
+        if self.phase is ShardPhase.FINISHING and writer.is_empty:
+            self._close(Ending.RELEASED)
+
+    def _undo(self) -> None:
+        """Nothing of what is under way was written. The machine forgets all of it before it hears of any."""
+        assert self._writer is not None
+        refused = self._writer.take_back()
+        error = refused[0].refusal
+        self.machine.undo(refused[0].first_offset)
+        for batch in refused:
+            for reply in batch.replies:
+                self._answer(reply.token, error)
+        for batch in refused:
+            for work in batch.works:
+                self._take(self.machine.refused(work, error, self._now_ms, self._wall_ms))
+
+    def _on_timer(self, key: object) -> None:
+        if key is ShardTimer.READ:
+            if self.phase in _REPLAYS:
+                self._read_on()
+        elif key is ShardTimer.SEND:
+            if self._writer is not None:
+                self._writer.send_again()
+        elif self.phase is ShardPhase.SERVING:
+            self._take(self.machine.step(TimerDue(key), self._now_ms, self._wall_ms))
+
+    # The end.
+
+    def _finish(self) -> None:
+        """Answer what is parked, and wait until what is under way is known. Follow on, where nothing is."""
+        self._is_ours = False
+        if self.phase is ShardPhase.SERVING:
+            assert self._writer is not None
+            self.phase = ShardPhase.FINISHING
+            for token in self.machine.closed():
+                self._answer(token, ErrorCode.NOT_COORDINATOR)
+            if self._writer.is_empty:
+                self._close(Ending.RELEASED)
+        elif self.phase in (ShardPhase.ASKING, ShardPhase.OPENING, ShardPhase.READING):
+            self._follow()
+
+    def _close(self, ending: Ending) -> None:
+        tokens = self.machine.closed() if self.phase is ShardPhase.SERVING else ()
+        self.phase = ShardPhase.CLOSED
+        assert self._writer is not None
+        replies = [reply.token for batch in self._writer.take_back() for reply in batch.replies]
+        self._writer = None
+        for token in (*tokens, *replies):
+            self._answer(token, ErrorCode.NOT_COORDINATOR)
+        self._effects.append(ShardClosed(ending))

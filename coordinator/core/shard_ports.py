@@ -1,0 +1,178 @@
+"""What a shard's runtime and its shell say to each other. Values only.
+
+The shell steps the runtime with an event and carries out the effects in their order. It answers each
+AppendBatch and each ReadLog exactly once, with LOST where no answer came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from springtide.wire.errors import ErrorCode
+
+LOST = ErrorCode.NETWORK_EXCEPTION
+"""The answer that never came: what was asked for may have been done, or may still be."""
+
+WriterNumber = tuple[int, int]
+"""(producer id, producer epoch) of one opening, compared as one number. The controller never names one
+twice."""
+
+
+class Ending(Enum):
+    """Why a shard was closed. FENCED: a later opening has been named or written. BROKEN: the log is not what
+    this writer wrote. CUT: an unclean election may have cut the log. RELEASED: it was given away."""
+
+    FENCED = auto()
+    BROKEN = auto()
+    CUT = auto()
+    RELEASED = auto()
+
+
+class ShardTimer(Enum):
+    """The runtime's own timers; all others are the machine's."""
+
+    READ = auto()
+    SEND = auto()
+
+
+# Events.
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderKnown:
+    """What the newest metadata says of the partition. unclean_leader_epoch: the latest leader epoch that an
+    unclean election began, or -1."""
+
+    leader_epoch: int
+    unclean_leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardGiven:
+    """The controller gives the shard to this coordinator, which followed its log until now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTaken:
+    """The controller gives the shard to another coordinator. What is under way is finished or fenced."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriterNamed:
+    """The answer to AskWriter `ask`. nonce: fresh random bytes."""
+
+    ask: int
+    writer: WriterNumber
+    nonce: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAnswered:
+    """What the leader said to one attempt. base_offset: where the batch stands, if it does."""
+
+    attempt: int
+    error: ErrorCode
+    base_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LogWasRead:
+    """What the leader said to one ReadLog. batches: whole record batches below its high watermark."""
+
+    read: int
+    error: ErrorCode
+    high_watermark: int = -1
+    batches: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCame:
+    """A client's request, as the machine understands it. token: the shell's name of it."""
+
+    token: int
+    request: object
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    key: Hashable
+
+
+ShardEvent = (
+    LeaderKnown
+    | ShardGiven
+    | ShardTaken
+    | WriterNamed
+    | BatchAnswered
+    | LogWasRead
+    | RequestCame
+    | TimerFired
+)
+
+
+# Effects.
+
+
+@dataclass(frozen=True, slots=True)
+class AppendBatch:
+    """Produce it with acks=all to the partition's leader. connection: attempts with an equal number go over
+    one connection, in order; a new number needs a new connection."""
+
+    attempt: int
+    connection: int
+    batch: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLog:
+    """Fetch from the leader of this leader epoch, and no other broker."""
+
+    read: int
+    offset: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskWriter:
+    """Have the controller name a new writer for this shard; ask again until it answers, or the shard is
+    taken."""
+
+    ask: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """answer: a message of the machine's, or the error."""
+
+    token: int
+    answer: object
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Step with TimerFired(key) at at_ms; None cancels. Replaces an earlier one of the key."""
+
+    key: Hashable
+    at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShardClosed:
+    """The last effect: forget this runtime and its timers. If the shard is still this coordinator's, begin
+    anew."""
+
+    ending: Ending
+
+
+@dataclass(frozen=True, slots=True)
+class LogIsAhead:
+    """The log holds batches of a writer that the controller has not named yet: its metadata went back (I27,
+    one writer per opening). The runtime stops; tell an operator."""
+
+    found: WriterNumber
+    named: WriterNumber
+
+
+ShardEffect = AppendBatch | ReadLog | AskWriter | AnswerRequest | SetTimer | ShardClosed | LogIsAhead

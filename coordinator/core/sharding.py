@@ -1,0 +1,25 @@
+"""The shard that a name belongs to, by Kafka's rule: tools compute the partition of a group alike."""
+
+from __future__ import annotations
+
+import struct
+
+_INT_BITS = 32
+_HASH_FACTOR = 31
+
+
+def shard_of(name: str, shards: int) -> int:
+    """Return the partition of `__consumer_offsets` (`__transaction_state`) that holds a group (a
+    transactional id): the absolute value of Java's hash of the name, modulo the partitions. The hash that has
+    no absolute value in 32 bits, -2^31, counts as 0."""
+    hashed = java_hash(name)
+    return 0 if hashed == -(1 << (_INT_BITS - 1)) else abs(hashed) % shards
+
+
+def java_hash(name: str) -> int:
+    """Return what Java's String.hashCode returns. It counts a character beyond U+FFFF twice."""
+    encoded = name.encode("utf-16-be", "surrogatepass")
+    hashed = 0
+    for unit in struct.unpack(f">{len(encoded) // 2}H", encoded):
+        hashed = (hashed * _HASH_FACTOR + unit) & 0xFFFFFFFF
+    return hashed - (1 << _INT_BITS) if hashed >> (_INT_BITS - 1) else hashed

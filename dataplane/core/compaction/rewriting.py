@@ -1,0 +1,142 @@
+"""What a round leaves of one batch. Pure: bytes in, bytes out.
+
+A batch that keeps all its records is kept byte for byte. A batch that keeps some is built anew around the
+bytes of those records: offsets, timestamps, producer fields and leader epoch stay, the CRC and, in a
+compressed batch, the compressed bytes are new; those may differ between versions of the compression library,
+so replicas are compared by headers without CRC and length, and by records.
+
+A batch that keeps none goes, unless something else than its records is still needed (`_Boundaries`): then its
+header stays, without records, as KIP-98 does it for sequences.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from dataplane.core.producer_state import PRODUCERS_MAX
+from springtide.wire.compression import Buffer, Compression, compress
+from springtide.wire.record_batch import (
+    ATTRIBUTE_COMPRESSION,
+    BATCH_LENGTH_MIN,
+    BatchHeader,
+    CorruptBatch,
+    TimestampType,
+)
+from springtide.wire.records import RecordSpan, read_spans, seal_batch
+
+from .newest import BATCH_BYTES_MAX, KEYS_MAX, NewestOffsets
+from .rounds import Round, is_round_key
+
+
+class Rewrite:
+    """One pass of one replica over its log, by which it applies a round.
+
+    First every batch below the round's end is read in order, from the log's first; then each is asked for
+    with `rewritten`. `reaches` is how far the pass gets: below the round's end if the map of keys became
+    full, and then another pass goes on from there. Tombstones above `reaches` stay for now: older records of
+    their keys may stand below it still.
+    """
+
+    __slots__ = ("_boundaries", "_from_offset", "_newest", "_round", "reaches")
+
+    def __init__(self, round_: Round, *, from_offset: int, keys_max: int = KEYS_MAX) -> None:
+        """from_offset: the end of the last round that this replica applied, or where the last pass got."""
+        self._round = round_
+        self._from_offset = from_offset
+        self._newest = NewestOffsets(keys_max=keys_max)
+        self._boundaries = _Boundaries(round_.producers_floor)
+        self.reaches = round_.end_offset
+
+    def read(self, view: memoryview, header: BatchHeader) -> None:
+        """Take in the batch that begins `view`; one at or above the round's end is not looked at."""
+        if header.base_offset >= self._round.end_offset:
+            return
+        self._boundaries.add(header)
+        if self._from_offset <= header.base_offset < self.reaches and not self._newest.add(view, header):
+            self.reaches = header.base_offset
+
+    def rewritten(self, view: memoryview, header: BatchHeader) -> Buffer | None:
+        """Return what this pass leaves of the batch that begins `view`, or None if nothing.
+
+        A batch that can't be opened stays as it is: its producer sealed it, its readers fail on it as before,
+        and nothing is lost unsaid.
+        """
+        whole = view[: header.size_bytes]
+        if header.base_offset >= self.reaches:
+            return whole
+        try:
+            payload, spans = read_spans(view, header, decompressed_bytes_max=BATCH_BYTES_MAX)
+        except CorruptBatch:
+            return whole
+        if header.is_control:
+            kept = [span for span in spans if not is_round_key(span.key)]
+        else:
+            kept = [span for span in spans if self._stays(span, header.base_offset + span.offset_delta)]
+        if kept and len(kept) == len(spans):
+            return whole
+        if kept:
+            return _with_records(header, payload, kept)
+        return _with_records(header, b"", []) if self._boundaries.holds(header) else None
+
+    def _stays(self, span: RecordSpan, offset: int) -> bool:
+        """Return whether one record stays. One without a key goes, as in Kafka: it can't be written to a
+        compacted topic, so it is from before the topic's policy was set to compact."""
+        if span.key is None or not self._newest.is_newest(span.key, offset):
+            return False
+        return span.has_value or offset >= self._round.tombstone_floor
+
+
+class _Boundaries:
+    """The batches below a round's end that stay even without records. Headers are added in order.
+
+    The last batch of each leader epoch: without it a sound replica would be told to cut its log below its
+    high watermark (KIP-101). The last data batch: the writer of a coordinator's topic is judged by it. The
+    last batch of each producer from the round's floor on, PRODUCERS_MAX at most as in the leader's memory.
+    The last of all: the round's end stays the end of a batch.
+    """
+
+    __slots__ = ("_by_epoch", "_by_producer", "_last", "_last_data", "_producers_floor")
+
+    def __init__(self, producers_floor: int) -> None:
+        self._producers_floor = producers_floor
+        self._by_epoch: dict[int, int] = {}
+        self._by_producer: OrderedDict[int, int] = OrderedDict()
+        self._last_data = self._last = -1
+
+    def add(self, header: BatchHeader) -> None:
+        self._last = self._by_epoch[header.leader_epoch] = header.base_offset
+        if not header.is_control:
+            self._last_data = header.base_offset
+        if header.has_producer_id and header.base_offset >= self._producers_floor:
+            self._by_producer[header.producer_id] = header.base_offset
+            self._by_producer.move_to_end(header.producer_id)
+            if len(self._by_producer) > PRODUCERS_MAX:
+                self._by_producer.popitem(last=False)
+
+    def holds(self, header: BatchHeader) -> bool:
+        """Return whether this batch stays, empty if need be."""
+        offset = header.base_offset
+        return (
+            offset in (self._last, self._last_data)
+            or self._by_epoch.get(header.leader_epoch) == offset
+            or self._by_producer.get(header.producer_id) == offset
+        )
+
+
+def _with_records(header: BatchHeader, payload: Buffer, kept: list[RecordSpan]) -> bytes:
+    """Return the batch with only these records. An empty one is not compressed: no codec has an empty stream
+    that all clients read."""
+    codec = Compression(header.compression) if kept else Compression.NONE
+    body = compress(codec, b"".join(payload[span.start : span.end] for span in kept))
+    max_timestamp = header.max_timestamp
+    if kept and header.timestamp_type is TimestampType.CREATE_TIME:
+        max_timestamp = header.base_timestamp + max(span.timestamp_delta for span in kept)
+    return seal_batch(
+        header._replace(
+            batch_length=BATCH_LENGTH_MIN + len(body),
+            attributes=header.attributes & ~ATTRIBUTE_COMPRESSION | codec,
+            max_timestamp=max_timestamp,
+            record_count=len(kept),
+        ),
+        body,
+    )

@@ -1,0 +1,135 @@
+"""A machine that counts: the smallest state in which a lost, doubled or forgotten step shows.
+
+Each client numbers its increments, one after the other; an increment writes the counter and the client's last
+number as one batch. A tick writes a row of cells, all to one number, from the first to the last: more than
+one batch holds, and legal after each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from coordinator.core.machine import Outcome, Record, Reply, Timer, TimerDue
+from coordinator.core.views import TwoViews
+from springtide.wire.errors import ErrorCode
+
+COUNTER = b"counter"
+CELLS = tuple(b"cell-%d" % n for n in range(6))
+TICK = "tick"
+
+
+class Increment(NamedTuple):
+    """operation: a new one wherever the client knows that the one before was refused."""
+
+    token: int
+    client: str
+    number: int
+    operation: int
+
+
+class ReadCounter(NamedTuple):
+    token: int
+
+
+class ReadLatest(NamedTuple):
+    """Answered once what it tells is committed."""
+
+    token: int
+
+
+class AwaitNothing(NamedTuple):
+    """Parked until the shard is closed."""
+
+    token: int
+
+
+class Counted(NamedTuple):
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The last increment of a client, and what the counter was after it."""
+
+    number: int = 0
+    operation: int = 0
+    value: int = 0
+
+
+def client_key(client: str) -> bytes:
+    return b"client-" + client.encode()
+
+
+def decode_last(value: bytes | None) -> Last:
+    return Last() if value is None else Last(*map(int, value.split()))
+
+
+class CounterMachine:
+    """tick_ms: how often the cells are written; 0: never."""
+
+    def __init__(self, *, tick_ms: int = 0) -> None:
+        self.state: TwoViews[bytes, bytes] = TwoViews()
+        self.parked: list[int] = []
+        self.refusals: list[Hashable] = []
+        self._tick_ms = tick_ms
+
+    def step(self, event: object, now_ms: int, wall_ms: int) -> Outcome:
+        match event:
+            case Increment():
+                return self._increment(event)
+            case ReadCounter(token):
+                return Outcome(replies=(Reply(token, Counted(int(self.state.committed(COUNTER) or 0))),))
+            case ReadLatest(token):
+                value = Counted(int(self.state.latest(COUNTER) or 0))
+                return Outcome(replies=(Reply(token, value),), waits=True)
+            case AwaitNothing(token):
+                self.parked.append(token)
+                return Outcome()
+            case TimerDue(key=key):
+                assert key == TICK
+                number = b"%d" % (int(self.state.latest(CELLS[-1]) or 0) + 1)
+                return Outcome(
+                    records=tuple(Record(cell, number) for cell in CELLS),
+                    timers=(Timer(TICK, now_ms + self._tick_ms),),
+                    work=TICK,
+                )
+            case _:
+                raise AssertionError(event)
+
+    def _increment(self, event: Increment) -> Outcome:
+        key = client_key(event.client)
+        latest, stable = decode_last(self.state.latest(key)), decode_last(self.state.committed(key))
+        if stable.number == event.number and stable.operation == event.operation:
+            return Outcome(replies=(Reply(event.token, Counted(stable.value)),))
+        if latest.number >= event.number and latest != stable:  # perhaps this one: it asks again
+            return Outcome(replies=(Reply(event.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),))
+        value = int(self.state.latest(COUNTER) or 0) + 1
+        return Outcome(
+            records=(
+                Record(COUNTER, b"%d" % value),
+                Record(key, b"%d %d %d" % (event.number, event.operation, value)),
+            ),
+            replies=(Reply(event.token, Counted(value)),),
+            work=(event.client, event.number),
+        )
+
+    def apply(self, record: Record, offset: int) -> None:
+        self.state.set(record.key, record.value, offset)
+
+    def committed(self, offset: int) -> None:
+        self.state.commit(offset)
+
+    def undo(self, offset: int) -> None:
+        self.state.undo(offset)
+
+    def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> Outcome:
+        self.refusals.append(work)
+        return Outcome()
+
+    def opened(self, now_ms: int, wall_ms: int) -> Outcome:
+        return Outcome(timers=(Timer(TICK, now_ms + self._tick_ms),) if self._tick_ms else ())
+
+    def closed(self) -> tuple[int, ...]:
+        return tuple(self.parked)

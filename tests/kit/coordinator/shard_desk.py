@@ -1,0 +1,126 @@
+"""A shard's runtime on a desk: what it asks for is done at once, but for appends while the desk holds
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from coordinator.core.shard import ShardRuntime
+from coordinator.core.shard_ports import (
+    AnswerRequest,
+    AppendBatch,
+    AskWriter,
+    BatchAnswered,
+    LeaderKnown,
+    LogIsAhead,
+    LogWasRead,
+    ReadLog,
+    RequestCame,
+    SetTimer,
+    ShardClosed,
+    ShardEffect,
+    ShardEvent,
+    ShardGiven,
+    TimerFired,
+    WriterNamed,
+    WriterNumber,
+)
+from springtide.wire.errors import ErrorCode
+from tests.kit.coordinator.counter import CounterMachine, Increment
+from tests.kit.coordinator.fenced_log import FencedLog
+
+WRITER_ID = 2**61
+
+
+class ControllerOfOne:
+    """Names writers, each above all before it."""
+
+    def __init__(self) -> None:
+        self.named = 0
+
+    def name(self) -> WriterNumber:
+        self.named += 1
+        return WRITER_ID + self.named, 0
+
+
+class ShardDesk:
+    """answers: by token. held: attempts that the leader has not heard of yet, while is_holding. effects: of
+    all steps, in order."""
+
+    def __init__(self, log: FencedLog, controller: ControllerOfOne, *, batch_bytes_max: int = 10_000) -> None:
+        self.log = log
+        self.controller = controller
+        self.runtime = ShardRuntime(CounterMachine, read_pause_ms=50, batch_bytes_max=batch_bytes_max)
+        self.now_ms = 0
+        self.leader_epoch = 0
+        self.is_holding = False
+        self.held: list[AppendBatch] = []
+        self.answers: dict[int, object] = {}
+        self.timers: dict[Hashable, int] = {}
+        self.effects: list[ShardEffect] = []
+
+    @property
+    def machine(self) -> CounterMachine:
+        machine = self.runtime.machine
+        assert isinstance(machine, CounterMachine)
+        return machine
+
+    def step(self, event: ShardEvent) -> None:
+        effects = self.runtime.step(event, now_ms=self.now_ms, wall_ms=self.now_ms)
+        self.effects += effects
+        for effect in effects:
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: ShardEffect) -> None:
+        match effect:
+            case AppendBatch():
+                self.held.append(effect)
+                if not self.is_holding:
+                    self.deliver()
+            case ReadLog(read=read, offset=offset, leader_epoch=leader_epoch):
+                if leader_epoch != self.leader_epoch:
+                    self.step(LogWasRead(read, ErrorCode.FENCED_LEADER_EPOCH))
+                    return
+                self.step(LogWasRead(read, ErrorCode.NONE, self.log.end_offset, self.log.read(offset)))
+            case AskWriter(ask=ask):
+                writer = self.controller.name()
+                self.step(WriterNamed(ask, writer, b"nonce %d" % writer[0]))
+            case AnswerRequest(token=token, answer=answer):
+                assert token not in self.answers
+                self.answers[token] = answer
+            case SetTimer(key=key, at_ms=None):
+                self.timers.pop(key, None)
+            case SetTimer(key=key, at_ms=int() as at_ms):
+                self.timers[key] = at_ms
+            case ShardClosed() | LogIsAhead():
+                self.timers.clear()
+
+    def deliver(self) -> None:
+        """The leader hears of the first attempt that is held, and its answer arrives."""
+        append = self.held.pop(0)
+        self.step(BatchAnswered(append.attempt, *self.log.append(append.batch)))
+
+    def fail(self, error: ErrorCode, *, is_written: bool) -> None:
+        """The first attempt that is held comes to this, whatever the leader did."""
+        append = self.held.pop(0)
+        if is_written:
+            self.log.append(append.batch)
+        self.step(BatchAnswered(append.attempt, error))
+
+    def wait(self) -> None:
+        """The next timer fires."""
+        key = min(self.timers, key=lambda key: self.timers[key])
+        self.now_ms = max(self.now_ms, self.timers.pop(key))
+        self.step(TimerFired(key))
+
+    def follow(self) -> None:
+        self.step(LeaderKnown(self.leader_epoch, -1))
+
+    def open(self) -> None:
+        """Follow, be given the shard, and serve it, if nothing is held."""
+        self.follow()
+        self.step(ShardGiven())
+        self.wait()
+
+    def increment(self, token: int, client: str = "a", number: int = 1) -> None:
+        self.step(RequestCame(token, Increment(token, client, number, token)))

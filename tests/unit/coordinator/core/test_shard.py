@@ -1,0 +1,412 @@
+from __future__ import annotations
+
+import pytest
+
+from coordinator.core.opening import OPENING_KEY, opening_record
+from coordinator.core.shard import ShardPhase
+from coordinator.core.shard_ports import (
+    LOST,
+    AppendBatch,
+    BatchAnswered,
+    Ending,
+    LeaderKnown,
+    LogIsAhead,
+    LogWasRead,
+    RequestCame,
+    ShardClosed,
+    ShardGiven,
+    ShardTaken,
+    TimerFired,
+)
+from springtide.wire.errors import ErrorCode
+from springtide.wire.record_batch import decode_header
+from springtide.wire.records import NewRecord, encode_batch, iter_records
+from tests.kit.coordinator.counter import (
+    CELLS,
+    COUNTER,
+    TICK,
+    AwaitNothing,
+    Counted,
+    ReadCounter,
+    ReadLatest,
+)
+from tests.kit.coordinator.fenced_log import FencedLog
+from tests.kit.coordinator.shard_desk import WRITER_ID, ControllerOfOne, ShardDesk
+
+
+@pytest.fixture
+def log() -> FencedLog:
+    return FencedLog()
+
+
+@pytest.fixture
+def controller() -> ControllerOfOne:
+    return ControllerOfOne()
+
+
+@pytest.fixture
+def desk(log: FencedLog, controller: ControllerOfOne) -> ShardDesk:
+    """A shard that serves."""
+    desk = ShardDesk(log, controller)
+    desk.open()
+    assert desk.runtime.phase is ShardPhase.SERVING
+    return desk
+
+
+def replayed(log: FencedLog) -> dict[bytes, bytes]:
+    """What the log says, each key's last value."""
+    records = [record for batch in log.batches for record in iter_records(batch)]
+    return {r.key: r.value for r in records if r.key not in (None, OPENING_KEY) and r.value is not None}
+
+
+def live(desk: ShardDesk) -> dict[bytes, bytes]:
+    return dict(desk.machine.state.latest_items())
+
+
+def read_counter(desk: ShardDesk, token: int) -> object:
+    desk.step(RequestCame(token, ReadCounter(token)))
+    return desk.answers[token]
+
+
+# Opening.
+
+
+def test_an_opening_begins_a_writer_and_is_answered_before_anything_else_is(
+    log: FencedLog, controller: ControllerOfOne
+) -> None:
+    desk = ShardDesk(log, controller)
+    desk.is_holding = True
+    desk.open()
+    assert read_counter(desk, 1) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    desk.deliver()
+    assert read_counter(desk, 2) == Counted(0)
+    header = decode_header(log.batches[0])
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (WRITER_ID + 1, 0, 0)
+    assert [(r.key, r.value) for r in iter_records(log.batches[0])] == [
+        opening_record(b"nonce %d" % (WRITER_ID + 1))
+    ]
+
+
+def test_a_new_owner_goes_on_from_what_the_log_says_and_the_old_one_is_fenced(
+    desk: ShardDesk, log: FencedLog, controller: ControllerOfOne
+) -> None:
+    desk.increment(1)
+    other = ShardDesk(log, controller)
+    other.open()
+    assert read_counter(other, 1) == Counted(1)
+    desk.step(RequestCame(2, AwaitNothing(2)))
+    desk.increment(3, number=2)
+    assert desk.answers[2] is desk.answers[3] is ErrorCode.NOT_COORDINATOR
+    assert desk.effects[-1] == ShardClosed(Ending.FENCED)
+    assert read_counter(desk, 4) is ErrorCode.NOT_COORDINATOR
+    other.increment(5, number=2)
+    assert other.answers[5] == Counted(2)
+
+
+def test_an_opening_whose_answers_are_lost_is_made_again_with_the_same_bytes(
+    log: FencedLog, controller: ControllerOfOne
+) -> None:
+    desk = ShardDesk(log, controller)
+    desk.is_holding = True
+    desk.open()
+    for is_written in (False, True):
+        desk.fail(LOST, is_written=is_written)
+        desk.wait()
+    desk.deliver()
+    assert desk.runtime.phase is ShardPhase.SERVING
+    assert len(log.batches) == 1
+    sent = [effect for effect in desk.effects if isinstance(effect, AppendBatch)]
+    assert len({append.batch for append in sent}) == 1
+    assert len({append.connection for append in sent}) == len(sent) == 3
+
+
+def test_an_opening_that_is_overtaken_is_given_up_for_another_one(
+    log: FencedLog, controller: ControllerOfOne
+) -> None:
+    slow, quick = ShardDesk(log, controller), ShardDesk(log, controller)
+    slow.is_holding = True
+    slow.open()
+    quick.open()
+    quick.increment(1)
+    slow.is_holding = False
+    slow.deliver()
+    assert slow.runtime.phase is ShardPhase.SERVING
+    assert controller.named == 3
+    assert read_counter(slow, 1) == Counted(1)
+
+
+def test_another_opening_in_the_place_of_its_own_begins_another_one(
+    log: FencedLog, controller: ControllerOfOne
+) -> None:
+    """The log was cut after the leader's answer, and somebody else's record stands there."""
+    desk = ShardDesk(log, controller)
+    desk.is_holding = True
+    desk.open()
+    append = desk.held.pop()
+    other = encode_batch(
+        [NewRecord(*opening_record(b"another"))],
+        producer_id=decode_header(append.batch).producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+    )
+    error, base_offset = log.append(other)
+    desk.is_holding = False
+    desk.step(BatchAnswered(append.attempt, error, base_offset))
+    assert desk.runtime.phase is ShardPhase.SERVING
+    assert controller.named == 2
+
+
+def test_a_writer_in_the_log_above_the_one_that_is_named_afterwards_stops_the_shard(
+    desk: ShardDesk, log: FencedLog
+) -> None:
+    restored = ControllerOfOne()
+    other = ShardDesk(log, restored)
+    other.open()
+    assert other.effects[-1] == LogIsAhead(found=(WRITER_ID + 1, 0), named=(WRITER_ID + 1, 0))
+    assert read_counter(other, 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert len(log.batches) == 1
+
+
+def test_a_standby_that_is_promoted_reads_only_what_it_lacks(desk: ShardDesk, log: FencedLog) -> None:
+    for number in range(1, 6):
+        desk.increment(number, number=number)
+    standby = ShardDesk(log, desk.controller)
+    standby.follow()
+    assert standby.runtime.is_level
+    assert read_counter(standby, 1) is ErrorCode.NOT_COORDINATOR
+    position = standby.runtime.position
+    desk.increment(6, number=6)
+    standby.step(ShardGiven())
+    assert not standby.runtime.is_level
+    standby.wait()
+    assert standby.runtime.phase is ShardPhase.SERVING
+    assert read_counter(standby, 2) == Counted(6)
+    assert position == 11
+
+
+def test_rotten_bytes_are_read_again_and_nothing_of_them_is_applied(desk: ShardDesk, log: FencedLog) -> None:
+    desk.increment(1)
+    sound = log.batches[1]
+    log.batches[1] = sound[:-1] + b"?"
+    standby = ShardDesk(log, desk.controller)
+    standby.follow()
+    assert (standby.runtime.is_level, live(standby)) == (False, {})
+    log.batches[1] = sound
+    standby.wait()
+    assert live(standby) == live(desk)
+
+
+# Serving.
+
+
+def test_a_reply_waits_until_its_batch_is_committed(desk: ShardDesk) -> None:
+    desk.is_holding = True
+    desk.increment(1)
+    assert 1 not in desk.answers
+    assert read_counter(desk, 2) == Counted(0)
+    desk.deliver()
+    assert desk.answers[1] == Counted(1)
+    assert read_counter(desk, 3) == Counted(1)
+
+
+def test_five_batches_are_in_flight_and_what_comes_meanwhile_is_the_next_one(desk: ShardDesk) -> None:
+    desk.is_holding = True
+    for number in range(1, 21):
+        desk.increment(number, client=f"client {number}")
+    assert [decode_header(append.batch).record_count for append in desk.held] == [2] * 5
+    desk.deliver()
+    assert decode_header(desk.held[-1].batch).record_count == 30
+    while desk.held:
+        desk.deliver()
+    assert [desk.answers[token] for token in range(1, 21)] == [Counted(n) for n in range(1, 21)]
+
+
+def test_a_lost_answer_sends_all_again_in_order_with_the_same_bytes(desk: ShardDesk, log: FencedLog) -> None:
+    desk.is_holding = True
+    for number in (1, 2, 3):
+        desk.increment(number, client=str(number))
+    desk.fail(LOST, is_written=True)
+    desk.fail(LOST, is_written=False)
+    assert len(desk.held) == 1
+    first = [effect for effect in desk.effects if isinstance(effect, AppendBatch)][-3:]
+    desk.deliver()  # out of order: the one before it is missing
+    desk.wait()
+    assert [append.batch for append in desk.held] == [append.batch for append in first]
+    while desk.held:
+        desk.deliver()
+    assert [desk.answers[token] for token in (1, 2, 3)] == [Counted(1), Counted(2), Counted(3)]
+    assert live(desk) == replayed(log)
+    assert len(log.batches) == 4
+
+
+def test_a_refusal_is_undone_and_the_shard_stays_open(desk: ShardDesk, log: FencedLog) -> None:
+    desk.increment(1)
+    desk.is_holding = True
+    log.error = ErrorCode.NOT_ENOUGH_REPLICAS
+    desk.increment(2, number=2)
+    desk.increment(3, client="b")
+    assert live(desk)[COUNTER] == b"3"
+    desk.deliver()
+    desk.deliver()
+    assert desk.answers[2] is desk.answers[3] is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert desk.machine.refusals == [("a", 2), ("b", 1)]
+    assert live(desk) == replayed(log)
+    log.error = ErrorCode.NONE
+    desk.is_holding = False
+    desk.increment(4, number=2)
+    assert 4 not in desk.answers  # a refusal is followed by a pause
+    desk.wait()
+    assert desk.answers[4] == Counted(2)
+    assert live(desk) == replayed(log)
+
+
+def test_a_reply_without_records_that_tells_of_some_waits_for_what_is_under_way(desk: ShardDesk) -> None:
+    desk.step(RequestCame(1, ReadLatest(1)))
+    assert desk.answers[1] == Counted(0)
+    desk.is_holding = True
+    desk.increment(2)
+    desk.step(RequestCame(3, ReadLatest(3)))
+    assert 3 not in desk.answers
+    desk.deliver()
+    assert desk.answers[3] == Counted(1)
+
+
+def test_a_reply_that_tells_of_refused_records_fails_as_they_do(desk: ShardDesk, log: FencedLog) -> None:
+    desk.is_holding = True
+    log.error = ErrorCode.NOT_ENOUGH_REPLICAS
+    desk.increment(1)
+    desk.step(RequestCame(2, ReadLatest(2)))
+    desk.deliver()
+    assert desk.answers[1] is desk.answers[2] is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_a_refused_retry_of_an_unknown_batch_proves_nothing(desk: ShardDesk, log: FencedLog) -> None:
+    """The attempt before it may still come, from a connection that was given up."""
+    desk.is_holding = True
+    desk.increment(1)
+    late = desk.held[0]
+    desk.fail(LOST, is_written=False)
+    desk.wait()
+    log.error = ErrorCode.NOT_ENOUGH_REPLICAS
+    desk.deliver()
+    assert 1 not in desk.answers
+    log.error = ErrorCode.NONE
+    log.append(late.batch)
+    desk.wait()
+    desk.deliver()
+    assert desk.answers[1] == Counted(1)
+    assert live(desk) == replayed(log)
+
+
+def test_written_but_not_replicated_enough_is_unknown(desk: ShardDesk, log: FencedLog) -> None:
+    desk.is_holding = True
+    desk.increment(1)
+    desk.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, is_written=True)
+    desk.wait()
+    desk.deliver()
+    assert desk.answers[1] == Counted(1)
+    assert len(log.batches) == 2
+
+
+def test_a_gap_in_its_own_sequences_closes_the_shard(desk: ShardDesk, log: FencedLog) -> None:
+    desk.increment(1)
+    del log.batches[-1]
+    desk.increment(2, number=2)
+    assert desk.answers[2] is ErrorCode.NOT_COORDINATOR
+    assert desk.effects[-1] == ShardClosed(Ending.BROKEN)
+
+
+def test_a_step_that_no_batch_holds_is_written_in_parts_and_none_is_mixed_with_another(
+    log: FencedLog, controller: ControllerOfOne
+) -> None:
+    desk = ShardDesk(log, controller, batch_bytes_max=200)
+    desk.open()
+    desk.is_holding = True
+    desk.step(TimerFired(TICK))
+    keys = [[r.key for r in iter_records(append.batch)] for append in desk.held]
+    assert keys == [list(CELLS[:3]), list(CELLS[3:])]
+    log.error = ErrorCode.NOT_ENOUGH_REPLICAS
+    desk.deliver()
+    desk.deliver()
+    assert (live(desk), desk.machine.refusals) == ({}, [TICK])
+
+
+def test_offsets_that_the_leader_used_itself_do_not_matter(desk: ShardDesk, log: FencedLog) -> None:
+    log.batches.append(
+        encode_batch([NewRecord(b"round", b"1")], base_offset=log.end_offset, is_control=True, producer_id=-1)
+    )
+    standby = ShardDesk(log, desk.controller)
+    standby.follow()
+    assert (standby.runtime.position, live(standby)) == (2, {})
+
+
+def test_too_much_that_waits_is_refused_with_an_error_that_clients_retry(desk: ShardDesk) -> None:
+    desk.is_holding = True
+    big = "x" * 9_000
+    for number in range(1, 80):
+        desk.increment(number, client=f"{big}{number}")
+    assert desk.answers[79] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert 60 not in desk.answers
+
+
+# The end.
+
+
+def test_an_unclean_election_closes_even_an_idle_shard_and_a_standby_begins_anew(
+    desk: ShardDesk, log: FencedLog
+) -> None:
+    desk.increment(1)
+    standby = ShardDesk(log, desk.controller)
+    standby.follow()
+    del log.batches[-1]
+    for each in (desk, standby):
+        each.leader_epoch = 1
+        each.step(LeaderKnown(1, -1))
+        each.leader_epoch = 2
+        each.step(LeaderKnown(2, 2))
+    assert desk.effects[-1] == ShardClosed(Ending.CUT)
+    assert live(standby) == {}
+    assert standby.runtime.position == 1
+
+
+def test_reads_below_the_log_after_a_cut_begin_the_replay_anew(desk: ShardDesk, log: FencedLog) -> None:
+    desk.increment(1)
+    standby = ShardDesk(log, desk.controller)
+    standby.follow()
+    standby.wait()
+    read = standby.runtime._read
+    del log.batches[1:]
+    standby.step(LogWasRead(read + 1, ErrorCode.OFFSET_OUT_OF_RANGE))  # not the one that is asked for
+    assert live(standby)
+    standby.step(LogWasRead(read, ErrorCode.OFFSET_OUT_OF_RANGE))
+    standby.wait()
+    assert (live(standby), standby.runtime.position) == ({}, 1)
+
+
+def test_a_shard_that_is_taken_ends_once_what_is_under_way_is_known(desk: ShardDesk) -> None:
+    desk.is_holding = True
+    desk.step(RequestCame(1, AwaitNothing(1)))
+    desk.increment(2)
+    desk.step(ShardTaken())
+    assert desk.answers == {1: ErrorCode.NOT_COORDINATOR}
+    desk.increment(3, client="b")
+    assert desk.answers[3] is ErrorCode.NOT_COORDINATOR
+    desk.deliver()
+    assert desk.answers[2] == Counted(1)
+    assert desk.effects[-1] == ShardClosed(Ending.RELEASED)
+
+
+def test_a_shard_that_is_taken_while_it_opens_is_followed_again(
+    log: FencedLog, controller: ControllerOfOne
+) -> None:
+    desk = ShardDesk(log, controller)
+    desk.is_holding = True
+    desk.open()
+    desk.step(ShardTaken())
+    assert desk.runtime.phase is ShardPhase.FOLLOWING
+    desk.deliver()  # its opening comes late, and is no harm
+    other = ShardDesk(log, controller)
+    other.open()
+    other.increment(1)
+    desk.wait()
+    assert live(desk) == live(other)

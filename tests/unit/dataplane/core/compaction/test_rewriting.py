@@ -1,0 +1,173 @@
+"""What a round leaves of each batch of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from dataplane.core.compaction.newest import NewestOffsets
+from dataplane.core.compaction.rewriting import Rewrite
+from dataplane.core.compaction.rounds import Round, encode_round
+from springtide.wire.compression import Compression
+from springtide.wire.record_batch import BatchHeader, TimestampType, decode_header
+from springtide.wire.records import NewRecord, encode_batch, iter_records
+
+Pair = tuple[bytes, bytes | None]
+
+
+def batch(
+    base_offset: int,
+    *pairs: Pair,
+    epoch: int = 0,
+    producer: int = -1,
+    compression: Compression = Compression.NONE,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+) -> bytes:
+    """Return a batch whose records have the timestamps 1,000, 1,001, ..."""
+    return encode_batch(
+        [NewRecord(key, value, 1_000 + n) for n, (key, value) in enumerate(pairs)],
+        base_offset=base_offset,
+        leader_epoch=epoch,
+        producer_id=producer,
+        producer_epoch=0 if producer >= 0 else -1,
+        base_sequence=0 if producer >= 0 else -1,
+        compression=compression,
+        timestamp_type=timestamp_type,
+    )
+
+
+def up_to(end_offset: int, *, tombstone_floor: int = 0, producers_floor: int = 0) -> Round:
+    return Round(end_offset, 0, tombstone_floor, producers_floor)
+
+
+def rewrite(log: Sequence[bytes], round_: Round, *, keys_max: int = 100) -> list[bytes]:
+    reaches = 0
+    while reaches < round_.end_offset:
+        one = Rewrite(round_, from_offset=reaches, keys_max=keys_max)
+        for data in log:
+            one.read(memoryview(data), decode_header(data))
+        left = [one.rewritten(memoryview(data), decode_header(data)) for data in log]
+        log = [bytes(data) for data in left if data is not None]
+        reaches = one.reaches
+    return list(log)
+
+
+def records(log: Sequence[bytes]) -> list[tuple[int, bytes | None, bytes | None]]:
+    return [(r.offset, r.key, r.value) for data in log for r in iter_records(data)]
+
+
+def headers(log: Sequence[bytes]) -> list[BatchHeader]:
+    return [decode_header(data) for data in log]
+
+
+def test_of_each_key_the_newest_record_stays() -> None:
+    log = [batch(0, (b"k", b"1"), (b"l", b"1")), batch(2, (b"k", b"2")), batch(3, (b"m", b"1"))]
+    assert records(rewrite(log, up_to(4))) == [(1, b"l", b"1"), (2, b"k", b"2"), (3, b"m", b"1")]
+
+
+def test_a_batch_that_keeps_all_is_kept_byte_for_byte() -> None:
+    log = [batch(0, (b"k", b"1"), (b"l", b"1"), compression=Compression.ZSTD), batch(2, (b"m", b"1"))]
+    assert rewrite(log, up_to(3)) == log
+
+
+def test_nothing_at_or_above_the_end_is_touched() -> None:
+    log = [batch(0, (b"k", b"1")), batch(1, (b"k", b"2")), batch(2, (b"k", b"3"))]
+    assert records(rewrite(log, up_to(2))) == [(1, b"k", b"2"), (2, b"k", b"3")]
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_a_batch_built_anew_keeps_all_but_what_its_records_change(compression: Compression) -> None:
+    old = batch(0, (b"k", b"1"), (b"l", b"1"), (b"k", b"2"), epoch=4, producer=9, compression=compression)
+    (new,) = rewrite([old, batch(3, (b"l", b"2"), epoch=4)], up_to(4))[:1]
+    before, after = decode_header(old), decode_header(new)
+    assert records([new]) == [(2, b"k", b"2")]
+    assert [r.timestamp for r in iter_records(new)] == [1_002]
+    assert after == before._replace(
+        batch_length=after.batch_length, crc=after.crc, record_count=1, max_timestamp=1_002
+    )
+    assert after.last_sequence == before.last_sequence
+
+
+def test_the_largest_timestamp_is_that_of_the_records_that_stay() -> None:
+    log = [batch(0, (b"k", b"1"), (b"l", b"1")), batch(2, (b"l", b"2"))]
+    assert headers(rewrite(log, up_to(3)))[0].max_timestamp == 1_000
+
+
+def test_the_append_time_of_a_batch_stays() -> None:
+    appended = batch(0, (b"k", b"1"), (b"l", b"1"), timestamp_type=TimestampType.LOG_APPEND_TIME)
+    assert headers(rewrite([appended, batch(2, (b"l", b"2"))], up_to(3)))[0].max_timestamp == 1_001
+
+
+def test_the_last_batch_of_an_epoch_of_a_producer_and_of_the_range_stays_empty() -> None:
+    log = [
+        batch(0, (b"k", b"0"), epoch=1, compression=Compression.GZIP),  # last of its epoch
+        batch(1, (b"k", b"1"), epoch=2, producer=7),  # last of its producer
+        batch(2, (b"k", b"2"), epoch=2),
+        batch(3, (b"k", b"3"), epoch=2),  # last of the range
+        batch(4, (b"k", b"4"), epoch=2),
+    ]
+    left = [(h.base_offset, h.record_count, h.compression) for h in headers(rewrite(log, up_to(5)))]
+    assert left == [(0, 0, 0), (1, 0, 0), (4, 1, 0)]
+    left = [(h.base_offset, h.record_count, h.compression) for h in headers(rewrite(log, up_to(4)))]
+    assert left == [(0, 0, 0), (1, 0, 0), (3, 1, 0), (4, 1, 0)]
+
+
+def test_a_producer_that_the_leader_has_forgotten_is_forgotten() -> None:
+    log = [batch(0, (b"k", b"1"), producer=7), batch(1, (b"k", b"2"))]
+    assert [h.base_offset for h in headers(rewrite(log, up_to(2, producers_floor=1)))] == [1]
+
+
+def test_tombstones_stay_until_the_floor_passes_them() -> None:
+    log = [batch(0, (b"k", b"1")), batch(1, (b"k", None)), batch(2, (b"l", b"1"))]
+    assert records(rewrite(log, up_to(3))) == [(1, b"k", None), (2, b"l", b"1")]
+    assert records(rewrite(log, up_to(3, tombstone_floor=1))) == [(1, b"k", None), (2, b"l", b"1")]
+    assert records(rewrite(log, up_to(3, tombstone_floor=2))) == [(2, b"l", b"1")]
+
+
+def test_many_passes_in_little_memory_end_like_one() -> None:
+    """The tombstone of k is below the floor, and k's value is only found in a later pass than the first: a
+    pass that dropped tombstones above its own reach would bring k back."""
+    log = [batch(0, (b"m", b"1")), batch(1, (b"k", b"1")), batch(2, (b"l", b"1")), batch(3, (b"k", None))]
+    round_ = up_to(4, tombstone_floor=4)
+    assert rewrite(log, round_, keys_max=1) == rewrite(log, round_)
+    assert records(rewrite(log, round_)) == [(0, b"m", b"1"), (2, b"l", b"1")]
+
+
+def test_a_record_without_a_key_goes() -> None:
+    unkeyed = encode_batch([NewRecord(None, b"v")], base_offset=0)
+    assert records(rewrite([unkeyed, batch(1, (b"k", b"1"))], up_to(2))) == [(1, b"k", b"1")]
+
+
+def test_a_batch_that_cannot_be_opened_stays_as_it_is() -> None:
+    good = batch(0, (b"k", b"1"), compression=Compression.ZSTD)
+    bad = good[:61] + b"\xff" * (len(good) - 61)
+    assert rewrite([bad, batch(1, (b"k", b"2"))], up_to(2))[0] == bad
+
+
+def test_control_batches_share_no_key_and_only_an_older_round_goes() -> None:
+    """All markers have equal keys (KAFKA-14055)."""
+    marker = encode_batch([NewRecord(b"\x00\x00\x00\x01", b"\x00" * 6)], leader_epoch=0, is_control=True)
+    again = encode_batch(
+        [NewRecord(b"\x00\x00\x00\x01", b"\x00" * 6)], base_offset=1, leader_epoch=0, is_control=True
+    )
+    log = [marker, again, encode_round(up_to(1), base_offset=2, leader_epoch=0), batch(3, (b"k", b"1"))]
+    assert rewrite(log, up_to(4)) == [marker, again, log[3]]
+    assert rewrite(log, up_to(2)) == log
+
+
+def test_keys_of_any_length_are_told_apart() -> None:
+    newest = NewestOffsets()
+    long_key = b"x" * 100
+    data = batch(0, (long_key, b"1"), (b"x" * 16, b"1"), (b"", b"1"))
+    assert newest.add(memoryview(data), decode_header(data))
+    assert [newest.is_newest(key, 0) for key in (long_key, b"x" * 16, b"")] == [True, False, False]
+    assert len(newest) == 3
+
+
+def test_a_map_without_room_takes_nothing_but_one_batch_always_fits() -> None:
+    newest = NewestOffsets(keys_max=1)
+    first, second = batch(0, (b"k", b"1"), (b"l", b"1")), batch(2, (b"m", b"1"), (b"k", b"2"))
+    assert newest.add(memoryview(first), decode_header(first))
+    assert not newest.add(memoryview(second), decode_header(second))
+    assert newest.is_newest(b"k", 0)
