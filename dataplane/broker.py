@@ -296,6 +296,7 @@ class StorageBroker:
             on_registered=self._on_registered,
             offline_log_dir_ids=self.directory.offline_ids,
             on_went_back=self.directory.disown,
+            disk_space=self.directory.space,
             preflight=self._preflight,
         )
         self._status: StatusServer | None = None

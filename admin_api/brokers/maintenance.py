@@ -89,9 +89,9 @@ async def change_broker(change: BrokerChange, attempt: Attempt, *, body: ChangeB
     else:
         after = (await maintain(change, attempt, cordoned=body.cordoned)).brokers[0]
     if attempt.dry_run:
-        return Answer.of(200, broker_view(change.view, after))
+        return Answer.of(200, broker_view(change.services.engine, change.view, after))
     version = version_of(change.view, change.broker_id)
-    return Answer.of(200, broker_view(change.view, change.broker), version=version)
+    return Answer.of(200, broker_view(change.services.engine, change.view, change.broker), version=version)
 
 
 async def _describe(change: BrokerChange, attempt: Attempt, body: ChangeBroker) -> BrokerRegistration:
@@ -149,7 +149,7 @@ async def remove_broker(change: BrokerChange, attempt: Attempt) -> Answer:
     """Remove the broker and answer 200 with the broker as it was."""
     broker = change.broker
     _check_settled(change, broker)
-    before = broker_view(change.view, broker)
+    before = broker_view(change.services.engine, change.view, broker)
     event = RemoveBroker(**attempt.event, broker_id=broker.broker_id)
     reply = await change.services.engine.submit(change.cluster, event)
     if isinstance(reply, Refusal):
@@ -199,7 +199,7 @@ async def maintain(
 
 
 def _plan(change: BrokerChange, done: BrokersMaintained, warnings: list[str]) -> Answer:
-    broker = broker_view(change.view, done.brokers[0])
+    broker = broker_view(change.services.engine, change.view, done.brokers[0])
     return Answer.of(200, MaintenancePlan(broker=broker, leaders_moved=done.leaders_moved, warnings=warnings))
 
 

@@ -189,6 +189,8 @@ class BrokerView(View):
     incarnation_id: str
     log_dirs: list[str] = Field(description="ids of usable log directories")
     offline_log_dirs: list[str]
+    disk_free_bytes: int | None = Field(description="where its logs are; null: not known")
+    disk_total_bytes: int | None = Field(description="null: not known, and always on a standby")
     last_shutdown: str = Field(description="how the run before this one ended", examples=["clean"])
     version: str
     registered_at: str

@@ -156,7 +156,7 @@ async def list_brokers(
         kinds=(int, int),
         descending=sort.startswith("-"),
     )
-    items = [service.broker_view(view, broker) for broker in brokers]
+    items = [service.broker_view(services.engine, view, broker) for broker in brokers]
     return show(request, BrokerList(items=items, next_page_token=token), view=view)
 
 
@@ -177,7 +177,7 @@ async def get_broker(
     view = services.engine.image(cluster)
     broker = service.find_broker(view, cluster, broker_id)
     version = service.version_of(view, broker_id)
-    return show(request, service.broker_view(view, broker), view=view, version=version)
+    return show(request, service.broker_view(services.engine, view, broker), view=view, version=version)
 
 
 @router.patch(

@@ -20,7 +20,7 @@ from controller.core.image import ClusterImage
 from controller.core.planning.goals import Goal
 from controller.core.planning.plan import Plan
 from controller.core.planning.planner import make_plan
-from controller.core.planning.snapshot import BrokerSnapshot, Snapshot
+from controller.core.planning.snapshot import BrokerSnapshot, Snapshot, room_of
 from controller.core.preflight import CheckState, PreflightCheck
 from controller.core.records import BrokerRegistration
 from controller.operations.brokers import begin_broker_add, endpoint_of, goals_of, mismatch
@@ -32,6 +32,7 @@ from controller.operations.model import (
     decode_work,
 )
 from controller.operations.shell.plans import snapshot_of
+from controller.shell.engine_port import EnginePort
 from controller.shell.published import Published
 
 
@@ -157,8 +158,9 @@ def sort_value(view: Published, broker: BrokerRegistration, sort: str) -> int:
             return broker.broker_id
 
 
-def broker_view(view: Published, broker: BrokerRegistration) -> BrokerView:
+def broker_view(engine: EnginePort, view: Published, broker: BrokerRegistration) -> BrokerView:
     image = view.image
+    disk = engine.disk(view.cluster, broker.broker_id)
     return BrokerView.of(
         broker,
         state=broker.status,
@@ -166,6 +168,8 @@ def broker_view(view: Published, broker: BrokerRegistration) -> BrokerView:
         endpoint=endpoint_of(broker),
         log_dirs=broker.log_dir_ids,
         offline_log_dirs=broker.offline_log_dir_ids,
+        disk_free_bytes=None if disk is None else disk.free_bytes,
+        disk_total_bytes=None if disk is None else disk.total_bytes,
         registered_at=timestamp(broker.registered_at_ms),
         replicas=len(image.replicas_of.get(broker.broker_id, ())),
         leaders=len(image.leader_of.get(broker.broker_id, ())),
@@ -179,7 +183,7 @@ async def preview_add(services: Services, cluster: str, spec: BrokerAdd) -> Brok
     image = engine.image(cluster).image
     checks = engine.preflight(cluster, [broker.broker_id for broker in spec.brokers])
     goals = goals_of(spec)
-    snapshot = _with_new(snapshot_of(engine, cluster), spec)
+    snapshot = _with_new(snapshot_of(engine, cluster), spec, engine, cluster)
     plans = await services.database.compute(partial(_plan_all, snapshot, goals)) if goals else []
     return BrokerPlan(
         brokers=[broker.broker_id for broker in spec.brokers],
@@ -195,7 +199,7 @@ def _plan_all(snapshot: Snapshot, goals: tuple[Goal, ...]) -> list[Plan]:
     return [make_plan(snapshot, goal) for goal in goals]
 
 
-def _with_new(snapshot: Snapshot, spec: BrokerAdd) -> Snapshot:
+def _with_new(snapshot: Snapshot, spec: BrokerAdd, engine: EnginePort, cluster: str) -> Snapshot:
     """Return the snapshot in which the added brokers take replicas and the replaced brokers take none."""
     replaced = {broker.replaces for broker in spec.brokers}
     brokers = {
@@ -206,8 +210,12 @@ def _with_new(snapshot: Snapshot, spec: BrokerAdd) -> Snapshot:
     }
     for wanted in spec.brokers:
         if wanted.broker_id not in brokers:
+            disk = engine.disk(cluster, wanted.broker_id)
             brokers[wanted.broker_id] = BrokerSnapshot(
-                broker_id=wanted.broker_id, host=wanted.host, rack=wanted.rack
+                broker_id=wanted.broker_id,
+                host=wanted.host,
+                rack=wanted.rack,
+                room_bytes=None if disk is None else room_of(disk, engine.decided(cluster)),
             )
     return msgspec.structs.replace(snapshot, brokers=tuple(brokers[b] for b in sorted(brokers)))
 

@@ -73,13 +73,13 @@ class MeasuredTopic(RequestBody):
 class MeasuredBroker(RequestBody):
     broker_id: BrokerId
     room_bytes: Annotated[int, Field(ge=0, le=INT64_MAX)] = Field(
-        description="that moves may bring to it", examples=[800_000_000_000]
+        description="that moves may bring to it, if that is less than it tells", examples=[800_000_000_000]
     )
 
 
 class Measurements(RequestBody):
     """Measurements that the controller can't make. A topic that is left out is idle; a broker that is left
-    out has room for everything."""
+    out has the room that it tells."""
 
     topics: Annotated[list[MeasuredTopic], Field(max_length=MEASURED_TOPICS_MAX, default_factory=list)]
     brokers: Annotated[list[MeasuredBroker], Field(max_length=1_000, default_factory=list)]
@@ -378,6 +378,9 @@ class PlanView(View):
     rejections: list[RejectionView] = Field(description="the first thousand")
     skipped: list[RejectionView] = Field(description="why it is not better, where nothing is at fault")
     worst_slack: SlackView | None
+    unknown_room: list[int] = Field(
+        description="brokers that data is copied to although the free space of their disks is not known"
+    )
     policies: list[VerdictView] | None = Field(
         description="what the cluster's policies said about it; they are asked again when it is executed. "
         "null: they were not"
@@ -466,6 +469,7 @@ def _view(
         rejections=[rejection_view(found) for found in plan.rejections[:REJECTIONS_SHOWN]],
         skipped=[rejection_view(found) for found in plan.skipped[:REJECTIONS_SHOWN]],
         worst_slack=None if plan.worst_slack is None else SlackView.of(plan.worst_slack),
+        unknown_room=[] if plan.unknown_room is msgspec.UNSET else list(plan.unknown_room),
         policies=None if row is None else _policies(row),
         approval=None if row is None or row.approval is None else ApprovalView(**row.approval),
         created_at=optional_timestamp(None if row is None else row.created_at_ms),

@@ -16,6 +16,7 @@ that was acknowledged, the controller counts its grace from the *receive* time, 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
@@ -137,6 +138,17 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
     answered: int
 
 
+DiskBytes = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class DiskSpace(msgspec.Struct, frozen=True, kw_only=True):
+    """The file system that holds a broker's log directory, of which it has one. free_bytes: that the broker
+    may use."""
+
+    free_bytes: DiskBytes
+    total_bytes: DiskBytes
+
+
 class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`POST /internal/clusters/{cluster}/brokers/{id}:heartbeat`."""
 
@@ -159,6 +171,8 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     answered: int = -1
     #: What the last answer said of other brokers: a controller that takes over learns it from this.
     others: tuple[Heard, ...] = ()
+    #: None: not known; brokers of older releases don't tell.
+    disk: DiskSpace | None = None
 
 
 class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from controller.core.events import Refusal, RefusalCode
-from controller.core.settings_table import CLUSTER_PROTECTED, TOPIC_SETTINGS, Setting
+from controller.core.settings_table import CLUSTER_PROTECTED, DISK_RESERVE, TOPIC_SETTINGS, Setting
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _DOUBLE: Final = re.compile(r"[+-]?[0-9]*\.?[0-9]+([eE][+-]?[0-9]{1,3})?")
@@ -146,3 +146,7 @@ def is_leader_rebalance_enabled(cluster: Mapping[str, str]) -> bool:
 
 def is_cluster_protected(cluster: Mapping[str, str]) -> bool:
     return cluster.get(CLUSTER_PROTECTED, "false") == "true"
+
+
+def disk_reserve_percent(cluster: Mapping[str, str]) -> int:
+    return int(cluster.get(DISK_RESERVE, "5"))

@@ -176,6 +176,8 @@ _BROKERS_OWN: dict[str, Setting] = {
 
 #: Ours, not Kafka's: writes to the cluster take a reason and an If-Match, plans a second person's approval.
 CLUSTER_PROTECTED = "cluster.protected"
+#: Ours, too: what plans leave free of a broker's disk, in hundredths of it.
+DISK_RESERVE = "disk.reserve.percent"
 
 CLUSTER_SETTINGS: dict[str, Setting] = {
     **{s.cluster_name: s for s in TOPIC_SETTINGS.values() if s.cluster_name is not None},
@@ -191,6 +193,7 @@ CLUSTER_SETTINGS: dict[str, Setting] = {
     "cordoned.log.dirs": _only("text", "", "a broker has one data directory; cordon the broker, over REST"),
     "default.replication.factor": Setting("int", "3", low=1, high=32_767),
     "delete.topic.enable": _only("bool", "true", "topics can be deleted"),
+    DISK_RESERVE: Setting("int", "5", low=0, high=90),
     "follower.fetch.last.tiered.offset.enable": _only("bool", "false", _TIERED),
     "group.consumer.assignment.interval.ms": _only("int", "1000", _GROUPS),
     "group.coordinator.cached.buffer.max.bytes": _only("int", "1048588", _GROUPS),

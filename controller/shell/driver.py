@@ -28,7 +28,7 @@ from controller.audit.change import AuditedChange
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import PartitionKey
-from controller.contract.session import HeartbeatResponse
+from controller.contract.session import DiskSpace, HeartbeatRequest, HeartbeatResponse
 from controller.core.effects import (
     Alarm,
     AlarmCode,
@@ -157,6 +157,8 @@ class ClusterDriver:
         self.cluster = store.cluster
         self.published = Published(self.cluster)
         self.lags: dict[PartitionKey, ReportedLag] = {}
+        #: As each broker's latest heartbeat told it.
+        self.disks: dict[int, DiskSpace] = {}
         #: When this controller took the cluster over, or created it; monotonic.
         self.taken_over_ms = clock.now_mono_ms()
         # Partitions that were there by then, but for those whose leaders have reported since.
@@ -258,6 +260,8 @@ class ClusterDriver:
             self._remember_lags(event)
         elif isinstance(event, BrokerApplied):
             self._note_heard(event)
+        elif isinstance(event, Heartbeat):
+            self._note_disk(event.request)
         if not step.records and (self._is_settled or self._may_answer_now(event, step)):
             self._carry_out(step.effects)
             return step.reply
@@ -585,6 +589,17 @@ class ClusterDriver:
             if state is not None and state.leader == event.request.broker_id:
                 self.lags[key] = ReportedLag(lag, event.request.broker_id, event.wall_ms)
                 self._unreported.pop(key, None)
+
+    def _note_disk(self, request: HeartbeatRequest) -> None:
+        """Take what a registered broker's present process says. One that does not tell is not known."""
+        brokers = self.published.image.brokers
+        known = brokers.get(request.broker_id)
+        if known is not None and known.broker_epoch == request.broker_epoch:
+            self.disks.pop(request.broker_id, None)
+            if request.disk is not None:
+                self.disks[request.broker_id] = request.disk
+            if len(self.disks) > len(brokers):  # those that were removed
+                self.disks = {broker: disk for broker, disk in self.disks.items() if broker in brokers}
 
     def lag_of(self, key: PartitionKey) -> ReportedLag | None:
         """The latest report; forgotten with its topic."""

@@ -22,6 +22,7 @@ from controller.contract.holdings import SetAsideLog
 from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import PartitionKey
 from controller.contract.preflight import PreflightReport, PreflightResponse, PreflightTarget
+from controller.contract.session import DiskSpace
 from controller.core.alarms import ReplicaVerdict, explain_replicas, way_on
 from controller.core.effects import Alarm
 from controller.core.events import Event, MetadataRecovered, RecoverMetadata, Refusal, Reply
@@ -387,6 +388,11 @@ class Engine:
         driver = self._drivers.get(cluster)
         reported = None if driver is None else driver.lag_of(key)
         return None if reported is None else reported.lag
+
+    def disk(self, cluster: str, broker_id: int) -> DiskSpace | None:
+        """The broker's latest word; None when there is none or this controller is not active."""
+        driver = self._drivers.get(cluster)
+        return None if driver is None else driver.disks.get(broker_id)
 
     def first_unreported(self, cluster: str) -> PartitionKey | None:
         """A partition that this controller took over, whose leader is there and has not reported since; None:

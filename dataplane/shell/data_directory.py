@@ -18,6 +18,7 @@ from prometheus_client.metrics_core import Metric
 from controller.contract.holdings import SetAsideLog
 from controller.contract.lag_report import ReplicaProblem
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
+from controller.contract.session import DiskSpace
 from dataplane.core.effects import WriteAside
 from dataplane.core.log_port import LogChanged, LogError
 from dataplane.shell.config import TopicSettings
@@ -190,13 +191,12 @@ class DataDirectory:
             "Log directories that failed",
             int(self.failure is not None),
         )
-        path = self.log_dir.path
-        try:
-            free, total = self._disk.free_bytes(path), self._disk.total_bytes(path)
-        except OSError:  # the directory's failure is told by its own metric
-            return
-        yield gauge("springtide_log_dir_free_bytes", "Bytes left where the logs are", free)
-        yield gauge("springtide_log_dir_total_bytes", "Size of the file system of the logs", total)
+        space = self.space()
+        if space is not None:
+            yield gauge("springtide_log_dir_free_bytes", "Bytes left where the logs are", space.free_bytes)
+            yield gauge(
+                "springtide_log_dir_total_bytes", "Size of the file system of the logs", space.total_bytes
+            )
 
     @property
     def failure(self) -> str | None:
@@ -204,6 +204,14 @@ class DataDirectory:
 
     def offline_ids(self) -> tuple[str, ...]:
         return () if self.failure is None else (self.log_dir.meta.dir_id,)
+
+    def space(self) -> DiskSpace | None:
+        """The room of the directory's file system, which answers from memory; None: it does not tell."""
+        try:
+            free, total = self._disk.free_bytes(self.log_dir.path), self._disk.total_bytes(self.log_dir.path)
+        except OSError:
+            return None
+        return DiskSpace(free_bytes=free, total_bytes=total) if total > 0 else None
 
     # Logs
 

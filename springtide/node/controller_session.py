@@ -35,6 +35,7 @@ from controller.contract.lag_report import (
 from controller.contract.session import (
     BrokerStatus,
     ClockLeap,
+    DiskSpace,
     HeartbeatRequest,
     HeartbeatResponse,
     RegisterRequest,
@@ -130,6 +131,7 @@ class ControllerSession:
         on_registered: Callable[[RegisterResponse], Awaitable[None]],
         offline_log_dir_ids: Callable[[], tuple[str, ...]],
         on_went_back: Callable[[], Awaitable[None]],
+        disk_space: Callable[[], DiskSpace | None] = lambda: None,
         preflight: HeartbeatListener | None = None,
     ) -> None:
         self._preflight = preflight
@@ -144,6 +146,7 @@ class ControllerSession:
         self._on_registered = on_registered
         self._offline_log_dir_ids = offline_log_dir_ids
         self._on_went_back = on_went_back
+        self._disk_space = disk_space
         self._heartbeats = Heartbeats()
         self._applied = (-1, -1)
         self._failures: tuple[ApplyFailure, ...] = ()
@@ -297,6 +300,7 @@ class ControllerSession:
                 count=number,
                 answered=self._heartbeats.answered,
                 others=self._heartbeats.others,
+                disk=self._disk_space(),
             )
             try:
                 response = await self._client.heartbeat(request, timeout_ms=HEARTBEAT_TIMEOUT_MS)

@@ -45,6 +45,7 @@ export const brokerView = {
         ["Behind", behindOf(broker, carried)],
         ["Out of sync", carried ? count(carried.out_of_sync) : "unknown"],
         ["Disks", broker.offline_log_dirs.length > 0 ? `${count(broker.log_dirs.length)} usable, ${count(broker.offline_log_dirs.length)} offline` : `${count(broker.log_dirs.length)} usable`],
+        ["Free", broker.disk_free_bytes === null ? "unknown" : `${bytes(broker.disk_free_bytes)} of ${bytes(broker.disk_total_bytes)}`],
         ["Run", `epoch ${broker.broker_epoch}, version ${broker.version}, before it: ${words(broker.last_shutdown)}`],
         ["Registered", ago(broker.registered_at)],
         ["Notes", labels.length === 0 ? "none" : labels.join(", ")],

@@ -45,6 +45,7 @@ _PLAN: Final[dict[str, Any]] = {
     "rejections": [],
     "skipped": [],
     "worst_slack": {"slack": 1, "topic": "orders", "partition": 0},
+    "unknown_room": [],
     "policies": [{"name": "prod_rf3", "ok": True, "error": None, "columns": [], "rows": [], "rows_total": 0}],
     "approval": None,
     "created_at": "2026-11-21T09:30:00.000Z",

@@ -134,6 +134,8 @@ BROKER: Final[dict[str, Any]] = {
     "incarnation_id": "31437a3ed479e777232fedf92bd173c3",
     "log_dirs": ["75dkAqssMq6mM-bxj8DJcw"],
     "offline_log_dirs": [],
+    "disk_free_bytes": 812_000_000_000,
+    "disk_total_bytes": 1_000_000_000_000,
     "last_shutdown": "clean",
     "version": "0.1.0",
     "registered_at": "2026-11-21T08:00:12.433Z",

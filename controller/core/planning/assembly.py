@@ -138,7 +138,13 @@ def assemble(
         after=levels(layout, moves, weighing.levels(layout, layout.touched) if weighing else None),
         curve=gain_curve(moves),
         worst_slack=worst_slack(snapshot, moves),
+        unknown_room=_unknown_room(layout, moves) or msgspec.UNSET,
     )
+
+
+def _unknown_room(layout: Layout, moves: Sequence[Move]) -> tuple[int, ...]:
+    receiving = {b for move in moves if move.bytes for b in move.adding}
+    return tuple(b for b in sorted(receiving) if layout.room[layout.index[b]] is None)
 
 
 def gain_curve(moves: Sequence[Move]) -> tuple[GainPoint, ...]:

@@ -188,7 +188,7 @@ def _give(search: _Search, number: int, source: int, gets: list[tuple[int, int, 
     while gets and search.effort.spend(1):
         entry = heapq.heappop(gets)
         negated, _, target = entry
-        if layout.is_as_apart(number, source, target):
+        if layout.is_as_apart(number, source, target) and layout.fits(number, target):
             layout.move(number, source, target, search.reason)
             if negated < -1:
                 heapq.heappush(gets, (negated + 1, layout.stored[target], target))
@@ -228,6 +228,7 @@ class _Offers:
             if (
                 number not in used
                 and freedom.may_receive(layout, number, target)
+                and layout.fits(number, target)
                 and layout.is_as_apart(number, source, target)
             ):
                 return number

@@ -90,6 +90,9 @@ def _check(layout: Layout, topic: TopicSnapshot, number: int, wanted: WantedAssi
             return reject(RejectionCode.BROKER_TAKES_NO_REPLICAS, f"broker {broker_id} takes no replicas now")
     if number in layout.locked:
         return rejected_as_locked(layout, number)
+    full = [b for b in replicas if b not in partition.replicas and not layout.fits(number, layout.index[b])]
+    if full:
+        return reject(RejectionCode.NO_ROOM, _no_room(full[0]))
     in_sync = sum(b in partition.isr for b in replicas)
     is_complete_at_once = set(replicas) <= set(partition.replicas)
     if is_complete_at_once and in_sync < (minimum := topic.minimum_of(len(replicas))):
@@ -98,6 +101,10 @@ def _check(layout: Layout, topic: TopicSnapshot, number: int, wanted: WantedAssi
             f"{in_sync} of {list(replicas)} are in sync, and {minimum} must be",
         )
     return _check_separation(layout, number, [layout.index[b] for b in replicas], reject_as=partition)
+
+
+def _no_room(broker_id: int) -> str:
+    return f"the disk of broker {broker_id} has no room for it above the reserve"
 
 
 def _check_separation(
@@ -159,6 +166,8 @@ def replace(layout: Layout, goal: Replace) -> list[Rejection]:
             others = [b for b in layout.replicas[number] if b != source]
             there, here = layout.crowding(others, target), layout.crowding(others, source)
             rejections.append(_too_close(layout, [target, *others], there, here, partition))
+        elif not layout.fits(number, target):
+            rejections.append(rejected(partition, RejectionCode.NO_ROOM, _no_room(goal.replacement)))
         else:
             layout.move(number, source, target, MoveReason.REPLACE)
     return rejections

@@ -25,7 +25,7 @@ def evacuate(layout: Layout, receivers: frozenset[int], reason: MoveReason) -> l
     for _, number, broker in sorted(leaving):
         if number in stuck:
             continue
-        target = queue.choose([b for b in layout.replicas[number] if b != broker])
+        target = queue.choose(number, [b for b in layout.replicas[number] if b != broker])
         if target is not None:
             layout.move(number, broker, target, reason)
             continue
@@ -44,7 +44,7 @@ def grow(layout: Layout, numbers: Iterable[int], factor: int, receivers: frozens
     for number in sorted(numbers, key=lambda number: (-layout.size[number], number)):
         replicas = layout.replicas[number]
         while len(replicas) < factor:
-            target = queue.choose(replicas)
+            target = queue.choose(number, replicas)
             if target is None:
                 stuck.append(number)
                 for broker in replicas[len(layout.original[number]) :]:
@@ -113,7 +113,7 @@ def _separating_step(
     ]
     for crowding, _, source in sorted(close, reverse=True):
         others = [b for b in replicas if b != source]
-        target = queue.choose(others, besides=source)
+        target = queue.choose(number, others, besides=source)
         if target is not None and layout.crowding(others, target) < crowding:
             return source, target
     return None

@@ -107,8 +107,7 @@ class _Evening:
                     self.giants[broker].add(number)
         #: What a move costs besides its bytes, so that a move of nothing is not free.
         self.base_bytes = max(sum(layout.size) / max(len(layout.size), 1), 1.0)
-        #: Bytes that moves bring to each broker, and that they copy in all.
-        self.coming = [0] * len(layout.broker_ids)
+        #: Bytes that moves copy in all.
         self.copied = 0
         self.changed: set[int] = set()
         self.is_out_of_bytes = False
@@ -213,9 +212,7 @@ class _Evening:
             return False
         if layout.replicas[number][0] == source and not layout.leads[target]:
             return False
-        room = layout.room[target]
-        size = layout.size[number]
-        return room is None or target in layout.original[number] or self.coming[target] + size <= room
+        return layout.fits(number, target)
 
     def _is_affordable(self, added: int) -> bool:
         bytes_max = self.goal.bytes_max
@@ -389,7 +386,6 @@ class _Evening:
                 for at, part in enumerate((self.replica if place else self.whole)[number]):
                     ratios[at] += sign * part
                 if broker not in original:
-                    self.coming[broker] += sign * size
                     self.copied += sign * size
                 if max(self.whole[number]) > self.target:
                     (self.giants[broker].discard if sign < 0 else self.giants[broker].add)(number)

@@ -35,7 +35,8 @@ class _Scale(NamedTuple):
 
 
 def improve(layout: Layout, freedom: Freedom, reason: MoveReason, effort: Effort) -> bool:
-    """Carry out improvements until there is none left (True), or the effort is spent."""
+    """Carry out improvements until there is none left, or the effort is spent. Return whether nothing better
+    exists: there is none left, and no disk is too full for any."""
     scale = _scale_of(layout)
     banned: set[tuple[int, int, int]] = set()
     while True:
@@ -44,7 +45,12 @@ def improve(layout: Layout, freedom: Freedom, reason: MoveReason, effort: Effort
             return False
         cycle = _negative_cycle([LOADS, *freedom.brokers], steps)
         if cycle is None:
-            return True
+            return all(
+                layout.fits(number, b)
+                for b in freedom.brokers
+                for number in layout.unlocked
+                if number not in layout.held[b]
+            )
         if _carry_out(layout, cycle, scale, reason):
             banned.clear()
         else:  # one partition twice, and the two get in each other's way
@@ -76,6 +82,8 @@ def _steps(
             base = -on_host * scale.host - in_rack * scale.rack - (source not in original) * size
             for target in brokers:
                 if target in replicas or not freedom.may_receive(layout, number, target):
+                    continue
+                if not layout.fits(number, target):
                     continue
                 on_host, in_rack = layout.crowding(others, target)
                 cost = base + on_host * scale.host + in_rack * scale.rack + (target not in original) * size

@@ -34,6 +34,8 @@ class Layout:
         self.serves = [broker.serves and not broker.leaving for broker in brokers]
         self.leads = [broker.serves and broker.leads and not broker.leaving for broker in brokers]
         self.room = [broker.room_bytes for broker in brokers]
+        #: Bytes that the plan brings to each broker, without what it takes away.
+        self.coming = [0] * len(brokers)
         self.host, self.rack = _domains(brokers)
         self.partitions = snapshot.partitions
         self.original = [tuple(self.index[b] for b in p.replicas) for p in snapshot.partitions]
@@ -49,7 +51,7 @@ class Layout:
         self.stored = [0] * len(brokers)
         for number, replicas in enumerate(self.replicas):
             for broker in replicas:
-                self._put(number, broker)
+                self._hold(number, broker)
         #: Why each changed partition was changed, in the order of the reasons.
         self.touched: dict[int, dict[MoveReason, None]] = {}
 
@@ -103,12 +105,17 @@ class Layout:
             order = [b if b in kept else coming.pop() for b in before if b in kept or coming]
             self.replicas[number] = order + coming[::-1]
 
-    def _put(self, number: int, broker: int) -> None:
+    def _hold(self, number: int, broker: int) -> None:
         self.held[broker][number] = None
         self.load[broker] += 1
         self.stored[broker] += self.size[number]
 
+    def _put(self, number: int, broker: int) -> None:
+        self._hold(number, broker)
+        self.coming[broker] += 0 if broker in self.original[number] else self.size[number]
+
     def _take(self, number: int, broker: int) -> None:
+        self.coming[broker] -= 0 if broker in self.original[number] else self.size[number]
         del self.held[broker][number]
         self.load[broker] -= 1
         self.stored[broker] -= self.size[number]
@@ -122,6 +129,14 @@ class Layout:
     def weight(self, number: int, broker: int) -> int:
         """Bytes that moving this replica adds to the plan, wherever it goes that it was not before."""
         return self.size[number] if broker in self.original[number] else 0
+
+    def fits(self, number: int, broker: int) -> bool:
+        """Return whether the broker's disk has room for a replica, without counting on what leaves it. What
+        it held before the plan it may have back."""
+        room = self.room[broker]
+        if room is None or self.coming[broker] + self.size[number] <= room:
+            return True
+        return broker in self.original[number]
 
     def crowding(self, replicas: Iterable[int], broker: int) -> Crowding:
         """Pairs that a replica on `broker` makes with the others."""

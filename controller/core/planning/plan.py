@@ -49,6 +49,8 @@ class RejectionCode(StrEnum):
     LEADER_RECOVERING = "leader_recovering"
     #: Every broker that takes replicas holds one of this partition already.
     NO_RECEIVER = "no_receiver"
+    #: Those that don't hold one have no room for it on their disks above the reserve.
+    NO_ROOM = "no_room"
     UNKNOWN_BROKER = "unknown_broker"
     #: Fenced, shutting down, cordoned or draining.
     BROKER_TAKES_NO_REPLICAS = "broker_takes_no_replicas"
@@ -207,6 +209,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     #: Why it is not better, where nothing is at fault.
     skipped: tuple[Rejection, ...] = ()
     worst_slack: Slack | None = None
+    #: Brokers that data is copied to although the free space of their disks is not known. Left out of the
+    #: JSON where there are none, so that stored plans keep their hashes.
+    unknown_room: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
     format: int = PLAN_FORMAT
 
     @property

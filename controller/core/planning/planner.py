@@ -381,19 +381,21 @@ def _skipped(layout: Layout, goal: Goal, plan: Plan) -> Iterator[Rejection]:
         for number in sorted(layout.locked):
             yield rejected_as_locked(layout, number)
         if not layout.locked:
-            detail = "the hosts and racks of the brokers that may receive replicas allow nothing more even"
+            is_known = any(layout.room[broker] is not None for broker in _takers(layout))
+            what = "disks, hosts and racks" if is_known else "hosts and racks"
+            detail = f"the {what} of the brokers that may receive replicas allow nothing more even"
             yield Rejection(code=RejectionCode.NO_BETTER_PLACE, detail=detail)
 
 
 def _no_receivers(layout: Layout, numbers: Sequence[int]) -> list[Rejection]:
-    return [
-        rejected(
-            layout.partitions[number],
-            RejectionCode.NO_RECEIVER,
-            "every broker that takes replicas holds one of it already",
-        )
-        for number in sorted(numbers)
-    ]
+    takers, rejections = _takers(layout), []
+    for number in sorted(numbers):
+        code, detail = RejectionCode.NO_RECEIVER, "every broker that takes replicas holds one of it already"
+        if not all(b in layout.replicas[number] or layout.fits(number, b) for b in takers):
+            code = RejectionCode.NO_ROOM
+            detail = "no other broker that takes replicas has room for it on its disk above the reserve"
+        rejections.append(rejected(layout.partitions[number], code, detail))
+    return rejections
 
 
 def _moves(layout: Layout) -> list[Move]:

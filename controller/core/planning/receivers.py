@@ -33,12 +33,12 @@ class Receivers:
     def _rank(self, broker: int) -> _Rank:
         return self._layout.load[broker], self._layout.stored[broker], broker
 
-    def choose(self, others: Sequence[int], *, besides: int = -1) -> int | None:
-        """Return a broker for a partition on `others`; None if no broker but these and `besides` is left."""
+    def choose(self, number: int, others: Sequence[int], *, besides: int = -1) -> int | None:
+        """Return a broker for a partition on `others`; None if none has room but these and `besides`."""
         layout = self._layout
         taken = {*others, besides}
         racks = [layout.rack[b] for b in others]
-        found = self._in_another_rack(racks, besides)
+        found = self._in_another_rack(number, racks, besides)
         if found is not None:
             return found
         hosts = {layout.host[b] for b in others}
@@ -47,16 +47,18 @@ class Receivers:
                 top
                 for rack in sorted(set(racks))
                 if racks.count(rack) == count
-                and (top := self._first(rack, lambda b: b not in taken and layout.host[b] not in hosts))
+                and (
+                    top := self._first(number, rack, lambda b: b not in taken and layout.host[b] not in hosts)
+                )
             ]
             if tops:
                 return min(tops)[2]
-        left = [b for b in self._brokers if b not in taken]
+        left = [b for b in self._brokers if b not in taken and layout.fits(number, b)]
         if not left:
             return None
         return min(left, key=lambda b: (layout.crowding(others, b), self._rank(b)))
 
-    def _in_another_rack(self, racks: Collection[int], besides: int) -> int | None:
+    def _in_another_rack(self, number: int, racks: Collection[int], besides: int) -> int | None:
         """The least loaded of all that share no rack with the partition."""
         passed = []
         found = None
@@ -65,7 +67,7 @@ class Receivers:
             if rack in racks:
                 passed.append((stored, rack))
                 continue
-            top = self._first(rack, lambda b: b != besides)
+            top = self._first(number, rack, lambda b: b != besides)
             if top is None:
                 passed.append((stored, rack))
             elif top > stored:
@@ -77,7 +79,7 @@ class Receivers:
             heapq.heappush(self._racks, entry)
         return found
 
-    def _first(self, rack: int, is_allowed: Callable[[int], bool]) -> _Rank | None:
+    def _first(self, number: int, rack: int, is_allowed: Callable[[int], bool]) -> _Rank | None:
         queue = self._in_rack.get(rack, [])
         passed = []
         found = None
@@ -88,7 +90,7 @@ class Receivers:
                 heapq.heappush(queue, rank)
                 continue
             passed.append(entry)
-            if is_allowed(broker):
+            if is_allowed(broker) and self._layout.fits(number, broker):
                 found = entry
         for entry in passed:
             heapq.heappush(queue, entry)

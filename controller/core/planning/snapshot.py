@@ -6,14 +6,15 @@ because sizes are not part of the image: brokers report them, and may not have d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import LeaderRecovery, PartitionKey, PartitionState
-from controller.core.configs import effective
+from controller.contract.session import DiskSpace
+from controller.core.configs import disk_reserve_percent, effective
 from controller.core.image import ClusterImage
 from controller.core.minimum import MINIMUM, own_minimum
 from controller.core.records import BrokerRegistration
@@ -37,16 +38,21 @@ class Measured(NamedTuple):
             snapshot,
             rates=self.rates,
             brokers=tuple(
-                msgspec.structs.replace(broker, room_bytes=self.room.get(broker.broker_id))
+                msgspec.structs.replace(broker, room_bytes=self._room_of(broker))
                 for broker in snapshot.brokers
             ),
         )
 
+    def _room_of(self, broker: BrokerSnapshot) -> int | None:
+        """Return the smaller of what was measured and what the broker says."""
+        known = (broker.room_bytes, self.room.get(broker.broker_id))
+        return min((room for room in known if room is not None), default=None)
+
 
 class BrokerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """receives: may be given replicas that it does not have. leaving: it is to be emptied. serves: it is
-    running. leads: may be given leaderships. room_bytes: that moves may bring to it, where that was measured;
-    None: any number."""
+    running. leads: may be given leaderships. room_bytes: that moves may bring to it; below 0: its disk is too
+    full already; None: not known, so any number."""
 
     broker_id: int
     host: str
@@ -110,12 +116,25 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return next((topic for topic in self.topics if topic.topic_id == topic_id), None)
 
 
-def take_snapshot(image: ClusterImage, lags: Mapping[PartitionKey, PartitionLag]) -> Snapshot:
-    """Return the snapshot of all admitted brokers and of all topics that are not being deleted."""
+def take_snapshot(
+    image: ClusterImage,
+    lags: Mapping[PartitionKey, PartitionLag],
+    disks: Mapping[int, DiskSpace] | None = None,
+) -> Snapshot:
+    """Return the snapshot of all admitted brokers and of all topics that are not being deleted. disks: by
+    broker, as far as known."""
+    rooms = {b: room_of(disk, image) for b, disk in (disks or {}).items()}
+    for broker_id, coming in _on_their_way(image, lags):
+        if broker_id in rooms:
+            rooms[broker_id] -= coming
     topics = sorted((t for t in image.topics.values() if not t.deleting), key=lambda t: t.topic)
     minimums = {t.topic_id: effective(MINIMUM, t.configs, image.configs) for t in topics}
     return Snapshot(
-        brokers=tuple(_broker(image.brokers[b]) for b in sorted(image.brokers) if image.brokers[b].admitted),
+        brokers=tuple(
+            _broker(image.brokers[b], rooms.get(b))
+            for b in sorted(image.brokers)
+            if image.brokers[b].admitted
+        ),
         topics=tuple(
             TopicSnapshot(
                 topic_id=topic.topic_id,
@@ -135,7 +154,24 @@ def take_snapshot(image: ClusterImage, lags: Mapping[PartitionKey, PartitionLag]
     )
 
 
-def _broker(broker: BrokerRegistration) -> BrokerSnapshot:
+def room_of(disk: DiskSpace, image: ClusterImage) -> int:
+    """Bytes that moves may bring to a disk: what is free above the reserve that the cluster sets."""
+    return disk.free_bytes - disk.total_bytes * disk_reserve_percent(image.configs) // 100
+
+
+def _on_their_way(
+    image: ClusterImage, lags: Mapping[PartitionKey, PartitionLag]
+) -> Iterator[tuple[int, int]]:
+    """Yield the broker of each replica that is being copied, and the bytes that it still lacks."""
+    for key in image.reassigning:
+        lag = lags.get(key)
+        if lag is not None:
+            lacking = {f.broker_id: f.remaining_bytes for f in lag.followers if f.remaining_bytes >= 0}
+            for broker_id in image.partitions[key].adding_replicas:
+                yield broker_id, lacking.get(broker_id, lag.size_bytes)
+
+
+def _broker(broker: BrokerRegistration, room_bytes: int | None) -> BrokerSnapshot:
     return BrokerSnapshot(
         broker_id=broker.broker_id,
         host=broker.host,
@@ -144,6 +180,7 @@ def _broker(broker: BrokerRegistration) -> BrokerSnapshot:
         leaving=broker.draining,
         serves=broker.is_eligible,
         leads=not broker.demoted,
+        room_bytes=room_bytes,
     )
 
 

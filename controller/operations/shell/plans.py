@@ -56,11 +56,12 @@ def plan_id_of(seed: str, *, turn: int = 0) -> str:
 
 
 def snapshot_of(engine: EnginePort, cluster: str) -> Snapshot:
-    """Return a snapshot of what has been decided, with the sizes that leaders reported. Raise NotActive,
-    UnknownCluster."""
+    """Return a snapshot of what has been decided, with the sizes that leaders and the disks that brokers
+    reported. Raise NotActive, UnknownCluster."""
     image = engine.decided(cluster)
     lags = {key: lag for key in image.partitions if (lag := engine.lag(cluster, key)) is not None}
-    return take_snapshot(image, lags)
+    disks = {broker: disk for broker in image.brokers if (disk := engine.disk(cluster, broker)) is not None}
+    return take_snapshot(image, lags, disks)
 
 
 async def make(

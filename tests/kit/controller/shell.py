@@ -19,6 +19,7 @@ from controller.contract.preflight import (
     ReachFailure,
 )
 from controller.contract.session import (
+    DiskSpace,
     HeartbeatRequest,
     HeartbeatResponse,
     RegisterRequest,
@@ -228,6 +229,7 @@ class Broker:
         self.broker_id = broker_id
         self.broker_epoch = -1
         self.witness: Witness | None = None
+        self.disk: DiskSpace | None = None
         self.request = RegisterRequest(
             broker_id=broker_id,
             incarnation_id=f"{broker_id}-{incarnation}",
@@ -254,6 +256,7 @@ class Broker:
             broker_epoch=self.broker_epoch,
             incarnation_id=self.request.incarnation_id,
             witness=self.witness,
+            disk=self.disk,
         )
         event = Heartbeat(
             request=request, received_ms=self.engine.clock.now_mono_ms(), wall_ms=self.wall_ms()

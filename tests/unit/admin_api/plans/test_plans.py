@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from admin_api.settings import ApiSettings
 from controller.contract.partition_state import PartitionState
+from controller.contract.session import DiskSpace
 from controller.database.tables import plan_moves, plans
 from tests.kit.admin_api.plans import (
     catch_up,
@@ -29,6 +30,32 @@ pytestmark = pytest.mark.anyio
 
 PLANS = "/clusters/prod/plans"
 DRAIN_1 = {"kind": "drain", "broker_ids": [1]}
+
+
+async def test_nothing_is_planned_onto_a_disk_that_is_full_as_far_as_is_known(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest)
+        await report_sizes(rest, brokers, size_bytes=1_000)
+        shown = (await rest.client.get("/clusters/prod/brokers/4")).json()
+        assert (shown["disk_free_bytes"], shown["disk_total_bytes"]) == (None, None)
+        rebalance = {"goal": {"kind": "rebalance"}}
+        unknown = await rest.post(f"{PLANS}?dry_run=true", rebalance)
+        assert unknown.json()["unknown_room"] == [4]
+        brokers[3].disk = DiskSpace(free_bytes=7_500, total_bytes=100_000)
+        await brokers[3].heartbeat()
+        shown = (await rest.client.get("/clusters/prod/brokers/4")).json()
+        assert (shown["disk_free_bytes"], shown["disk_total_bytes"]) == (7_500, 100_000)
+        known = (await rest.post(f"{PLANS}?dry_run=true", rebalance)).json()
+        assert (known["unknown_room"], known["totals"]["bytes"]) == ([], 2_000)
+        setting = "/clusters/prod/configs/disk.reserve.percent"
+        assert (await rest.client.put(setting, json={"value": "7"})).status_code == 200
+        assert problem(await rest.post(PLANS, rebalance)) == (422, "no_improvement")
+        brokers[3].disk = None
+        await brokers[3].heartbeat()
+        shown = (await rest.client.get("/clusters/prod/brokers/4")).json()
+        assert shown["disk_free_bytes"] is None
 
 
 async def test_a_plan_is_made_and_stays_as_it_was_made(zookeeper: MemoryZooKeeper) -> None:

@@ -26,6 +26,7 @@ from controller.contract.lag_report import (
 )
 from controller.contract.session import (
     BrokerStatus,
+    DiskSpace,
     Heard,
     HeartbeatRequest,
     HeartbeatResponse,
@@ -194,6 +195,7 @@ class Bench:
             apply=self._apply,
             on_registered=self._on_registered,
             offline_log_dir_ids=lambda: (),
+            disk_space=lambda: DiskSpace(free_bytes=3, total_bytes=9),
             on_went_back=self._on_went_back,
         )
         self.disowned = 0
@@ -243,6 +245,7 @@ def test_a_broker_registers_applies_the_full_state_and_holds_its_lease() -> None
     assert bench.session.has_full_state
     assert bench.session.status is BrokerStatus.ACTIVE
     assert bench.lease.held_until_ms > 5_000
+    assert bench.controller.seen("heartbeat")[0].disk == DiskSpace(free_bytes=3, total_bytes=9)
 
 
 @pytest.mark.parametrize("verb", ["heartbeat", "poll", "report"])
