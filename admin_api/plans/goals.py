@@ -7,6 +7,8 @@ import json
 from itertools import zip_longest
 from typing import Any, assert_never
 
+import msgspec
+
 from admin_api.http.problems import FieldProblem, ProblemError
 from admin_api.plans.models import (
     AssignGoal,
@@ -42,7 +44,12 @@ def goal_of(body: GoalBody, image: ClusterImage) -> Goal:
     same name. The planner rejects what a broker or a partition can't do. Raises unknown_topic."""
     match body:
         case RebalanceGoal():
-            return Rebalance(mode=RebalanceMode(body.mode), new_broker_ids=_distinct(body.new_broker_ids))
+            target = body.disk_target_permille
+            return Rebalance(
+                mode=RebalanceMode(body.mode),
+                new_broker_ids=_distinct(body.new_broker_ids),
+                disk_permille=msgspec.UNSET if target is None else target,
+            )
         case EvenOutGoal():
             return EvenOut(
                 weights=tuple(dict.fromkeys(Weight(name) for name in body.weights)),

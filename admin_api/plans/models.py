@@ -25,6 +25,7 @@ from admin_api.http.models import (
 )
 from admin_api.operations.models import ConcurrentMoves, Throttle
 from admin_api.policies.models import VerdictView
+from controller.core.planning.goals import DISK_PERMILLE
 from controller.core.planning.plan import Level, Levels, Load, Move, Plan, Rejection, content_hash
 from controller.database.plan_rows import plan_without_moves
 from controller.database.rows import PlanRow
@@ -43,18 +44,24 @@ EXPIRES_IN_S_MAX = 30 * 24 * 3600
 
 ByteRate = Annotated[int, Field(ge=0, le=BYTE_RATE_MAX)]
 WeightName = Literal["replicas", "leaders", "disk", "bytes_in", "leader_bytes_in", "bytes_out"]
+TargetPermille = Annotated[int, Field(gt=1_000, le=100_000)]
 BrokerIds = Annotated[list[BrokerId], Field(max_length=1_000)]
 
 
 class RebalanceGoal(RequestBody):
     """The goal that numbers of replicas, then of leaders, differ by at most one between all brokers that take
-    replicas. Brokers that are being drained are emptied."""
+    replicas, and that no broker stores far more than the mean. Brokers that are being drained are emptied."""
 
     kind: Literal["rebalance"]
     mode: Literal["full", "new_only"] = Field(
         default="full", description="`new_only`: only `new_broker_ids` receive"
     )
     new_broker_ids: BrokerIds = Field(default=[], examples=[[4]])
+    disk_target_permille: TargetPermille | None = Field(
+        default=DISK_PERMILLE,
+        description="a broker's most bytes, in thousandths of the mean, as far as even numbers allow; null: "
+        "numbers alone count",
+    )
 
 
 class MeasuredTopic(RequestBody):
@@ -94,7 +101,7 @@ class EvenOutGoal(RequestBody):
     weights: Annotated[list[WeightName], Field(min_length=1, max_length=6)] = Field(
         examples=[["disk", "bytes_in"]]
     )
-    target_permille: Annotated[int, Field(gt=1_000, le=100_000)] = Field(
+    target_permille: TargetPermille = Field(
         default=1_100, description="a broker's highest load, in thousandths of the mean"
     )
     bytes_max: Annotated[int, Field(ge=0, le=INT64_MAX)] | None = Field(

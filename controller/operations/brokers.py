@@ -16,7 +16,7 @@ import msgspec
 
 from controller.contract.session import BrokerStatus
 from controller.core.image import ClusterImage
-from controller.core.planning.goals import Drain, Goal, Rebalance, RebalanceMode, Replace
+from controller.core.planning.goals import DISK_PERMILLE, Drain, Goal, Rebalance, RebalanceMode, Replace
 from controller.core.preflight import CheckState, PreflightCheck
 from controller.core.records import BrokerRegistration
 from controller.operations.campaign import Look, advance_campaign
@@ -58,9 +58,10 @@ def goals_of(spec: BrokerAdd) -> tuple[Goal, ...]:
     ]
     others = tuple(broker.broker_id for broker in spec.brokers if broker.replaces is None)
     if others and spec.mode == "new_only":
-        goals.append(Rebalance(mode=RebalanceMode.NEW_ONLY, new_broker_ids=others))
+        mode = RebalanceMode.NEW_ONLY
+        goals.append(Rebalance(mode=mode, new_broker_ids=others, disk_permille=DISK_PERMILLE))
     elif spec.mode == "full":
-        goals.append(Rebalance(mode=RebalanceMode.FULL))
+        goals.append(Rebalance(mode=RebalanceMode.FULL, disk_permille=DISK_PERMILLE))
     return tuple(goals)
 
 

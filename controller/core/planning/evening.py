@@ -22,7 +22,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from controller.core.planning.goals import EvenOut
-from controller.core.planning.layout import Effort, Layout
+from controller.core.planning.layout import Effort, Freedom, Layout
+from controller.core.planning.permits import Permits
 from controller.core.planning.plan import Load, MoveReason, Rejection, RejectionCode
 from controller.core.planning.weighing import NEGLIGIBLE, Weighing
 
@@ -62,16 +63,21 @@ class _Change(NamedTuple):
     leads: bool = False
 
 
-def even_out(layout: Layout, weighing: Weighing, goal: EvenOut, effort: Effort) -> list[Rejection]:
-    """Move until every broker is as the goal wants it; returns what could not be had."""
-    search = _Evening(layout, weighing, goal, effort)
+def even_out(
+    layout: Layout, weighing: Weighing, goal: EvenOut, effort: Effort, freedom: Freedom | None = None
+) -> list[Rejection]:
+    """Move until every broker is as the goal wants it; returns what could not be had. freedom: of a search
+    that follows one for even counts, and leaves them as even; None: there is no other search."""
+    search = _Evening(layout, weighing, goal, effort, freedom)
     search.run()
     search.prune()
     return list(search.shortfalls())
 
 
 class _Evening:
-    def __init__(self, layout: Layout, weighing: Weighing, goal: EvenOut, effort: Effort) -> None:
+    def __init__(
+        self, layout: Layout, weighing: Weighing, goal: EvenOut, effort: Effort, freedom: Freedom | None
+    ) -> None:
         self.layout = layout
         self.weighing = weighing
         self.goal = goal
@@ -79,7 +85,7 @@ class _Evening:
         self.target = goal.target_permille / 1000
         #: What single steps go for, below the target so that they leave room.
         self.aim = 1.0 + 0.6 * (self.target - 1.0)
-        before = weighing.levels(layout)
+        before = weighing.levels(layout, layout.touched)
         self.active = [
             at
             for at, load in enumerate(before)
@@ -93,15 +99,14 @@ class _Evening:
             [a + b for a, b in zip(replica, leader, strict=True)]
             for replica, leader in zip(self.replica, self.leader, strict=True)
         ]
-        self.ratio = [self._parts(load, per_unit) for load in weighing.loads(layout)]
-        self.free = [
-            number not in layout.locked and set(partition.replicas) <= set(partition.isr)
-            for number, partition in enumerate(layout.partitions)
-        ]
-        self.receives = [a and b for a, b in zip(layout.receives, layout.serves, strict=True)]
+        self.ratio = [self._parts(load, per_unit) for load in weighing.loads(layout, layout.touched)]
+        self.keeps_counts = freedom is not None
+        self.permits = Permits(layout, freedom)
+        #: Where the search begins, to which it may take changes back.
+        self.found = [tuple(replicas) for replicas in layout.replicas]
         #: Partitions that alone are more than the target, by broker.
         self.giants: list[set[int]] = [set() for _ in layout.broker_ids]
-        for number, replicas in enumerate(layout.original):
+        for number, replicas in enumerate(self.found):
             if max(self.whole[number], default=0.0) > self.target:
                 for broker in replicas:
                     self.giants[broker].add(number)
@@ -200,19 +205,9 @@ class _Evening:
 
     # --- what is allowed --------------------------------------------------------------------------------
 
-    def _may_change(self, number: int) -> bool:
-        return self.free[number] and (number in self.changed or len(self.changed) < self.goal.moves_max)
-
-    def _may_move(self, number: int, source: int, target: int, *, leads: bool = False) -> bool:
-        """Return whether placement's rules and the target's room allow it; the byte budget is not checked."""
-        layout = self.layout
-        if leads:
-            return layout.leads[target]
-        if not layout.is_as_apart(number, source, target):
-            return False
-        if layout.replicas[number][0] == source and not layout.leads[target]:
-            return False
-        return layout.fits(number, target)
+    def _may_change(self, number: int, source: int) -> bool:
+        is_within = number in self.changed or len(self.changed) < self.goal.moves_max
+        return is_within and self.permits.may_leave(number, source)
 
     def _is_affordable(self, added: int) -> bool:
         bytes_max = self.goal.bytes_max
@@ -233,7 +228,7 @@ class _Evening:
         targets = self._welcoming(broker, numbers)
         changes = []
         for number in numbers:
-            homes = [b for b in layout.original[number] if b != broker and self.receives[b]]
+            homes = [b for b in layout.original[number] if b != broker and self.permits.receives[b]]
             changes += self._best(number, broker, (*homes, *targets))
             if layout.replicas[number][0] == broker and self.leader[number][at] > 0.0:
                 changes += self._best(number, broker, layout.replicas[number][1:], leads=True)
@@ -258,7 +253,7 @@ class _Evening:
         by_weight, by_byte = [], []
         for number in self.layout.held[broker]:
             part = (self.whole if replicas[number][0] == broker else self.replica)[number][at]
-            if part > 0.0 and self._may_change(number):
+            if part > 0.0 and self._may_change(number, broker):
                 by_weight.append((part > surplus, -part, number))
                 by_byte.append((-part / (sizes[number] + base), number))
         self.effort.spend(len(by_weight) // 2)
@@ -273,19 +268,19 @@ class _Evening:
         """Brokers that may receive, by what a mean one of these replicas adds to their penalty."""
         columns = zip(*(self._vector(number, broker) for number in numbers), strict=True)
         mean = [sum(column) / len(numbers) for column in columns]
-        self.effort.spend(len(self.receives))
+        self.effort.spend(len(self.layout.broker_ids))
 
         def adds(target: int) -> float:
             return self._penalty(self.ratio[target], mean) - self._stands(target)
 
-        receivers = (b for b, receives in enumerate(self.receives) if receives and b != broker)
+        receivers = (b for b, receives in enumerate(self.permits.receives) if receives and b != broker)
         return sorted(receivers, key=lambda b: (adds(b), b))
 
     def _best(
         self, number: int, source: int, targets: Iterable[int], *, leads: bool = False
     ) -> list[_Change]:
         """The best broker to go to, of the first that may have it; nothing if none makes it more even."""
-        allowed = (t for t in targets if self._may_move(number, source, t, leads=leads))
+        allowed = (t for t in targets if self.permits.may_move(number, source, t, leads=leads))
         found = [
             _Change(score, number, source, target, leads)
             for target in islice(allowed, TARGETS_MAX)
@@ -297,7 +292,9 @@ class _Evening:
     def _is_still_good(self, change: _Change) -> bool:
         """After other changes: allowed, and worth most of what it was."""
         score, number, source, target, leads = change
-        if not self._may_change(number) or not self._may_move(number, source, target, leads=leads):
+        if not self._may_change(number, source):
+            return False
+        if not self.permits.may_move(number, source, target, leads=leads):
             return False
         return (self._worth(number, source, target, leads=leads) or 0.0) > STILL_GOOD * score
 
@@ -306,12 +303,12 @@ class _Evening:
     def _take_swap(self, broker: int, at: int) -> int:
         """Exchange a replica of the broker for a smaller one of another: where replicas are so large that any
         of them alone would only carry the trouble on. Return how many changes that were."""
-        if not self.receives[broker] or len(self.changed) + 2 > self.goal.moves_max:
+        if not self.permits.receives[broker] or len(self.changed) + 2 > self.goal.moves_max:
             return 0
         others = sorted(
             (
                 b
-                for b, takes in enumerate(self.receives)
+                for b, takes in enumerate(self.permits.receives)
                 if takes and self.ratio[b][at] < self.ratio[broker][at]
             ),
             key=lambda b: (self.ratio[b][at], b),
@@ -331,7 +328,7 @@ class _Evening:
         held = sorted(
             (-self._vector(number, broker)[at], number)
             for number in self.layout.held[broker]
-            if self._may_change(number)
+            if self._may_change(number, broker)
         )
         self.effort.spend(len(held) // 2)
         if len(held) > SWAPS_MAX:
@@ -344,12 +341,12 @@ class _Evening:
         coming = [
             (number, self._vector(number, other), self._added(number, other, broker))
             for number in self._sample(other, at)
-            if self._may_move(number, other, broker)
+            if self.permits.may_trade(number, other, broker)
         ]
         least = SWAP_PART_MIN * (self.ratio[broker][at] - 1.0)
         best: tuple[_Change, _Change] | None = None
         for one in mine:
-            if not coming or not self._may_move(one, broker, other):
+            if not coming or not self.permits.may_trade(one, broker, other):
                 continue
             going = self._vector(one, broker)
             added_here = self._added(one, broker, other)
@@ -389,8 +386,8 @@ class _Evening:
                     self.copied += sign * size
                 if max(self.whole[number]) > self.target:
                     (self.giants[broker].discard if sign < 0 else self.giants[broker].add)(number)
-        layout.lay(number, replicas, MoveReason.BALANCE)
-        if tuple(replicas) == original:
+        layout.lay(number, replicas, next(iter(layout.touched.get(number, ())), MoveReason.BALANCE))
+        if tuple(replicas) == self.found[number]:
             self.changed.discard(number)
         else:
             self.changed.add(number)
@@ -402,23 +399,31 @@ class _Evening:
         superfluous by later ones, and steps stop at the aim, which is below the target."""
         layout = self.layout
         for number in sorted(self.changed, key=lambda n: (-self._bytes_of(n), n)):
-            kept, original = tuple(layout.replicas[number]), layout.original[number]
-            touched = [b for b in dict.fromkeys((*kept, *original)) if layout.serves[b]]
+            kept, found = tuple(layout.replicas[number]), self.found[number]
+            touched = [b for b in dict.fromkeys((*kept, *found)) if layout.serves[b]]
             before = [list(self.ratio[b]) for b in touched]
-            self._lay(number, original)
-            if any(
-                now > max(was + GAIN_MIN, self.target)
-                for b, ratios in zip(touched, before, strict=True)
-                for now, was in zip(self.ratio[b], ratios, strict=True)
+            squares = self._squares(touched)
+            self._lay(number, found)
+            if (
+                any(
+                    now > max(was + GAIN_MIN, self.target)
+                    for b, ratios in zip(touched, before, strict=True)
+                    for now, was in zip(self.ratio[b], ratios, strict=True)
+                )
+                or self._squares(touched) > squares
+                or not self.permits.may_stay(touched)
             ):
                 self._lay(number, kept)
+
+    def _squares(self, brokers: Iterable[int]) -> int:
+        return sum(self.layout.load[b] ** 2 for b in brokers) if self.keeps_counts else 0
 
     def _bytes_of(self, number: int) -> int:
         layout = self.layout
         return layout.size[number] * sum(layout.is_newcomer(number, b) for b in layout.replicas[number])
 
     def shortfalls(self) -> Iterator[Rejection]:
-        levels = self.weighing.levels(self.layout, self.changed)
+        levels = self.weighing.levels(self.layout, self.layout.touched)
         for at, load in enumerate(levels[at] for at in self.active):
             if load.highest_over_mean > self.target:
                 yield self._shortfall(at, load)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -20,11 +21,17 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True, tag="rebalance"):
     """Replicas within one of each other on all brokers that take them, then leaders. Replicas that stand too
     close are separated first, and brokers that are draining are emptied.
 
-    new_broker_ids: with NEW_ONLY, who receives.
+    new_broker_ids: with NEW_ONLY, who receives. disk_permille: most bytes of a broker, in thousandths of the
+    mean, as far as counts allow; unset, as in plans that were stored before it was there: bytes do not count.
     """
 
     mode: RebalanceMode = RebalanceMode.FULL
     new_broker_ids: tuple[int, ...] = ()
+    disk_permille: int | msgspec.UnsetType = msgspec.UNSET
+
+
+#: What rebalances aim at unless the operator says otherwise.
+DISK_PERMILLE: Final = 1_100
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True, tag="drain"):

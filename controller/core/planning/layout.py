@@ -122,6 +122,11 @@ class Layout:
 
     # --- asking -----------------------------------------------------------------------------------------
 
+    @property
+    def takers(self) -> frozenset[int]:
+        """The brokers that may be given replicas."""
+        return frozenset(broker for broker, receives in enumerate(self.receives) if receives)
+
     def is_newcomer(self, number: int, broker: int) -> bool:
         """Return whether the plan has put the replica on this broker: moving it on costs nothing more."""
         return broker not in self.original[number]

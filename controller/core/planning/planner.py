@@ -17,7 +17,6 @@ from typing import Final, assert_never
 import msgspec
 
 from controller.core.minimum import below_minimum
-from controller.core.placement import PlacementBroker, place_from_emptiest
 from controller.core.planning.assembly import assemble, counted, order_moves
 from controller.core.planning.balance import balance, least_copied, movable, pools, quotas
 from controller.core.planning.by_hand import assign, check_replace, rejected, rejected_as_locked, replace
@@ -25,6 +24,7 @@ from controller.core.planning.evacuation import evacuate, grow, separate, shrink
 from controller.core.planning.evening import even_out
 from controller.core.planning.exact import improve
 from controller.core.planning.goals import (
+    DISK_PERMILLE,
     Assign,
     ChangeReplicationFactor,
     Drain,
@@ -35,9 +35,11 @@ from controller.core.planning.goals import (
     RebalanceMode,
     Replace,
     SeparateReplicas,
+    Weight,
 )
 from controller.core.planning.layout import Effort, Freedom, Layout
 from controller.core.planning.leaders import balance_leaders, spread_succession
+from controller.core.planning.new_partitions import place_partitions, unknown_topic
 from controller.core.planning.plan import Move, MoveReason, Plan, Rejection, RejectionCode
 from controller.core.planning.snapshot import Snapshot
 from controller.core.planning.weighing import PartsOf, Weighing
@@ -46,6 +48,8 @@ from controller.core.planning.weighing import PartsOf, Weighing
 SEARCH_LOOKS_MAX: Final = 1_000_000
 #: The same, when weights are evened out.
 EVEN_OUT_LOOKS_MAX: Final = 10_000_000
+#: The same, when bytes are evened out after counts.
+BYTES_LOOKS_MAX: Final = 2_000_000
 #: The exact search looks at every move of every replica, again and again: not when there are more than these.
 EXACT_MOVES_MAX: Final = 40_000
 
@@ -58,7 +62,12 @@ def make_plan(snapshot: Snapshot, goal: Goal) -> Plan:
     skipped: list[Rejection] = []
     match goal:
         case Rebalance():
-            rejections, bytes_least = _rebalance(layout, goal)
+            rejections, bytes_least, shortfalls = _rebalance(layout, goal)
+            if shortfalls is not None:
+                skipped = shortfalls
+                parts_of = Weighing(layout, None).parts(
+                    layout, (Weight.REPLICAS, Weight.LEADERS, Weight.DISK)
+                )
         case EvenOut():
             weighing = Weighing(layout, snapshot.rates)
             rejections = _not_measured(weighing, goal)
@@ -74,7 +83,7 @@ def make_plan(snapshot: Snapshot, goal: Goal) -> Plan:
         case ChangeReplicationFactor():
             rejections = _change_factor(snapshot, layout, goal)
         case PlacePartitions():
-            return _place_partitions(snapshot, layout, goal)
+            return place_partitions(snapshot, layout, goal)
         case SeparateReplicas():
             rejections = _separate(layout)
         case Assign():
@@ -109,10 +118,6 @@ def lay_out(snapshot: Snapshot, goal: Goal) -> Layout:
     return layout
 
 
-def _takers(layout: Layout) -> frozenset[int]:
-    return frozenset(broker for broker, receives in enumerate(layout.receives) if receives)
-
-
 def _even_out(layout: Layout, freedom: Freedom, reason: MoveReason, least: int | None = None) -> bool:
     """least: bytes below which no plan comes; the search ends where it is met. Return whether it is proven
     that no plan to the same balance copies less."""
@@ -140,26 +145,43 @@ def _copied(layout: Layout) -> int:
 # --- goals --------------------------------------------------------------------------------------------------
 
 
-def _rebalance(layout: Layout, goal: Rebalance) -> tuple[list[Rejection], int | None]:
-    takers = _takers(layout)
+def _rebalance(layout: Layout, goal: Rebalance) -> tuple[list[Rejection], int | None, list[Rejection] | None]:
+    """Return what is at fault, the least bytes if they are known, and why bytes are not more even; None: they
+    are even with the counts."""
+    takers = layout.takers
     freedom = Freedom(donors=takers, receivers=takers)
     if goal.mode is RebalanceMode.NEW_ONLY:
         refusals = _check_receivers(layout, goal.new_broker_ids)
         if refusals:
-            return refusals, None
+            return refusals, None, None
         freedom = Freedom(takers, frozenset(layout.index[b] for b in goal.new_broker_ids))
     rejections = _locked_leavers(layout)
     least, loads = _least(layout, freedom)
     rejections += _no_receivers(layout, evacuate(layout, freedom.receivers, MoveReason.DRAIN))
     is_close = separate(layout, freedom.donors, freedom.receivers)
     is_least = _even_out(layout, freedom, MoveReason.BALANCE, least)
+    is_as_even = loads == sorted(layout.load[b] for b in freedom.brokers)
+    shortfalls = _weigh_bytes(layout, freedom, goal.disk_permille)
     layout.settle_order()
     balance_leaders(layout, freedom, layout.unlocked, Effort(SEARCH_LOOKS_MAX))
     spread_succession(layout)
+    if shortfalls is not None:
+        return rejections, None, shortfalls
     if is_least:
-        return rejections, _copied(layout)
-    is_as_even = loads == sorted(layout.load[b] for b in freedom.brokers)
-    return rejections, least if is_as_even and not is_close and not rejections else None
+        return rejections, _copied(layout), None
+    return rejections, least if is_as_even and not is_close and not rejections else None, None
+
+
+def _weigh_bytes(
+    layout: Layout, freedom: Freedom, permille: int | msgspec.UnsetType
+) -> list[Rejection] | None:
+    """Even out bytes where counts are even, and leave these so. Return why they are not more even; None: no
+    broker has more than it should."""
+    stored = [layout.stored[broker] for broker, serves in enumerate(layout.serves) if serves]
+    if permille is msgspec.UNSET or max(stored, default=0) * len(stored) * 1_000 <= permille * sum(stored):
+        return None
+    goal = EvenOut(weights=(Weight.DISK,), target_permille=permille, moves_max=len(layout.partitions))
+    return even_out(layout, Weighing(layout, None), goal, Effort(BYTES_LOOKS_MAX), freedom)
 
 
 def _least(layout: Layout, freedom: Freedom) -> tuple[int | None, list[int]]:
@@ -202,10 +224,11 @@ def _drain(layout: Layout, goal: Drain) -> list[Rejection]:
     if unknown:
         return unknown
     rejections = _locked_leavers(layout)
-    takers = _takers(layout)
+    takers = layout.takers
     rejections += _no_receivers(layout, evacuate(layout, takers, MoveReason.DRAIN))
     freedom = Freedom(donors=frozenset(), receivers=takers)
     _even_out(layout, freedom, MoveReason.DRAIN)
+    _weigh_bytes(layout, freedom, DISK_PERMILLE)
     layout.settle_order()
     effort = Effort(SEARCH_LOOKS_MAX)
     balance_leaders(layout, freedom, list(layout.touched), effort)
@@ -225,7 +248,7 @@ def _are_leaders_even(layout: Layout, brokers: frozenset[int]) -> bool:
 
 
 def _separate(layout: Layout) -> list[Rejection]:
-    takers = _takers(layout)
+    takers = layout.takers
     separate(layout, takers, takers)
     _even_out(layout, Freedom(donors=frozenset(), receivers=takers), MoveReason.SEPARATION)
     layout.settle_order()
@@ -236,7 +259,7 @@ def _change_factor(snapshot: Snapshot, layout: Layout, goal: ChangeReplicationFa
     topic = snapshot.topic(goal.topic_id)
     factor = goal.replication_factor
     if topic is None:
-        return [_unknown_topic(goal.topic_id)]
+        return [unknown_topic(goal.topic_id)]
     if factor < 1:
         detail = f"the replication factor must be at least 1, not {factor}"
         return [Rejection(code=RejectionCode.INVALID_REPLICATION_FACTOR, detail=detail, topic=topic.topic)]
@@ -265,7 +288,7 @@ def _change_factor(snapshot: Snapshot, layout: Layout, goal: ChangeReplicationFa
             rejections.append(rejected(partition, RejectionCode.NOT_ENOUGH_IN_SYNC, detail))
         else:
             shrinking.append(number)
-    takers = _takers(layout)
+    takers = layout.takers
     shrink(layout, shrinking, factor)
     stuck = grow(layout, growing, factor, takers)
     rejections += _no_receivers(layout, stuck)
@@ -274,64 +297,7 @@ def _change_factor(snapshot: Snapshot, layout: Layout, goal: ChangeReplicationFa
     return rejections
 
 
-def _place_partitions(snapshot: Snapshot, layout: Layout, goal: PlacePartitions) -> Plan:
-    topic = snapshot.topic(goal.topic_id)
-    takers = sorted(_takers(layout))
-    refusal = None
-    if topic is None:
-        refusal = _unknown_topic(goal.topic_id)
-    elif goal.partitions <= topic.partitions:
-        refusal = Rejection(
-            code=RejectionCode.INVALID_PARTITIONS,
-            detail=f"topic {topic.topic!r} has {topic.partitions} partitions; it can only get more",
-            topic_id=topic.topic_id,
-            topic=topic.topic,
-        )
-    elif topic.replication_factor > len(takers):
-        refusal = Rejection(
-            code=RejectionCode.NO_RECEIVER,
-            detail=f"{topic.replication_factor} replicas need as many brokers that take some; there are "
-            f"{len(takers)}",
-            topic_id=topic.topic_id,
-            topic=topic.topic,
-        )
-    if topic is None or refusal is not None:
-        return assemble(snapshot, layout, goal, (), [refusal] if refusal else [])
-    members = {broker.broker_id: broker for broker in snapshot.brokers}
-    chosen = [members[layout.broker_ids[broker]] for broker in takers]
-    leads = [0] * len(layout.broker_ids)
-    for replicas in layout.original:
-        leads[replicas[0]] += 1
-    placed = place_from_emptiest(
-        [PlacementBroker(b.broker_id, b.host, b.rack) for b in chosen],
-        preferred=[leads[b] for b in takers],
-        held=[layout.load[b] for b in takers],
-        partitions=goal.partitions - topic.partitions,
-        replication_factor=topic.replication_factor,
-    )
-    moves = [
-        Move(
-            topic_id=topic.topic_id,
-            topic=topic.topic,
-            partition=number,
-            partition_epoch=None,
-            replicas_before=(),
-            replicas_after=replicas,
-            reasons=(MoveReason.NEW_PARTITION,),
-            size_bytes=0,
-            bytes=0,
-        )
-        for number, replicas in enumerate(placed, topic.partitions)
-    ]
-    # By number: a topic's partitions form a row without a gap.
-    return assemble(snapshot, layout, goal, moves, [], bytes_least=0)
-
-
 # --- what can't be had --------------------------------------------------------------------------------------
-
-
-def _unknown_topic(topic_id: str) -> Rejection:
-    return Rejection(code=RejectionCode.UNKNOWN_TOPIC, detail=f"there is no topic {topic_id[:22]!r}")
 
 
 def _unknown_brokers(layout: Layout, broker_ids: Sequence[int]) -> list[Rejection]:
@@ -381,14 +347,14 @@ def _skipped(layout: Layout, goal: Goal, plan: Plan) -> Iterator[Rejection]:
         for number in sorted(layout.locked):
             yield rejected_as_locked(layout, number)
         if not layout.locked:
-            is_known = any(layout.room[broker] is not None for broker in _takers(layout))
+            is_known = any(layout.room[broker] is not None for broker in layout.takers)
             what = "disks, hosts and racks" if is_known else "hosts and racks"
             detail = f"the {what} of the brokers that may receive replicas allow nothing more even"
             yield Rejection(code=RejectionCode.NO_BETTER_PLACE, detail=detail)
 
 
 def _no_receivers(layout: Layout, numbers: Sequence[int]) -> list[Rejection]:
-    takers, rejections = _takers(layout), []
+    takers, rejections = layout.takers, []
     for number in sorted(numbers):
         code, detail = RejectionCode.NO_RECEIVER, "every broker that takes replicas holds one of it already"
         if not all(b in layout.replicas[number] or layout.fits(number, b) for b in takers):

@@ -45,10 +45,11 @@ def wanted(value: str) -> Mapping[str, object]:
 
 def _goal(options: Namespace) -> Json:
     chosen: list[Json] = []
+    by: Json = {"disk_target_permille": None} if options.counts_only else {}
     if options.rebalance:
-        chosen.append({"kind": "rebalance", "mode": "full"})
+        chosen.append({"kind": "rebalance", "mode": "full", **by})
     if options.onto:
-        chosen.append({"kind": "rebalance", "mode": "new_only", "new_broker_ids": options.onto})
+        chosen.append({"kind": "rebalance", "mode": "new_only", "new_broker_ids": options.onto, **by})
     if options.drain:
         chosen.append({"kind": "drain", "broker_ids": options.drain})
     if options.replace is not None:
@@ -94,7 +95,12 @@ COMMANDS = (
             "plans make --rebalance --dry-run",
         ),
         arguments=(
-            argument("--rebalance", action="store_true", help="even out replicas and leaders"),
+            argument("--rebalance", action="store_true", help="even out replicas, bytes and leaders"),
+            argument(
+                "--counts-only",
+                action="store_true",
+                help="with --rebalance and --onto: numbers of replicas alone, with the least bytes copied",
+            ),
             repeated(
                 "--onto",
                 type=id_number,

@@ -1,0 +1,67 @@
+"""Where a topic's new partitions go: where the controller places them when it is asked to add some."""
+
+from __future__ import annotations
+
+from controller.core.placement import PlacementBroker, place_from_emptiest
+from controller.core.planning.assembly import assemble
+from controller.core.planning.goals import PlacePartitions
+from controller.core.planning.layout import Layout
+from controller.core.planning.plan import Move, MoveReason, Plan, Rejection, RejectionCode
+from controller.core.planning.snapshot import Snapshot
+
+
+def unknown_topic(topic_id: str) -> Rejection:
+    return Rejection(code=RejectionCode.UNKNOWN_TOPIC, detail=f"there is no topic {topic_id[:22]!r}")
+
+
+def place_partitions(snapshot: Snapshot, layout: Layout, goal: PlacePartitions) -> Plan:
+    topic = snapshot.topic(goal.topic_id)
+    takers = sorted(layout.takers)
+    refusal = None
+    if topic is None:
+        refusal = unknown_topic(goal.topic_id)
+    elif goal.partitions <= topic.partitions:
+        refusal = Rejection(
+            code=RejectionCode.INVALID_PARTITIONS,
+            detail=f"topic {topic.topic!r} has {topic.partitions} partitions; it can only get more",
+            topic_id=topic.topic_id,
+            topic=topic.topic,
+        )
+    elif topic.replication_factor > len(takers):
+        refusal = Rejection(
+            code=RejectionCode.NO_RECEIVER,
+            detail=f"{topic.replication_factor} replicas need as many brokers that take some; there are "
+            f"{len(takers)}",
+            topic_id=topic.topic_id,
+            topic=topic.topic,
+        )
+    if topic is None or refusal is not None:
+        return assemble(snapshot, layout, goal, (), [refusal] if refusal else [])
+    members = {broker.broker_id: broker for broker in snapshot.brokers}
+    chosen = [members[layout.broker_ids[broker]] for broker in takers]
+    leads = [0] * len(layout.broker_ids)
+    for replicas in layout.original:
+        leads[replicas[0]] += 1
+    placed = place_from_emptiest(
+        [PlacementBroker(b.broker_id, b.host, b.rack) for b in chosen],
+        preferred=[leads[b] for b in takers],
+        held=[layout.load[b] for b in takers],
+        partitions=goal.partitions - topic.partitions,
+        replication_factor=topic.replication_factor,
+    )
+    moves = [
+        Move(
+            topic_id=topic.topic_id,
+            topic=topic.topic,
+            partition=number,
+            partition_epoch=None,
+            replicas_before=(),
+            replicas_after=replicas,
+            reasons=(MoveReason.NEW_PARTITION,),
+            size_bytes=0,
+            bytes=0,
+        )
+        for number, replicas in enumerate(placed, topic.partitions)
+    ]
+    # By number: a topic's partitions form a row without a gap.
+    return assemble(snapshot, layout, goal, moves, [], bytes_least=0)
