@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field, StringConstraints
 
 from admin_api.clusters.resilience import ResilienceSummary
+from admin_api.clusters.skew import SkewSummary
 from admin_api.http.models import ClusterName, LastChange, Reason, RequestBody, View, ViewList
 
 ConfigName = Annotated[str, StringConstraints(min_length=1, max_length=249)]
@@ -88,6 +89,9 @@ class ClusterOverview(View):
     controller: ControllerSummary
     resilience: ResilienceSummary | None = Field(
         description="what the worst loss of one broker, host or rack would do now; null in lists"
+    )
+    skew: SkewSummary | None = Field(
+        description="how unevenly replicas, leaders and bytes lie on brokers; null in lists"
     )
     last_change: LastChange | None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from admin_api.clusters import resilience
 from admin_api.clusters.models import (
@@ -20,6 +21,7 @@ from admin_api.clusters.models import (
     TopicsToBringBack,
     UndecidedPartition,
 )
+from admin_api.clusters.skew import skew_of
 from admin_api.http.answers import Answer
 from admin_api.http.models import last_change, timestamp
 from admin_api.http.problems import refusal_problem
@@ -137,6 +139,7 @@ def empty_view(engine: EnginePort, body: NewCluster, cluster_id: str) -> Cluster
         ),
         controller=ControllerSummary(active_url=engine.active_url, epoch=engine.controller_epoch),
         resilience=resilience.summary(ClusterImage()),
+        skew=skew_of(ClusterImage(), lambda _: None),
         last_change=None,
     )
 
@@ -170,6 +173,7 @@ def cluster_view(engine: EnginePort, name: str, view: Published, *, in_full: boo
         partitions=partitions,
         controller=ControllerSummary(active_url=engine.active_url, epoch=engine.controller_epoch),
         resilience=resilience.summary(image) if in_full else None,
+        skew=skew_of(image, partial(engine.lag, name)) if in_full else None,
         last_change=last_change(view.changes.get((Entity.CLUSTER, name))),
     )
 

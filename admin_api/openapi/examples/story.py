@@ -26,6 +26,21 @@ HARM: Final = {
     "under_replicated": 12,
     "stops_acks_all": 0,
 }
+
+
+def _skew(
+    unit: str, mean: float | None = None, highest: int | None = None, over: float | None = None
+) -> dict[str, Any]:
+    return {
+        "unit": unit,
+        "mean": mean,
+        "highest": highest,
+        "broker_id": None if highest is None else 3,
+        "max_over_mean": over,
+        "unknown_partitions": 0,
+    }
+
+
 CLUSTER: Final[dict[str, Any]] = {
     "name": "prod",
     "cluster_id": "Hn5gk2bTRkKZb0mYl8Q1uw",
@@ -47,6 +62,11 @@ CLUSTER: Final[dict[str, Any]] = {
         "host": None,
         "rack": {"lose": "rack:r1", "partitions": HARM},
     },
+    "skew": {
+        "replicas": _skew("replicas", 12.0, 12, 1.0),
+        "leaders": _skew("leaders", 4.0, 4, 1.0),
+        "bytes": _skew("bytes", 48_000_000_000.0, 51_840_000_000, 1.08),
+    },
     "last_change": CHANGE | {"cause": "cluster_created", "reason": "the first production cluster"},
 }
 EMPTY_CLUSTER: Final = CLUSTER | {
@@ -54,6 +74,7 @@ EMPTY_CLUSTER: Final = CLUSTER | {
     "topics": 0,
     "partitions": dict.fromkeys(CLUSTER["partitions"], 0),
     "resilience": {"broker": None, "host": None, "rack": None},
+    "skew": {unit: _skew(unit) for unit in ("replicas", "leaders", "bytes")},
 }
 TOPIC: Final = {
     "name": "orders",

@@ -192,7 +192,9 @@ _CARRIED: Final = {
 ANSWERS: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
     ("createCluster", 201): (Shown("created", "The new cluster", EMPTY_CLUSTER),),
     ("createCluster", 200): (Shown("dry_run", "What would be created", EMPTY_CLUSTER),),
-    ("listClusters", 200): (Shown("one", "One cluster", items(CLUSTER | {"resilience": None})),),
+    ("listClusters", 200): (
+        Shown("one", "One cluster", items(CLUSTER | {"resilience": None, "skew": None})),
+    ),
     ("getCluster", 200): (Shown("well", "All is well", CLUSTER),),
     ("listAlarms", 200): (
         Shown(

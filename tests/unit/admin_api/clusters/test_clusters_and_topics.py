@@ -38,6 +38,7 @@ async def test_a_cluster_is_created_listed_and_looked_at(zookeeper: MemoryZooKee
             },
             "controller": {"active_url": "http://c1:8080", "epoch": rest.engine.controller_epoch},
             "resilience": {"broker": None, "host": None, "rack": None},
+            "skew": created.json()["skew"],
             "last_change": {
                 "cause": "cluster_created",
                 "actor": ACTOR,

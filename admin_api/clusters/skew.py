@@ -1,0 +1,76 @@
+"""How unevenly replicas, leaders and bytes lie on a cluster's brokers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from pydantic import Field
+
+from admin_api.http.models import View
+from controller.contract.lag_report import PartitionLag
+from controller.contract.partition_state import PartitionKey
+from controller.core.image import ClusterImage
+
+
+class WeightSkew(View):
+    """The spread of one weight over the brokers."""
+
+    unit: str = Field(description="`replicas`, `leaders` or `bytes`", examples=["bytes"])
+    mean: float | None = Field(description="of a broker; null: not known")
+    highest: int | None = Field(description="of a broker; null: not known")
+    broker_id: int | None = Field(description="that has the highest; null: not known", examples=[3])
+    max_over_mean: float | None = Field(
+        description="the highest over the mean: 1 is even; null: not known, or there is nothing",
+        examples=[1.08],
+    )
+    unknown_partitions: int = Field(
+        description="partitions that are left out because no leader has told their size: all, on a standby"
+    )
+
+
+class SkewSummary(View):
+    """The spread of each weight over the active brokers that are not being emptied."""
+
+    replicas: WeightSkew
+    leaders: WeightSkew
+    bytes: WeightSkew
+
+
+def skew_of(image: ClusterImage, lag_of: Callable[[PartitionKey], PartitionLag | None]) -> SkewSummary:
+    """Return the skew, in one pass over the partitions. lag_of: the leader's latest report of a partition."""
+    stored: Counter[int] = Counter()
+    unknown = known = 0
+    for topic in image.topics.values():
+        for state in () if topic.deleting else image.partitions_of(topic.topic_id):
+            lag = lag_of((state.topic_id, state.partition))
+            if lag is None:
+                unknown += 1
+                continue
+            known += 1
+            for broker_id in state.replicas:
+                stored[broker_id] += lag.size_bytes
+    replicas = {broker_id: len(held) for broker_id, held in image.replicas_of.items()}
+    leaders = {broker_id: len(led) for broker_id, led in image.leader_of.items()}
+    ids = [
+        broker.broker_id for broker in image.brokers.values() if broker.is_eligible and not broker.draining
+    ]
+    return SkewSummary(
+        replicas=_weight("replicas", ids, replicas),
+        leaders=_weight("leaders", ids, leaders),
+        bytes=_weight("bytes", ids if known or not unknown else [], stored, unknown=unknown),
+    )
+
+
+def _weight(unit: str, ids: list[int], carried: Mapping[int, int], *, unknown: int = 0) -> WeightSkew:
+    highest = max(ids, key=lambda broker_id: (carried.get(broker_id, 0), -broker_id), default=None)
+    mean = sum(carried.get(broker_id, 0) for broker_id in ids) / len(ids) if ids else None
+    most = None if highest is None else carried.get(highest, 0)
+    return WeightSkew(
+        unit=unit,
+        mean=None if mean is None else round(mean, 3),
+        highest=most,
+        broker_id=highest,
+        max_over_mean=round(most / mean, 6) if mean and most is not None else None,
+        unknown_partitions=unknown,
+    )
