@@ -17,6 +17,7 @@ from admin_api.plans.models import (
     GoalBody,
     MakePlan,
     RebalanceGoal,
+    RelieveGoal,
     ReplaceGoal,
     ReplicationFactorGoal,
     SeparateGoal,
@@ -31,6 +32,7 @@ from controller.core.planning.goals import (
     Goal,
     Rebalance,
     RebalanceMode,
+    Relieve,
     Replace,
     SeparateReplicas,
     WantedAssignment,
@@ -57,6 +59,8 @@ def goal_of(body: GoalBody, image: ClusterImage) -> Goal:
                 bytes_max=body.bytes_max,
                 moves_max=body.moves_max,
             )
+        case RelieveGoal():
+            return Relieve(broker_id=body.broker_id, used_percent=body.used_percent)
         case DrainGoal():
             return Drain(broker_ids=_distinct(body.broker_ids))
         case ReplaceGoal():

@@ -113,6 +113,17 @@ class EvenOutGoal(RequestBody):
     measured: Measurements | None = None
 
 
+class RelieveGoal(RequestBody):
+    """The goal that one broker's disk is used no more than this, with few bytes copied. No other disk gets
+    fuller than this for it."""
+
+    kind: Literal["relieve"]
+    broker_id: BrokerId = Field(examples=[3])
+    used_percent: Annotated[int, Field(ge=1, le=99)] = Field(
+        description="of the file system that holds its logs, other files there included", examples=[70]
+    )
+
+
 class DrainGoal(RequestBody):
     """The goal that these brokers are empty. Only data on these brokers is copied."""
 
@@ -157,7 +168,14 @@ class AssignGoal(RequestBody):
 
 
 GoalBody = Annotated[
-    RebalanceGoal | EvenOutGoal | DrainGoal | ReplaceGoal | ReplicationFactorGoal | SeparateGoal | AssignGoal,
+    RebalanceGoal
+    | EvenOutGoal
+    | RelieveGoal
+    | DrainGoal
+    | ReplaceGoal
+    | ReplicationFactorGoal
+    | SeparateGoal
+    | AssignGoal,
     Field(discriminator="kind"),
 ]
 
@@ -170,6 +188,10 @@ class MakePlan(RequestBody):
             "examples": [
                 {"goal": {"kind": "drain", "broker_ids": [3]}, "reason": "store3 is to be replaced"},
                 {"goal": {"kind": "rebalance", "mode": "new_only", "new_broker_ids": [4]}},
+                {
+                    "goal": {"kind": "relieve", "broker_id": 3, "used_percent": 70},
+                    "reason": "store3 fills up",
+                },
                 {
                     "goal": {
                         "kind": "even_out",

@@ -85,6 +85,13 @@ class EvenOut(msgspec.Struct, frozen=True, kw_only=True, tag="even_out"):
     moves_max: int = 10_000
 
 
+class Relieve(msgspec.Struct, frozen=True, kw_only=True, tag="relieve"):
+    """Use the disk of one broker to `used_percent` at most, with few bytes copied; no other disk to more."""
+
+    broker_id: int
+    used_percent: int
+
+
 class SeparateReplicas(msgspec.Struct, frozen=True, kw_only=True, tag="separate_replicas"):
     """Replicas that share a host, or a rack, although they need not, are moved apart. Nothing else moves."""
 
@@ -110,6 +117,7 @@ class Assign(msgspec.Struct, frozen=True, kw_only=True, tag="assign"):
 Goal = (
     Rebalance
     | EvenOut
+    | Relieve
     | Drain
     | Replace
     | ChangeReplicationFactor

@@ -22,7 +22,7 @@ class Layout:
     """replicas: brokers of each partition, changed by the methods below only. original: as found.
     size: of one replica in bytes, estimated where it was not reported. held: what each broker holds, as an
     ordered set. locked: partitions that can't be touched, and why. serves: brokers whose load counts.
-    leads, room: as in BrokerSnapshot.
+    leads, room, disk: as in BrokerSnapshot.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -34,6 +34,7 @@ class Layout:
         self.serves = [broker.serves and not broker.leaving for broker in brokers]
         self.leads = [broker.serves and broker.leads and not broker.leaving for broker in brokers]
         self.room = [broker.room_bytes for broker in brokers]
+        self.disk = [broker.disk for broker in brokers]
         #: Bytes that the plan brings to each broker, without what it takes away.
         self.coming = [0] * len(brokers)
         self.host, self.rack = _domains(brokers)

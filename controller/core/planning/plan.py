@@ -31,6 +31,7 @@ class MoveReason(StrEnum):
     DRAIN = "drain"
     REPLACE = "replace"
     SEPARATION = "separation"
+    RELIEF = "relief"
     BALANCE = "balance"
     LEADER_BALANCE = "leader_balance"
     REPLICATION_FACTOR = "replication_factor"
@@ -68,7 +69,7 @@ class RejectionCode(StrEnum):
     NO_CHANGE = "no_change"
     #: Hosts, racks and cordons allow nothing that is more even.
     NO_BETTER_PLACE = "no_better_place"
-    #: The goal is about rates, and none were given.
+    #: The goal is about rates, and none were given; or about a disk that is not known.
     NOT_MEASURED = "not_measured"
     #: One replica alone is more than a broker is to carry.
     TOO_HEAVY = "too_heavy"

@@ -33,6 +33,7 @@ from controller.core.planning.goals import (
     PlacePartitions,
     Rebalance,
     RebalanceMode,
+    Relieve,
     Replace,
     SeparateReplicas,
     Weight,
@@ -41,6 +42,7 @@ from controller.core.planning.layout import Effort, Freedom, Layout
 from controller.core.planning.leaders import balance_leaders, spread_succession
 from controller.core.planning.new_partitions import place_partitions, unknown_topic
 from controller.core.planning.plan import Move, MoveReason, Plan, Rejection, RejectionCode
+from controller.core.planning.relief import relieve
 from controller.core.planning.snapshot import Snapshot
 from controller.core.planning.weighing import PartsOf, Weighing
 
@@ -75,6 +77,11 @@ def make_plan(snapshot: Snapshot, goal: Goal) -> Plan:
                 skipped = even_out(layout, weighing, goal, Effort(EVEN_OUT_LOOKS_MAX))
                 spread_succession(layout)
                 parts_of = weighing.parts(layout, goal.weights)
+        case Relieve():
+            rejections, skipped = relieve(layout, goal)
+            layout.settle_order()
+            spread_succession(layout)
+            parts_of = Weighing(layout, None).parts(layout, (Weight.DISK,))
         case Drain():
             rejections = _drain(layout, goal)
         case Replace():
@@ -91,7 +98,7 @@ def make_plan(snapshot: Snapshot, goal: Goal) -> Plan:
         case _:
             assert_never(goal)
     moves = order_moves(layout, _moves(layout), parts_of)
-    if not isinstance(goal, Rebalance | EvenOut | SeparateReplicas):
+    if not isinstance(goal, Rebalance | EvenOut | Relieve | SeparateReplicas):
         bytes_least = sum(move.bytes for move in moves)  # nothing else was moved than had to be
     plan = assemble(snapshot, layout, goal, moves, rejections, bytes_least=bytes_least, weighing=weighing)
     return msgspec.structs.replace(plan, skipped=(*skipped, *_skipped(layout, goal, plan)))

@@ -6,7 +6,8 @@ because sizes are not part of the image: brokers report them, and may not have d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -49,10 +50,17 @@ class Measured(NamedTuple):
         return min((room for room in known if room is not None), default=None)
 
 
+class DiskUse(NamedTuple):
+    """The use of a broker's disk, as it is when the moves that are on their way have ended."""
+
+    used_bytes: int
+    total_bytes: int
+
+
 class BrokerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """receives: may be given replicas that it does not have. leaving: it is to be emptied. serves: it is
     running. leads: may be given leaderships. room_bytes: that moves may bring to it; below 0: its disk is too
-    full already; None: not known, so any number."""
+    full already; None: not known, so any number. disk: None: not known."""
 
     broker_id: int
     host: str
@@ -62,6 +70,7 @@ class BrokerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     serves: bool = True
     leads: bool = True
     room_bytes: int | None = None
+    disk: DiskUse | None = None
 
 
 class TopicSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,15 +132,18 @@ def take_snapshot(
 ) -> Snapshot:
     """Return the snapshot of all admitted brokers and of all topics that are not being deleted. disks: by
     broker, as far as known."""
-    rooms = {b: room_of(disk, image) for b, disk in (disks or {}).items()}
-    for broker_id, coming in _on_their_way(image, lags):
-        if broker_id in rooms:
-            rooms[broker_id] -= coming
+    coming, going = _on_their_way(image, lags)
+    known = disks or {}
+    rooms = {b: room_of(disk, image) - coming[b] for b, disk in known.items()}
+    uses = {
+        b: DiskUse(disk.total_bytes - disk.free_bytes + coming[b] - going[b], disk.total_bytes)
+        for b, disk in known.items()
+    }
     topics = sorted((t for t in image.topics.values() if not t.deleting), key=lambda t: t.topic)
     minimums = {t.topic_id: effective(MINIMUM, t.configs, image.configs) for t in topics}
     return Snapshot(
         brokers=tuple(
-            _broker(image.brokers[b], rooms.get(b))
+            _broker(image.brokers[b], rooms.get(b), uses.get(b))
             for b in sorted(image.brokers)
             if image.brokers[b].admitted
         ),
@@ -161,17 +173,21 @@ def room_of(disk: DiskSpace, image: ClusterImage) -> int:
 
 def _on_their_way(
     image: ClusterImage, lags: Mapping[PartitionKey, PartitionLag]
-) -> Iterator[tuple[int, int]]:
-    """Yield the broker of each replica that is being copied, and the bytes that it still lacks."""
+) -> tuple[Counter[int], Counter[int]]:
+    """Return, by broker, the bytes that replicas that are being copied still lack, and those of replicas that
+    go when others have come."""
+    coming: Counter[int] = Counter()
+    going: Counter[int] = Counter()
     for key in image.reassigning:
-        lag = lags.get(key)
+        lag, state = lags.get(key), image.partitions[key]
         if lag is not None:
             lacking = {f.broker_id: f.remaining_bytes for f in lag.followers if f.remaining_bytes >= 0}
-            for broker_id in image.partitions[key].adding_replicas:
-                yield broker_id, lacking.get(broker_id, lag.size_bytes)
+            coming.update({b: lacking.get(b, lag.size_bytes) for b in state.adding_replicas})
+            going.update(dict.fromkeys(state.removing_replicas, lag.size_bytes))
+    return coming, going
 
 
-def _broker(broker: BrokerRegistration, room_bytes: int | None) -> BrokerSnapshot:
+def _broker(broker: BrokerRegistration, room_bytes: int | None, disk: DiskUse | None) -> BrokerSnapshot:
     return BrokerSnapshot(
         broker_id=broker.broker_id,
         host=broker.host,
@@ -181,6 +197,7 @@ def _broker(broker: BrokerRegistration, room_bytes: int | None) -> BrokerSnapsho
         serves=broker.is_eligible,
         leads=not broker.demoted,
         room_bytes=room_bytes,
+        disk=disk,
     )
 
 

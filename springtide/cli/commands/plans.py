@@ -50,6 +50,11 @@ def _goal(options: Namespace) -> Json:
         chosen.append({"kind": "rebalance", "mode": "full", **by})
     if options.onto:
         chosen.append({"kind": "rebalance", "mode": "new_only", "new_broker_ids": options.onto, **by})
+    if options.relieve is not None:
+        broker, _, percent = options.relieve.partition(":")
+        if not broker.isdigit() or not percent.isdigit():
+            raise UsageError("--relieve: must be BROKER:PERCENT, such as 3:70")
+        chosen.append({"kind": "relieve", "broker_id": int(broker), "used_percent": int(percent)})
     if options.drain:
         chosen.append({"kind": "drain", "broker_ids": options.drain})
     if options.replace is not None:
@@ -93,6 +98,7 @@ COMMANDS = (
             "plans make --onto 4 --onto 5",
             "plans make --assign orders-0=4:2:3 --assign orders-1=2:3:4",
             "plans make --rebalance --dry-run",
+            "plans make --relieve 3:70 --reason 'store3 fills up'",
         ),
         arguments=(
             argument("--rebalance", action="store_true", help="even out replicas, bytes and leaders"),
@@ -112,6 +118,11 @@ COMMANDS = (
                 type=id_number,
                 metavar="BROKER",
                 help="empty this broker; may be repeated",
+            ),
+            argument(
+                "--relieve",
+                metavar="BROKER:PERCENT",
+                help="move from this broker until its disk is used no more than that, with few bytes copied",
             ),
             argument(
                 "--replace", type=replicas, metavar="OLD:NEW", help="one broker in all the places of another"

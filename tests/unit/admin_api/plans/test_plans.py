@@ -58,6 +58,28 @@ async def test_nothing_is_planned_onto_a_disk_that_is_full_as_far_as_is_known(
         assert shown["disk_free_bytes"] is None
 
 
+async def test_a_full_disk_is_relieved(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest)
+        await report_sizes(rest, brokers, size_bytes=1_000, less_bytes=100)
+        goal = {"kind": "relieve", "broker_id": 1, "used_percent": 70}
+        refused = await rest.post(PLANS, {"goal": goal})
+        assert problem(refused) == (422, "plan_infeasible")
+        assert refused.json()["detail"] == "broker 1 has not told how full its disk is (not_measured)"
+        for broker, free in zip(brokers, (1_500, 5_000, 5_000, 9_000), strict=True):
+            broker.disk = DiskSpace(free_bytes=free, total_bytes=10_000)
+            await broker.heartbeat()
+        plan = (await rest.post(PLANS, {"goal": goal})).json()
+        assert sorted(move["bytes"] for move in plan["moves"]) == [500, 1_000]
+        assert {tuple(move["reasons"]) for move in plan["moves"]} == {("relief",)}
+        assert all(move["replicas_after"].count(4) == 1 for move in plan["moves"])
+        done = await execute(rest, plan)
+        await pause(rest, brokers, 1_000)
+        underway = await rest.post(f"{PLANS}?dry_run=true", {"goal": goal})
+        assert problem(underway) == (422, "no_improvement"), "what is on its way counts as done"
+        assert (await ended(rest, brokers, done.json()["id"]))["state"] == "succeeded"
+
+
 async def test_a_plan_is_made_and_stays_as_it_was_made(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         brokers = await formed(rest)
