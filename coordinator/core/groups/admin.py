@@ -1,0 +1,99 @@
+"""What operators ask: describe, list and delete groups."""
+
+from __future__ import annotations
+
+from coordinator.core.groups.offsets import tombstone
+from coordinator.core.groups.registry import Registry, Turn
+from coordinator.core.groups.requests import (
+    DeleteGroups,
+    DeleteGroupsReply,
+    DescribedGroup,
+    DescribedMember,
+    DescribeGroups,
+    DescribeGroupsReply,
+    ListedGroup,
+    ListGroups,
+    ListGroupsReply,
+)
+from coordinator.core.groups.state import ClassicGroup, GroupState
+from springtide.wire.errors import ErrorCode
+
+GROUP_TYPE = "classic"
+
+
+def describe_groups(registry: Registry, turn: Turn, request: DescribeGroups) -> None:
+    turn.reply(
+        request.token, DescribeGroupsReply(tuple(_describe(registry, turn, g) for g in request.group_ids))
+    )
+
+
+def _describe(registry: Registry, turn: Turn, group_id: str) -> DescribedGroup:
+    group = _committed(registry, group_id)
+    if group is None:
+        return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, group_id, GroupState.DEAD)
+    is_stable = group.state is GroupState.STABLE
+    groups = registry.store.groups
+    if is_stable and groups.latest(group_id) is not groups.committed(group_id):
+        turn.waits = True
+    return DescribedGroup(
+        ErrorCode.NONE,
+        group_id,
+        group.state,
+        group.protocol_type or "",
+        (group.protocol or "") if is_stable else "",
+        tuple(
+            DescribedMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.metadata(group.protocol) if is_stable else b"",
+                member.assignment,
+            )
+            for member in group.members.values()
+        ),
+    )
+
+
+def list_groups(registry: Registry, turn: Turn, request: ListGroups) -> None:
+    states = {state.lower() for state in request.states}
+    types = {name.lower() for name in request.types}
+    listed = []
+    for group_id in sorted(registry.store.group_ids() | registry.live.keys()):
+        group = _committed(registry, group_id)
+        if group and (not states or group.state.lower() in states) and (not types or GROUP_TYPE in types):
+            listed.append(ListedGroup(group_id, group.protocol_type or "", group.state, GROUP_TYPE))
+    turn.reply(request.token, ListGroupsReply(tuple(listed)))
+
+
+def _committed(registry: Registry, group_id: str) -> ClassicGroup | None:
+    """Return a group for a reader: as it lives here, or as the committed records have it."""
+    live, store = registry.live.get(group_id), registry.store
+    stored = store.groups.committed(group_id)
+    if live is None and stored is not None:
+        return ClassicGroup.load(group_id, stored)
+    if live is None and store.committed_offsets(group_id):
+        return ClassicGroup(group_id, changed_ms=-1)
+    return live
+
+
+def delete_groups(registry: Registry, turn: Turn, request: DeleteGroups) -> None:
+    """Delete groups without members, and all that they have committed, in one batch."""
+    errors = tuple(
+        (group_id, _delete(registry, turn, group_id)) for group_id in dict.fromkeys(request.group_ids)
+    )
+    turn.reply(request.token, DeleteGroupsReply(errors))
+    turn.waits = True  # a deletion that is under way already is told once it is committed
+
+
+def _delete(registry: Registry, turn: Turn, group_id: str) -> ErrorCode:
+    group = registry.find(turn, group_id)
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    if group.state is not GroupState.EMPTY:
+        return ErrorCode.NON_EMPTY_GROUP
+    turn.records += (tombstone(key) for key, _ in registry.store.latest_offsets(group_id))
+    if registry.store.groups.latest(group_id) is not None:
+        turn.write_group(group_id, None)
+    registry.leave(turn, group)
+    return ErrorCode.NONE

@@ -1,0 +1,63 @@
+"""Offsets expire (KIP-211): a group's, long after it became empty; of topics that nobody subscribes any more,
+long after the commit. Never in a rebalance (KAFKA-13636): members that come back need them."""
+
+from __future__ import annotations
+
+from coordinator.core.group_records import CommittedOffset, OffsetKey
+from coordinator.core.groups.offsets import tombstone
+from coordinator.core.groups.options import EXPIRED_PER_STEP, EXPIRY_KEYS_PER_STEP
+from coordinator.core.groups.registry import ExpiryTimer, Registry, Turn
+from coordinator.core.groups.state import ClassicGroup, GroupState
+
+
+def on_expiry_timer(registry: Registry, turn: Turn) -> None:
+    """Look at some groups; the next step goes on where this one ended."""
+    if not registry.unchecked:
+        registry.unchecked = sorted(registry.store.group_ids() | registry.live.keys(), reverse=True)
+    seen = 0
+    while registry.unchecked and seen < EXPIRY_KEYS_PER_STEP and len(turn.records) < EXPIRED_PER_STEP:
+        seen += 1 + _expire(registry, turn, registry.unchecked.pop())
+    wait_ms = 0 if registry.unchecked else registry.options.retention_check_ms
+    turn.timers[ExpiryTimer()] = turn.now_ms + wait_ms
+
+
+def _expire(registry: Registry, turn: Turn, group_id: str) -> int:
+    """Write tombstones of a group's expired offsets, and that of the group if it is empty and has none left.
+    Return how many offsets it has."""
+    offsets = registry.store.latest_offsets(group_id)
+    group = registry.find(turn, group_id)
+    if group is None:
+        return 0
+    expired = _expired(registry, group, offsets, turn.wall_ms)
+    turn.records += map(tombstone, expired[:EXPIRED_PER_STEP])
+    is_left = len(expired) < len(offsets) or len(expired) > EXPIRED_PER_STEP
+    if group.state is GroupState.EMPTY and not group.pending and not is_left:
+        if registry.store.groups.latest(group_id) is not None:
+            turn.write_group(group_id, None)
+        registry.live.pop(group_id, None)
+    registry.forget(group)
+    return len(offsets)
+
+
+def _expired(
+    registry: Registry, group: ClassicGroup, offsets: list[tuple[OffsetKey, CommittedOffset]], wall_ms: int
+) -> list[OffsetKey]:
+    """Return the offsets that have been kept long enough.
+
+    An expiry that the client named counts alone. An operator's commit to a group that has long been empty is
+    kept from the commit on. (Kafka counts from when the group became empty, and drops it at the next look.)
+    """
+    subscribed = group.subscribed()
+    is_empty = group.state is GroupState.EMPTY
+    if not is_empty and (group.state is not GroupState.STABLE or subscribed is None):
+        return []
+    idle_since_ms = group.changed_ms if is_empty and group.protocol_type is not None else 0
+
+    def is_over(value: CommittedOffset) -> bool:
+        if value.expires_ms is not None:
+            return wall_ms >= value.expires_ms
+        return wall_ms - max(value.committed_ms, idle_since_ms) >= registry.options.retention_ms
+
+    return [
+        key for key, value in offsets if not group.is_subscribed(key.topic, subscribed) and is_over(value)
+    ]

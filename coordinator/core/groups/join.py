@@ -1,0 +1,254 @@
+"""JoinGroup, and the rebalance that it, a lost member or a refused write begins (KIP-345, 394, 559, 814).
+
+A rebalance ends when every known member has joined again, or the longest of their rebalance timeouts has
+passed; dynamic members that are not back by then are removed, static ones stay until their session ends.
+The first rebalance of an empty group waits for more members to come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.core.groups.options import NEW_MEMBER_TIMEOUT_MS, STRING_BYTES_MAX
+from coordinator.core.groups.registry import JoinTimer, Registry, SyncTimer, Turn, joined
+from coordinator.core.groups.requests import JoinGroup, JoinGroupReply
+from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup, GroupState, Member
+from coordinator.core.groups.subscription import subscribed_topics
+from springtide.wire.errors import ErrorCode
+
+
+def join_group(registry: Registry, turn: Turn, request: JoinGroup) -> None:
+    error = _check(registry, request)
+    group = None if error else registry.find(turn, request.group_id)
+    if error is ErrorCode.NONE and group is None and request.member_id:
+        error = ErrorCode.UNKNOWN_MEMBER_ID
+    elif error is ErrorCode.NONE:
+        group = group or ClassicGroup(request.group_id, changed_ms=turn.wall_ms)
+        error = _join(registry, turn, group, request)
+    if error is not ErrorCode.NONE:
+        turn.reply(request.token, JoinGroupReply(error, request.member_id))
+
+
+def _check(registry: Registry, request: JoinGroup) -> ErrorCode:
+    options = registry.options
+    texts = (
+        request.new_member_id,
+        request.instance_id or "",
+        request.client_id,
+        request.client_host,
+        request.protocol_type,
+        *(own.name for own in request.protocols),
+    )
+    sizes = [len(text.encode()) for text in texts]
+    if not request.group_id or len(request.group_id.encode()) > STRING_BYTES_MAX:
+        return ErrorCode.INVALID_GROUP_ID
+    if not options.session_timeout_ms_min <= request.session_timeout_ms <= options.session_timeout_ms_max:
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    member_bytes = sum(sizes) + sum(len(own.metadata) for own in request.protocols)
+    if max(sizes) > STRING_BYTES_MAX or member_bytes > options.member_bytes_max:
+        return ErrorCode.POLICY_VIOLATION
+    return ErrorCode.NONE
+
+
+def _join(registry: Registry, turn: Turn, group: ClassicGroup, request: JoinGroup) -> ErrorCode:
+    if not _has_room(registry, group, request.member_id):
+        if request.member_id in group.members:
+            registry.remove(turn, group, request.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
+            complete_join_if_all_are_back(registry, turn, group)
+        return ErrorCode.GROUP_MAX_SIZE_REACHED
+    if not group.supports(request.protocol_type, request.protocols):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if request.member_id:
+        return _join_again(registry, turn, group, request)
+    known = None if request.instance_id is None else group.instances.get(request.instance_id)
+    if known is not None:
+        _take_instance_over(registry, turn, group, request, known)
+        return ErrorCode.NONE
+    if registry.is_full:
+        return ErrorCode.GROUP_MAX_SIZE_REACHED
+    registry.live[group.group_id] = group
+    if request.instance_id is None and request.requires_member_id:
+        if len(group.pending) >= registry.options.pending_max:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE  # clients look for the coordinator again, and retry
+        registry.admit_pending(turn, group, request.new_member_id, request.session_timeout_ms)
+        turn.reply(request.token, JoinGroupReply(ErrorCode.MEMBER_ID_REQUIRED, request.new_member_id))
+    else:
+        _add(registry, turn, group, request, request.new_member_id)
+    return ErrorCode.NONE
+
+
+def _has_room(registry: Registry, group: ClassicGroup, member_id: str) -> bool:
+    """Return whether a member may join. While members come back, the first ones that do are kept: so a group
+    that is larger than a limit lowered since shrinks to it."""
+    size_max = registry.options.size_max
+    match group.state:
+        case GroupState.PREPARING:
+            return member_id in group.joiners or len(group.joiners) < size_max
+        case GroupState.COMPLETING | GroupState.STABLE:
+            return member_id in group.members or len(group.members) < size_max
+        case _:
+            return True
+
+
+def _join_again(registry: Registry, turn: Turn, group: ClassicGroup, request: JoinGroup) -> ErrorCode:
+    """Let a member in that has a member id: one that is pending, or one of the group."""
+    member_id = request.member_id
+    if member_id in group.pending and request.instance_id is None:
+        _add(registry, turn, group, request, member_id)
+        return ErrorCode.NONE
+    error = group.check_member(member_id, request.instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    member = group.members[member_id]
+    is_same = member.protocols == request.protocols
+    is_leader = member_id == group.leader
+    # The leader may want a rebalance for reasons that are not in its metadata, such as new partitions. In
+    # CompletingRebalance it has missed the answer.
+    if is_same and (
+        group.state is GroupState.COMPLETING or (group.state is GroupState.STABLE and not is_leader)
+    ):
+        turn.reply(request.token, joined(group, member_id))
+        return ErrorCode.NONE
+    group.speak(member, request.protocols)
+    member.rebalance_timeout_ms = request.rebalance_timeout_ms
+    member.session_timeout_ms = request.session_timeout_ms
+    registry.park_join(turn, group, member_id, request.token)
+    rebalance(registry, turn, group)
+    return ErrorCode.NONE
+
+
+def _add(registry: Registry, turn: Turn, group: ClassicGroup, request: JoinGroup, member_id: str) -> None:
+    if not group.members:
+        group.protocol_type = request.protocol_type
+    member = Member(
+        member_id=member_id,
+        instance_id=request.instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=request.protocols,
+        is_new=True,
+    )
+    registry.admit(turn, group, member, timeout_ms=NEW_MEMBER_TIMEOUT_MS)
+    registry.park_join(turn, group, member_id, request.token)
+    group.grew = group.state is GroupState.PREPARING
+    rebalance(registry, turn, group)
+
+
+def _take_instance_over(
+    registry: Registry, turn: Turn, group: ClassicGroup, request: JoinGroup, known_id: str
+) -> None:
+    """Give the seat of a static member to the process that comes with its instance id; the old one is fenced.
+
+    A stable group goes on without a rebalance, if the group's protocol and the topics that the member
+    subscribes stay the same. (Kafka compares the protocol's name alone, and so overlooks other topics.) The
+    new member id is written before it is told. If that write is refused, the client asks again.
+    """
+    leader = group.leader
+    was_unsynced = known_id in group.unsynced
+    old = registry.remove(turn, group, known_id, ErrorCode.FENCED_INSTANCE_ID)
+    member_id = request.new_member_id
+    member = Member(
+        member_id=member_id,
+        instance_id=request.instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=request.protocols,
+        assignment=old.assignment,
+    )
+    registry.admit(turn, group, member, timeout_ms=member.session_timeout_ms)
+    if leader == known_id:
+        group.leader = member_id
+    if was_unsynced:
+        group.unsynced[member_id] = None
+    if group.state is GroupState.STABLE and _is_same_subscription(group, old, member):
+        reply = joined(group, member_id, with_roster=request.may_skip_assignment)
+        if not request.may_skip_assignment:
+            # An old client that hears that it leads would assign anew: it is told its predecessor's id.
+            reply = replace(reply, leader=leader or "")
+        turn.reply(request.token, replace(reply, skip_assignment=bool(reply.members)))
+        turn.write_group(group.group_id, group.stored())
+    else:
+        registry.park_join(turn, group, member_id, request.token)
+        rebalance(registry, turn, group)
+
+
+def _is_same_subscription(group: ClassicGroup, old: Member, new: Member) -> bool:
+    if group.select_protocol() != group.protocol:
+        return False
+    before, after = old.metadata(group.protocol), new.metadata(group.protocol)
+    return group.protocol_type != CONSUMER_TYPE or subscribed_topics(before) == subscribed_topics(after)
+
+
+# --- the rebalance ---------------------------------------------------------------------------------
+
+
+def rebalance(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
+    """Begin a rebalance, or end the present one if everyone is back."""
+    if group.state is GroupState.PREPARING:
+        complete_join_if_all_are_back(registry, turn, group)
+        return
+    for member in group.members.values():
+        if member.member_id in group.syncers:
+            registry.keep_alive(turn, group, member)
+            registry.answer_sync(turn, group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
+    group.unsynced.clear()
+    turn.timers[SyncTimer(group.group_id)] = None
+    was_empty = group.state is GroupState.EMPTY
+    group.become(GroupState.PREPARING, turn.wall_ms)
+    if was_empty:
+        group.grew = False
+        group.delay_left_ms = group.rebalance_timeout_ms
+        _delay(registry, turn, group)
+    elif group.has_all_joined:
+        complete_join(registry, turn, group)
+    else:
+        turn.timers[JoinTimer(group.group_id)] = turn.now_ms + group.rebalance_timeout_ms
+
+
+def _delay(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
+    delay_ms = min(registry.options.initial_delay_ms, group.delay_left_ms)
+    group.delay_left_ms -= delay_ms
+    turn.timers[JoinTimer(group.group_id)] = turn.now_ms + delay_ms
+
+
+def on_join_timer(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
+    if group.state is not GroupState.PREPARING:
+        return
+    if group.previous_state is GroupState.EMPTY and group.grew and group.delay_left_ms > 0:
+        group.grew = False
+        _delay(registry, turn, group)
+    else:
+        complete_join(registry, turn, group)
+
+
+def complete_join_if_all_are_back(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
+    """End a rebalance if no member is missing; the first one of an empty group only ends with its delay."""
+    is_first = group.previous_state is GroupState.EMPTY
+    if group.state is GroupState.PREPARING and not is_first and group.has_all_joined:
+        complete_join(registry, turn, group)
+
+
+def complete_join(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
+    """Begin the next generation with those that have joined."""
+    turn.timers[JoinTimer(group.group_id)] = None
+    absent = [m for m in group.members.values() if m.member_id not in group.joiners and m.instance_id is None]
+    for member in absent:
+        registry.remove(turn, group, member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+    if group.members and not group.elect_joined_leader():
+        # Only static members are left, and none is back: they have until their sessions end.
+        turn.timers[JoinTimer(group.group_id)] = turn.now_ms + group.rebalance_timeout_ms
+        return
+    group.begin_generation(turn.wall_ms)
+    if not group.members:
+        turn.write_group(group.group_id, group.stored())
+        return
+    for member in group.members.values():
+        member.is_new = False
+        registry.keep_alive(turn, group, member)
+        registry.answer_join(turn, group, member.member_id, ErrorCode.NONE)
+        group.unsynced[member.member_id] = None
+    turn.timers[SyncTimer(group.group_id)] = turn.now_ms + group.rebalance_timeout_ms

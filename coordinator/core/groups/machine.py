@@ -1,0 +1,117 @@
+"""The machine of a shard of `__consumer_offsets` (coordinator/core/machine.py says what a machine is)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from coordinator.core.groups.admin import delete_groups, describe_groups, list_groups
+from coordinator.core.groups.expiry import on_expiry_timer
+from coordinator.core.groups.join import join_group, on_join_timer, rebalance
+from coordinator.core.groups.offsets import commit_offsets, delete_offsets, fetch_offsets
+from coordinator.core.groups.options import GroupOptions
+from coordinator.core.groups.registry import (
+    Assigned,
+    ExpiryTimer,
+    JoinTimer,
+    Registry,
+    SessionTimer,
+    SyncTimer,
+    Turn,
+)
+from coordinator.core.groups.requests import (
+    CommitOffsets,
+    DeleteGroups,
+    DeleteOffsets,
+    DescribeGroups,
+    FetchOffsets,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    MemberHeartbeat,
+    SyncGroup,
+)
+from coordinator.core.groups.session import heartbeat, leave_group, on_session_timer
+from coordinator.core.groups.state import ClassicGroup
+from coordinator.core.groups.sync import on_assignments_refused, on_sync_timer, sync_group
+from coordinator.core.machine import Outcome, Record, TimerDue
+from springtide.wire.errors import ErrorCode
+
+_ON_REQUEST: dict[type, Callable[[Registry, Turn, Any], None]] = {
+    JoinGroup: join_group,
+    SyncGroup: sync_group,
+    MemberHeartbeat: heartbeat,
+    LeaveGroup: leave_group,
+    CommitOffsets: commit_offsets,
+    FetchOffsets: fetch_offsets,
+    DeleteOffsets: delete_offsets,
+    DeleteGroups: delete_groups,
+    DescribeGroups: describe_groups,
+    ListGroups: list_groups,
+}
+
+
+class GroupMachine:
+    """Groups of the classic protocol and committed offsets. Events are the requests and TimerDue."""
+
+    __slots__ = ("_registry",)
+
+    def __init__(self, options: GroupOptions) -> None:
+        self._registry = Registry(options)
+
+    def step(self, event: object, now_ms: int, wall_ms: int) -> Outcome:
+        turn = Turn(now_ms, wall_ms)
+        if isinstance(event, TimerDue):
+            self._on_timer(turn, event.key)
+        else:
+            _ON_REQUEST[type(event)](self._registry, turn, event)
+        return turn.outcome()
+
+    def _on_timer(self, turn: Turn, key: Hashable) -> None:
+        registry = self._registry
+        match key:
+            case SessionTimer(group_id) if group := registry.live.get(group_id):
+                on_session_timer(registry, turn, group, key)
+            case JoinTimer(group_id) if group := registry.live.get(group_id):
+                on_join_timer(registry, turn, group)
+            case SyncTimer(group_id) if group := registry.live.get(group_id):
+                on_sync_timer(registry, turn, group)
+            case ExpiryTimer():
+                on_expiry_timer(registry, turn)
+
+    def apply(self, record: Record, offset: int) -> None:
+        self._registry.store.apply(record, offset)
+
+    def committed(self, offset: int) -> None:
+        self._registry.store.commit(offset)
+
+    def undo(self, offset: int) -> None:
+        self._registry.store.undo(offset)
+
+    def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> Outcome:
+        turn = Turn(now_ms, wall_ms)
+        if isinstance(work, Assigned):
+            on_assignments_refused(self._registry, turn, work)
+        return turn.outcome()
+
+    def opened(self, now_ms: int, wall_ms: int) -> Outcome:
+        """Let the stored groups with members live here. A group that is larger than the limit now is
+        rebalanced at once, and shrinks."""
+        registry, turn = self._registry, Turn(now_ms, wall_ms)
+        for group_id, stored in sorted(registry.store.groups.latest_items()):
+            if stored.members:
+                group = ClassicGroup.load(group_id, stored)
+                registry.enter(turn, group)
+                if len(group.members) > registry.options.size_max:
+                    rebalance(registry, turn, group)
+        turn.timers[ExpiryTimer()] = now_ms + registry.options.retention_check_ms
+        return turn.outcome()
+
+    def closed(self) -> tuple[int, ...]:
+        groups = self._registry.live.values()
+        return tuple(
+            token
+            for group in groups
+            for parked in (group.joiners, group.syncers)
+            for token in parked.values()
+        )

@@ -1,0 +1,138 @@
+"""Committed offsets: commit, fetch, delete.
+
+A commit is answered once it is committed, and a fetch reads what is. Topic ids are kept with offsets: those
+of a deleted topic are not given to one that was created under its name since.
+"""
+
+from __future__ import annotations
+
+from coordinator.core.group_records import CommittedOffset, OffsetKey, encode_offset, encode_offset_key
+from coordinator.core.groups.options import STRING_BYTES_MAX
+from coordinator.core.groups.registry import Registry, Turn
+from coordinator.core.groups.requests import (
+    CommitOffsets,
+    DeleteOffsets,
+    FetchOffsets,
+    FetchOffsetsReply,
+    GroupOffsets,
+    GroupPlaces,
+    OffsetPlace,
+    OffsetsReply,
+    OffsetToCommit,
+)
+from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup, GroupState
+from coordinator.core.machine import Record
+from springtide.wire.errors import ErrorCode
+
+INT64_MAX = 2**63 - 1
+
+
+def commit_offsets(registry: Registry, turn: Turn, request: CommitOffsets) -> None:
+    """Write the offsets that may be written. The empty group id is legal: old clients commit under it."""
+    error = ErrorCode.INVALID_GROUP_ID
+    if len(request.group_id.encode()) <= STRING_BYTES_MAX:
+        error = _check_commit(registry, turn, request)
+    if error is not ErrorCode.NONE:
+        turn.reply(request.token, OffsetsReply(error))
+        return
+    expires_ms = None
+    if request.retention_ms is not None:
+        expires_ms = min(turn.wall_ms + request.retention_ms, INT64_MAX)
+    answers = []
+    for asked in request.offsets:
+        error = _check_offset(registry, asked)
+        answers.append((asked.place, error))
+        if error is ErrorCode.NONE:
+            key = OffsetKey(request.group_id, asked.place.topic, asked.place.partition)
+            value = CommittedOffset(
+                asked.offset,
+                asked.leader_epoch,
+                asked.metadata or "",
+                turn.wall_ms,
+                expires_ms,
+                asked.place.topic_id,
+            )
+            turn.records.append(Record(encode_offset_key(key), encode_offset(value)))
+    turn.reply(request.token, OffsetsReply(ErrorCode.NONE, tuple(answers)))
+
+
+def _check_commit(registry: Registry, turn: Turn, request: CommitOffsets) -> ErrorCode:
+    """Return whether this client may commit for the group now. GROUP_ID_NOT_FOUND is ILLEGAL_GENERATION to
+    clients before version 9."""
+    group = registry.find(turn, request.group_id)
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND if request.generation_id >= 0 else ErrorCode.NONE
+    if request.generation_id < 0 and group.state is GroupState.EMPTY:
+        return ErrorCode.NONE
+    if request.generation_id < 0 and not request.member_id and request.instance_id is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = group.check_generation(request.member_id, request.instance_id, request.generation_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if group.state is GroupState.COMPLETING:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    registry.keep_alive(turn, group, group.members[request.member_id])
+    return ErrorCode.NONE
+
+
+def _check_offset(registry: Registry, asked: OffsetToCommit) -> ErrorCode:
+    if len(asked.metadata or "") > registry.options.metadata_max:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    if len(asked.place.topic.encode()) > STRING_BYTES_MAX:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.NONE
+
+
+def fetch_offsets(registry: Registry, turn: Turn, request: FetchOffsets) -> None:
+    turn.reply(request.token, FetchOffsetsReply(tuple(_fetch(registry, asked) for asked in request.groups)))
+
+
+def _fetch(registry: Registry, asked: GroupPlaces) -> GroupOffsets:
+    store, group_id = registry.store, asked.group_id
+    if asked.places is None:
+        found = store.committed_offsets(group_id)
+        return GroupOffsets(
+            group_id, tuple((OffsetPlace(k.topic, k.partition, v.topic_id), v) for k, v in found)
+        )
+    answers = []
+    for place in asked.places:
+        value = store.offsets.committed(OffsetKey(group_id, place.topic, place.partition))
+        is_of_topic = value is not None and _may_be_same(value, place)
+        answers.append((place, value if is_of_topic else None))
+    return GroupOffsets(group_id, tuple(answers))
+
+
+def _may_be_same(value: CommittedOffset, place: OffsetPlace) -> bool:
+    """Return whether an offset may be that of a topic: only two ids that differ prove the contrary."""
+    return value.topic_id is None or place.topic_id is None or value.topic_id == place.topic_id
+
+
+def delete_offsets(registry: Registry, turn: Turn, request: DeleteOffsets) -> None:
+    """Delete offsets of topics that no member subscribes. Of a group of another type than consumers the
+    coordinator can't tell: it has to be empty."""
+    group = registry.find(turn, request.group_id)
+    if group is None:
+        turn.reply(request.token, OffsetsReply(ErrorCode.GROUP_ID_NOT_FOUND))
+    elif group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_TYPE:
+        turn.reply(request.token, OffsetsReply(ErrorCode.NON_EMPTY_GROUP))
+    else:
+        turn.reply(request.token, OffsetsReply(ErrorCode.NONE, _delete(registry, turn, group, request)))
+    turn.waits = True  # a deletion that is under way already is told once it is committed
+
+
+def _delete(
+    registry: Registry, turn: Turn, group: ClassicGroup, request: DeleteOffsets
+) -> tuple[tuple[OffsetPlace, ErrorCode], ...]:
+    answers = []
+    subscribed = group.subscribed()
+    for place in request.places:
+        is_subscribed = group.is_subscribed(place.topic, subscribed)
+        answers.append((place, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE))
+        key = OffsetKey(group.group_id, place.topic, place.partition)
+        if not is_subscribed and registry.store.offsets.latest(key) is not None:
+            turn.records.append(tombstone(key))
+    return tuple(answers)
+
+
+def tombstone(key: OffsetKey) -> Record:
+    return Record(encode_offset_key(key), None)

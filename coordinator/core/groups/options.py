@@ -1,0 +1,41 @@
+"""The options of groups and committed offsets, and the bounds on what clients may keep in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MINUTE_MS = 60_000
+STRING_BYTES_MAX = 32_767
+"""Records hold texts with an int16 length."""
+NEW_MEMBER_TIMEOUT_MS = 5 * MINUTE_MS
+"""How long a member that waits for its first generation may wait: it knows no member id yet, so it cannot
+send heartbeats. Kafka's constant."""
+EXPIRY_KEYS_PER_STEP = 5_000
+EXPIRED_PER_STEP = 1_000
+"""Offsets looked at, and tombstones written, by one step of the expiry: the loop must not wait for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOptions:
+    """Kafka's options under Kafka's names, and three bounds that Kafka lacks.
+
+    session_timeout_ms_min, _max: group.min.session.timeout.ms, group.max.session.timeout.ms.
+    initial_delay_ms: group.initial.rebalance.delay.ms. size_max: group.max.size.
+    metadata_max: offset.metadata.max.bytes (Kafka counts characters, so do we).
+    retention_ms: offsets.retention.minutes. retention_check_ms: offsets.retention.check.interval.ms.
+    members_max: members of all groups of a shard, those included that got a member id and have not joined
+        with it. Each parks at most one JoinGroup and one SyncGroup.
+    pending_max: members of one group that got a member id and have not joined with it.
+    member_bytes_max: names and metadata of a member's protocols.
+    """
+
+    session_timeout_ms_min: int = 6_000
+    session_timeout_ms_max: int = 30 * MINUTE_MS
+    initial_delay_ms: int = 3_000
+    size_max: int = 2**31 - 1
+    metadata_max: int = 4_096
+    retention_ms: int = 7 * 24 * 60 * MINUTE_MS
+    retention_check_ms: int = 10 * MINUTE_MS
+    members_max: int = 100_000
+    pending_max: int = 10_000
+    member_bytes_max: int = 256 * 1024

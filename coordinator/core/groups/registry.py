@@ -1,0 +1,235 @@
+"""The groups that live in a process, their members and timers, and what one step collects.
+
+A group lives here from its first member on, or from the opening of the shard if its record has members; an
+empty one is read from the store when it is asked for. Members come and go by `admit` and `remove` alone:
+they keep the count of members, answer parked requests and stop timers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from coordinator.core.group_records import GroupKey, StoredGroup, encode_group, encode_group_key
+from coordinator.core.groups.options import GroupOptions
+from coordinator.core.groups.requests import JoinGroupReply, SyncGroupReply
+from coordinator.core.groups.state import ClassicGroup, GroupState, Member
+from coordinator.core.groups.store import GroupStore
+from coordinator.core.machine import Outcome, Record, Reply, Timer
+from springtide.wire.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTimer:
+    """A member's session, or the time that a pending member has to join."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinTimer:
+    """The end of a PreparingRebalance."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SyncTimer:
+    """The time by which all members of a generation must have sent SyncGroup."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryTimer:
+    """The next look for expired offsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The work of the batch that holds a generation's assignments."""
+
+    group_id: str
+    generation_id: int
+
+
+class Turn:
+    """What one step collects, and when. now_ms, wall_ms: see Machine. waits: see Outcome."""
+
+    __slots__ = ("now_ms", "records", "replies", "timers", "waits", "wall_ms", "work")
+
+    def __init__(self, now_ms: int, wall_ms: int) -> None:
+        self.now_ms = now_ms
+        self.wall_ms = wall_ms
+        self.records: list[Record] = []
+        self.replies: list[Reply] = []
+        self.timers: dict[Hashable, int | None] = {}
+        self.work: Assigned | None = None
+        self.waits = False
+
+    def reply(self, token: int, message: object) -> None:
+        self.replies.append(Reply(token, message))
+
+    def write_group(self, group_id: str, stored: StoredGroup | None) -> None:
+        """Write a group's record, or with None its tombstone."""
+        key = encode_group_key(GroupKey(group_id))
+        self.records.append(Record(key, None if stored is None else encode_group(stored)))
+
+    def outcome(self) -> Outcome:
+        return Outcome(
+            records=tuple(self.records),
+            replies=tuple(self.replies),
+            timers=tuple(Timer(key, at_ms) for key, at_ms in self.timers.items()),
+            work=self.work,
+            waits=self.waits,
+        )
+
+
+class Registry:
+    """The groups of a shard. members: of all groups, pending ones included."""
+
+    __slots__ = ("live", "members", "options", "store", "unchecked")
+
+    def __init__(self, options: GroupOptions) -> None:
+        self.options = options
+        self.store = GroupStore()
+        self.live: dict[str, ClassicGroup] = {}
+        self.members = 0
+        #: The groups that the present look for expired offsets has not come to.
+        self.unchecked: list[str] = []
+
+    # --- groups ------------------------------------------------------------------------------------
+
+    def find(self, turn: Turn, group_id: str) -> ClassicGroup | None:
+        """Return a group that lives here, or else as the latest records have it: stored, or with offsets of a
+        client that manages its partitions itself. None: there is none."""
+        group = self.live.get(group_id)
+        if group is not None:
+            return group
+        stored = self.store.groups.latest(group_id)
+        if stored is not None:
+            group = ClassicGroup.load(group_id, stored)
+            if group.members:
+                self.enter(turn, group)
+        elif self.store.has_latest_offsets(group_id):
+            group = ClassicGroup(group_id, changed_ms=turn.wall_ms)
+        return group
+
+    def enter(self, turn: Turn, group: ClassicGroup) -> None:
+        """Let a group live here, with its members' sessions beginning now."""
+        self.live[group.group_id] = group
+        self.members += len(group.members)
+        for member in group.members.values():
+            self.keep_alive(turn, group, member)
+
+    def leave(self, turn: Turn, group: ClassicGroup) -> None:
+        """Take an empty group out, with those that may still join it."""
+        for member_id in sorted(group.pending):
+            self.remove_pending(turn, group, member_id)
+        self.live.pop(group.group_id, None)
+
+    def forget(self, group: ClassicGroup) -> None:
+        """Take a group out that is empty and, as far as it will ever be, stored: nothing of it is in
+        flight."""
+        stored = self.store.groups.latest(group.group_id)
+        if (
+            group.state is GroupState.EMPTY
+            and not group.pending
+            and stored is self.store.groups.committed(group.group_id)
+            and not (stored and stored.members)
+        ):
+            self.live.pop(group.group_id, None)
+
+    # --- members -----------------------------------------------------------------------------------
+
+    @property
+    def is_full(self) -> bool:
+        return self.members >= self.options.members_max
+
+    def admit(self, turn: Turn, group: ClassicGroup, member: Member, *, timeout_ms: int) -> None:
+        if member.member_id in group.pending:
+            group.pending.remove(member.member_id)
+        else:
+            self.members += 1
+        group.add(member)
+        self.keep_alive(turn, group, member, timeout_ms)
+
+    def admit_pending(self, turn: Turn, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
+        group.pending.add(member_id)
+        self.members += 1
+        turn.timers[SessionTimer(group.group_id, member_id)] = turn.now_ms + timeout_ms
+
+    def remove(self, turn: Turn, group: ClassicGroup, member_id: str, error: ErrorCode) -> Member:
+        """Take a member out. Its parked requests are answered with `error`."""
+        member = group.drop(member_id)
+        self.members -= 1
+        self.answer_join(turn, group, member_id, error)
+        self.answer_sync(turn, group, member_id, error)
+        turn.timers[SessionTimer(group.group_id, member_id)] = None
+        return member
+
+    def remove_pending(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
+        group.pending.remove(member_id)
+        self.members -= 1
+        turn.timers[SessionTimer(group.group_id, member_id)] = None
+
+    def keep_alive(
+        self, turn: Turn, group: ClassicGroup, member: Member, timeout_ms: int | None = None
+    ) -> None:
+        """Let a member's session begin anew. The timer moves only if it would come too late: one that comes
+        too early is set again when it is due, so that a heartbeat costs none."""
+        member.expires_ms = turn.now_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
+        if member.timer_ms is None or member.timer_ms > member.expires_ms:
+            self.set_session_timer(turn, group, member)
+
+    def set_session_timer(self, turn: Turn, group: ClassicGroup, member: Member) -> None:
+        member.timer_ms = member.expires_ms
+        turn.timers[SessionTimer(group.group_id, member.member_id)] = member.expires_ms
+
+    # --- parked requests ---------------------------------------------------------------------------
+
+    def park_join(self, turn: Turn, group: ClassicGroup, member_id: str, token: int) -> None:
+        """Park a JoinGroup until the next generation. One that waits already is of a connection that its
+        client gave up: it is answered, so that none waits for ever."""
+        self.answer_join(turn, group, member_id, ErrorCode.REBALANCE_IN_PROGRESS)
+        group.joiners[member_id] = token
+
+    def park_sync(self, turn: Turn, group: ClassicGroup, member_id: str, token: int) -> None:
+        """Park a SyncGroup until the leader's assignments; see park_join."""
+        self.answer_sync(turn, group, member_id, ErrorCode.REBALANCE_IN_PROGRESS)
+        group.syncers[member_id] = token
+
+    def answer_join(self, turn: Turn, group: ClassicGroup, member_id: str, error: ErrorCode) -> None:
+        """Answer a member's parked JoinGroup, if it has one: with an error, or with the present
+        generation."""
+        token = group.joiners.pop(member_id, None)
+        if token is not None:
+            is_ok = error is ErrorCode.NONE
+            turn.reply(token, joined(group, member_id) if is_ok else JoinGroupReply(error, member_id))
+
+    def answer_sync(self, turn: Turn, group: ClassicGroup, member_id: str, error: ErrorCode) -> None:
+        """Answer a member's parked SyncGroup, if it has one: with an error, or with its assignment."""
+        token = group.syncers.pop(member_id, None)
+        if token is not None:
+            is_ok = error is ErrorCode.NONE
+            turn.reply(token, assigned(group, member_id) if is_ok else SyncGroupReply(error))
+
+
+def joined(group: ClassicGroup, member_id: str, *, with_roster: bool = True) -> JoinGroupReply:
+    """Return the answer to a member of the present generation. Only the leader gets the roster."""
+    return JoinGroupReply(
+        ErrorCode.NONE,
+        member_id,
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol=group.protocol,
+        leader=group.leader or "",
+        members=group.roster() if with_roster and member_id == group.leader else (),
+    )
+
+
+def assigned(group: ClassicGroup, member_id: str) -> SyncGroupReply:
+    """Return the answer with a member's assignment in the present generation."""
+    assignment = group.members[member_id].assignment
+    return SyncGroupReply(ErrorCode.NONE, group.protocol_type, group.protocol, assignment)

@@ -1,0 +1,278 @@
+"""What clients ask about groups and what they are answered. Values only; handlers map them to the wire.
+
+token: names the request; its Reply carries it. An empty member id is that of a member without one. `error`
+of a reply is NONE where the request succeeded; of several partitions (members, groups) each has its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from coordinator.core.group_records import CommittedOffset
+from springtide.wire.errors import ErrorCode
+
+# --- membership ------------------------------------------------------------------------------------
+
+
+class JoinProtocol(NamedTuple):
+    """A protocol (assignor) that a member speaks, with its metadata for it, in order of preference."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinGroup:
+    """new_member_id: the id of the member, if it has none yet and gets one; the shell makes it up.
+    instance_id: of a static member (KIP-345). requires_member_id: version 4 and later, the member must join
+    again with the id that it got (KIP-394). may_skip_assignment: version 9 and later (KIP-814)."""
+
+    token: int
+    group_id: str
+    member_id: str
+    new_member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[JoinProtocol, ...]
+    requires_member_id: bool
+    may_skip_assignment: bool
+
+
+class JoinedMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupReply:
+    """members: all, for the leader alone. skip_assignment: the leader finds the group assigned."""
+
+    error: ErrorCode
+    member_id: str
+    generation_id: int = -1
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    members: tuple[JoinedMember, ...] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncGroup:
+    """protocol_type, protocol: what the member believes them to be, None before version 5 (KIP-559).
+    assignments: by member id, from the leader alone."""
+
+    token: int
+    group_id: str
+    generation_id: int
+    member_id: str
+    instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignments: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroupReply:
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberHeartbeat:
+    token: int
+    group_id: str
+    generation_id: int
+    member_id: str
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberHeartbeatReply:
+    error: ErrorCode
+
+
+class Leaver(NamedTuple):
+    """A member that leaves, or that an operator removes by its instance id alone."""
+
+    member_id: str
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveGroup:
+    token: int
+    group_id: str
+    leavers: tuple[Leaver, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroupReply:
+    """errors: one for each leaver, in the request's order."""
+
+    error: ErrorCode
+    errors: tuple[tuple[Leaver, ErrorCode], ...] = ()
+
+
+# --- offsets ---------------------------------------------------------------------------------------
+
+
+class OffsetPlace(NamedTuple):
+    """topic_id: what the topic's name stands for now, None where the handler does not know."""
+
+    topic: str
+    partition: int
+    topic_id: UUID | None = None
+
+
+class OffsetToCommit(NamedTuple):
+    place: OffsetPlace
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOffsets:
+    """A commit by a member, or, with generation -1 and no member id, by a client that manages its partitions
+    itself or by an operator. retention_ms: versions 2-4, None where the broker's retention holds."""
+
+    token: int
+    group_id: str
+    offsets: tuple[OffsetToCommit, ...]
+    generation_id: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+    retention_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsReply:
+    """The answer to CommitOffsets and DeleteOffsets. error: of the whole; then no partition has an entry."""
+
+    error: ErrorCode
+    partitions: tuple[tuple[OffsetPlace, ErrorCode], ...] = ()
+
+
+class GroupPlaces(NamedTuple):
+    """places: None asks for all that the group has committed."""
+
+    group_id: str
+    places: tuple[OffsetPlace, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOffsets:
+    token: int
+    groups: tuple[GroupPlaces, ...]
+
+
+class GroupOffsets(NamedTuple):
+    """offsets: None where the group has committed nothing."""
+
+    group_id: str
+    offsets: tuple[tuple[OffsetPlace, CommittedOffset | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOffsetsReply:
+    groups: tuple[GroupOffsets, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOffsets:
+    token: int
+    group_id: str
+    places: tuple[OffsetPlace, ...]
+
+
+# --- administration --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteGroups:
+    token: int
+    group_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroupsReply:
+    errors: tuple[tuple[str, ErrorCode], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeGroups:
+    token: int
+    group_ids: tuple[str, ...]
+
+
+class DescribedMember(NamedTuple):
+    """metadata: for the group's protocol, only where the group is stable."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+class DescribedGroup(NamedTuple):
+    """error: GROUP_ID_NOT_FOUND for a group that does not exist, which handlers before version 6 leave
+    out."""
+
+    error: ErrorCode
+    group_id: str
+    state: str
+    protocol_type: str = ""
+    protocol: str = ""
+    members: tuple[DescribedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroupsReply:
+    groups: tuple[DescribedGroup, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListGroups:
+    """states, types: names in any case; empty asks for all."""
+
+    token: int
+    states: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+
+
+class ListedGroup(NamedTuple):
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroupsReply:
+    groups: tuple[ListedGroup, ...]
+
+
+Request = (
+    JoinGroup
+    | SyncGroup
+    | MemberHeartbeat
+    | LeaveGroup
+    | CommitOffsets
+    | FetchOffsets
+    | DeleteOffsets
+    | DeleteGroups
+    | DescribeGroups
+    | ListGroups
+)

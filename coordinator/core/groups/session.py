@@ -1,0 +1,89 @@
+"""Heartbeats, members that leave, and members whose session ends."""
+
+from __future__ import annotations
+
+from coordinator.core.groups.join import complete_join_if_all_are_back, rebalance
+from coordinator.core.groups.registry import Registry, SessionTimer, Turn
+from coordinator.core.groups.requests import (
+    LeaveGroup,
+    LeaveGroupReply,
+    Leaver,
+    MemberHeartbeat,
+    MemberHeartbeatReply,
+)
+from coordinator.core.groups.state import ClassicGroup, GroupState
+from springtide.wire.errors import ErrorCode
+
+
+def heartbeat(registry: Registry, turn: Turn, request: MemberHeartbeat) -> None:
+    turn.reply(request.token, MemberHeartbeatReply(_heartbeat(registry, turn, request)))
+
+
+def _heartbeat(registry: Registry, turn: Turn, request: MemberHeartbeat) -> ErrorCode:
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    group = registry.find(turn, request.group_id)
+    if group is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = group.check_generation(request.member_id, request.instance_id, request.generation_id)
+    if error is not ErrorCode.NONE:
+        return error
+    registry.keep_alive(turn, group, group.members[request.member_id])
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING else ErrorCode.NONE
+
+
+def leave_group(registry: Registry, turn: Turn, request: LeaveGroup) -> None:
+    if not request.group_id:
+        turn.reply(request.token, LeaveGroupReply(ErrorCode.INVALID_GROUP_ID))
+        return
+    group = registry.find(turn, request.group_id)
+    if group is None:
+        errors = tuple((leaver, ErrorCode.UNKNOWN_MEMBER_ID) for leaver in request.leavers)
+    else:
+        members = len(group.members)
+        errors = tuple((leaver, _leave(registry, turn, group, leaver)) for leaver in request.leavers)
+        _after_loss(registry, turn, group, has_lost_members=len(group.members) < members)
+    turn.reply(request.token, LeaveGroupReply(ErrorCode.NONE, errors))
+
+
+def _leave(registry: Registry, turn: Turn, group: ClassicGroup, leaver: Leaver) -> ErrorCode:
+    member_id = leaver.member_id
+    if not member_id and leaver.instance_id is not None:
+        member_id = group.instances.get(leaver.instance_id, "")
+    if member_id in group.pending:
+        registry.remove_pending(turn, group, member_id)
+        return ErrorCode.NONE
+    error = group.check_member(member_id, leaver.instance_id)
+    if error is ErrorCode.NONE:
+        registry.remove(turn, group, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+    return error
+
+
+def on_session_timer(registry: Registry, turn: Turn, group: ClassicGroup, due: SessionTimer) -> None:
+    """Remove a member that has been silent for its session. One whose request is parked here is not silent,
+    except that a new one may not wait for ever."""
+    member = group.members.get(due.member_id)
+    has_lost_members = False
+    if due.member_id in group.pending:
+        registry.remove_pending(turn, group, due.member_id)
+    elif member is None:
+        return
+    elif turn.now_ms < member.expires_ms:
+        registry.set_session_timer(turn, group, member)
+        return
+    elif not member.is_new and (due.member_id in group.joiners or due.member_id in group.syncers):
+        member.timer_ms = None  # set anew when the request is answered
+        return
+    else:
+        registry.remove(turn, group, due.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        has_lost_members = True
+    _after_loss(registry, turn, group, has_lost_members=has_lost_members)
+
+
+def _after_loss(registry: Registry, turn: Turn, group: ClassicGroup, *, has_lost_members: bool) -> None:
+    """Begin a rebalance after members were lost. That pending ones are gone may end a rebalance, at most."""
+    if has_lost_members:
+        rebalance(registry, turn, group)
+    else:
+        complete_join_if_all_are_back(registry, turn, group)
+    registry.forget(group)

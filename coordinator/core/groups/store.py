@@ -1,0 +1,78 @@
+"""What the records of a shard say: stored groups and committed offsets, each latest and committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coordinator.core.group_records import (
+    CommittedOffset,
+    GroupKey,
+    OffsetKey,
+    StoredGroup,
+    decode_group,
+    decode_key,
+    decode_offset,
+)
+from coordinator.core.machine import Record
+from coordinator.core.views import TwoViews
+
+
+class GroupStore:
+    """The replayed state of a shard. Legacy offsets (type 0) are skipped like keys of other types: they have
+    never been written here, and a tombstone of type 1 would not remove them."""
+
+    __slots__ = ("_keys", "groups", "offsets")
+
+    def __init__(self) -> None:
+        self.groups: TwoViews[str, StoredGroup] = TwoViews()
+        self.offsets: TwoViews[OffsetKey, CommittedOffset] = TwoViews()
+        #: The keys of each group's offsets; a superset, from which `_keys_of` takes what is gone.
+        self._keys: dict[str, dict[OffsetKey, None]] = {}
+
+    def apply(self, record: Record, offset: int) -> None:
+        """Apply a record to the latest view. Raise UnreadableGroupRecord for one that Kafka could not
+        read."""
+        match decode_key(record.key):
+            case OffsetKey(is_legacy=False) as key:
+                value = None if record.value is None else decode_offset(record.value)
+                self.offsets.set(key, value, offset)
+                self._keys.setdefault(key.group_id, {})[key] = None
+            case GroupKey(group_id):
+                stored = None if record.value is None else decode_group(record.value)
+                self.groups.set(group_id, stored, offset)
+
+    def commit(self, offset: int) -> None:
+        self.groups.commit(offset)
+        self.offsets.commit(offset)
+
+    def undo(self, offset: int) -> None:
+        self.groups.undo(offset)
+        self.offsets.undo(offset)
+
+    def latest_offsets(self, group_id: str) -> list[tuple[OffsetKey, CommittedOffset]]:
+        """Return the offsets of a group with every record applied, by topic and partition."""
+        return self._offsets_of(group_id, self.offsets.latest)
+
+    def committed_offsets(self, group_id: str) -> list[tuple[OffsetKey, CommittedOffset]]:
+        """Return the offsets of a group with the committed records applied, by topic and partition."""
+        return self._offsets_of(group_id, self.offsets.committed)
+
+    def group_ids(self) -> set[str]:
+        """Return the groups of which something may be stored, in either view."""
+        groups = self.groups
+        return {*self._keys, *dict(groups.latest_items()), *dict(groups.committed_items())}
+
+    def has_latest_offsets(self, group_id: str) -> bool:
+        return any(self.offsets.latest(key) is not None for key in self._keys.get(group_id, ()))
+
+    def _offsets_of(
+        self, group_id: str, view: Callable[[OffsetKey], CommittedOffset | None]
+    ) -> list[tuple[OffsetKey, CommittedOffset]]:
+        keys = self._keys.get(group_id, {})
+        gone = [key for key in keys if self.offsets.latest(key) is self.offsets.committed(key) is None]
+        for key in gone:
+            del keys[key]
+        if not keys:
+            self._keys.pop(group_id, None)
+        found = ((key, view(key)) for key in sorted(keys))
+        return [(key, value) for key, value in found if value is not None]

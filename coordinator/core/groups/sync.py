@@ -1,0 +1,83 @@
+"""SyncGroup: the leader's assignments are written before any member hears of its own.
+
+The record is the only trace of a generation. A member that was told its assignment first would consume
+beside the member that the next coordinator assigns the same partition to.
+"""
+
+from __future__ import annotations
+
+from coordinator.core.groups.join import rebalance
+from coordinator.core.groups.registry import Assigned, Registry, SyncTimer, Turn, assigned
+from coordinator.core.groups.requests import SyncGroup, SyncGroupReply
+from coordinator.core.groups.state import ClassicGroup, GroupState
+from springtide.wire.errors import ErrorCode
+
+
+def sync_group(registry: Registry, turn: Turn, request: SyncGroup) -> None:
+    error = ErrorCode.INVALID_GROUP_ID
+    if request.group_id:
+        group = registry.find(turn, request.group_id)
+        error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _sync(registry, turn, group, request)
+    if error is not ErrorCode.NONE:
+        turn.reply(request.token, SyncGroupReply(error))
+
+
+def _sync(registry: Registry, turn: Turn, group: ClassicGroup, request: SyncGroup) -> ErrorCode:
+    member_id = request.member_id
+    error = group.check_generation(member_id, request.instance_id, request.generation_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.protocol_type not in (None, group.protocol_type) or request.protocol not in (
+        None,
+        group.protocol,
+    ):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is GroupState.PREPARING:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    group.unsynced.pop(member_id, None)
+    if not group.unsynced:
+        turn.timers[SyncTimer(group.group_id)] = None
+    if group.state is GroupState.STABLE:
+        registry.keep_alive(turn, group, group.members[member_id])
+        turn.reply(request.token, assigned(group, member_id))
+        groups = registry.store.groups
+        turn.waits = groups.latest(group.group_id) is not groups.committed(group.group_id)
+        return ErrorCode.NONE
+    registry.park_sync(turn, group, member_id, request.token)
+    if member_id == group.leader:
+        _assign(registry, turn, group, dict(request.assignments))
+    return ErrorCode.NONE
+
+
+def _assign(registry: Registry, turn: Turn, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
+    """Write the leader's assignments, and answer all that wait for theirs once they are committed. A member
+    that the leader left out has none."""
+    for member in group.members.values():
+        member.assignment = assignments.get(member.member_id, b"")
+    group.become(GroupState.STABLE, turn.wall_ms)
+    turn.write_group(group.group_id, group.stored())
+    turn.work = Assigned(group.group_id, group.generation_id)
+    for member_id in tuple(group.syncers):
+        registry.keep_alive(turn, group, group.members[member_id])
+        registry.answer_sync(turn, group, member_id, ErrorCode.NONE)
+
+
+def on_assignments_refused(registry: Registry, turn: Turn, work: Assigned) -> None:
+    """Begin a rebalance: the assignments of this generation were not written, and nobody has heard of them. A
+    group that has gone on since has them written anew with its next generation."""
+    group = registry.live.get(work.group_id)
+    if group is None or group.generation_id != work.generation_id:
+        return
+    for member in group.members.values():
+        member.assignment = b""
+    if group.state is GroupState.STABLE:
+        rebalance(registry, turn, group)
+
+
+def on_sync_timer(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
+    """Remove the members that have not sent SyncGroup in the time of a rebalance, and begin another."""
+    if group.state not in (GroupState.COMPLETING, GroupState.STABLE) or not group.unsynced:
+        return
+    for member_id in tuple(group.unsynced):
+        registry.remove(turn, group, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+    rebalance(registry, turn, group)

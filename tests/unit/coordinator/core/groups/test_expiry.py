@@ -1,0 +1,153 @@
+"""Offsets expire as KIP-211 says, and groups with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.core.groups.options import EXPIRED_PER_STEP, GroupOptions
+from coordinator.core.groups.requests import JoinProtocol, Leaver, OffsetPlace, OffsetToCommit
+from springtide.wire.errors import ErrorCode
+from tests.kit.coordinator.group_desk import GroupDesk, subscription
+
+DAY_MS = 24 * 60 * 60_000
+CHECK_MS = 10 * 60_000
+LONG_MS = 24 * DAY_MS
+T0, U0 = OffsetPlace("t", 0), OffsetPlace("u", 0)
+LASTING = GroupOptions(session_timeout_ms_max=LONG_MS)
+
+
+@pytest.fixture
+def desk() -> GroupDesk:
+    return GroupDesk()
+
+
+def test_offsets_of_a_client_without_a_group_expire_a_week_after_the_commit(desk: GroupDesk) -> None:
+    desk.commit_offsets()
+    desk.wait(4 * DAY_MS)
+    desk.commit_offsets("", -1, OffsetToCommit(U0, 1))
+    desk.wait(3 * DAY_MS - 1)
+    assert desk.fetch() == {("t", 0): 7, ("u", 0): 1}
+    desk.wait(CHECK_MS)
+    assert desk.fetch() == {("u", 0): 1}
+    desk.wait(4 * DAY_MS)
+    assert desk.describe().error is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_offsets_of_an_empty_group_expire_a_week_after_it_became_empty(desk: GroupDesk) -> None:
+    desk.form("a")
+    desk.commit_offsets("a", 1)
+    for _ in range(8 * DAY_MS // 5_000 // 100):
+        desk.wait(5_000)
+        desk.heartbeat("a", 1)
+    desk.leave(Leaver("a"))
+    desk.wait(7 * DAY_MS - 1)
+    desk.fail_over()
+    assert desk.fetch() == {("t", 0): 7}
+    desk.wait(CHECK_MS)
+    assert (desk.fetch(), desk.listed().groups) == ({}, ())
+    assert [record.value for record in desk.records[-2:]] == [None, None]
+    desk.fail_over()
+    assert desk.describe().error is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_commit_to_a_group_that_has_long_been_empty_is_kept_a_week(desk: GroupDesk) -> None:
+    """Kafka counts from when the group became empty, and would drop an operator's reset at the next look."""
+    desk.form("a")
+    desk.leave(Leaver("a"))
+    desk.commit_offsets()
+    desk.wait(7 * DAY_MS - CHECK_MS)
+    desk.commit_offsets("", -1, OffsetToCommit(U0, 3))
+    desk.wait(6 * DAY_MS)
+    assert desk.fetch() == {("u", 0): 3}
+
+
+def lasting_desk(protocol_type: str = "consumer", metadata: bytes = subscription("t")) -> GroupDesk:
+    """A group whose members need no heartbeats for weeks, and which has committed to t and u."""
+    desk = GroupDesk(LASTING)
+    for name in ("a", "b"):
+        desk.start_join(
+            new_id=name,
+            protocol_type=protocol_type,
+            protocols=(JoinProtocol("range", metadata),),
+            session_ms=LONG_MS,
+            rebalance_ms=LONG_MS,
+        )
+    while desk.state != "CompletingRebalance":
+        desk.wait(3_000)
+    desk.sync_all(1, "a", "b")
+    desk.commit_offsets("a", 1, OffsetToCommit(T0, 7), OffsetToCommit(U0, 9))
+    return desk
+
+
+def test_a_living_group_keeps_the_offsets_of_the_topics_that_it_subscribes() -> None:
+    desk = lasting_desk()
+    desk.wait(7 * DAY_MS + CHECK_MS)
+    assert desk.fetch() == {("t", 0): 7}
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "metadata"), [("connect", subscription("t")), ("consumer", b"not a subscription")]
+)
+def test_a_living_group_whose_topics_are_not_known_keeps_all(protocol_type: str, metadata: bytes) -> None:
+    desk = lasting_desk(protocol_type, metadata)
+    desk.wait(20 * DAY_MS)
+    assert desk.fetch() == {("t", 0): 7, ("u", 0): 9}
+
+
+def test_nothing_expires_in_a_rebalance() -> None:
+    """KAFKA-13636: the members that come back would begin anew."""
+    desk = lasting_desk()
+    desk.start_join("a", session_ms=LONG_MS, rebalance_ms=LONG_MS, protocols=(JoinProtocol("range", b""),))
+    desk.wait(20 * DAY_MS)
+    assert desk.state == "PreparingRebalance"
+    assert desk.fetch() == {("t", 0): 7, ("u", 0): 9}
+    desk.start_join("b", session_ms=LONG_MS, rebalance_ms=LONG_MS)
+    desk.wait(CHECK_MS)
+    assert desk.state == "CompletingRebalance"
+    assert desk.fetch() == {("t", 0): 7, ("u", 0): 9}
+
+
+def test_an_expiry_that_the_client_named_counts_alone(desk: GroupDesk) -> None:
+    desk.commit_offsets(retention_ms=60_000)
+    desk.commit_offsets("", -1, OffsetToCommit(U0, 1), retention_ms=LONG_MS)
+    desk.wait(CHECK_MS)
+    assert desk.fetch() == {("u", 0): 1}
+    desk.wait(10 * DAY_MS)
+    assert desk.fetch() == {("u", 0): 1}
+
+
+def test_an_empty_group_that_has_committed_nothing_goes_at_the_next_look(desk: GroupDesk) -> None:
+    desk.form("a")
+    desk.leave(Leaver("a"))
+    desk.start_join(new_id="p", requires_member_id=True, session_ms=1_200_000)
+    desk.wait(CHECK_MS)
+    assert desk.state == "Empty"  # somebody may join yet
+    desk.leave(Leaver("p"))
+    desk.wait(CHECK_MS)
+    assert desk.describe().error is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_one_step_writes_a_bounded_number_of_tombstones(desk: GroupDesk) -> None:
+    places = [OffsetPlace("t", partition) for partition in range(EXPIRED_PER_STEP + 5)]
+    desk.commit_offsets("", -1, *(OffsetToCommit(place, 1) for place in places))
+    for number in range(3):
+        desk.commit_offsets(group_id=f"small-{number}")
+    written = len(desk.records)
+    desk.wait(7 * DAY_MS)
+    assert len(desk.records) == written + EXPIRED_PER_STEP + 3
+    desk.wait(CHECK_MS)
+    assert desk.fetch() == {}
+
+
+def test_a_refused_expiry_is_made_up_for_at_the_next_look(desk: GroupDesk) -> None:
+    desk.form("a")
+    desk.commit_offsets("a", 1)
+    desk.leave(Leaver("a"))
+    desk.wait(7 * DAY_MS - CHECK_MS)
+    desk.is_holding = True
+    desk.wait(CHECK_MS * 2)
+    desk.refuse()
+    assert (desk.fetch(), desk.state) == ({("t", 0): 7}, "Empty")
+    desk.is_holding = False
+    desk.wait(CHECK_MS)
+    assert desk.listed().groups == ()

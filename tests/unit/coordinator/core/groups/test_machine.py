@@ -1,0 +1,85 @@
+"""A group survives its coordinator."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.core.group_records import UnreadableGroupRecord
+from coordinator.core.groups.machine import GroupMachine
+from coordinator.core.groups.options import GroupOptions
+from coordinator.core.groups.requests import Leaver
+from coordinator.core.machine import Record
+from springtide.wire.errors import ErrorCode
+from tests.kit.coordinator.group_desk import SESSION_MS, GroupDesk
+
+
+@pytest.fixture
+def desk() -> GroupDesk:
+    return GroupDesk()
+
+
+def test_a_stable_group_goes_on_after_a_failover_without_a_rebalance(desk: GroupDesk) -> None:
+    desk.form("a", "b", statics={"s": "i"})
+    desk.wait(SESSION_MS - 1)
+    desk.fail_over()
+    desk.wait(SESSION_MS - 1)  # sessions have begun anew
+    assert desk.heartbeat("a", 1) is desk.heartbeat("s", 1, "i") is ErrorCode.NONE
+    assert desk.synced(desk.start_sync("b", 1)).assignment == b"b"
+    assert desk.commit_offsets("a", 1).error is ErrorCode.NONE
+    assert (desk.state, desk.describe().protocol) == ("Stable", "range")
+    desk.wait(SESSION_MS)
+    assert desk.heartbeat("a", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_generation_that_was_not_written_is_begun_again(desk: GroupDesk) -> None:
+    desk.form("a", "b")
+    joining = desk.start_join("a")
+    desk.start_join("b")
+    assert desk.joined(joining).generation_id == 2
+    desk.fail_over()
+    assert desk.heartbeat("a", 2) is ErrorCode.ILLEGAL_GENERATION
+    assert desk.synced(desk.start_sync("a", 2)).error is ErrorCode.ILLEGAL_GENERATION
+    again = desk.start_join("a")
+    desk.start_join("b")
+    assert desk.joined(again).generation_id == 2
+    desk.sync_all(2, "a", "b")
+
+
+def test_parked_requests_are_given_up_with_the_shard(desk: GroupDesk) -> None:
+    desk.form("a", "b")
+    joining = desk.start_join("a")
+    desk.fail_over()
+    assert desk.replies[joining] is ErrorCode.NOT_COORDINATOR
+    desk.start_join("a")
+    desk.start_join("b")
+    syncing = desk.start_sync("b", 2)
+    desk.fail_over()
+    assert desk.replies[syncing] is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_group_whose_emptiness_was_refused_is_still_empty_here_and_can_be_deleted(desk: GroupDesk) -> None:
+    desk.form("a")
+    desk.is_holding = True
+    with pytest.raises(KeyError):
+        desk.leave(Leaver("a"))
+    desk.refuse()
+    assert desk.state == "Empty"
+    token = desk.start_delete("g")
+    desk.refuse()
+    assert desk.replies[token] is ErrorCode.NOT_ENOUGH_REPLICAS
+    # What is stored still has the member: it is back until its session ends.
+    assert desk.heartbeat("a", 1) is ErrorCode.NONE
+    desk.is_holding = False
+    desk.wait(SESSION_MS)
+    assert desk.state == "Empty"
+
+
+def test_records_of_other_types_are_skipped_and_garbage_is_not() -> None:
+    machine = GroupMachine(GroupOptions())
+    for number, key_type in enumerate((0, 3, 8, 16, 99)):
+        body = b"\x00\x01g\x00\x01t\x00\x00\x00\x00" if key_type == 0 else b"anything"
+        machine.apply(Record(key_type.to_bytes(2) + body, b"\x00\x00"), number)
+    machine.committed(5)
+    assert machine.opened(0, 0).timers
+    with pytest.raises(UnreadableGroupRecord):
+        machine.apply(Record(b"\x00\x02\x00\x01g", b"\x00\x09"), 5)
