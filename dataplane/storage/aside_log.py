@@ -15,9 +15,9 @@ from dataplane.core.log_port import LogSlice
 from dataplane.storage.disk import Disk, File
 from dataplane.storage.divergent import DivergentRange, FoundAside
 from dataplane.storage.health import CorruptLog
-from dataplane.storage.segment import ScanStop, SegmentScan
+from dataplane.storage.scan import ScanStop, SegmentScan
 from springtide.wire.framing import FileChunk
-from springtide.wire.record_batch import BATCH_LENGTH_MIN, HEADER_BYTES, MAGIC, BatchHeader, decode_header
+from springtide.wire.record_batch import HEADER_BYTES, BatchHeader, decode_header
 
 INDEX_INTERVAL_BYTES = 64 * 1024
 
@@ -97,7 +97,7 @@ class AsideLog:
             if at + HEADER_BYTES > len(headers):
                 raise CorruptLog(f"{self.path} is shorter than it was, at {position}")
             header = decode_header(headers, at)
-            if header.magic != MAGIC or header.batch_length < BATCH_LENGTH_MIN:
+            if not header.is_plausible:
                 raise CorruptLog(f"{self.path} at {position}: no record batch here any more")
             yield position, header
             position += header.size_bytes

@@ -311,6 +311,17 @@ def read_whole(disk: Disk, path: str, *, bytes_max: int) -> bytes | None:
         file.close()
 
 
+def stored_bytes(disk: Disk, path: str) -> int:
+    """Return a file's size. Raise OSError, FileNotFoundError."""
+    with closing(disk.open(path)) as file:
+        return file.size_bytes()
+
+
+def fsync_file(disk: Disk, path: str) -> None:
+    with closing(disk.open(path)) as file:
+        file.fsync()
+
+
 def replace(disk: Disk, path: str, data: bytes, *, is_synced: bool = False) -> None:
     """Write a small file under a temporary name, and rename it. Not durable unless `is_synced`."""
     temporary = f"{path}.tmp"
@@ -327,3 +338,17 @@ def replace_durably(disk: Disk, path: str, data: bytes) -> None:
     rename, fsync of the directory. Leaving out any of these was seen to bring back zeros or the old name."""
     replace(disk, path, data, is_synced=True)
     disk.fsync_dir(path.rpartition("/")[0])
+
+
+def rename_durably(disk: Disk, source: str, target: str) -> None:
+    """Rename a file or directory, durably in the directory that it comes into and in the one it leaves."""
+    disk.rename(source, target)
+    disk.fsync_dir(target.rpartition("/")[0])
+    disk.fsync_dir(source.rpartition("/")[0])
+
+
+def unlink_durably(disk: Disk, path: str) -> None:
+    """Unlink a file, if there is one, durably."""
+    if disk.exists(path):
+        disk.unlink(path)
+        disk.fsync_dir(path.rpartition("/")[0])

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dataplane.storage.disk import File
-from dataplane.storage.segment import ScanStop, SegmentScan
+from dataplane.storage.scan import ScanStop, SegmentScan
 from springtide.wire.record_batch import CorruptBatch
 from springtide.wire.records import iter_records
 

@@ -17,7 +17,7 @@ import struct
 from contextlib import closing
 from typing import NamedTuple
 
-from dataplane.storage.disk import Disk, File
+from dataplane.storage.disk import Disk, File, fsync_file, stored_bytes
 
 _ENTRY = struct.Struct(">IIq")
 ENTRY_BYTES = _ENTRY.size
@@ -112,8 +112,7 @@ class SparseIndex:
 
     def fsync(self) -> None:
         if self._entries is None:
-            with closing(self._disk.open(self._path)) as file:
-                file.fsync()
+            fsync_file(self._disk, self._path)
 
     def _lookup(self, column: int, key: int) -> IndexEntry:
         """The last entry whose `column` is at most `key`."""
@@ -154,13 +153,9 @@ def open_index(disk: Disk, path: str) -> SparseIndex | None:
     """A closed segment's index as found; None if it is missing or torn (no whole number of entries). Its
     entries are still to be checked against the log."""
     try:
-        file = disk.open(path)
+        size = stored_bytes(disk, path)
     except FileNotFoundError:
         return None
-    try:
-        size = file.size_bytes()
-    finally:
-        file.close()
     if size % ENTRY_BYTES:
         return None
     return SparseIndex(disk, path, count=size // ENTRY_BYTES, entries=None)

@@ -55,7 +55,16 @@ from dataplane.storage.checkpoints import (
     read_checkpoint,
     write_checkpoint,
 )
-from dataplane.storage.disk import DirectoryLocked, Disk, File, read_whole, replace_durably
+from dataplane.storage.disk import (
+    DirectoryLocked,
+    Disk,
+    File,
+    read_whole,
+    rename_durably,
+    replace_durably,
+    stored_bytes,
+    unlink_durably,
+)
 from dataplane.storage.health import DirectoryHealth
 from dataplane.storage.log_dir_identity import (
     META_FILE,
@@ -482,9 +491,7 @@ class LogDir:
 
         def move() -> None:
             assert not self._disk.exists(path), "a directory that was not loaded is not overwritten"
-            self._disk.rename(f"{self.path}/{QUARANTINE}/{log.directory}", path)
-            self._disk.fsync_dir(self.path)
-            self._disk.fsync_dir(f"{self.path}/{QUARANTINE}")
+            rename_durably(self._disk, f"{self.path}/{QUARANTINE}/{log.directory}", path)
 
         self._guarded(f"taking up {log.directory}", move)
         entry = open_partition_log(
@@ -724,24 +731,19 @@ class LogDir:
         return partition
 
     def _holds_data(self, path: str) -> bool:
-        for name in self._disk.listdir(path):
-            if name.endswith(".log"):
-                with closing(self._disk.open(f"{path}/{name}")) as file:
-                    if file.size_bytes():
-                        return True
-        return False
+        names = (name for name in self._disk.listdir(path) if name.endswith(".log"))
+        return any(stored_bytes(self._disk, f"{path}/{name}") for name in names)
 
     def _move(self, path: str, target: str, *, suffix: str = "", is_durable: bool = True) -> str:
         """Rename a directory to `target` plus suffix, with a number before the suffix if that name exists."""
-        parent = target.rpartition("/")[0]
-        self._disk.mkdir(parent)
+        self._disk.mkdir(target.rpartition("/")[0])
         for number in range(SAME_NAME_MAX):
             free = f"{target}.{number}{suffix}" if number else target + suffix
             if not self._disk.exists(free):
-                self._disk.rename(path, free)
                 if is_durable:
-                    self._disk.fsync_dir(parent)
-                    self._disk.fsync_dir(self.path)
+                    rename_durably(self._disk, path, free)
+                else:
+                    self._disk.rename(path, free)
                 return free
         raise OSError(f"{SAME_NAME_MAX} directories are called {target}{suffix} already")
 
@@ -803,9 +805,7 @@ def _identify_directory(
     disk: Disk, path: str, *, broker_id: int, boot_id: str, has_mount_mark: bool
 ) -> tuple[LogDirMeta | None, ShutdownKind]:
     marker = read_whole(disk, f"{path}/{MARKER_FILE}", bytes_max=META_BYTES_MAX)
-    if marker is not None:
-        disk.unlink(f"{path}/{MARKER_FILE}")
-        disk.fsync_dir(path)
+    unlink_durably(disk, f"{path}/{MARKER_FILE}")
     encoded = read_whole(disk, f"{path}/{META_FILE}", bytes_max=META_BYTES_MAX)
     if encoded is None:
         if any(disk.is_dir(f"{path}/{name}") for name in disk.listdir(path) if name != "lost+found"):

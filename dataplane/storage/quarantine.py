@@ -7,13 +7,12 @@ person to look at.
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import Final
 
 import msgspec
 
 from controller.contract.holdings import SetAsideLog
-from dataplane.storage.disk import Disk, read_whole, replace_durably
+from dataplane.storage.disk import Disk, read_whole, replace_durably, stored_bytes, unlink_durably
 
 DESCRIPTION_FILE: Final = "set-aside.json"
 DESCRIPTION_BYTES_MAX: Final = 1024 * 1024
@@ -44,8 +43,7 @@ def read_note(disk: Disk, directory: str) -> SetAsideNote | None:
 
 def remove_note(disk: Disk, directory: str) -> None:
     """Durable when it returns. Raises OSError."""
-    disk.unlink(f"{directory}/{DESCRIPTION_FILE}")
-    disk.fsync_dir(directory)
+    unlink_durably(disk, f"{directory}/{DESCRIPTION_FILE}")
 
 
 def replace_note(note: SetAsideNote, **changes: object) -> SetAsideNote:
@@ -55,10 +53,5 @@ def replace_note(note: SetAsideNote, **changes: object) -> SetAsideNote:
 
 def size_of(disk: Disk, directory: str) -> int:
     """Bytes in a directory's files. Raises OSError."""
-    size = 0
-    for name in disk.listdir(directory):
-        path = f"{directory}/{name}"
-        if not disk.is_dir(path):
-            with closing(disk.open(path)) as file:
-                size += file.size_bytes()
-    return size
+    paths = (f"{directory}/{name}" for name in disk.listdir(directory))
+    return sum(stored_bytes(disk, path) for path in paths if not disk.is_dir(path))

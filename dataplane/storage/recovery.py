@@ -30,7 +30,6 @@ indexes of the scanned part come from the batches, never from files that may be 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, field
 
 from controller.contract.session import ShutdownKind
@@ -42,7 +41,7 @@ from dataplane.core.leader_epochs import (
     decode_leader_epochs,
 )
 from dataplane.core.producer_state import ProducerStates
-from dataplane.storage.disk import Disk, read_whole
+from dataplane.storage.disk import Disk, read_whole, stored_bytes
 from dataplane.storage.health import CorruptLog, DirectoryHealth
 from dataplane.storage.index import new_index
 from dataplane.storage.partition_log import (
@@ -53,15 +52,15 @@ from dataplane.storage.partition_log import (
     PartitionId,
     PartitionLog,
 )
+from dataplane.storage.scan import ScanStop, SegmentScan
 from dataplane.storage.seal import read_seal, remove_seal
 from dataplane.storage.segment import (
-    ScanStop,
     Segment,
-    SegmentScan,
     create_segment,
     index_path,
     log_path,
     open_segment,
+    unlink_segment,
 )
 from dataplane.storage.snapshots import SUFFIX as SNAPSHOT_SUFFIX
 from dataplane.storage.snapshots import ProducerSnapshots
@@ -370,7 +369,7 @@ class _Recovery:
     def _cut(self, later_bases: list[int], stop: ScanStop, where: str) -> None:
         """Drop what follows the last good batch, if that is this crash's doing; else raise the damage."""
         end_offset = self.valid_end_offset
-        later_bytes = [self._file_bytes(base) for base in later_bases]
+        later_bytes = [stored_bytes(self.disk, log_path(self.directory, base)) for base in later_bases]
         if end_offset < self.recovery_point:
             is_rot = stop is ScanStop.CORRUPT
             raise _Damage(f"{where}: {stop.value} below the recovery point", end_offset, refutes=not is_rot)
@@ -383,15 +382,9 @@ class _Recovery:
         self.report.cut_bytes += sum(later_bytes)
         self.report.notes.append(f"cut to offset {end_offset}: {where} {stop.value}")
         for base in reversed(later_bases):
-            self.disk.unlink(log_path(self.directory, base))
-            if self.disk.exists(index_path(self.directory, base)):
-                self.disk.unlink(index_path(self.directory, base))
+            unlink_segment(self.disk, self.directory, base)
         if self.segments:
             self.segments[-1].file.truncate(self.segments[-1].size_bytes)
-
-    def _file_bytes(self, base: int) -> int:
-        with closing(self.disk.open(log_path(self.directory, base))) as file:
-            return file.size_bytes()
 
     def _settle_start_and_end(self, bases: list[int]) -> int:
         """Keep log_start_offset <= log_end_offset, also against the checkpoint."""

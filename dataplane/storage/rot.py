@@ -22,12 +22,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from dataplane.storage.disk import Disk, File, read_whole, replace_durably
+from dataplane.storage.disk import Disk, File, read_whole, replace_durably, unlink_durably
 from dataplane.storage.segment import TO_THE_END, Hole, Segment, log_path
 from springtide.wire.record_batch import (
-    BATCH_LENGTH_MIN,
     HEADER_BYTES,
-    MAGIC,
     BatchHeader,
     crc_is_valid,
     decode_header,
@@ -99,8 +97,7 @@ class _Reading(NamedTuple):
         gap: nothing compacts logs here, and the CRC does not cover the base offset."""
         epoch = self.epoch_at(next_offset)
         return (
-            header.magic == MAGIC
-            and header.batch_length >= BATCH_LENGTH_MIN
+            header.is_plausible
             and header.last_offset_delta >= 0
             and header.base_offset == next_offset
             and (epoch < 0 or header.leader_epoch == epoch)
@@ -184,9 +181,8 @@ def write_rotten(disk: Disk, directory: str, holes: Sequence[Hole]) -> None:
     path = f"{directory}/{ROTTEN_FILE}"
     if holes:
         replace_durably(disk, path, msgspec.json.encode(holes))
-    elif disk.exists(path):
-        disk.unlink(path)
-        disk.fsync_dir(directory)
+    else:
+        unlink_durably(disk, path)
 
 
 def read_rotten(disk: Disk, directory: str) -> tuple[Hole, ...]:

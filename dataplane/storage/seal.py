@@ -17,7 +17,7 @@ from __future__ import annotations
 import msgspec
 
 from dataplane.core.leader_epochs import LeaderEpochs
-from dataplane.storage.disk import Disk, read_whole, replace_durably
+from dataplane.storage.disk import Disk, read_whole, replace_durably, unlink_durably
 
 SEAL_FILE = "seal"
 SEAL_BYTES_MAX = 1024
@@ -54,7 +54,4 @@ def write_seal(disk: Disk, directory: str, seal: Seal) -> None:
 
 def remove_seal(disk: Disk, directory: str) -> None:
     """Remove the seal, durably before this returns. Raise OSError."""
-    path = f"{directory}/{SEAL_FILE}"
-    if disk.exists(path):
-        disk.unlink(path)
-        disk.fsync_dir(directory)
+    unlink_durably(disk, f"{directory}/{SEAL_FILE}")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
-from enum import Enum
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -28,7 +27,6 @@ from dataplane.storage.index import (
     open_index,
 )
 from springtide.wire.record_batch import (
-    BATCH_LENGTH_MIN,
     HEADER_BYTES,
     MAGIC,
     BatchHeader,
@@ -37,7 +35,6 @@ from springtide.wire.record_batch import (
 )
 
 WALK_CHUNK_BYTES = 64 * 1024
-SCAN_CHUNK_BYTES = 1024 * 1024
 NO_TIMESTAMP = -1
 
 
@@ -49,17 +46,12 @@ def index_path(directory: str, base_offset: int) -> str:
     return f"{directory}/{base_offset:020d}.index"
 
 
-class ScanStop(Enum):
-    """Why a scan ended where it did."""
-
-    #: At the end of the file, after a whole batch.
-    END = "end"
-    #: The file ends inside a batch: what a process leaves that dies while it appends.
-    TORN = "torn"
-    #: Nothing but zeros follow: what a power cut leaves of an extended file.
-    ZEROS = "zeros"
-    #: Bytes that are no batch, or one with a wrong CRC or an offset or epoch that goes back.
-    CORRUPT = "corrupt"
+def unlink_segment(disk: Disk, directory: str, base_offset: int) -> None:
+    """Unlink a segment's files. Durable after the next fsync of the directory."""
+    disk.unlink(log_path(directory, base_offset))
+    path = index_path(directory, base_offset)
+    if disk.exists(path):
+        disk.unlink(path)
 
 
 TO_THE_END = -1
@@ -196,7 +188,7 @@ class Segment:
                     raise self.corrupt(position, "the file is shorter than what was written to it")
             header = decode_header(chunk, position - chunk_start)
             following = position + header.size_bytes
-            if header.magic != MAGIC or header.batch_length < BATCH_LENGTH_MIN or following > end:
+            if not header.is_plausible or following > end:
                 raise self.corrupt(position, "no record batch here")
             yield position, header
             position = following
@@ -243,26 +235,25 @@ class Segment:
             self.next_offset = header.next_offset
             self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp)
 
-    def rebuild_index(self) -> tuple[int, int, int]:
-        """From the headers of the log, into the place (memory or disk) where the index was. A reader in
-        another thread sees the old one or the new one. Returns what the walk has learnt: bytes since the last
-        entry, the largest timestamp, the next offset; what a thread has read must not become the
-        segment's."""
-        index = new_index(self.disk, index_path(self.directory, self.base_offset))
-        bytes_since_index = 0
-        max_timestamp_ms = NO_TIMESTAMP
-        next_offset = self.base_offset
+    def rebuild_index(self) -> Segment:
+        """Rebuild it from the headers of the log, into the place (memory or disk) where the index was. A
+        reader in another thread sees the old one or the new one. Return what the walk has learnt; what a
+        thread has read must not become this segment's."""
+        learnt = Segment(
+            self.disk,
+            self.directory,
+            base_offset=self.base_offset,
+            file=self.file,
+            index=new_index(self.disk, index_path(self.directory, self.base_offset)),
+            index_interval_bytes=self.index_interval_bytes,
+            now_ms=self.last_append_ms,
+        )
         for position, header in self.walk():
-            if bytes_since_index >= self.index_interval_bytes:
-                index.append(header.base_offset - self.base_offset, position, max_timestamp_ms)
-                bytes_since_index = 0
-            bytes_since_index += header.size_bytes
-            max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp)
-            next_offset = header.next_offset
+            learnt.note_batch(header, position)
         if not self.index.is_in_memory:
-            index.write()
-        self.index = index
-        return bytes_since_index, max_timestamp_ms, next_offset
+            learnt.close_index()
+        self.index = learnt.index
+        return learnt
 
     def corrupt(self, position: int, reason: str) -> CorruptLog:
         where = f"{log_path(self.directory, self.base_offset)} at {position}"
@@ -362,69 +353,11 @@ def open_segment(
     segment.size_bytes = segment.file.size_bytes()
     last = START if index is None else index.last()
     if index is None or not (last is START or segment.agrees_with(last)):
-        segment.bytes_since_index, segment.max_timestamp_ms, segment.next_offset = segment.rebuild_index()
-        segment.close_index()
-        return segment
+        learnt = segment.rebuild_index()
+        learnt.close_index()
+        return learnt
     segment.max_timestamp_ms = last.max_timestamp_before_ms
     for _, header in segment.walk(last.position):
         segment.max_timestamp_ms = max(segment.max_timestamp_ms, header.max_timestamp)
         segment.next_offset = header.next_offset
     return segment
-
-
-class SegmentScan:
-    """Reads a segment's file from the start and believes nothing: lengths, magic, CRC, the order of offsets
-    and of leader epochs. Iterate it for (position, header) of each good batch; then `stop` says why it
-    ended and `position` where."""
-
-    def __init__(self, file: File, *, next_offset: int, leader_epoch: int) -> None:
-        self.file = file
-        self.size_bytes = file.size_bytes()
-        self.position = 0
-        self.next_offset = next_offset
-        self.leader_epoch = leader_epoch
-        self.stop = ScanStop.END
-
-    def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
-        chunk, chunk_start = memoryview(b""), 0
-        while self.position < self.size_bytes:
-            rest = self.size_bytes - self.position
-            if rest < HEADER_BYTES:
-                self.stop = ScanStop.TORN
-                return
-            at = self.position - chunk_start
-            if at + HEADER_BYTES > len(chunk):
-                chunk, chunk_start, at = self._read(min(SCAN_CHUNK_BYTES, rest)), self.position, 0
-            header = decode_header(chunk, at)
-            size = header.size_bytes
-            if header.magic != MAGIC or header.batch_length < BATCH_LENGTH_MIN:
-                self.stop = ScanStop.ZEROS if self._is_zero_to_the_end() else ScanStop.CORRUPT
-                return
-            if size > rest:
-                self.stop = ScanStop.TORN
-                return
-            if at + size > len(chunk):
-                chunk, chunk_start, at = self._read(min(max(size, SCAN_CHUNK_BYTES), rest)), self.position, 0
-            if (
-                not crc_is_valid(chunk[at : at + size], header)
-                or header.base_offset < self.next_offset
-                or header.last_offset_delta < 0
-                or header.leader_epoch < self.leader_epoch
-            ):
-                self.stop = ScanStop.CORRUPT
-                return
-            yield self.position, header
-            self.next_offset = header.next_offset
-            self.leader_epoch = header.leader_epoch
-            self.position += size
-
-    def _read(self, length: int) -> memoryview:
-        return memoryview(self.file.pread(length, self.position))
-
-    def _is_zero_to_the_end(self) -> bool:
-        position = self.position
-        while data := self.file.pread(SCAN_CHUNK_BYTES, position):
-            if data.count(0) != len(data):
-                return False
-            position += len(data)
-        return True

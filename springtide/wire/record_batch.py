@@ -90,6 +90,11 @@ class BatchHeader(NamedTuple):
     record_count: int
 
     @property
+    def is_plausible(self) -> bool:
+        """Return whether a batch can begin so: with this format's magic, and at least a header's length."""
+        return self.magic == MAGIC and self.batch_length >= BATCH_LENGTH_MIN
+
+    @property
     def last_offset(self) -> int:
         return self.base_offset + self.last_offset_delta
 

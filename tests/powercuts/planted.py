@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from dataplane.storage import checkpoints, log_dir, log_dir_identity, partition_log, segment
+from dataplane.storage import checkpoints, log_dir, log_dir_identity, partition_log, scan
 from dataplane.storage.index import SparseIndex
 from dataplane.storage.log_dir import LogDir
 from dataplane.storage.partition_log import PartitionLog
@@ -89,7 +89,7 @@ def directory_not_synced() -> Patches:
 
 @plant(breaks="recovery believes no batch without its CRC")
 def crc_unchecked_on_recovery() -> Patches:
-    return [(segment, "crc_is_valid", lambda _view, _header: True)]
+    return [(scan, "crc_is_valid", lambda _view, _header: True)]
 
 
 @plant(breaks="an index is cut with its log, and a hint that the log contradicts is not followed")

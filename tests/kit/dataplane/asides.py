@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataplane.storage.disk import Disk
 from dataplane.storage.divergent import FoundAside
 from dataplane.storage.health import CorruptLog
-from dataplane.storage.segment import ScanStop, SegmentScan
+from dataplane.storage.scan import ScanStop, SegmentScan
 from springtide.wire.record_batch import CorruptBatch
 from springtide.wire.records import Record, iter_records
 

@@ -12,7 +12,7 @@ from dataplane.core.log_port import LogError, SuspectBytes
 from dataplane.core.producer_state import Duplicate
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.recovery import DamagedLog, OpenedLog
-from dataplane.storage.segment import ScanStop
+from dataplane.storage.scan import ScanStop
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import HEADER_BYTES, decode_header
 from tests.kit.dataplane.storage import (
