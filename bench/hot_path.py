@@ -38,7 +38,7 @@ from dataplane.core.replica import Replica
 from dataplane.core.results import FetchResult, LeaderAnswer, ReplicaOptions
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.log_dir import LogDir, open_log_dir
-from dataplane.storage.partition_log import LogOptions, PartitionId
+from dataplane.storage.log_settings import LogOptions, PartitionId
 from springtide.node.lease import Lease
 from springtide.node.topic_ids import topic_id_bytes, topic_id_text
 from springtide.wire.errors import ErrorCode

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dataplane.core.results import ReplicaOptions
-from dataplane.storage.partition_log import LogOptions
+from dataplane.storage.log_settings import LogOptions
 
 LONG_MAX = 2**63 - 1
 HOUR_MS = 60 * 60 * 1000

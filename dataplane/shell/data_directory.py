@@ -29,7 +29,8 @@ from dataplane.storage.disk import Disk, read_whole, replace_durably
 from dataplane.storage.divergent import NotWritten, write_aside
 from dataplane.storage.health import ClosedLog
 from dataplane.storage.log_dir import DIVERGENT, LogDir, StrayDirectory
-from dataplane.storage.partition_log import PartitionId, PartitionLog
+from dataplane.storage.log_settings import PartitionId
+from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import DamagedLog
 from springtide.node.clock import Clock
 from springtide.node.controller_client import Seen

@@ -23,6 +23,7 @@ from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.partitions import PartitionTable
 from dataplane.shell.seals import ROUND_MS
 from dataplane.storage.health import ClosedLog
+from dataplane.storage.partition_log import PartitionLog
 from springtide.node.clock import BrokerClock
 from springtide.node.threads import Threads
 
@@ -163,11 +164,13 @@ class Maintenance:
 
     async def flush_due(self) -> None:
         now_ms = self._clock.wall_ms()
-        for hosted in [hosted for hosted in self._table if hosted.log.is_flush_due(now_ms)]:
+        for hosted in [hosted for hosted in self._table if _is_flush_due(hosted.log, now_ms)]:
             options = hosted.log.options
             include_active = options.flush_messages is not None or options.flush_ms is not None
             try:
-                await self._in_thread(partial(hosted.log.flush, include_active=include_active, now_ms=now_ms))
+                await self._in_thread(
+                    partial(hosted.log.durability.flush, include_active=include_active, now_ms=now_ms)
+                )
             except LogError as error:  # one log's damage must not keep the others from their flush
                 self._on_log_error(hosted, error)
 
@@ -249,3 +252,7 @@ class Maintenance:
 
     async def _in_thread(self, work: Callable[[], object]) -> None:
         await self._threads.run(work, limiter=self._limiter)
+
+
+def _is_flush_due(log: PartitionLog, now_ms: int) -> bool:
+    return log.durability.is_flush_due(log.options, log_end_offset=log.log_end_offset, now_ms=now_ms)

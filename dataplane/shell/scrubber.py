@@ -137,7 +137,7 @@ class Scrubber:
     def check_soon(self, hosted: HostedPartition, offset: int) -> None:
         log = hosted.log
         if self._suspects.get(hosted.key, (-1,))[0] != log.changes:
-            self._suspects[hosted.key] = (log.changes, log.place_near(offset))
+            self._suspects[hosted.key] = (log.changes, log.holes.place_near(offset))
         self._wake_scrub.set()
 
     def mend(self, hosted: HostedPartition, effect: MendLog) -> None:
@@ -217,8 +217,8 @@ class Scrubber:
     async def _check(self, hosted: HostedPartition, place: ScrubPlace) -> CheckedSlice | None:
         """Read a slice; what is bad twice is rotten. None: the log was changed under it, or is over."""
         end_offset = hosted.replica.high_watermark
-        known = [(hole.base_offset, hole.position) for hole in hosted.log.holes]
-        read = partial(hosted.log.check_at_rest, end_offset=end_offset, bytes_max=SLICE_BYTES)
+        known = [(hole.base_offset, hole.position) for hole in hosted.log.holes.all]
+        read = partial(hosted.log.holes.check, end_offset=end_offset, bytes_max=SLICE_BYTES)
         try:
             checked = await self._threads.run(partial(read, place), limiter=self._limiter)
             self.bytes_read += checked.size_bytes
@@ -246,7 +246,7 @@ class Scrubber:
             return
         self.findings += 1
         _log.error("log_rotten topic=%s partition=%d cause=%s", hosted.topic, hosted.partition, hole.reason)
-        hosted.log.note_rotten(hole)
+        hosted.log.holes.note(hole, log_start_offset=hosted.log.log_start_offset)
         self._rotten.add(hosted.key)
         self._table.run_effects(hosted, hosted.replica.on_rotten())
         self._end_turn()
@@ -283,8 +283,8 @@ class Scrubber:
 
     async def _mend_one(self, hosted: HostedPartition, effect: MendLog) -> None:
         try:
-            while hosted.log.holes and _is_asked_for(hosted, effect):
-                await self._mend_piece(hosted, hosted.log.holes[0], effect)
+            while hosted.log.rotten and _is_asked_for(hosted, effect):
+                await self._mend_piece(hosted, hosted.log.holes.all[0], effect)
         except (NotMended, Unfit, OSError, FrameError, MalformedRequest, LogChanged, ClosedLog) as error:
             _log.warning(
                 "log_not_mended_yet topic=%s partition=%d cause=%s", hosted.topic, hosted.partition, error
@@ -317,8 +317,13 @@ class Scrubber:
             epoch_at=hosted.log.epochs.epoch_at,
         )
         batches = bytes(records[:size_bytes])
-        await self._threads.run(partial(hosted.log.mend, hole, batches), limiter=self._limiter)
-        hosted.log.close_hole(hole, size_bytes=size_bytes, next_offset=next_offset)
+        await self._threads.run(partial(hosted.log.holes.mend, hole, batches), limiter=self._limiter)
+        hosted.log.holes.close(
+            hole,
+            size_bytes=size_bytes,
+            next_offset=next_offset,
+            log_start_offset=hosted.log.log_start_offset,
+        )
         self.bytes_mended += size_bytes
         _log.info(
             "log_mended topic=%s partition=%d bytes=%d first_offset=%d next_offset=%d leader_id=%d",

@@ -56,11 +56,11 @@ class Seals:
         try:
             while (done := self._wanted.pop(hosted.key, None)) is not None:
                 if log.options.flush_messages == 1:
-                    await self._threads.run(log.flush)
-                    log.vouch_for_flushed()
+                    await self._threads.run(log.durability.flush)
+                    log.seal.vouch_for_flushed()
                 else:
-                    await self._threads.run(log.remove_seal)
-                    log.open_seal()
+                    await self._threads.run(log.seal.remove)
+                    log.seal.open()
                 done()
         except LogError as error:
             self._wanted.pop(hosted.key, None)
@@ -84,7 +84,7 @@ class Seals:
         replica, state = hosted.replica, hosted.replica.state
         return (
             self.chain_epoch >= 0
-            and not hosted.log.is_sealed
+            and hosted.log.seal.current is None
             and hosted.key not in self._busy
             and replica.role.is_assigned
             and state is not None
@@ -94,8 +94,8 @@ class Seals:
     async def _seal(self, hosted: HostedPartition) -> None:
         self._busy.add(hosted.key)
         try:
-            hosted.log.begin_seal(self.chain_epoch)
-            await self._threads.run(hosted.log.store_seal)
+            hosted.log.seal.begin(self.chain_epoch, end_offset=hosted.log.log_end_offset)
+            await self._threads.run(hosted.log.seal.store)
         except LogError as error:
             self._fail(error)
         finally:

@@ -1,13 +1,20 @@
-"""The latch of a log directory, shared by all its logs: it says whether the directory may still be used.
+"""The latches of a log directory and of each of its logs: they say whether it may still be used.
 
 After a failed write or fsync the content of the disk is unknown: the kernel drops the dirty pages, reports
 the error once, and the next fsync succeeds although the data is gone. So the first error ends the
 directory for this process's life: no retry, and every later operation is refused (KAFKA-10778, fsyncgate,
-S28)."""
+S28). Damaged bytes end their log only."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from dataplane.core.log_port import LogError
+from dataplane.storage.disk import Disk, replace_durably
+
+DAMAGED_FILE = "damaged"
+"""File that records, across restarts, that bytes of this log were found damaged, and which."""
 
 
 class CorruptLog(LogError):
@@ -45,3 +52,52 @@ class DirectoryHealth:
         """Raises LogError if the directory has failed before."""
         if self.failure is not None:
             raise LogError(f"log directory {self.path} failed before: {self.failure}")
+
+
+class LogHealth:
+    """The latch of one log. `refusal` is None until the log is closed or found damaged."""
+
+    __slots__ = ("_disk", "directory", "path", "refusal")
+
+    def __init__(self, disk: Disk, path: str, directory: DirectoryHealth) -> None:
+        self._disk = disk
+        self.path = path
+        self.directory = directory
+        self.refusal: LogError | None = None
+
+    def check(self) -> None:
+        """Raise LogError if the log or its directory may not be used any more."""
+        if self.refusal is not None:
+            raise self.refusal
+        self.directory.check()
+
+    def failed(self, error: OSError, doing: str) -> LogError:
+        """Return the LogError for a disk error. A log that was closed while a thread worked on it has had its
+        directory renamed, so its missing files are no failure.
+        """
+        if isinstance(error, FileNotFoundError) and self.refusal is not None:
+            return self.refusal
+        return self.directory.fail(error, f"{doing} {self.path}")
+
+    @contextmanager
+    def guarded(self, doing: str) -> Iterator[None]:
+        """Raise LogError for a disk error within."""
+        try:
+            yield
+        except OSError as error:
+            raise self.failed(error, doing) from error
+
+    def condemn(self, error: CorruptLog) -> CorruptLog:
+        """End this log, also on disk: the next process need not read these bytes. Return what to raise."""
+        self.refusal = error
+        try:
+            replace_durably(self._disk, f"{self.path}/{DAMAGED_FILE}", str(error).encode())
+        except FileNotFoundError:
+            pass  # deleted or set aside meanwhile
+        except OSError as failure:
+            self.directory.fail(failure, f"marking {self.path} as damaged")
+        return error
+
+    def close(self) -> None:
+        """Refuse all use from now on."""
+        self.refusal = ClosedLog(f"{self.path} is closed")

@@ -65,6 +65,7 @@ from dataplane.storage.disk import (
     stored_bytes,
     unlink_durably,
 )
+from dataplane.storage.durability import flush_together
 from dataplane.storage.health import DirectoryHealth
 from dataplane.storage.log_dir_identity import (
     META_FILE,
@@ -77,13 +78,8 @@ from dataplane.storage.log_dir_identity import (
     encode_meta,
     shutdown_kind,
 )
-from dataplane.storage.partition_log import (
-    DELETED_SUFFIX,
-    LogOptions,
-    PartitionId,
-    PartitionLog,
-    flush_together,
-)
+from dataplane.storage.log_settings import LogOptions, LogSettings, PartitionId
+from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.quarantine import (
     SetAsideNote,
     read_note,
@@ -92,12 +88,8 @@ from dataplane.storage.quarantine import (
     size_of,
     write_note,
 )
-from dataplane.storage.recovery import (
-    DamagedLog,
-    LogSettings,
-    OpenedLog,
-    open_partition_log,
-)
+from dataplane.storage.recovery import DamagedLog, OpenedLog, open_partition_log
+from dataplane.storage.segment_list import DELETED_SUFFIX
 from dataplane.storage.tail_cache import TailBudget
 
 MARKER_FILE = "clean-shutdown"
@@ -301,7 +293,7 @@ class LogDir:
         every name, and no log is used before. Thread.
         """
         if self._syncs_all and self.last_shutdown is not ShutdownKind.CLEAN:
-            flush_together(list(self.logs.values()), self._sync_all)
+            flush_together([log.durability for log in self.logs.values()], self._sync_all)
         self._is_loaded = True
         known = self.logs.keys() | self._damaged.keys()
         for offsets in (self._high_watermarks, self._recovery_points, self._log_starts):
@@ -347,9 +339,9 @@ class LogDir:
         for log in logs:
             try:
                 if is_together:
-                    log.on_syncing_epochs()
+                    log.durability.on_syncing_epochs()
                 else:
-                    log.persist_epochs()
+                    log.durability.persist_epochs()
             except LogError:  # deleted, set aside or damaged meanwhile: nothing to persist
                 self.health.check()
         if is_together:
@@ -560,7 +552,7 @@ class LogDir:
         if self._syncs_all:
             for log in logs:
                 log.write_for_close()
-            flush_together(logs, self._sync_all)
+            flush_together([log.durability for log in logs], self._sync_all)
             for log in logs:
                 log.abandon()
         else:
@@ -587,7 +579,7 @@ class LogDir:
     def _is_durable(self, log: PartitionLog) -> bool:
         """Return whether the whole log could be made durable and no part of it is known to be damaged."""
         try:
-            return log.flush() >= log.end_of_batches and not log.rotten
+            return log.durability.flush() >= log.end_of_batches and not log.rotten
         except LogError:
             self.health.check()
             return False

@@ -29,7 +29,6 @@ indexes of the scanned part come from the batches, never from files that may be 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from controller.contract.session import ShutdownKind
@@ -41,17 +40,12 @@ from dataplane.core.leader_epochs import (
     decode_leader_epochs,
 )
 from dataplane.core.producer_state import ProducerStates
-from dataplane.storage.disk import Disk, read_whole, stored_bytes
-from dataplane.storage.health import CorruptLog, DirectoryHealth
+from dataplane.storage.disk import read_whole, stored_bytes
+from dataplane.storage.epoch_file import EPOCHS_FILE
+from dataplane.storage.health import DAMAGED_FILE, CorruptLog
 from dataplane.storage.index import new_index
-from dataplane.storage.partition_log import (
-    DAMAGED_FILE,
-    DELETED_SUFFIX,
-    EPOCHS_FILE,
-    LogOptions,
-    PartitionId,
-    PartitionLog,
-)
+from dataplane.storage.log_settings import LogSettings, PartitionId
+from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.scan import ScanStop, SegmentScan
 from dataplane.storage.seal import read_seal, remove_seal
 from dataplane.storage.segment import (
@@ -62,9 +56,9 @@ from dataplane.storage.segment import (
     open_segment,
     unlink_segment,
 )
+from dataplane.storage.segment_list import DELETED_SUFFIX
 from dataplane.storage.snapshots import SUFFIX as SNAPSHOT_SUFFIX
 from dataplane.storage.snapshots import ProducerSnapshots
-from dataplane.storage.tail_cache import TailBudget, TailCache
 from springtide.wire.record_batch import BatchHeader
 
 DAMAGED_BYTES_MAX = 64 * 1024
@@ -123,23 +117,6 @@ class _Damage(Exception):
         self.reason = reason
         self.valid_end_offset = valid_end_offset
         self.refutes = refutes
-
-
-@dataclass(frozen=True, slots=True)
-class LogSettings:
-    """Everything that a log directory gives to each of its logs."""
-
-    disk: Disk
-    options: LogOptions
-    health: DirectoryHealth
-    tail_budget: TailBudget
-    on_lowered: Callable[[], None]
-    """Make a lowered recovery point or log start durable, before it returns."""
-    on_cutting: Callable[[PartitionId, int], None]
-    """A log is about to be cut to an offset: what is stored as committed must not lie beyond."""
-    is_synced_later: bool = False
-    """The directory makes many logs durable at once, after they were opened and before one is relied
-    on."""
 
 
 def open_partition_log(
@@ -261,8 +238,12 @@ class _Recovery:
             self.valid_end_offset = bases[0]
         return bases, snapshots
 
+    def _continues(self, base: int) -> bool:
+        """Return whether a segment of that name may follow: it begins where the one before it ends."""
+        return not self.segments or base == self.valid_end_offset
+
     def _open_flushed(self, base: int) -> None:
-        if self.segments and base != self.valid_end_offset:
+        if not self._continues(base):
             raise _Damage(
                 f"segment {base} does not begin where the one before it ends", self.valid_end_offset
             )
@@ -330,7 +311,7 @@ class _Recovery:
 
     def _scan(self, bases: list[int]) -> None:
         for index, base in enumerate(bases):
-            if self.segments and base != self.valid_end_offset:
+            if not self._continues(base):
                 self._cut(bases[index:], ScanStop.CORRUPT, f"segment {base} does not continue the log")
                 return
             segment = self._scan_segment(base)
@@ -415,7 +396,6 @@ class _Recovery:
         self, log_end_offset: int, snapshot_offsets: list[int], *, snapshot_max: int, is_clean: bool
     ) -> PartitionLog:
         settings = self.settings
-        options = settings.options
         active = self.segments[-1]
         if is_clean or not active.index.is_in_memory:
             active.reopen_for_append()
@@ -429,29 +409,24 @@ class _Recovery:
         if not is_clean:
             snapshots.distrust()
         log = PartitionLog(
-            disk=self.disk,
-            directory=self.directory,
+            settings,
+            self.directory,
             partition=self.partition,
-            options=options,
-            health=settings.health,
             segments=self.segments,
             epochs=self.epochs,
-            producers=ProducerStates(producers_max=options.producers_max),
+            producers=ProducerStates(producers_max=settings.options.producers_max),
             snapshots=snapshots,
-            tail=TailCache(settings.tail_budget, bytes_max=options.tail_bytes_max),
             log_start_offset=self.log_start_offset,
             log_end_offset=log_end_offset,
             recovery_point=self.recovery_point,
-            on_lowered=settings.on_lowered,
-            on_cutting=settings.on_cutting,
             now_ms=self.now_ms,
         )
-        log.load_rotten()
+        log.holes.load(log_start_offset=self.log_start_offset)
         log.rebuild_producers(is_recovery=not is_clean)
         if not self.is_new and (not is_clean or self.are_epochs_rebuilt):
-            log.settle_after_recovery()
+            log.durability.settle_after_recovery(log.producers)
             if not settings.is_synced_later:
-                log.flush()
+                log.durability.flush()
         self._adopt_seal(log)
         self.report.log_end_offset = log_end_offset
         return log
@@ -459,7 +434,7 @@ class _Recovery:
     def _adopt_seal(self, log: PartitionLog) -> None:
         seal = read_seal(self.disk, self.directory)
         if seal is not None and seal.is_kept_by(log.epochs, log_end_offset=log.log_end_offset):
-            log.adopt_seal(seal)
+            log.seal.adopt(seal)
         else:
             remove_seal(self.disk, self.directory)
 

@@ -18,6 +18,9 @@ import msgspec
 
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.storage.disk import Disk, read_whole, replace_durably, unlink_durably
+from dataplane.storage.durability import Durability
+from dataplane.storage.health import LogHealth
+from dataplane.storage.segment_list import SegmentList
 
 SEAL_FILE = "seal"
 SEAL_BYTES_MAX = 1024
@@ -55,3 +58,83 @@ def write_seal(disk: Disk, directory: str, seal: Seal) -> None:
 def remove_seal(disk: Disk, directory: str) -> None:
     """Remove the seal, durably before this returns. Raise OSError."""
     unlink_durably(disk, f"{directory}/{SEAL_FILE}")
+
+
+class LogSeal:
+    """The seal of an open log. The caller runs only one of these methods at a time.
+
+    `vouched_max` holds while there is a seal: the replica vouches for nothing beyond.
+    """
+
+    __slots__ = (
+        "_changes",
+        "_disk",
+        "_durability",
+        "_epochs",
+        "_health",
+        "_is_durable",
+        "_segments",
+        "current",
+        "vouched_max",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        health: LogHealth,
+        segments: SegmentList,
+        durability: Durability,
+        epochs: LeaderEpochs,
+    ) -> None:
+        self._disk = disk
+        self._durability = durability
+        self._epochs = epochs
+        self._health = health
+        self._segments = segments
+        self._is_durable = False
+        self._changes = 0  # of the segments, when the seal was begun
+        self.current: Seal | None = None
+        self.vouched_max = 0
+
+    @property
+    def chain_epoch(self) -> int:
+        """Return the chain epoch of the stored seal; -1 without one."""
+        return self.current.chain_epoch if self.current is not None and self._is_durable else -1
+
+    def adopt(self, seal: Seal) -> None:
+        """Adopt the stored seal: the log was opened and holds what the seal promises."""
+        self.current, self._is_durable, self.vouched_max = seal, True, seal.end_offset
+
+    def begin(self, chain_epoch: int, *, end_offset: int) -> None:
+        """Vouch for nothing more from now on, at the log's end. Loop; `store` in a thread follows."""
+        self.current = Seal(chain_epoch=chain_epoch, leader_epoch=self._epochs.latest, end_offset=end_offset)
+        self._is_durable, self.vouched_max = False, end_offset
+        self._changes = self._segments.changes
+
+    def store(self) -> None:
+        """Flush, then store the seal that was begun. A log that was cut meanwhile is unsealed: it may have
+        grown again to the seal's end, with other records. Thread. Raise LogError.
+        """
+        seal = self.current
+        assert seal is not None
+        recovery_point = self._durability.flush()
+        if self._segments.changes != self._changes:
+            self.current = None
+        elif recovery_point >= seal.end_offset:
+            with self._health.guarded("sealing"):
+                write_seal(self._disk, self._health.path, seal)
+            self._is_durable = True
+
+    def remove(self) -> None:
+        """Remove the seal durably. Thread; `open` on the loop follows. Raise LogError."""
+        self._health.check()
+        with self._health.guarded("unsealing"):
+            remove_seal(self._disk, self._health.path)
+
+    def open(self) -> None:
+        """Allow vouching for everything written: the stored seal is gone."""
+        self.current, self._is_durable = None, False
+
+    def vouch_for_flushed(self) -> None:
+        """Allow vouching for what is fsynced, although the seal stays."""
+        self.vouched_max = max(self.vouched_max, self._durability.recovery_point.offset)

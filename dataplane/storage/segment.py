@@ -98,6 +98,11 @@ class Segment:
         self.next_offset = self.base_offset
         self.first_append_ms = self.last_append_ms = now_ms
 
+    @property
+    def latest_ms(self) -> int:
+        """Return the largest timestamp of its records, or of its last append if they have none."""
+        return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.last_append_ms
+
     def has_room_for(self, header: BatchHeader, size_bytes: int, *, index_bytes_max: int) -> bool:
         """Return whether an append still fits the index's fields and size. The caller checks other limits."""
         return (

@@ -13,7 +13,7 @@ from dataplane.core.log_port import LogError
 from dataplane.shell.config import parse_config
 from dataplane.storage.log_dir import DIVERGENT, QUARANTINE
 from dataplane.storage.log_dir_identity import LogDirRefused
-from dataplane.storage.partition_log import DELETED_SUFFIX
+from dataplane.storage.segment_list import DELETED_SUFFIX
 from springtide.node.controller_session import RegistrationRefused
 from tests.fullstack.http import SimTransport
 from tests.fullstack.life import Life, WallClock

@@ -13,7 +13,7 @@ from dataplane.core.leader import Leader
 from dataplane.storage.divergent import list_aside
 from dataplane.storage.dump import dump_segment
 from dataplane.storage.log_dir import DIVERGENT, PARTITION_FILE, partition_directory
-from dataplane.storage.partition_log import PartitionId
+from dataplane.storage.log_settings import PartitionId
 from tests.checker.history import Batch, Function, Item, Key, Operation, Outcome
 from tests.checker.placement import Partition, check_placement
 from tests.checker.values import decode_value

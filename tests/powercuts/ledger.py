@@ -18,7 +18,7 @@ from typing import TypeVar
 from controller.contract.session import ShutdownKind
 from dataplane.core.leader_epochs import EpochStart
 from dataplane.storage.checkpoints import PartitionKey
-from dataplane.storage.partition_log import PartitionId
+from dataplane.storage.log_settings import PartitionId
 from springtide.wire.record_batch import BatchHeader, decode_header
 
 T = TypeVar("T")

@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from dataplane.storage import checkpoints, log_dir, log_dir_identity, partition_log, scan
+from dataplane.storage import checkpoints, epoch_file, health, log_dir, log_dir_identity, scan
+from dataplane.storage.durability import Durability
 from dataplane.storage.index import SparseIndex
 from dataplane.storage.log_dir import LogDir
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.segment import Segment
+from dataplane.storage.segment_list import CutPlace, SegmentList
 from dataplane.storage.snapshots import ProducerSnapshots
 
 Patches = list[tuple[Any, str, Any]]
@@ -65,26 +67,26 @@ def closed_segment_not_synced() -> Patches:
 
 @plant(breaks="a flush that returned has fsynced the active segment")
 def flush_without_fsync() -> Patches:
-    original = PartitionLog.flush
+    original = Durability.flush
 
-    def flush(self: PartitionLog, *, include_active: bool = True, now_ms: int | None = None) -> int:
+    def flush(self: Durability, *, include_active: bool = True, now_ms: int | None = None) -> int:
         reached = original(self, include_active=False, now_ms=now_ms)
         if include_active:
-            reached = self.recovery_point = max(reached, self._segments[-1].next_offset)
+            reached = self.recovery_point.offset = max(reached, self._segments.active.next_offset)
         return reached
 
-    return [(PartitionLog, "flush", flush)]
+    return [(Durability, "flush", flush)]
 
 
 @plant(breaks="the name of a fresh segment is durable before the recovery point passes it (KAFKA-3968)")
 def directory_not_synced() -> Patches:
-    original = PartitionLog.flush
+    original = Durability.flush
 
-    def flush(self: PartitionLog, *, include_active: bool = True, now_ms: int | None = None) -> int:
+    def flush(self: Durability, *, include_active: bool = True, now_ms: int | None = None) -> int:
         with patch.object(type(self._disk), "fsync_dir", lambda _self, _path: None):
             return original(self, include_active=include_active, now_ms=now_ms)
 
-    return [(PartitionLog, "flush", flush)]
+    return [(Durability, "flush", flush)]
 
 
 @plant(breaks="recovery believes no batch without its CRC")
@@ -132,7 +134,9 @@ def rename_without_fsync() -> Patches:
         used.rename(f"{path}.tmp", path)
         used.fsync_dir(path.rpartition("/")[0])
 
-    return [(owner, "replace_durably", replace_durably) for owner in (log_dir, checkpoints, partition_log)]
+    return [
+        (owner, "replace_durably", replace_durably) for owner in (log_dir, checkpoints, epoch_file, health)
+    ]
 
 
 @plant(breaks="a truncation lowers the recovery point on disk before it cuts")
@@ -142,15 +146,14 @@ def recovery_point_not_lowered() -> Patches:
 
 @plant(breaks="a cut is fsynced before anything is written behind it", states_max=60_000)
 def cut_not_synced() -> Patches:
-    original = PartitionLog._cut
+    original = SegmentList.cut
 
-    def cut(self: PartitionLog, log_offset: int) -> None:
-        files = {type(each.file) for each in self._segments}
-        (kind,) = files
+    def cut(self: SegmentList, place: CutPlace) -> None:
+        (kind,) = {type(each.file) for each in self.all}
         with patch.object(kind, "fsync", lambda _self: None):
-            original(self, log_offset)
+            original(self, place)
 
-    return [(PartitionLog, "_cut", cut)]
+    return [(SegmentList, "cut", cut)]
 
 
 @plant(breaks="producer states are rolled back by a truncation (S22)")
@@ -159,7 +162,7 @@ def producers_outlive_truncation() -> Patches:
 
     def rebuild(self: PartitionLog, *, is_recovery: bool = False) -> None:
         if is_recovery:
-            snapshot = original(self._snapshots, offset_max=self.log_end_offset)
+            snapshot = original(self._segments.snapshots, offset_max=self.log_end_offset)
             if snapshot is not None:
                 self.producers.replace_with(snapshot[0])
 

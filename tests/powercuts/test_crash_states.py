@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dataplane.storage.partition_log import PartitionId
+from dataplane.storage.log_settings import PartitionId
 from springtide.wire.records import NewRecord, encode_batch
 from tests.powercuts import teeth
 from tests.powercuts.crash_states import explore

@@ -14,7 +14,8 @@ from dataplane.core.leader_epochs import EpochStart
 from dataplane.storage.checkpoints import PartitionKey
 from dataplane.storage.divergent import NotWritten, write_aside
 from dataplane.storage.log_dir import DIVERGENT, LogDir, open_log_dir
-from dataplane.storage.partition_log import LogOptions, PartitionId, PartitionLog
+from dataplane.storage.log_settings import LogOptions, PartitionId
+from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import OpenedLog
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch
@@ -107,10 +108,12 @@ class Workload:
 
     def flush(self, log: PartitionLog, known: Incarnation) -> None:
         if self._random.random() < 0.2:
-            log.persist_epochs()
+            log.durability.persist_epochs()
         else:
             include_active = self._random.random() < 0.7
-            known.flushed = max(known.flushed, log.flush(include_active=include_active, now_ms=self._now_ms))
+            known.flushed = max(
+                known.flushed, log.durability.flush(include_active=include_active, now_ms=self._now_ms)
+            )
         known.epochs = known.epochs_durable = _epochs(log)
 
     def begin_epoch(self, log: PartitionLog, known: Incarnation) -> None:

@@ -9,8 +9,9 @@ from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import LogSlice
 from dataplane.storage.disk import Disk
 from dataplane.storage.health import DirectoryHealth
-from dataplane.storage.partition_log import LogOptions, PartitionId, PartitionLog
-from dataplane.storage.recovery import DamagedLog, LogSettings, OpenedLog, open_partition_log
+from dataplane.storage.log_settings import LogOptions, LogSettings, PartitionId
+from dataplane.storage.partition_log import PartitionLog
+from dataplane.storage.recovery import DamagedLog, OpenedLog, open_partition_log
 from dataplane.storage.tail_cache import TailBudget
 from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import BatchHeader, decode_header

@@ -20,7 +20,7 @@ from dataplane.broker import BrokerSettings, Ports
 from dataplane.shell.data_directory import load_logs
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.log_dir import open_log_dir
-from dataplane.storage.partition_log import PartitionId
+from dataplane.storage.log_settings import PartitionId
 
 SERVE = ("serve", "--cluster", "prod", "--broker-id", "1", "--controllers", "http://c1:1", "--data-dir", "d")
 

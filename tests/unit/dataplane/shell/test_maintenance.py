@@ -17,7 +17,6 @@ from dataplane.core.results import LeaderAnswer
 from dataplane.core.role import Offline
 from dataplane.shell.partitions import PartitionTable
 from dataplane.storage.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_checkpoint
-from dataplane.storage.health import CorruptLog
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import BatchHeader
 from tests.kit.dataplane.node import (
@@ -297,7 +296,7 @@ def test_a_topic_deleted_while_its_log_is_flushed_harms_nobody(operation: str, p
         disk = PausingDisk()
         node = await leading(disk)
         node.produce(20)
-        node.log()._is_epochs_file_unsynced = True
+        node.log()._epoch_file._is_unsynced = True
         disk.at = (operation, path)
         disk.meanwhile = lambda: node.log_dir.delete(KEY)
         await node.maintenance.flush_due()
@@ -365,7 +364,7 @@ def test_damage_in_one_log_ends_that_replica_and_the_others_are_flushed() -> Non
         await node.apply(state(topic_id=OTHER_ID, topic="other"))
         node.produce(20)
         node.produce(20, topic_id=OTHER_ID)
-        node.log()._damaged(CorruptLog("found by a reader in a thread"))
+        node.log().condemn("found by a reader in a thread")
         await node.maintenance.flush_due()
         assert isinstance(node.hosted().replica.role, Offline)
         assert isinstance(node.hosted(OTHER_ID).replica.role, Leader)

@@ -62,7 +62,7 @@ class Bench:
         self.net = LeaderNet()
         await self.node.apply(state(), full=True)
         self.node.produce(20)
-        self.node.log().flush()
+        self.node.log().durability.flush()
         self.log_path = f"{self.node.log().directory}/{0:020d}.log"
         self.scrubber = Scrubber(
             table=self.node.table,

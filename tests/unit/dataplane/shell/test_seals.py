@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 
 from controller.contract.partition_state import PartitionState
 from dataplane.core.results import LeaderAnswer
+from dataplane.storage.seal import LogSeal
 from springtide.wire.record_batch import decode_header
 from tests.kit.dataplane.node import Node, batch_of, state
 from tests.simulation.memory_disk import MemoryDisk
@@ -31,10 +33,10 @@ def test_a_log_is_sealed_when_nothing_was_written_since_the_last_round() -> None
         node = await node_with(ALONE)
         node.produce()
         await node.maintenance.seal_idle()
-        assert not node.log().is_sealed
+        assert node.log().seal.current is None
         node.produce()
         await node.maintenance.seal_idle()
-        assert not node.log().is_sealed
+        assert node.log().seal.current is None
         await node.maintenance.seal_idle()
         assert node.log().seal_chain_epoch == 5
 
@@ -46,7 +48,7 @@ def test_before_its_registration_a_broker_seals_nothing() -> None:
         node = await node_with(ALONE)
         node.directory.seals.chain_epoch = -1
         await seal(node)
-        assert not node.log().is_sealed
+        assert node.log().seal.current is None
 
     trio.run(test)
 
@@ -55,7 +57,7 @@ def test_a_replica_without_a_seat_is_not_sealed() -> None:
     async def test() -> None:
         node = await node_with(state(replicas=(2, 1), isr=(2,), leader=2))
         await seal(node)
-        assert not node.log().is_sealed
+        assert node.log().seal.current is None
 
     trio.run(test)
 
@@ -112,20 +114,20 @@ def test_a_follower_asks_for_more_only_when_it_may_vouch_for_what_it_has() -> No
     trio.run(test)
 
 
-def test_a_record_that_comes_while_the_seal_is_stored_waits_for_both() -> None:
+def test_a_record_that_comes_while_the_seal_is_stored_waits_for_both(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         node = await node_with(ALONE)
         hosted = node.hosted()
         log = hosted.log
-        store = log.store_seal
+        store = log.seal.store
         appended = batch_of(base_offset=0, leader_epoch=1)
 
-        def store_while_it_is_written_to() -> None:
+        def store_while_it_is_written_to(_seal: LogSeal) -> None:
             log.append([decode_header(appended)], [appended], now_ms=0)
             node.directory.start_vouching(hosted, lambda: None)
             store()
 
-        log.store_seal = store_while_it_is_written_to  # type: ignore[method-assign]
+        monkeypatch.setattr(LogSeal, "store", store_while_it_is_written_to)
         await seal(node)
         await node.work()
         assert (log.vouched_end_offset, log.seal_chain_epoch) == (1, -1)

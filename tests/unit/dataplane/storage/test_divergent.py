@@ -11,7 +11,7 @@ import pytest
 from dataplane.core.log_port import LogChanged
 from dataplane.storage.divergent import FoundAside, NotWritten, WrittenAside, list_aside, write_aside
 from dataplane.storage.health import CorruptLog, DirectoryHealth
-from dataplane.storage.partition_log import LogOptions
+from dataplane.storage.log_settings import LogOptions
 from dataplane.storage.recovery import OpenedLog
 from tests.kit.dataplane.asides import read_aside
 from tests.kit.dataplane.storage import NO_TAIL, SMALL, append, batch, open_log

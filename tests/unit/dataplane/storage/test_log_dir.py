@@ -18,7 +18,7 @@ from dataplane.storage.divergent import NotWritten, WrittenAside, write_aside
 from dataplane.storage.dump import dump_segment
 from dataplane.storage.log_dir import LogDir, StrayDirectory, open_log_dir
 from dataplane.storage.log_dir_identity import LogDirRefused
-from dataplane.storage.partition_log import LogOptions, PartitionId
+from dataplane.storage.log_settings import LogOptions, PartitionId
 from dataplane.storage.recovery import DamagedLog, OpenedLog
 from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import decode_header
@@ -207,7 +207,7 @@ def test_what_a_machine_crash_took_is_no_second_loss_to_a_kill_after_it() -> Non
     log_dir = running(disk)
     log = log_dir.create(ORDERS, now_ms=0)
     append(log, batch(0))
-    log.flush()
+    log.durability.flush()
     append(log, batch(1))
     log_dir.checkpoint_high_watermarks({KEY: 2})
     disk.crash_process()
@@ -287,7 +287,7 @@ def test_no_marker_is_written_on_a_failed_directory() -> None:
     log = log_dir.create(ORDERS, now_ms=0)
     disk.fail_next("fsync", OSError(errno.EIO, "input/output error"))
     with pytest.raises(LogError):
-        log.flush()
+        log.durability.flush()
     with pytest.raises(LogError):
         log_dir.close_cleanly({})
     assert not disk.exists("/data/clean-shutdown")
@@ -377,7 +377,7 @@ def test_a_power_cut_leaves_a_log_that_is_set_aside_and_taken_up_here_or_there_a
         log_dir = running(disk)
         log = log_dir.create(ORDERS, now_ms=0)
         append(log, batch(0), batch(1))
-        log.flush()
+        log.durability.flush()
         log_dir.checkpoint_recovery_points()
         log_dir.checkpoint_high_watermarks({KEY: 2})
         fails_in = seed // 3
@@ -450,7 +450,7 @@ def test_a_damaged_log_stays_damaged_until_it_is_quarantined() -> None:
     log_dir = running(disk)
     log = log_dir.create(ORDERS, now_ms=0)
     append(log, batch(0))
-    log.flush()
+    log.durability.flush()
     log_dir.checkpoint_recovery_points()
     disk.crash_process()
     del disk.content(f"{ORDERS_PATH}/00000000000000000000.log")[10:]
@@ -489,7 +489,7 @@ def test_a_created_log_survives_every_power_cut() -> None:
         log_dir = running(disk)
         log = log_dir.create(ORDERS, now_ms=0)
         append(log, batch(0))
-        log.flush()
+        log.durability.flush()
         log_dir.checkpoint_recovery_points()
         disk.crash_machine(Random(seed))
         log_dir = running(disk, boot_id="boot-2")
@@ -502,7 +502,7 @@ def test_a_lowered_recovery_point_is_on_disk_before_the_cut() -> None:
     log = log_dir.create(ORDERS, now_ms=0)
     for i in range(4):
         append(log, batch(i))
-    log.flush()
+    log.durability.flush()
     log_dir.checkpoint_recovery_points()
     log.truncate_to(2)
     disk.crash_process()
@@ -520,10 +520,10 @@ def test_a_flush_that_ends_while_a_cut_stores_the_recovery_point_does_not_raise_
     log_dir = running(disk)
     log = log_dir.create(ORDERS, now_ms=0)
     append(log, *[batch(i) for i in range(4)])
-    log.flush()
+    log.durability.flush()
     log_dir.checkpoint_recovery_points()
     syncs, is_flushed_late = Event(), Event()
-    thread = Thread(target=log.flush)
+    thread = Thread(target=log.durability.flush)
 
     def wait(operation: str, path: str, is_done: bool) -> None:
         if current_thread() is thread and operation == "fsync" and not is_done:
@@ -546,7 +546,7 @@ def test_a_flush_that_ends_while_a_cut_stores_the_recovery_point_does_not_raise_
     assert log.recovery_point <= log.log_end_offset == 2
     log_dir.checkpoint_recovery_points()
     append(log, batch(2))
-    assert log.flush() == 3
+    assert log.durability.flush() == 3
 
 
 def test_a_log_made_again_is_not_taken_for_the_one_before_by_the_next_start() -> None:
@@ -558,7 +558,7 @@ def test_a_log_made_again_is_not_taken_for_the_one_before_by_the_next_start() ->
         log = log_dir.create(ORDERS, now_ms=0)
         for i in range(9):
             append(log, batch(i))
-        log.flush()
+        log.durability.flush()
         log.advance_log_start(8)
         log_dir.checkpoint_high_watermarks({KEY: 9})
         log_dir.checkpoint_recovery_points()
@@ -635,7 +635,7 @@ def test_a_truncation_to_the_log_start_survives_a_crash_at_each_step() -> None:
     log_dir = running(disk)
     log = log_dir.create(ORDERS, now_ms=0)
     append(log, batch(0, leader_epoch=2, producer_id=7, base_sequence=0), batch(1, leader_epoch=2))
-    log.flush()
+    log.durability.flush()
     log.advance_log_start(1)
     log_dir.checkpoint_high_watermarks({KEY: 1})
     log_dir.checkpoint_recovery_points()
@@ -660,7 +660,7 @@ def test_a_log_that_dies_while_it_begins_anew_is_not_called_damaged() -> None:
     append(log, batch(0), batch(1))
     log.roll(now_ms=0)
     append(log, batch(2))
-    log.flush(include_active=False)
+    log.durability.flush(include_active=False)
     log.advance_log_start(2)
     log.unlink_detached(log.detach_old_segments())
     log_dir.checkpoint_recovery_points()
@@ -734,7 +734,7 @@ def test_it_works_on_a_real_disk(tmp_path: Path) -> None:
     for encoded in batches:
         head, rest = encoded[:16], memoryview(encoded)[16:]
         log.append([decode_header(encoded)], [head, rest], now_ms=0)
-    assert log.flush() == 60
+    assert log.durability.flush() == 60
     kept = log.read(0, max_bytes=800, end_offset=60)
     assert isinstance(kept.parts[0], FileChunk)
     log.advance_log_start(30)

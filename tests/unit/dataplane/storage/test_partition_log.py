@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import LogChanged, RottenBytes, SuspectBytes
-from dataplane.storage.partition_log import PartitionLog, flush_together
+from dataplane.storage.durability import flush_together
+from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.retention import SegmentView, segments_to_delete
 from dataplane.storage.tail_cache import TailBudget, TailCache
 from springtide.wire.framing import FileChunk
@@ -365,7 +366,7 @@ def test_the_last_data_batches_are_found_in_the_bytes_however_far_back(is_reopen
         append(log, data)
         append(memory, data)
     if is_reopened:
-        log.flush()
+        log.durability.flush()
         for path in disk.files():
             if path.endswith((".index", ".producers")):
                 disk.unlink(path)
@@ -389,9 +390,9 @@ def test_the_last_data_batches_are_not_told_while_they_are_damaged() -> None:
     with pytest.raises(SuspectBytes) as suspect:
         log.last_data_batches(1)
     assert suspect.value.bad_offset == 8
-    checked = log.check_at_rest(log.place_near(8), end_offset=9, bytes_max=1 << 20)
+    checked = log.holes.check(log.holes.place_near(8), end_offset=9, bytes_max=1 << 20)
     assert checked.hole is not None
-    log.note_rotten(checked.hole)
+    log.holes.note(checked.hole, log_start_offset=0)
     with pytest.raises(RottenBytes):
         log.last_data_batches(1)
 
@@ -400,7 +401,8 @@ def test_a_flush_together_that_can_not_begin_leaves_every_log_free_to_flush() ->
     logs = [new_log()[1] for _ in range(2)]
     for log in logs:
         append(log, batch(0))
-    logs[1]._snapshots = None  # type: ignore[assignment]
+    flushes = [log.durability for log in logs]
+    flushes[1]._segments = None  # type: ignore[assignment]
     with pytest.raises(AttributeError):
-        flush_together(logs, lambda: None)
-    assert [log._flush_lock.locked() for log in logs] == [False, False]
+        flush_together(flushes, lambda: None)
+    assert [flush.lock.locked() for flush in flushes] == [False, False]

@@ -157,7 +157,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(include_active=st.booleans(), is_stored=st.booleans())
     def flush(self, include_active: bool, is_stored: bool) -> None:
-        recovery_point = self.log.flush(include_active=include_active, now_ms=self.now_ms)
+        recovery_point = self.log.durability.flush(include_active=include_active, now_ms=self.now_ms)
         if is_stored:
             self.stored_recovery_point = recovery_point
 

@@ -40,7 +40,7 @@ def written(count: int, *, flushed: int = 0, value: bytes = b"v") -> tuple[Memor
     for i, encoded in enumerate(batches):
         append(log, encoded)
         if i + 1 == flushed:
-            assert log.flush() == flushed
+            assert log.durability.flush() == flushed
     return disk, batches
 
 
@@ -235,7 +235,7 @@ def test_the_epoch_of_a_leader_that_wrote_nothing_survives_a_crash() -> None:
     disk, log = new_log()
     append(log, batch(0, leader_epoch=1))
     log.begin_leader_epoch(4)
-    log.persist_epochs()
+    log.durability.persist_epochs()
     disk.crash_process()
     assert opened(open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH)).epochs.entries == (
         (1, 0),
@@ -265,7 +265,7 @@ def test_an_epoch_that_begins_costs_no_write_until_it_is_persisted() -> None:
     disk.on_operation = lambda kind, path, _: operations.append((kind, path))
     log.begin_leader_epoch(4)
     assert not operations
-    log.flush()
+    log.durability.flush()
     disk.crash_machine(Random(1))
     entry = open_log(disk, last_shutdown=ShutdownKind.MACHINE_CRASH)
     assert opened(entry).epochs.entries == ((4, 0),)
@@ -275,9 +275,9 @@ def test_a_persisted_epoch_survives_a_power_cut() -> None:
     for seed in range(20):
         disk, log = new_log()
         append(log, batch(0, leader_epoch=1))
-        log.flush()
+        log.durability.flush()
         log.begin_leader_epoch(4)
-        log.persist_epochs()
+        log.durability.persist_epochs()
         disk.crash_machine(Random(seed))
         entry = open_log(disk, last_shutdown=ShutdownKind.MACHINE_CRASH, recovery_point=1)
         assert opened(entry).epochs.entries == ((1, 0), (4, 1))
@@ -292,7 +292,7 @@ def test_that_a_mark_had_its_effect_survives_a_killed_process_and_if_persisted_a
     assert (log.epochs.reconciled, log.epochs.entries) == (5, ((1, 0),))
     log.restart_at(7)
     log.note_reconciled(6)
-    log.persist_epochs()
+    log.durability.persist_epochs()
     disk.crash_machine(Random(1))
     log = opened(open_log(disk, last_shutdown=ShutdownKind.MACHINE_CRASH, recovery_point=7))
     assert log.epochs.reconciled == 6
@@ -303,8 +303,8 @@ def test_a_persisted_epoch_survives_a_power_cut_during_the_recovery_from_another
     disk, log = new_log()
     append(log, batch(0, leader_epoch=1))
     log.begin_leader_epoch(4)
-    log.flush()
-    log.persist_epochs()
+    log.durability.flush()
+    log.durability.persist_epochs()
     disk.crash_machine(Random(1))
     images: list[MemoryDisk] = []
     disk.on_operation = lambda *_: images.extend(disk.power_cut_image(Random(seed)) for seed in range(20))
@@ -350,7 +350,7 @@ def test_what_was_flushed_survives_every_power_cut() -> None:
             batches.append(batch(i, leader_epoch=i // 7, value=bytes([i]) * random.randint(1, 200)))
             append(log, batches[-1])
             if random.random() < 0.2:
-                flushed = log.flush()
+                flushed = log.durability.flush()
         disk.crash_machine(random)
         log = opened(open_log(disk, last_shutdown=ShutdownKind.MACHINE_CRASH, recovery_point=flushed))
         assert flushed <= log.log_end_offset <= len(batches)
@@ -366,7 +366,7 @@ def test_a_power_cut_never_mixes_what_a_truncation_dropped_with_what_followed() 
         new = [batch(i, leader_epoch=2, value=b"n" * 442) for i in range(2, 6)]
         assert {len(encoded) for encoded in old + new} == {512}
         append(log, *old[:2])
-        log.flush()
+        log.durability.flush()
         append(log, *old[2:])
         log.truncate_to(2)
         for encoded in new:
@@ -385,7 +385,7 @@ def test_a_truncation_below_the_recovery_point_lowers_it_on_disk_before_it_cuts(
     )
     for i in range(5):
         append(log, batch(i))
-    assert log.flush() == 5
+    assert log.durability.flush() == 5
     log.truncate_to(5)
     assert not lowered
     log.truncate_to(3)
@@ -402,11 +402,11 @@ def test_the_first_failed_write_or_sync_ends_the_directory_for_good(operation: s
     with pytest.raises(LogError):
         for i in range(1, 40):
             append(log, batch(i, leader_epoch=i, value=b"v" * 40))
-            log.flush()
+            log.durability.flush()
     recovery_point = log.recovery_point
     for use in (
         lambda: append(log, batch(90, leader_epoch=90)),
-        log.flush,
+        log.durability.flush,
         lambda: log.read(log.log_start_offset, max_bytes=1, end_offset=1),
         lambda: log.truncate_to(0),
         lambda: log.begin_leader_epoch(99),
@@ -442,7 +442,7 @@ def test_bytes_found_damaged_by_a_read_are_told_where_and_end_nothing() -> None:
     with pytest.raises(SuspectBytes):
         log.read(1, max_bytes=1000, end_offset=3)
     append(log, batch(3))
-    assert log._health.failure is None
+    assert log._health.directory.failure is None
 
 
 @pytest.mark.parametrize("kind", [ShutdownKind.CLEAN, *CRASHES])
@@ -450,7 +450,7 @@ def test_a_log_found_damaged_stays_so_after_a_restart(kind: ShutdownKind) -> Non
     """The next process would not scan below the recovery point, and would serve what is left."""
     disk, log = new_log(options=type(SMALL)(tail_bytes_max=0))
     append(log, batch(0), batch(1))
-    log.flush()
+    log.durability.flush()
     disk.content(FIRST_LOG)[16] = 9
     log.condemn("no record batch here")
     with pytest.raises(CorruptLog):
@@ -468,14 +468,14 @@ def test_a_damage_that_cannot_be_marked_ends_the_directory() -> None:
     disk.content(FIRST_LOG)[16] = 9
     disk.fail_next("create", OSError(errno.ENOSPC, "full"), path_contains="damaged")
     log.condemn("no record batch here")
-    assert log._health.failure is not None
+    assert log._health.directory.failure is not None
 
 
 def test_a_flush_that_a_truncation_overtakes_does_not_vouch_for_the_new_bytes() -> None:
     _disk, log = new_log()
     for i in range(4):
         append(log, batch(i))
-    segment = log._segments[-1]
+    segment = log.segments[-1]
     fsync = segment.file.fsync
 
     class Overtaken:
@@ -489,5 +489,5 @@ def test_a_flush_that_a_truncation_overtakes_does_not_vouch_for_the_new_bytes() 
 
     file = segment.file
     segment.file = Overtaken()  # type: ignore[assignment]
-    assert log.flush() <= 2
-    assert log.flush() == 5
+    assert log.durability.flush() <= 2
+    assert log.durability.flush() == 5

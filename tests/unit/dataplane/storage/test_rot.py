@@ -27,7 +27,7 @@ def stored(count: int = COUNT) -> tuple[MemoryDisk, PartitionLog, list[bytes]]:
     batches = [batch(i, leader_epoch=i // 4, value=b"value %d" % i) for i in range(count)]
     for encoded in batches:
         append(log, encoded)
-    log.flush()
+    log.durability.flush()
     return disk, log, batches
 
 
@@ -35,7 +35,7 @@ def scrub(log: PartitionLog, *, end_offset: int = COUNT, bytes_max: int = 100) -
     """One pass in small slices."""
     holes, place = [], START
     for _ in range(1_000):
-        checked = log.check_at_rest(place, end_offset=end_offset, bytes_max=bytes_max)
+        checked = log.holes.check(place, end_offset=end_offset, bytes_max=bytes_max)
         if checked.hole is not None:
             holes.append(checked.hole)
         if checked.place is None:
@@ -67,8 +67,8 @@ def test_every_bit_that_rots_is_found_and_mended_byte_for_byte() -> None:
             (hole,) = holes
             assert hole.base_offset == base
             assert hole.position <= position
-            log.note_rotten(hole)
-            (known,) = log.holes
+            log.holes.note(hole, log_start_offset=log.log_start_offset)
+            (known,) = log.holes.all
             assert position < known.end_position
             lacking = b"".join(batches[known.first_offset : known.next_offset])
             size_bytes, next_offset = fitting_bytes(
@@ -78,8 +78,8 @@ def test_every_bit_that_rots_is_found_and_mended_byte_for_byte() -> None:
                 size_bytes=known.end_position - known.position,
                 epoch_at=log.epochs.epoch_at,
             )
-            log.mend(known, lacking[:size_bytes])
-            log.close_hole(known, size_bytes=size_bytes, next_offset=next_offset)
+            log.holes.mend(known, lacking[:size_bytes])
+            log.holes.close(known, size_bytes=size_bytes, next_offset=next_offset, log_start_offset=0)
             assert list(log.rotten) == []
             assert read_all(log) == whole
 
@@ -96,7 +96,7 @@ def test_the_page_cache_is_not_believed() -> None:
 def test_what_is_rotten_is_not_given_to_anyone_and_the_rest_is() -> None:
     disk, log, batches = stored()
     disk.flip_bit(path_of(0), len(batches[0]) + 66)
-    log.note_rotten(scrub(log)[0])
+    log.holes.note(scrub(log)[0], log_start_offset=0)
     piece = log.read(0, max_bytes=10_000, end_offset=COUNT)
     assert piece.next_offset == 1
     with pytest.raises(RottenBytes):
@@ -107,7 +107,7 @@ def test_what_is_rotten_is_not_given_to_anyone_and_the_rest_is() -> None:
 def test_a_restart_makes_no_rotten_log_whole() -> None:
     disk, log, batches = stored()
     disk.flip_bit(path_of(0), len(batches[0]) + 66)
-    log.note_rotten(scrub(log)[0])
+    log.holes.note(scrub(log)[0], log_start_offset=0)
     log.close_cleanly()
     again = opened(open_log(disk, last_shutdown=ShutdownKind.CLEAN, recovery_point=COUNT, options=NO_TAIL))
     assert list(again.rotten) == list(log.rotten) != []
@@ -121,7 +121,7 @@ def test_rot_goes_with_what_is_deleted_or_cut() -> None:
     for base in (first, last):
         disk.flip_bit(path_of(base), 66)
     for hole in scrub(log):
-        log.note_rotten(hole)
+        log.holes.note(hole, log_start_offset=log.log_start_offset)
     assert [found.first_offset for found in log.rotten] == [first, last]
     log.truncate_to(last)
     assert [found.first_offset for found in log.rotten] == [first]

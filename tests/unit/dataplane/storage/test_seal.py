@@ -28,8 +28,8 @@ def sealed(disk: MemoryDisk, *, records: int = 3) -> PartitionLog:
     log = opened(disk, ShutdownKind.FIRST_START)
     for offset in range(records):
         append(log, batch(offset))
-    log.begin_seal(CHAIN_EPOCH)
-    log.store_seal()
+    log.seal.begin(CHAIN_EPOCH, end_offset=log.log_end_offset)
+    log.seal.store()
     return log
 
 
@@ -37,11 +37,11 @@ def test_a_log_is_vouched_for_up_to_its_end_until_it_is_sealed() -> None:
     log = opened(MemoryDisk(), ShutdownKind.FIRST_START)
     append(log, batch(0))
     assert (log.vouched_end_offset, log.seal_chain_epoch) == (1, -1)
-    log.begin_seal(CHAIN_EPOCH)
+    log.seal.begin(CHAIN_EPOCH, end_offset=log.log_end_offset)
     assert (log.vouched_end_offset, log.seal_chain_epoch) == (1, -1)  # not durable yet: it proves nothing
     append(log, batch(1))
     assert log.vouched_end_offset == 1
-    log.store_seal()
+    log.seal.store()
     assert log.seal_chain_epoch == CHAIN_EPOCH
 
 
@@ -50,13 +50,13 @@ def test_what_is_written_behind_a_seal_counts_when_the_seal_is_gone_or_the_bytes
     log = sealed(disk)
     append(log, batch(3), batch(4))
     assert (log.vouched_end_offset, log.log_end_offset) == (3, 5)
-    log.flush()
-    log.vouch_for_flushed()
+    log.durability.flush()
+    log.seal.vouch_for_flushed()
     assert (log.vouched_end_offset, log.seal_chain_epoch) == (5, CHAIN_EPOCH)
     append(log, batch(5))
     assert log.vouched_end_offset == 5
-    log.remove_seal()
-    log.open_seal()
+    log.seal.remove()
+    log.seal.open()
     assert (log.vouched_end_offset, log.seal_chain_epoch) == (6, -1)
     assert not disk.exists(SEAL_PATH)
 
@@ -65,14 +65,14 @@ def test_a_log_that_was_cut_and_grew_again_before_its_seal_was_stored_stays_unse
     disk = MemoryDisk()
     log = opened(disk, ShutdownKind.FIRST_START)
     append(log, batch(0), batch(1), batch(2))
-    log.begin_seal(CHAIN_EPOCH)
+    log.seal.begin(CHAIN_EPOCH, end_offset=log.log_end_offset)
     log.truncate_to(1)
     append(log, batch(1, leader_epoch=1), batch(2, leader_epoch=1), batch(3, leader_epoch=1))
-    log.store_seal()
+    log.seal.store()
     assert not disk.exists(SEAL_PATH), "it would promise records that are gone"
-    assert (log.is_sealed, log.vouched_end_offset, log.seal_chain_epoch) == (False, 4, -1)
-    log.begin_seal(CHAIN_EPOCH)
-    log.store_seal()
+    assert (log.seal.current, log.vouched_end_offset, log.seal_chain_epoch) == (None, 4, -1)
+    log.seal.begin(CHAIN_EPOCH, end_offset=log.log_end_offset)
+    log.seal.store()
     assert (log.vouched_end_offset, log.seal_chain_epoch) == (4, CHAIN_EPOCH)
 
 
@@ -92,7 +92,7 @@ def test_a_seal_that_was_removed_does_not_come_back(seed: int) -> None:
     disk = MemoryDisk()
     log = sealed(disk)
     append(log, batch(3))
-    log.remove_seal()
+    log.seal.remove()
     disk.crash_machine(Random(seed))
     log = opened(disk, ShutdownKind.MACHINE_CRASH)
     assert (log.vouched_end_offset, log.seal_chain_epoch) == (log.log_end_offset, -1)
@@ -102,7 +102,7 @@ def test_a_seal_that_the_log_no_longer_reaches_proves_nothing_and_goes() -> None
     disk = MemoryDisk()
     log = sealed(disk)
     log.truncate_to(1)
-    log.flush()
+    log.durability.flush()
     disk.crash_process()
     assert opened(disk, ShutdownKind.PROCESS_CRASH).seal_chain_epoch == -1
     assert not disk.exists(SEAL_PATH)
@@ -113,7 +113,7 @@ def test_a_seal_of_an_epoch_that_was_replaced_proves_nothing() -> None:
     log = sealed(disk)
     log.truncate_to(2)
     append(log, batch(2, leader_epoch=4), batch(3, leader_epoch=4))
-    log.flush()
+    log.durability.flush()
     disk.crash_process()
     assert opened(disk, ShutdownKind.PROCESS_CRASH).seal_chain_epoch == -1
 
@@ -122,9 +122,9 @@ def test_a_log_that_was_cut_while_its_seal_was_stored_gets_none() -> None:
     disk = MemoryDisk()
     log = opened(disk, ShutdownKind.FIRST_START)
     append(log, batch(0), batch(1))
-    log.begin_seal(CHAIN_EPOCH)
+    log.seal.begin(CHAIN_EPOCH, end_offset=log.log_end_offset)
     log.truncate_to(1)
-    log.store_seal()
+    log.seal.store()
     assert (log.seal_chain_epoch, disk.exists(SEAL_PATH)) == (-1, False)
 
 

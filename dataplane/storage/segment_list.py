@@ -1,0 +1,294 @@
+"""The segments of one log, oldest first, and the producer snapshots between them: files named by offset.
+
+`all` is replaced and never changed, so that a reader in a thread goes on with the segments that it took while
+the loop rolls, cuts and deletes; `changes` tells it that what it took is gone. What a flush still has to make
+durable is kept under the same lock as the list: a flush that sees a new active segment also sees the closed
+one before it.
+
+A segment is named by the offset where the previous one ends, so a gap in offsets lies inside a segment and
+never between two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import NamedTuple
+
+from dataplane.core.producer_state import ProducerStates
+from dataplane.storage.disk import Disk, fsync_file
+from dataplane.storage.reads import segment_index
+from dataplane.storage.segment import Segment, create_segment, index_path, log_path, unlink_segment
+from dataplane.storage.snapshots import ProducerSnapshots
+
+DELETED_SUFFIX = ".deleted"
+
+
+class Unflushed(NamedTuple):
+    """The files that one flush makes durable: everything below `end_offset`."""
+
+    active: Segment | None
+    closed: tuple[Segment, ...]
+    snapshots: tuple[str, ...]
+    end_offset: int
+    is_directory_unsynced: bool
+
+
+class CutPlace(NamedTuple):
+    """Where a log is cut: of the first `kept` segments the last stays up to `position`. The log then ends at
+    `end_offset`, its last batch at `end_of_batches`."""
+
+    kept: int
+    position: int
+    end_offset: int
+    end_of_batches: int
+
+
+class SegmentList:
+    """Methods raise OSError if the disk fails. They are the loop's, but for those that say "thread"."""
+
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_is_directory_unsynced",
+        "_lock",
+        "_unflushed",
+        "active",
+        "all",
+        "changes",
+        "size_bytes",
+        "snapshots",
+    )
+
+    def __init__(
+        self, disk: Disk, directory: str, segments: Sequence[Segment], snapshots: ProducerSnapshots
+    ) -> None:
+        assert segments, "a log has at least its active segment"
+        self._disk = disk
+        self._directory = directory
+        self.all = tuple(segments)
+        self.active = segments[-1]
+        self.snapshots = snapshots
+        self.size_bytes = sum(segment.size_bytes for segment in segments)
+        self.changes = 0
+        """Number of cuts and deletions, each counted before it begins. A reader in a thread compares it."""
+        self._lock = Lock()  # never held over I/O
+        self._unflushed: list[Segment] = []  # closed, not yet fsynced
+        self._is_directory_unsynced = True
+
+    def at(self, log_offset: int) -> Segment:
+        """Return the segment that holds an offset: the last that begins at or before it."""
+        return self.all[segment_index(self.all, log_offset)]
+
+    def find(self, base_offset: int) -> Segment | None:
+        """Return the segment of that name."""
+        return next((segment for segment in self.all if segment.base_offset == base_offset), None)
+
+    def size_below(self, offset: int) -> int:
+        """See LogPort."""
+        size = 0
+        for segment in self.all:
+            if segment.next_offset > offset:
+                inside = max(0, offset - segment.base_offset)
+                return size + segment.size_bytes * inside // (segment.next_offset - segment.base_offset)
+            size += segment.size_bytes
+        return size
+
+    # ---- growing
+
+    def roll(self, producers: ProducerStates, *, index_interval_bytes: int, now_ms: int) -> None:
+        """Close the active segment, which is not empty, and begin the next where it ends."""
+        closed = self.active
+        closed.close_index()
+        self.snapshots.write(producers, log_offset=closed.next_offset)
+        active = self._create(closed.next_offset, index_interval_bytes, now_ms)
+        with self._lock:
+            self._replace((*self.all, active))
+            self._unflushed.append(closed)
+            self._is_directory_unsynced = True
+
+    def write_snapshot(self, producers: ProducerStates) -> None:
+        """Write a producer snapshot of the log's end, unless the log has no record and no producer."""
+        if producers or self.size_bytes or self.snapshots.offsets:
+            self.snapshots.write(producers, log_offset=self.active.next_offset)
+
+    def close(self, producers: ProducerStates) -> None:
+        """Write all that the next start needs to avoid a scan. A flush follows."""
+        self.active.close_index()
+        self.write_snapshot(producers)
+        with self._lock:
+            self._unflushed.append(self.active)
+
+    # ---- shrinking
+
+    def place_to_cut(self, log_offset: int, *, log_start_offset: int) -> CutPlace:
+        """Return where a cut to an offset falls: the whole batch that holds it goes, also if the log starts
+        inside. Raise CorruptLog if a hole holds it.
+        """
+        index = segment_index(self.all, log_offset)
+        segment = self.all[index]
+        found = segment.find(log_offset)
+        position = segment.size_bytes if found is None else found[0]
+        end_offset = log_offset if found is None else min(log_offset, found[1].base_offset)
+        for hole in segment.holes:  # `find` skips holes
+            if hole.first_offset == log_offset:
+                position = hole.position
+            elif hole.first_offset < log_offset < hole.next_offset:
+                raise segment.corrupt(hole.position, "rotten, and to be cut within")
+        end_offset = max(end_offset, log_start_offset)
+        return CutPlace(index + 1, position, end_offset, _end_of_batches(segment, end_offset))
+
+    def cut(self, place: CutPlace) -> None:
+        """Drop what lies behind a place, the newest segment first and durably before anything is written
+        there.
+        """
+        dropped = self.all[place.kept :]
+        with self._lock:
+            self._replace(self.all[: place.kept])
+            self._unflushed = [segment for segment in self._unflushed if segment not in dropped]
+        self._unlink(dropped)
+        self.snapshots.delete_beyond(place.end_offset)
+        active = self.active
+        if dropped:
+            self._disk.fsync_dir(self._directory)
+            active.reopen_for_append()
+        active.truncate(place.position)
+        # Before new bytes are written in place of the cut ones: a power cut that brought some of the old
+        # bytes back among the new would leave a log that no leader ever had.
+        active.file.fsync()
+        self.size_bytes = sum(segment.size_bytes for segment in self.all)
+
+    def restart(self, base_offset: int, *, index_interval_bytes: int, now_ms: int) -> None:
+        """Replace all segments by an empty one, durably."""
+        self._unlink(self.all)
+        self.snapshots.delete_beyond(-1)
+        self._disk.fsync_dir(self._directory)
+        active = self._create(base_offset, index_interval_bytes, now_ms)
+        self._disk.fsync_dir(self._directory)
+        with self._lock:
+            self._replace((active,))
+            self._unflushed = []
+        self.size_bytes = 0
+
+    def detach_below(self, log_start_offset: int) -> list[str]:
+        """Take the segments that lie wholly below the log start out of the log and rename their files. Return
+        the new names, to be unlinked in a thread.
+        """
+        count = 0
+        while count + 1 < len(self.all) and self.all[count + 1].base_offset <= log_start_offset:
+            count += 1
+        if not count:
+            return []
+        self.changes += 1
+        gone, kept = self.all[:count], self.all[count:]
+        detached: list[str] = []
+        for segment in gone:
+            for path in (
+                log_path(self._directory, segment.base_offset),
+                index_path(self._directory, segment.base_offset),
+            ):
+                if self._disk.exists(path):
+                    self._disk.rename(path, path + DELETED_SUFFIX)
+                    detached.append(path + DELETED_SUFFIX)
+        self.snapshots.delete_before(kept[0].base_offset)
+        with self._lock:
+            self._replace(kept)
+            self._unflushed = [segment for segment in self._unflushed if segment not in gone]
+        self.size_bytes -= sum(segment.size_bytes for segment in gone)
+        return detached
+
+    # ---- producer states
+
+    def replay_producers(self, *, end_offset: int, now_ms: int, is_recovery: bool) -> ProducerStates:
+        """Return the producer states from the newest snapshot at or below the end, and the batches after it
+        (I23 (no gap, no repeat), S22). A recovery also writes the missing snapshots between segments:
+        retention may delete the segments that they stand for. Raise CorruptLog where a hole is needed.
+        """
+        snapshot = self.snapshots.load_newest(offset_max=end_offset)
+        states, log_offset = (ProducerStates(), -1) if snapshot is None else snapshot
+        for segment in self.all:
+            if is_recovery and segment.base_offset > log_offset and segment is not self.all[0]:
+                self.snapshots.write(states, log_offset=segment.base_offset)
+            if segment.next_offset > log_offset:
+                if segment.holes:
+                    raise segment.corrupt(segment.holes[0].position, "known to be rotten, and needed")
+                for _, header in segment.walk():
+                    if header.base_offset >= log_offset:
+                        states.update(header, now_ms=now_ms)
+        return states
+
+    # ---- making durable
+
+    @property
+    def has_unflushed(self) -> bool:
+        """Return whether closed segments wait for a flush."""
+        return bool(self._unflushed)
+
+    def distrust(self) -> None:
+        """Note, after a recovery, that no closed segment is known to be durable."""
+        with self._lock:
+            self._unflushed = list(self.all[:-1])
+
+    def take_unflushed(self, *, include_active: bool) -> Unflushed:
+        """Return what a flush has to make durable now. Thread."""
+        with self._lock:
+            active = self.active
+            unflushed = Unflushed(
+                active=active if include_active else None,
+                closed=tuple(self._unflushed),
+                snapshots=tuple(self.snapshots.take_unsynced()),
+                end_offset=active.next_offset if include_active else active.base_offset,
+                is_directory_unsynced=self._is_directory_unsynced,
+            )
+            self._is_directory_unsynced = False
+        return unflushed
+
+    def fsync(self, unflushed: Unflushed) -> bool:
+        """Fsync these files. Return whether the directory must be fsynced, too. Thread."""
+        for segment in unflushed.closed:
+            _fsync_unless_gone(segment.fsync)
+        if unflushed.active is not None:
+            unflushed.active.file.fsync()
+        for path in unflushed.snapshots:
+            _fsync_unless_gone(lambda path=path: fsync_file(self._disk, path))  # type: ignore[misc]
+        return bool(unflushed.is_directory_unsynced or unflushed.closed or unflushed.snapshots)
+
+    def on_flushed(self, unflushed: Unflushed) -> None:
+        """Note that these files are durable. Thread."""
+        with self._lock:
+            self._unflushed = [segment for segment in self._unflushed if segment not in unflushed.closed]
+
+    # ---- inside
+
+    def _replace(self, segments: tuple[Segment, ...]) -> None:
+        self.all, self.active = segments, segments[-1]
+
+    def _create(self, base_offset: int, index_interval_bytes: int, now_ms: int) -> Segment:
+        return create_segment(
+            self._disk,
+            self._directory,
+            base_offset=base_offset,
+            index_interval_bytes=index_interval_bytes,
+            now_ms=now_ms,
+        )
+
+    def _unlink(self, segments: Sequence[Segment]) -> None:
+        for segment in reversed(segments):
+            unlink_segment(self._disk, self._directory, segment.base_offset)
+
+
+def _fsync_unless_gone(fsync: Callable[[], None]) -> None:
+    """fsync a file unless it is gone: truncation or retention may unlink it during a flush."""
+    try:
+        fsync()
+    except FileNotFoundError:
+        return
+
+
+def _end_of_batches(segment: Segment, log_offset: int) -> int:
+    """Return the offset where the last batch below `log_offset` ends."""
+    found = segment.find(log_offset - 1)
+    if found is not None and found[1].base_offset < log_offset:
+        return log_offset
+    ends = (header.next_offset for _, header in segment.walk() if header.next_offset <= log_offset)
+    return max(ends, default=segment.base_offset)
