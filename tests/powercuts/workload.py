@@ -279,7 +279,7 @@ class Workload:
         if self._random.random() < 0.7:
             log.unlink_detached(detached)
         known.start_max = log.log_start_offset
-        known.epochs = _epochs(log)
+        known.epochs = tuple(entry for entry in known.epochs if entry.start_offset > log.log_start_offset)
 
     def _any_key(self) -> PartitionKey | None:
         return self._random.choice(sorted(self.ledger.live)) if self.ledger.live else None
