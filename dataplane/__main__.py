@@ -181,7 +181,7 @@ def open_broker(settings: BrokerSettings, ports: Ports, *, data_dir: str, boot_i
         boot_id=boot_id,
         options=settings.config.topic_settings({}).log,
     )
-    _log.info("log_directory_opened path=%s last_shutdown=%s", data_dir, log_dir.last_shutdown.value)
+    _log.info("log_directory_opened path=%s last_shutdown=%s", data_dir, log_dir.claim.last_shutdown.value)
     problems = load_logs(log_dir, wall_ms=ports.clock.wall_ms)
     _log.info("logs_open logs=%d", len(log_dir.logs))
     seen = read_seen(ports.disk, data_dir)
@@ -361,7 +361,8 @@ def _format(arguments: argparse.Namespace) -> int:
         print(f"dataplane: {error}", file=sys.stderr)
         return EXIT_FAILED
     log_dir.abandon()
-    print(f"{arguments.data_dir}: directory {log_dir.meta.dir_id} of broker {log_dir.meta.broker_id}")
+    meta = log_dir.claim.meta
+    print(f"{arguments.data_dir}: directory {meta.dir_id} of broker {meta.broker_id}")
     return EXIT_OK
 
 

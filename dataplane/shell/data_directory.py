@@ -74,7 +74,7 @@ def load_logs(log_dir: LogDir, *, wall_ms: Callable[[], int]) -> Sequence[Replic
     to quarantine whole, and missing records. Scans and fsyncs: call it in a thread, or before the loop runs.
     Raises LogError."""
     problems = _load_logs(log_dir, wall_ms)
-    if log_dir.is_refuted:
+    if log_dir.claim.is_refuted:
         _log.warning(
             "machine_crash_found path=%s cause=%s",
             log_dir.path,
@@ -83,7 +83,7 @@ def load_logs(log_dir: LogDir, *, wall_ms: Callable[[], int]) -> Sequence[Replic
         log_dir.begin_anew()
         problems += _load_logs(log_dir, wall_ms)
     log_dir.finish_loading()
-    for problem in log_dir.problems:
+    for problem in log_dir.offsets.problems:
         _log.warning("log_directory_problem detail=%s", problem)
     return problems
 
@@ -204,7 +204,7 @@ class DataDirectory:
         return self.log_dir.health.failure
 
     def offline_ids(self) -> tuple[str, ...]:
-        return () if self.failure is None else (self.log_dir.meta.dir_id,)
+        return () if self.failure is None else (self.log_dir.claim.meta.dir_id,)
 
     def space(self) -> DiskSpace | None:
         """The room of the directory's file system, which answers from memory; None: it does not tell."""
@@ -328,9 +328,11 @@ class DataDirectory:
             while self._log_starts_moved:
                 moved, self._log_starts_moved = self._log_starts_moved, {}
                 stored = [(log.log_start_offset, done) for log, done in moved.values()]
-                cuts = self.log_dir.cuts
-                await self._threads.run(self.log_dir.checkpoint_log_starts)
-                if self.log_dir.cuts != cuts:  # a log may have begun anew, lower, before it was written
+                cuts = self.log_dir.offsets.cuts
+                await self._threads.run(self.log_dir.offsets.checkpoint_log_starts)
+                if (
+                    self.log_dir.offsets.cuts != cuts
+                ):  # a log may have begun anew, lower, before it was written
                     self._log_starts_moved = moved | self._log_starts_moved
                     continue
                 for offset, done in stored:
@@ -400,7 +402,7 @@ class DataDirectory:
 
     def set_aside(self) -> Sequence[SetAsideLog]:
         """Return all that is in quarantine."""
-        return [note.log for _, note in sorted(self.log_dir.set_aside.items())]
+        return [note.log for _, note in sorted(self.log_dir.quarantined.notes.items())]
 
     async def take_up_log(self, key: PartitionKey) -> PartitionLog | None:
         """Bring the log back from quarantine. None: it is not what was set aside, and stays there."""
@@ -416,18 +418,18 @@ class DataDirectory:
 
     async def on_registering(self, incarnation_id: str) -> None:
         """Before the first request for an epoch: a successor must be able to name this incarnation."""
-        await self._threads.run(partial(self.log_dir.on_registering, incarnation_id))
+        await self._threads.run(partial(self.log_dir.claim.on_registering, incarnation_id))
 
     async def disown(self) -> None:
         """This process went back in time: durably, the next one must not vouch for these logs."""
-        await self._threads.run(self.log_dir.disown)
+        await self._threads.run(self.log_dir.claim.disown)
 
     async def on_registered(self, *, cluster_id: str, broker_epoch: int) -> None:
         """Durable before the new incarnation does anything. Raises LogDirRefused."""
         await self._threads.run(
             lambda: self.log_dir.on_registered(cluster_id=cluster_id, broker_epoch=broker_epoch)
         )
-        if not self.log_dir.is_mount_marked:
+        if not self.log_dir.claim.is_mount_marked:
             _log.warning(
                 "kills_look_like_power_losses path=%s cause=%s consequence=%s",
                 self.log_dir.path,

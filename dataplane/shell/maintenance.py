@@ -236,7 +236,7 @@ class Maintenance:
         stored = [(hosted, hosted.replica.high_watermark) for hosted in self._table]
         offsets = {hosted.key: high_watermark for hosted, high_watermark in stored}
         log_dir = self._directory.log_dir
-        work = partial(log_dir.checkpoint_high_watermarks, offsets, cuts=log_dir.cuts)
+        work = partial(log_dir.offsets.checkpoint_high_watermarks, offsets, cuts=log_dir.offsets.cuts)
         if await self._threads.run(work, limiter=self._limiter):
             for hosted, high_watermark in stored:
                 hosted.is_high_watermark_stored = hosted.is_high_watermark_stored or high_watermark > 0
@@ -248,7 +248,7 @@ class Maintenance:
             await self.checkpoint_high_watermarks()
 
     async def checkpoint_recovery_points(self) -> None:
-        await self._in_thread(self._directory.log_dir.checkpoint_recovery_points)
+        await self._in_thread(self._directory.log_dir.offsets.checkpoint_recovery_points)
 
     async def _in_thread(self, work: Callable[[], object]) -> None:
         await self._threads.run(work, limiter=self._limiter)

@@ -307,7 +307,7 @@ class PartitionTable:
         (11.5, logs that were set aside).
         """
         key = (state.topic_id, state.partition)
-        aside = self._store.log_dir.takeable(key)
+        aside = self._store.log_dir.quarantined.takeable(key)
         if aside is None:
             return None
         if has_seat(state, self._broker_id) and state.leader_epoch <= aside.leader_epoch:

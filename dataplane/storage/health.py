@@ -53,6 +53,15 @@ class DirectoryHealth:
         if self.failure is not None:
             raise LogError(f"log directory {self.path} failed before: {self.failure}")
 
+    @contextmanager
+    def guarded(self, doing: str) -> Iterator[None]:
+        """Raise LogError if the directory has failed before, and for a disk error within."""
+        self.check()
+        try:
+            yield
+        except OSError as error:
+            raise self.fail(error, doing) from error
+
 
 class LogHealth:
     """The latch of one log. `refusal` is None until the log is closed or found damaged."""

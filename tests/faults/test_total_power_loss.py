@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from dataplane.storage.log_dir import MOUNT_MARK_FILE
+from dataplane.storage.directory_claim import MOUNT_MARK_FILE
 from dataplane.storage.seal import SEAL_FILE
 from localcluster.cluster import LocalCluster
 from localcluster.load import read_everything

@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from dataplane.storage import checkpoints, epoch_file, health, log_dir, log_dir_identity, scan
+from dataplane.storage import checkpoints, directory_claim, epoch_file, health, log_dir_identity, scan
+from dataplane.storage.directory_claim import DirectoryClaim
+from dataplane.storage.disk import replace_durably
 from dataplane.storage.durability import Durability
 from dataplane.storage.index import SparseIndex
 from dataplane.storage.log_dir import LogDir
@@ -22,6 +24,7 @@ from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.segment import Segment
 from dataplane.storage.segment_list import CutPlace, SegmentList
 from dataplane.storage.snapshots import ProducerSnapshots
+from dataplane.storage.stored_offsets import StoredOffsets
 
 Patches = list[tuple[Any, str, Any]]
 
@@ -107,8 +110,8 @@ def marker_before_flush() -> Patches:
     original = LogDir.close_cleanly
 
     def close_cleanly(self: LogDir, high_watermarks: dict[tuple[str, int], int]) -> bool:
-        marker = json.dumps({"broker_epoch": self.meta.broker_epoch}).encode()
-        self._replace(log_dir.MARKER_FILE, marker)
+        marker = json.dumps({"broker_epoch": self.claim.meta.broker_epoch}).encode()
+        replace_durably(self._disk, f"{self.path}/{directory_claim.MARKER_FILE}", marker)
         return original(self, high_watermarks)
 
     return [(LogDir, "close_cleanly", close_cleanly)]
@@ -116,13 +119,13 @@ def marker_before_flush() -> Patches:
 
 @plant(breaks="the marker is gone, durably, before any log is read")
 def marker_not_deleted_durably() -> Patches:
-    original = log_dir._identify_directory
+    original = directory_claim._identify_directory
 
     def identify(used: Any, path: str, **who: Any) -> Any:
         with patch.object(type(used), "fsync_dir", lambda _self, _path: None):
             return original(used, path, **who)
 
-    return [(log_dir, "_identify_directory", identify)]
+    return [(directory_claim, "_identify_directory", identify)]
 
 
 @plant(breaks="a small file is replaced by bytes that are durable before the rename")
@@ -135,13 +138,14 @@ def rename_without_fsync() -> Patches:
         used.fsync_dir(path.rpartition("/")[0])
 
     return [
-        (owner, "replace_durably", replace_durably) for owner in (log_dir, checkpoints, epoch_file, health)
+        (owner, "replace_durably", replace_durably)
+        for owner in (directory_claim, checkpoints, epoch_file, health)
     ]
 
 
 @plant(breaks="a truncation lowers the recovery point on disk before it cuts")
 def recovery_point_not_lowered() -> Patches:
-    return [(LogDir, "_persist_lowered", lambda _self: None)]
+    return [(StoredOffsets, "persist_lowered", lambda _self: None)]
 
 
 @plant(breaks="a cut is fsynced before anything is written behind it", states_max=60_000)
@@ -174,7 +178,7 @@ def checkpoints_of_a_predecessor() -> Patches:
     original = LogDir.create
 
     def create(self: LogDir, partition: Any, *, now_ms: int) -> PartitionLog:
-        self._is_forgotten_stored = False
+        self.offsets._is_forgotten_stored = False
         return original(self, partition, now_ms=now_ms)
 
     return [(LogDir, "create", create)]
@@ -187,30 +191,30 @@ def boot_id_alone_believed() -> Patches:
     def shutdown_kind(meta: Any, **evidence: Any) -> Any:
         return original(meta, **evidence | {"has_mount_mark": True})
 
-    return [(log_dir, "shutdown_kind", shutdown_kind)]
+    return [(directory_claim, "shutdown_kind", shutdown_kind)]
 
 
 @plant(breaks="a machine crash that the controller has not heard of is not forgotten (3.8)")
 def boot_id_written_before_registration() -> Patches:
-    original = LogDir.on_registering
+    original = DirectoryClaim.on_registering
 
-    def on_registering(self: LogDir, incarnation_id: str) -> None:
+    def on_registering(self: DirectoryClaim, incarnation_id: str) -> None:
         self.meta = replace(self.meta, boot_id=self._boot_id)
         original(self, incarnation_id)
-        self._mount_mark.set_mount_mark()
+        self.mount_mark.set_mount_mark()
 
-    return [(LogDir, "on_registering", on_registering)]
+    return [(DirectoryClaim, "on_registering", on_registering)]
 
 
 @plant(breaks="a volume that came back, of which the controller has not heard, is not forgotten (3.8)")
 def mount_mark_set_before_registration() -> Patches:
-    original = LogDir.on_registering
+    original = DirectoryClaim.on_registering
 
-    def on_registering(self: LogDir, incarnation_id: str) -> None:
+    def on_registering(self: DirectoryClaim, incarnation_id: str) -> None:
         original(self, incarnation_id)
-        self._mount_mark.set_mount_mark()
+        self.mount_mark.set_mount_mark()
 
-    return [(LogDir, "on_registering", on_registering)]
+    return [(DirectoryClaim, "on_registering", on_registering)]
 
 
 @plant(breaks="many logs are made durable together before anybody relies on one of them")

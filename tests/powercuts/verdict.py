@@ -75,7 +75,7 @@ def recover(disk: Disk, path: str, *, is_power_cut: bool, is_same_boot: bool = F
         found.problems.append(f"damaged: the directory is refused: {error}")
         return found
     try:
-        found.kind, found.broker_epoch = log_dir.last_shutdown, log_dir.previous_broker_epoch
+        found.kind, found.broker_epoch = log_dir.claim.last_shutdown, log_dir.claim.previous_broker_epoch
         aside = _names_aside(disk, path)
         for entry in load_all(log_dir, now_ms=NOW_MS):
             if isinstance(entry, DamagedLog):
@@ -84,7 +84,7 @@ def recover(disk: Disk, path: str, *, is_power_cut: bool, is_same_boot: bool = F
                 found.problems.append(f"damaged: {entry.name} is stray, with data: {entry.reason}")
         for key, log in log_dir.logs.items():
             _take(found, log_dir, key, log)
-        log_dir.on_registering("successor")
+        log_dir.claim.on_registering("successor")
     except LogError as error:
         found.problems.append(f"damaged: {error}")
     except Exception as error:  # whatever it is: a start must not end so

@@ -188,9 +188,9 @@ class Workload:
 
     def checkpoint(self) -> None:
         if self._random.random() < 0.5:
-            self.log_dir.checkpoint_recovery_points()
+            self.log_dir.offsets.checkpoint_recovery_points()
         else:
-            self.log_dir.checkpoint_high_watermarks(self._high_watermarks())
+            self.log_dir.offsets.checkpoint_high_watermarks(self._high_watermarks())
 
     def create(self) -> None:
         if len(self.ledger.live) >= PARTITIONS_MAX:
@@ -262,11 +262,11 @@ class Workload:
             ledger.deleted_durably(key)
         self._deleted.clear()
         self._broker_epoch += 1
-        log_dir.on_registering(f"incarnation-{self._broker_epoch}")
+        log_dir.claim.on_registering(f"incarnation-{self._broker_epoch}")
         ledger.kinds |= CRASHED
         ledger.broker_epochs |= {self._broker_epoch}
         log_dir.on_registered(cluster_id=CLUSTER_ID, broker_epoch=self._broker_epoch)
-        ledger.is_mount_marked = log_dir.is_mount_marked
+        ledger.is_mount_marked = log_dir.claim.is_mount_marked
         ledger.kinds = CRASHED
         ledger.broker_epochs = frozenset({self._broker_epoch})
         for key, known in ledger.incarnations():

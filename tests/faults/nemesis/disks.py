@@ -15,7 +15,8 @@ from typing import Any
 from dataplane.storage.checkpoints import HIGH_WATERMARKS, read_checkpoint
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.dump import dump_segment
-from dataplane.storage.log_dir import DIVERGENT, PARTITION_FILE, QUARANTINE
+from dataplane.storage.log_dir import DIVERGENT, QUARANTINE
+from dataplane.storage.partition_file import PARTITION_FILE
 from tests.checker.history import Batch, Function, Item, Key, Operation, Outcome
 from tests.checker.values import decode_value
 

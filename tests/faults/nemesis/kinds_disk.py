@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dataplane.storage.log_dir import PARTITION_FILE
+from dataplane.storage.partition_file import PARTITION_FILE
 from tests.faults.hosts.disk import can_throttle
 from tests.faults.nemesis.arena import Arena, Ongoing, number_of
 from tests.faults.nemesis.kinds import Kind, start

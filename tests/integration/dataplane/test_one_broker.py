@@ -50,8 +50,8 @@ def test_a_broker_that_stops_cleanly_says_so_and_serves_its_records_again(tmp_pa
             first_epoch = cluster.brokers[1].broker.session.broker_epoch
             assert await cluster.brokers[1].stop()
             running = await cluster.start(1)
-            assert running.log_dir.last_shutdown is ShutdownKind.CLEAN
-            assert running.log_dir.previous_broker_epoch == first_epoch
+            assert running.log_dir.claim.last_shutdown is ShutdownKind.CLEAN
+            assert running.log_dir.claim.previous_broker_epoch == first_epoch
             await cluster.wait_active(1)
             assert await read(cluster.bootstrap(), "orders", 1000) == VALUES
             assert cluster.controller.state(topic_id).isr == (1,)
@@ -67,7 +67,7 @@ def test_a_killed_broker_recovers_all_that_the_kernel_had(tmp_path: Path) -> Non
             await produce(cluster.bootstrap(), "orders", VALUES, acks="all")
             await cluster.brokers[1].kill()
             running = await cluster.start(1)
-            assert running.log_dir.last_shutdown is ShutdownKind.PROCESS_CRASH
+            assert running.log_dir.claim.last_shutdown is ShutdownKind.PROCESS_CRASH
             await cluster.wait_active(1)
             assert await read(cluster.bootstrap(), "orders", 1000) == VALUES
 
@@ -93,7 +93,7 @@ def test_a_broker_that_is_stopped_while_it_starts_stops_cleanly(tmp_path: Path) 
                     nursery.start_soon(broker.run)
             log_dir.abandon()
             running = await cluster.start(1)
-            assert running.log_dir.last_shutdown is ShutdownKind.CLEAN
+            assert running.log_dir.claim.last_shutdown is ShutdownKind.CLEAN
 
     trio.run(run)
 

@@ -114,7 +114,7 @@ def test_i37_a_log_start_is_told_once_it_is_durable_and_again_if_a_log_was_cut_m
         async with trio.open_nursery() as nursery:
             nursery.start_soon(node.spawned.pop())
             await trio.testing.wait_all_tasks_blocked()
-            node.log_dir.cuts += 1
+            node.log_dir.offsets.cuts += 1
             threads.may_begin[0].set()
             await trio.testing.wait_all_tasks_blocked()
             assert told == []

@@ -48,18 +48,18 @@ def running(disk: Disk, *, boot_id: str = "boot-1", broker_epoch: int = 5, path:
 def test_s53_a_directory_that_its_process_disowned_vouches_for_nothing() -> None:
     disk = MemoryDisk()
     went_back = running(disk)
-    went_back.disown()
+    went_back.claim.disown()
     assert not went_back.close_cleanly({})
-    assert start(disk).last_shutdown is ShutdownKind.MACHINE_CRASH
+    assert start(disk).claim.last_shutdown is ShutdownKind.MACHINE_CRASH
 
 
 def test_a_first_start_takes_the_given_identity_and_keeps_it() -> None:
     disk = MemoryDisk()
     first = start(disk)
-    assert (first.last_shutdown, first.previous_broker_epoch) == (ShutdownKind.FIRST_START, -1)
+    assert (first.claim.last_shutdown, first.claim.previous_broker_epoch) == (ShutdownKind.FIRST_START, -1)
     first.abandon()
     again = open_log_dir(disk, PATH, broker_id=1, new_dir_id="another", boot_id="boot-2")
-    assert again.meta.dir_id == "dir-1"
+    assert again.claim.meta.dir_id == "dir-1"
 
 
 def test_a_second_process_is_refused() -> None:
@@ -94,13 +94,13 @@ def test_a_clean_stop_is_recognised_once() -> None:
     assert log_dir.close_cleanly({KEY: 1})
     disk.crash_machine(Random(3))  # nothing was left to lose
     log_dir = start(disk, boot_id="boot-2")
-    assert (log_dir.last_shutdown, log_dir.previous_broker_epoch) == (ShutdownKind.CLEAN, 5)
+    assert (log_dir.claim.last_shutdown, log_dir.claim.previous_broker_epoch) == (ShutdownKind.CLEAN, 5)
     (entry,) = load_all(log_dir, now_ms=0)
     assert isinstance(entry, OpenedLog)
     assert entry.report.scanned_bytes == 0
     assert log_dir.stored_high_watermark(KEY) == 1
     log_dir.abandon()  # dies before it registers: the marker is gone
-    assert start(disk, boot_id="boot-2").last_shutdown is ShutdownKind.MACHINE_CRASH
+    assert start(disk, boot_id="boot-2").claim.last_shutdown is ShutdownKind.MACHINE_CRASH
 
 
 def test_a_killed_process_is_told_from_a_rebooted_machine() -> None:
@@ -108,10 +108,10 @@ def test_a_killed_process_is_told_from_a_rebooted_machine() -> None:
     running(disk)
     disk.crash_process()
     log_dir = start(disk, boot_id="boot-1")
-    assert log_dir.last_shutdown is ShutdownKind.PROCESS_CRASH
+    assert log_dir.claim.last_shutdown is ShutdownKind.PROCESS_CRASH
     log_dir.abandon()
     log_dir = start(disk, boot_id="boot-2")
-    assert log_dir.last_shutdown is ShutdownKind.MACHINE_CRASH
+    assert log_dir.claim.last_shutdown is ShutdownKind.MACHINE_CRASH
 
 
 def test_a_volume_that_was_away_is_told_from_a_killed_process_by_its_mount_mark_alone() -> None:
@@ -119,26 +119,26 @@ def test_a_volume_that_was_away_is_told_from_a_killed_process_by_its_mount_mark_
     disk = MemoryDisk()
     running(disk)
     disk.crash_machine(Random(3))
-    assert start(disk, boot_id="boot-1").last_shutdown is ShutdownKind.MACHINE_CRASH
+    assert start(disk, boot_id="boot-1").claim.last_shutdown is ShutdownKind.MACHINE_CRASH
 
 
 def test_an_older_copy_of_a_disk_has_no_mount_mark() -> None:
     disk = MemoryDisk()
     running(disk)
     disk.restore(disk.snapshot())
-    assert start(disk, boot_id="boot-1").last_shutdown is ShutdownKind.MACHINE_CRASH
+    assert start(disk, boot_id="boot-1").claim.last_shutdown is ShutdownKind.MACHINE_CRASH
 
 
 def test_where_no_mount_mark_is_to_be_had_only_a_clean_stop_is_believed() -> None:
     disk = MemoryDisk()
     disk.has_mount_marks = False
     log_dir = running(disk)
-    assert not log_dir.is_mount_marked
+    assert not log_dir.claim.is_mount_marked
     log_dir.close_cleanly({})
     log_dir = running(disk)
-    assert log_dir.last_shutdown is ShutdownKind.CLEAN
+    assert log_dir.claim.last_shutdown is ShutdownKind.CLEAN
     disk.crash_process()
-    assert start(disk).last_shutdown is ShutdownKind.MACHINE_CRASH
+    assert start(disk).claim.last_shutdown is ShutdownKind.MACHINE_CRASH
 
 
 @pytest.mark.parametrize("boot_id", ["boot-1", "boot-2"])
@@ -153,14 +153,14 @@ def test_a_crash_is_told_by_whoever_is_the_first_to_register_after_it(boot_id: s
 
     def die(operation: str, path: str, is_done: bool) -> None:
         log_dir = start(disk.process_crash_image(Random(1)), boot_id=boot_id)
-        found.append((log_dir.previous_broker_epoch, log_dir.last_shutdown))
+        found.append((log_dir.claim.previous_broker_epoch, log_dir.claim.last_shutdown))
 
     disk.on_operation = die
     log_dir = start(disk, boot_id=boot_id)
     load_all(log_dir, now_ms=0)
-    log_dir.on_registering("one")
+    log_dir.claim.on_registering("one")
     log_dir.on_registered(cluster_id="cluster", broker_epoch=6)
-    log_dir.checkpoint_high_watermarks({})
+    log_dir.offsets.checkpoint_high_watermarks({})
     assert len(found) > 20
     assert {kind for epoch, kind in found if epoch == 5} == {ShutdownKind.MACHINE_CRASH}
     assert {kind for epoch, kind in found if epoch == 6} == {
@@ -174,18 +174,18 @@ def test_a_log_below_its_high_watermark_refutes_the_stop_and_a_second_start_does
     disk = MemoryDisk()
     log_dir = running(disk)
     append(log_dir.create(ORDERS, now_ms=0), batch(0), batch(1))
-    log_dir.checkpoint_high_watermarks({KEY: 2})
+    log_dir.offsets.checkpoint_high_watermarks({KEY: 2})
     disk.crash_process()
     del disk.content(f"{ORDERS_PATH}/00000000000000000000.log")[len(batch(0)) :]
     log_dir = start(disk)
-    assert log_dir.last_shutdown is ShutdownKind.PROCESS_CRASH
+    assert log_dir.claim.last_shutdown is ShutdownKind.PROCESS_CRASH
     (entry,) = (log_dir.load(name, now_ms=0) for name in log_dir.partition_names())
     assert isinstance(entry, DamagedLog)
     log_dir.quarantine_directory(entry.directory)
     log_dir.begin_anew()
-    assert log_dir.last_shutdown is ShutdownKind.MACHINE_CRASH
+    assert log_dir.claim.last_shutdown is ShutdownKind.MACHINE_CRASH
     disk.crash_process()  # nobody has heard of it, and the log that told is gone
-    assert start(disk).last_shutdown is ShutdownKind.MACHINE_CRASH
+    assert start(disk).claim.last_shutdown is ShutdownKind.MACHINE_CRASH
 
 
 def test_a_cut_below_the_stored_high_watermark_is_no_loss_to_the_next_start() -> None:
@@ -193,13 +193,13 @@ def test_a_cut_below_the_stored_high_watermark_is_no_loss_to_the_next_start() ->
     log_dir = running(disk)
     log = log_dir.create(ORDERS, now_ms=0)
     append(log, batch(0), batch(1), batch(2))
-    log_dir.checkpoint_high_watermarks({KEY: 3})
-    cuts = log_dir.cuts
+    log_dir.offsets.checkpoint_high_watermarks({KEY: 3})
+    cuts = log_dir.offsets.cuts
     log.truncate_to(1)  # under the mark of an unclean election
-    assert not log_dir.checkpoint_high_watermarks({KEY: 3}, cuts=cuts)  # what was read before the cut
+    assert not log_dir.offsets.checkpoint_high_watermarks({KEY: 3}, cuts=cuts)  # what was read before the cut
     disk.crash_process()
     again = running(disk, broker_epoch=6)
-    assert (again.last_shutdown, again.logs[KEY].log_end_offset) == (ShutdownKind.PROCESS_CRASH, 1)
+    assert (again.claim.last_shutdown, again.logs[KEY].log_end_offset) == (ShutdownKind.PROCESS_CRASH, 1)
 
 
 def test_what_a_machine_crash_took_is_no_second_loss_to_a_kill_after_it() -> None:
@@ -209,13 +209,13 @@ def test_what_a_machine_crash_took_is_no_second_loss_to_a_kill_after_it() -> Non
     append(log, batch(0))
     log.durability.flush()
     append(log, batch(1))
-    log_dir.checkpoint_high_watermarks({KEY: 2})
+    log_dir.offsets.checkpoint_high_watermarks({KEY: 2})
     disk.crash_process()
     del disk.content(f"{ORDERS_PATH}/00000000000000000000.log")[len(batch(0)) :]
     assert running(disk, boot_id="boot-2", broker_epoch=6).logs[KEY].log_end_offset == 1
     disk.crash_process()
     again = running(disk, boot_id="boot-2", broker_epoch=7)
-    assert (again.last_shutdown, again.logs[KEY].log_end_offset) == (ShutdownKind.PROCESS_CRASH, 1)
+    assert (again.claim.last_shutdown, again.logs[KEY].log_end_offset) == (ShutdownKind.PROCESS_CRASH, 1)
 
 
 def test_a_real_file_keeps_its_mount_mark_over_closing_and_no_copy_has_it(tmp_path: Path) -> None:
@@ -238,14 +238,14 @@ def test_an_unreported_machine_crash_is_not_forgotten_by_a_second_crash() -> Non
     log_dir = start(disk, boot_id="boot-2")
     load_all(log_dir, now_ms=0)
     assert not log_dir.close_cleanly({})  # stopped in order, but never registered: no marker
-    assert start(disk, boot_id="boot-2").last_shutdown is ShutdownKind.MACHINE_CRASH
+    assert start(disk, boot_id="boot-2").claim.last_shutdown is ShutdownKind.MACHINE_CRASH
 
 
 def test_an_unknown_boot_id_vouches_for_nothing() -> None:
     disk = MemoryDisk()
     running(disk, boot_id="")
     disk.crash_process()
-    assert start(disk, boot_id="").last_shutdown is ShutdownKind.MACHINE_CRASH
+    assert start(disk, boot_id="").claim.last_shutdown is ShutdownKind.MACHINE_CRASH
 
 
 def test_an_incarnation_that_never_saw_its_answer_is_named_to_its_successors() -> None:
@@ -253,24 +253,24 @@ def test_an_incarnation_that_never_saw_its_answer_is_named_to_its_successors() -
     running(disk).abandon()
     for number in range(3):
         unlucky = start(disk)
-        assert unlucky.previous_unanswered == tuple(f"unlucky-{n}" for n in range(number))
-        unlucky.on_registering(f"unlucky-{number}")
+        assert unlucky.claim.previous_unanswered == tuple(f"unlucky-{n}" for n in range(number))
+        unlucky.claim.on_registering(f"unlucky-{number}")
         disk.crash_process()
     lucky = start(disk)
-    assert (lucky.last_shutdown, lucky.previous_broker_epoch) == (ShutdownKind.PROCESS_CRASH, 5)
-    lucky.on_registering("lucky")
+    assert (lucky.claim.last_shutdown, lucky.claim.previous_broker_epoch) == (ShutdownKind.PROCESS_CRASH, 5)
+    lucky.claim.on_registering("lucky")
     lucky.on_registered(cluster_id="cluster", broker_epoch=9)
     lucky.abandon()
-    assert start(disk).previous_unanswered == ()
+    assert start(disk).claim.previous_unanswered == ()
 
 
 def test_only_the_latest_unanswered_incarnations_are_kept() -> None:
     disk = MemoryDisk()
     log_dir = running(disk)
     for number in range(40):
-        log_dir.on_registering(str(number))
+        log_dir.claim.on_registering(str(number))
     log_dir.abandon()
-    assert start(disk).previous_unanswered == tuple(str(n) for n in range(24, 40))
+    assert start(disk).claim.previous_unanswered == tuple(str(n) for n in range(24, 40))
 
 
 def test_no_marker_is_written_when_loading_did_not_finish() -> None:
@@ -298,7 +298,7 @@ def test_a_marker_that_does_not_name_this_broker_epoch_is_none(broken: bytes) ->
     disk = MemoryDisk()
     running(disk).close_cleanly({})
     disk.content("/data/clean-shutdown")[:] = broken
-    assert start(disk).last_shutdown is ShutdownKind.PROCESS_CRASH
+    assert start(disk).claim.last_shutdown is ShutdownKind.PROCESS_CRASH
 
 
 def test_a_long_topic_name_fits_a_file_name() -> None:
@@ -351,7 +351,7 @@ def test_a_log_that_was_set_aside_is_listed_and_taken_up_as_it_was_over_restarts
     log_dir.quarantine(KEY, why="unknown", now_ms=77, high_watermark=2)
     log_dir.abandon()
     log_dir = running(disk)
-    (note,) = log_dir.set_aside.values()
+    (note,) = log_dir.quarantined.notes.values()
     told = note.log
     assert (told.topic, told.partition, told.why, told.since_ms, told.is_whole) == (
         "orders",
@@ -366,7 +366,7 @@ def test_a_log_that_was_set_aside_is_listed_and_taken_up_as_it_was_over_restarts
     assert taken is not None
     assert (taken.log_start_offset, taken.log_end_offset) == (1, 3)
     assert log_dir.stored_high_watermark(KEY) == 2
-    assert log_dir.set_aside == {}
+    assert log_dir.quarantined.notes == {}
     log_dir.abandon()
     assert running(disk).logs[KEY].log_end_offset == 3
 
@@ -378,8 +378,8 @@ def test_a_power_cut_leaves_a_log_that_is_set_aside_and_taken_up_here_or_there_a
         log = log_dir.create(ORDERS, now_ms=0)
         append(log, batch(0), batch(1))
         log.durability.flush()
-        log_dir.checkpoint_recovery_points()
-        log_dir.checkpoint_high_watermarks({KEY: 2})
+        log_dir.offsets.checkpoint_recovery_points()
+        log_dir.offsets.checkpoint_high_watermarks({KEY: 2})
         fails_in = seed // 3
 
         def count(*_: object) -> None:
@@ -399,7 +399,7 @@ def test_a_power_cut_leaves_a_log_that_is_set_aside_and_taken_up_here_or_there_a
         log_dir = running(disk, boot_id="boot-2")
         log_found = log_dir.logs.get(KEY) or log_dir.take_up(KEY, now_ms=0)
         assert log_found is not None and log_found.log_end_offset == 2, (seed, disk.listdir(PATH))
-        assert len(log_dir.set_aside) == 0
+        assert len(log_dir.quarantined.notes) == 0
 
 
 def test_a_log_that_is_not_what_it_was_when_it_was_set_aside_stays_there() -> None:
@@ -410,10 +410,10 @@ def test_a_log_that_is_not_what_it_was_when_it_was_set_aside_stays_there() -> No
     path = log_dir.quarantine(KEY, high_watermark=2)
     del disk.content(f"{path}/00000000000000000000.log")[-10:]
     assert log_dir.take_up(KEY, now_ms=0) is None
-    assert log_dir.takeable(KEY) is None
+    assert log_dir.quarantined.takeable(KEY) is None
     assert disk.exists(f"{path}/00000000000000000000.log")
     log_dir.abandon()
-    assert running(disk).takeable(KEY) is None
+    assert running(disk).quarantined.takeable(KEY) is None
 
 
 def test_a_log_that_is_begun_anew_outdates_the_one_that_was_set_aside() -> None:
@@ -422,11 +422,11 @@ def test_a_log_that_is_begun_anew_outdates_the_one_that_was_set_aside() -> None:
     log_dir = running(disk)
     append(log_dir.create(ORDERS, now_ms=0), batch(0))
     log_dir.quarantine(KEY)
-    assert log_dir.takeable(KEY) is not None
+    assert log_dir.quarantined.takeable(KEY) is not None
     log_dir.create(ORDERS, now_ms=0)
-    assert log_dir.takeable(KEY) is None
+    assert log_dir.quarantined.takeable(KEY) is None
     log_dir.abandon()
-    assert running(disk).takeable(KEY) is None
+    assert running(disk).quarantined.takeable(KEY) is None
 
 
 def test_a_damaged_log_that_was_set_aside_is_listed_and_not_taken_up() -> None:
@@ -440,9 +440,9 @@ def test_a_damaged_log_that_was_set_aside_is_listed_and_not_taken_up() -> None:
     assert isinstance(entry, DamagedLog)
     log_dir.quarantine_directory(entry.directory, why="damaged")
     log_dir.finish_loading()
-    (note,) = log_dir.set_aside.values()
+    (note,) = log_dir.quarantined.notes.values()
     assert (note.log.topic_id, note.log.why, note.log.is_whole) == (KEY[0], "damaged", False)
-    assert log_dir.takeable(KEY) is None
+    assert log_dir.quarantined.takeable(KEY) is None
 
 
 def test_a_damaged_log_stays_damaged_until_it_is_quarantined() -> None:
@@ -451,14 +451,14 @@ def test_a_damaged_log_stays_damaged_until_it_is_quarantined() -> None:
     log = log_dir.create(ORDERS, now_ms=0)
     append(log, batch(0))
     log.durability.flush()
-    log_dir.checkpoint_recovery_points()
+    log_dir.offsets.checkpoint_recovery_points()
     disk.crash_process()
     del disk.content(f"{ORDERS_PATH}/00000000000000000000.log")[10:]
     for _ in range(2):  # its recovery point, the evidence, outlives restarts and checkpoints
         log_dir = start(disk)
         (entry,) = load_all(log_dir, now_ms=0)
         assert isinstance(entry, DamagedLog)
-        log_dir.checkpoint_high_watermarks({})
+        log_dir.offsets.checkpoint_high_watermarks({})
         log_dir.abandon()
     log_dir = start(disk)
     (entry,) = load_all(log_dir, now_ms=0)
@@ -490,7 +490,7 @@ def test_a_created_log_survives_every_power_cut() -> None:
         log = log_dir.create(ORDERS, now_ms=0)
         append(log, batch(0))
         log.durability.flush()
-        log_dir.checkpoint_recovery_points()
+        log_dir.offsets.checkpoint_recovery_points()
         disk.crash_machine(Random(seed))
         log_dir = running(disk, boot_id="boot-2")
         assert read_all(log_dir.logs[KEY]) == batch(0)
@@ -503,7 +503,7 @@ def test_a_lowered_recovery_point_is_on_disk_before_the_cut() -> None:
     for i in range(4):
         append(log, batch(i))
     log.durability.flush()
-    log_dir.checkpoint_recovery_points()
+    log_dir.offsets.checkpoint_recovery_points()
     log.truncate_to(2)
     disk.crash_process()
     assert read_checkpoint(disk, PATH, "recovery-point-checkpoint").offsets[KEY] <= 2
@@ -521,7 +521,7 @@ def test_a_flush_that_ends_while_a_cut_stores_the_recovery_point_does_not_raise_
     log = log_dir.create(ORDERS, now_ms=0)
     append(log, *[batch(i) for i in range(4)])
     log.durability.flush()
-    log_dir.checkpoint_recovery_points()
+    log_dir.offsets.checkpoint_recovery_points()
     syncs, is_flushed_late = Event(), Event()
     thread = Thread(target=log.durability.flush)
 
@@ -544,7 +544,7 @@ def test_a_flush_that_ends_while_a_cut_stores_the_recovery_point_does_not_raise_
     assert syncs.is_set()
     assert not thread.is_alive()
     assert log.recovery_point <= log.log_end_offset == 2
-    log_dir.checkpoint_recovery_points()
+    log_dir.offsets.checkpoint_recovery_points()
     append(log, batch(2))
     assert log.durability.flush() == 3
 
@@ -560,8 +560,8 @@ def test_a_log_made_again_is_not_taken_for_the_one_before_by_the_next_start() ->
             append(log, batch(i))
         log.durability.flush()
         log.advance_log_start(8)
-        log_dir.checkpoint_high_watermarks({KEY: 9})
-        log_dir.checkpoint_recovery_points()
+        log_dir.offsets.checkpoint_high_watermarks({KEY: 9})
+        log_dir.offsets.checkpoint_recovery_points()
         set_aside(log_dir, KEY)
         append(log_dir.create(ORDERS, now_ms=0), batch(0), batch(1))
         disk.crash_process()
@@ -576,9 +576,9 @@ def test_i37_a_log_start_that_was_stored_outlives_a_crash_with_the_bytes_below_i
     log_dir = running(disk)
     log = log_dir.create(ORDERS, now_ms=0)
     append(log, batch(0), batch(1), batch(2), batch(3))
-    log.flush()
+    log.durability.flush()
     log.advance_log_start(2)
-    log_dir.checkpoint_log_starts()
+    log_dir.offsets.checkpoint_log_starts()
     log.advance_log_start(3)  # not stored: it may come back
     disk.crash_process()
     log = running(disk).logs[KEY]
@@ -593,7 +593,7 @@ def test_a_lowered_log_start_is_on_disk_before_new_bytes() -> None:
     log_dir = running(disk)
     log = log_dir.create(ORDERS, now_ms=0)
     log.restart_at(100)
-    log_dir.checkpoint_high_watermarks({KEY: 100})
+    log_dir.offsets.checkpoint_high_watermarks({KEY: 100})
     log.restart_at(50)
     append(log, batch(50))
     disk.crash_process()
@@ -619,7 +619,7 @@ def test_what_follows_a_truncation_to_the_log_start_need_not_continue_what_was_d
     log.advance_log_start(2)
     log.truncate_to(2)
     append(log, batch(2, leader_epoch=1), batch(3, leader_epoch=1))
-    log_dir.checkpoint_high_watermarks({KEY: 2})
+    log_dir.offsets.checkpoint_high_watermarks({KEY: 2})
     if stops_cleanly:
         assert log_dir.close_cleanly({KEY: 2})
     else:
@@ -637,8 +637,8 @@ def test_a_truncation_to_the_log_start_survives_a_crash_at_each_step() -> None:
     append(log, batch(0, leader_epoch=2, producer_id=7, base_sequence=0), batch(1, leader_epoch=2))
     log.durability.flush()
     log.advance_log_start(1)
-    log_dir.checkpoint_high_watermarks({KEY: 1})
-    log_dir.checkpoint_recovery_points()
+    log_dir.offsets.checkpoint_high_watermarks({KEY: 1})
+    log_dir.offsets.checkpoint_recovery_points()
     images: list[MemoryDisk] = []
     disk.on_operation = lambda *_: images.extend(disk.power_cut_image(Random(seed)) for seed in range(5))
     log.truncate_to(1)
@@ -663,7 +663,7 @@ def test_a_log_that_dies_while_it_begins_anew_is_not_called_damaged() -> None:
     log.durability.flush(include_active=False)
     log.advance_log_start(2)
     log.unlink_detached(log.detach_old_segments())
-    log_dir.checkpoint_recovery_points()
+    log_dir.offsets.checkpoint_recovery_points()
     images: list[MemoryDisk] = []
     disk.on_operation = lambda *_: images.append(disk.process_crash_image(Random(1)))
     log.restart_at(9)
@@ -779,14 +779,14 @@ def test_many_logs_are_made_recovered_and_closed_at_the_price_of_a_few_fsyncs(sy
     take()
     log_dir.abandon()
     log_dir = running(disk)
-    assert log_dir.last_shutdown is ShutdownKind.PROCESS_CRASH
+    assert log_dir.claim.last_shutdown is ShutdownKind.PROCESS_CRASH
     take()
     assert log_dir.close_cleanly({})
     take()
     disk.on_operation = None
     survivor = disk.power_cut_image(Random(1))
     again = running(survivor)
-    assert again.last_shutdown is ShutdownKind.CLEAN
+    assert again.claim.last_shutdown is ShutdownKind.CLEAN
     assert len(again.logs) == len(MANY)
     assert all(log.log_end_offset == 1 and log.epochs.latest == 7 for log in again.logs.values())
 

@@ -1,0 +1,177 @@
+"""A process's claim to a log directory: its lock, whose it is, how its last user stopped.
+
+The shutdown protocol, on which the controller's trust rests (KIP-966, I11):
+
+- the marker is deleted, durably, as the *first* act after the lock (KAFKA-10471), before any log is read;
+- it is written last, after every log, checkpoint and epoch is durable, with the broker epoch it stands for;
+  never when loading did not finish (KAFKA-15375) or the directory failed;
+- the boot id in meta.json is that of the last incarnation that *registered*. It changes only together with
+  the broker epoch, after registration: a process that dies before telling the controller about a machine
+  crash leaves the evidence in place, and the next one still reports it;
+- the mount mark (disk.py) is set after that, last of all, and looked at before anything is written: where it
+  stands, this mount has kept in memory all that was written since some incarnation registered on it. A volume
+  that was detached and attached again, on this machine or another, comes without it. A process that dies
+  before it was set costs its successor a seat, never a record. The file stays open, and is written to at
+  each checkpoint: neither an inode in use nor one with a page in the cache is dropped for want of memory.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from controller.contract.session import UNANSWERED_INCARNATIONS_MAX, ShutdownKind
+from dataplane.core.log_port import LogError
+from dataplane.storage.disk import DirectoryLocked, Disk, File, read_whole, replace_durably, unlink_durably
+from dataplane.storage.health import DirectoryHealth
+from dataplane.storage.log_dir_identity import (
+    META_FILE,
+    NO_BROKER_EPOCH,
+    LogDirMeta,
+    LogDirRefused,
+    decode_marker,
+    decode_meta,
+    encode_meta,
+    shutdown_kind,
+)
+
+MARKER_FILE = "clean-shutdown"
+LOCK_FILE = ".lock"
+MOUNT_MARK_FILE = ".mount-mark"
+META_BYTES_MAX = 64 * 1024
+
+
+class DirectoryClaim:
+    """`claim_directory` makes it. Methods fsync and are for threads; they raise LogError."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        *,
+        meta: LogDirMeta,
+        last_shutdown: ShutdownKind,
+        lock: File,
+        mount_mark: File,
+        boot_id: str,
+    ) -> None:
+        self._disk = disk
+        self._lock = lock
+        self._boot_id = boot_id
+        self._is_registered = False
+        self._is_disowned = False
+        self.path = path
+        self.health = DirectoryHealth(path)
+        self.meta = meta
+        self.last_shutdown = last_shutdown
+        self.previous_broker_epoch = meta.broker_epoch
+        self.previous_unanswered = meta.unanswered
+        self.mount_mark = mount_mark
+        self.is_mount_marked = False
+        """True if this incarnation's successor can prove that only the process died."""
+        self.is_refuted = False
+        """True if a log has shown that the last stop was a machine crash."""
+
+    def on_registering(self, incarnation_id: str) -> None:
+        """Record, durably, that this incarnation is about to ask for an epoch. If it dies before it sees the
+        answer, its successor can say so.
+        """
+        unanswered = (*self.meta.unanswered, incarnation_id)[-UNANSWERED_INCARNATIONS_MAX:]
+        self._write_meta(replace(self.meta, unanswered=unanswered))
+
+    def check_cluster(self, cluster_id: str) -> None:
+        """Raise LogDirRefused if the directory belongs to another cluster."""
+        if self.meta.cluster_id and self.meta.cluster_id != cluster_id:
+            raise LogDirRefused(f"{self.path} belongs to cluster {self.meta.cluster_id}, not {cluster_id}")
+
+    def on_registered(self, *, cluster_id: str, broker_epoch: int) -> None:
+        """Record the new incarnation, durably, before it does anything."""
+        self._write_meta(
+            LogDirMeta(cluster_id, self.meta.broker_id, self.meta.dir_id, broker_epoch, self._boot_id)
+        )
+        self._is_registered = True
+        with self.health.guarded("setting the mount mark"):
+            self.is_mount_marked = self.mount_mark.set_mount_mark()
+
+    def disown(self) -> None:
+        """Ensure, durably, that no successor takes this incarnation's end for a process crash or a clean
+        stop: the whole machine went back, memory and disk, so boot id and mount prove nothing.
+        """
+        self._write_meta(replace(self.meta, boot_id="", unanswered=()))
+        self._is_disowned = True
+
+    def refute(self) -> None:
+        """Withdraw, durably, the proof that only the process died. This comes before the log that refutes it
+        is moved, or a second start would find nothing wrong.
+        """
+        self.is_refuted = True
+        if self.meta.boot_id:
+            self._write_meta(replace(self.meta, boot_id=""))
+
+    def mark_clean(self) -> bool:
+        """Write the marker, as the last act. Return False, without a marker, if a machine crash was never
+        reported or the directory was disowned.
+        """
+        is_reported = self._is_registered or self.last_shutdown is ShutdownKind.CLEAN
+        if self._is_disowned or not is_reported:
+            return False
+        marker = json.dumps({"broker_epoch": self.meta.broker_epoch}).encode()
+        with self.health.guarded("writing the clean-shutdown marker"):
+            replace_durably(self._disk, f"{self.path}/{MARKER_FILE}", marker)
+        return True
+
+    def release(self) -> None:
+        self.mount_mark.close()
+        self._lock.close()
+
+    def _write_meta(self, meta: LogDirMeta) -> None:
+        with self.health.guarded("writing meta.json"):
+            replace_durably(self._disk, f"{self.path}/{META_FILE}", encode_meta(meta))
+        self.meta = meta
+
+
+def claim_directory(
+    disk: Disk, path: str, *, broker_id: int, new_dir_id: str, boot_id: str
+) -> DirectoryClaim:
+    """Lock a directory, learn how its last user stopped, and delete the marker; on a first start, give it its
+    identity. `new_dir_id` is a fresh uuid, used only then; `boot_id` is the kernel's, "" if unknown. Raise
+    LogDirRefused; LogError if the disk fails. Fsyncs: thread, or before the loop runs.
+    """
+    try:
+        if not disk.exists(path):
+            disk.mkdir(path)
+            disk.fsync_dir(path.rpartition("/")[0] or ("/" if path.startswith("/") else "."))
+        try:
+            lock = disk.lock(f"{path}/{LOCK_FILE}")
+        except DirectoryLocked:
+            raise LogDirRefused(f"{path} is in use by another process") from None
+        mount_mark = disk.open(f"{path}/{MOUNT_MARK_FILE}", create=True)
+        meta, kind = _identify_directory(
+            disk, path, broker_id=broker_id, boot_id=boot_id, has_mount_mark=mount_mark.has_mount_mark()
+        )
+        if meta is None:
+            meta = LogDirMeta("", broker_id, new_dir_id, NO_BROKER_EPOCH, boot_id)
+            replace_durably(disk, f"{path}/{META_FILE}", encode_meta(meta))
+    except OSError as error:
+        raise LogError(f"log directory {path} can't be opened: {error}") from error
+    return DirectoryClaim(
+        disk, path, meta=meta, last_shutdown=kind, lock=lock, mount_mark=mount_mark, boot_id=boot_id
+    )
+
+
+def _identify_directory(
+    disk: Disk, path: str, *, broker_id: int, boot_id: str, has_mount_mark: bool
+) -> tuple[LogDirMeta | None, ShutdownKind]:
+    marker = read_whole(disk, f"{path}/{MARKER_FILE}", bytes_max=META_BYTES_MAX)
+    unlink_durably(disk, f"{path}/{MARKER_FILE}")
+    encoded = read_whole(disk, f"{path}/{META_FILE}", bytes_max=META_BYTES_MAX)
+    if encoded is None:
+        if any(disk.is_dir(f"{path}/{name}") for name in disk.listdir(path) if name != "lost+found"):
+            raise LogDirRefused(f"{path} holds directories but no {META_FILE}: whose data is this?")
+        return None, ShutdownKind.FIRST_START
+    meta = decode_meta(encoded)
+    if meta.broker_id != broker_id:
+        raise LogDirRefused(f"{path} belongs to broker {meta.broker_id}, not {broker_id}")
+    return meta, shutdown_kind(
+        meta, marker_broker_epoch=decode_marker(marker), boot_id=boot_id, has_mount_mark=has_mount_mark
+    )
