@@ -37,7 +37,8 @@ from dataplane.shell.config import (
     read_properties,
     split_pair,
 )
-from dataplane.shell.data_directory import load_logs, read_seen
+from dataplane.shell.data_directory import read_seen
+from dataplane.shell.log_loading import load_logs
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.dump import dump_segment
 from dataplane.storage.log_dir import LogDir, open_log_dir

@@ -46,7 +46,8 @@ from controller.core.machine import ClusterMachine
 from controller.core.options import ControllerOptions
 from dataplane.broker import BrokerSettings, Ports, StorageBroker, listen
 from dataplane.shell.config import parse_config
-from dataplane.shell.data_directory import load_logs, read_seen
+from dataplane.shell.data_directory import read_seen
+from dataplane.shell.log_loading import load_logs
 from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.tail_cache import TailBudget

@@ -18,9 +18,10 @@ from dataplane.core.creations import PendingCreations
 from dataplane.core.fetch_session import FetchSessions
 from dataplane.core.results import AppendResult, FetchResult
 from dataplane.shell.config import BrokerConfig, TopicSettings, parse_config
-from dataplane.shell.data_directory import DataDirectory, load_logs
+from dataplane.shell.data_directory import DataDirectory
 from dataplane.shell.fetches import Fetches
 from dataplane.shell.hosted import HostedPartition
+from dataplane.shell.log_loading import load_logs
 from dataplane.shell.maintenance import Maintenance
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.partitions import PartitionTable, ReplicaFetching, Scrubbing

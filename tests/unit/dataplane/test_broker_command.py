@@ -17,7 +17,7 @@ from dataplane.__main__ import (
     raise_open_files_limit,
 )
 from dataplane.broker import BrokerSettings, Ports
-from dataplane.shell.data_directory import load_logs
+from dataplane.shell.log_loading import load_logs
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.log_dir import open_log_dir
 from dataplane.storage.log_settings import PartitionId

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 import trio
 import trio.testing
 
-from dataplane.shell.replica_fetcher import TURN_BYTES_MAX, ReplicaFetchers
+from dataplane.shell.leader_fetcher import TURN_BYTES_MAX
+from dataplane.shell.replica_fetcher import ReplicaFetchers
 from springtide.node.net import Channel, Listener, Poller
 from springtide.node.topic_ids import topic_id_bytes
 from springtide.wire.fetch_response import FetchedPartition, encode_fetch_response
