@@ -21,10 +21,10 @@ from controller.core.resilience import Condition, PartitionLoss, WorstLoss, lose
 router = APIRouter(route_class=StrictRoute, tags=["Clusters"])
 LOSE_TERMS_MAX = 50
 
-LoseTerm = Annotated[
+BrokersTerm = Annotated[
     str,
     StringConstraints(pattern=r"^(broker:[0-9]{1,10}|host:.{1,255}|rack:.{1,255})$"),
-    Field(description="what is lost: broker:<id>, host:<name> or rack:<name>", examples=["broker:3"]),
+    Field(description="broker:<id>, host:<name> or rack:<name>", examples=["broker:3"]),
 ]
 ConditionWord = Literal["leaderless", "recovering", "under_min_isr", "under_replicated"]
 
@@ -102,18 +102,25 @@ def loss_view(loss: PartitionLoss) -> PartitionLossView:
     )
 
 
-def brokers_lost(image: ClusterImage, terms: Sequence[str]) -> tuple[int, ...]:
+def brokers_named(image: ClusterImage, terms: Sequence[str], pointer: str | None = None) -> tuple[int, ...]:
     """Return the ids of all brokers that the terms name, ascending. Raise ProblemError for a term that names
-    no broker: it is more likely a typing error than a question."""
+    no broker: it is more likely a typing error than a question. pointer: the list's place in the body; None:
+    it is the parameter `lose`."""
     lost: dict[int, None] = {}
     unknown: list[FieldProblem] = []
-    for term in terms:
+    for place, term in enumerate(terms):
         found = [b for b, name in _named(image, term.partition(":")[0]).items() if name == _canonical(term)]
         if not found:
-            unknown.append(FieldProblem(parameter="lose", message=f"{term}: no registered broker is that"))
+            unknown.append(
+                FieldProblem(
+                    parameter="lose" if pointer is None else None,
+                    pointer=None if pointer is None else f"{pointer}/{place}",
+                    message=f"{term}: no registered broker is that",
+                )
+            )
         lost |= dict.fromkeys(found)
     if unknown:
-        raise ProblemError("unknown_broker", f"lose: {unknown[0].message}", errors=tuple(unknown))
+        raise ProblemError("unknown_broker", unknown[0].message, errors=tuple(unknown))
     return tuple(sorted(lost))
 
 
@@ -162,7 +169,7 @@ async def get_resilience(
     services: Serving,
     cluster: ClusterPath,
     terms: Annotated[
-        list[LoseTerm],
+        list[BrokersTerm],
         Query(
             alias="lose",
             min_length=1,
@@ -181,7 +188,7 @@ async def get_resilience(
     this. Nothing is changed."""
     view = services.engine.image(cluster)
     image = view.image
-    lost = brokers_lost(image, terms)
+    lost = brokers_named(image, terms)
     losses = lose(image, lost)
     chosen = [loss for loss in losses if state is None or loss.condition.name.lower() == state]
     page, token = paging.page_of(chosen, _position, name="resilience", kinds=(int, str, int))

@@ -9,6 +9,7 @@ from typing import Any, assert_never
 
 import msgspec
 
+from admin_api.clusters.resilience import brokers_named
 from admin_api.http.problems import FieldProblem, ProblemError
 from admin_api.plans.models import (
     AssignGoal,
@@ -83,6 +84,17 @@ def goal_of(body: GoalBody, image: ClusterImage) -> Goal:
             )
         case _:
             assert_never(body)
+
+
+def destinations_of(body: MakePlan, image: ClusterImage) -> tuple[int, ...] | None:
+    """Return the brokers that replicas may come to; None: all. Names become ids here, as in goals. Raises
+    unknown_broker."""
+    chosen = body.destinations
+    if chosen is None:
+        return None
+    included = brokers_named(image, chosen.include, "/destinations/include") or tuple(sorted(image.brokers))
+    excluded = brokers_named(image, chosen.exclude, "/destinations/exclude")
+    return tuple(broker_id for broker_id in included if broker_id not in excluded)
 
 
 def measured_of(body: GoalBody, image: ClusterImage) -> Measured | None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from pydantic import ConfigDict, Field
 
+from admin_api.clusters.resilience import LOSE_TERMS_MAX, BrokersTerm
 from admin_api.http.models import (
     INT64_MAX,
     BodyMoment,
@@ -180,6 +181,17 @@ GoalBody = Annotated[
 ]
 
 
+class DestinationChoice(RequestBody):
+    """The brokers that replicas may come to. The others keep what they have, and may give."""
+
+    include: Annotated[list[BrokersTerm], Field(max_length=LOSE_TERMS_MAX)] = Field(
+        default=[], description="none: all that take replicas", examples=[["rack:r2"]]
+    )
+    exclude: Annotated[list[BrokersTerm], Field(max_length=LOSE_TERMS_MAX)] = Field(
+        default=[], examples=[["broker:3", "host:store7"]]
+    )
+
+
 class MakePlan(RequestBody):
     """The goal of a plan."""
 
@@ -190,6 +202,7 @@ class MakePlan(RequestBody):
                 {"goal": {"kind": "rebalance", "mode": "new_only", "new_broker_ids": [4]}},
                 {
                     "goal": {"kind": "relieve", "broker_id": 3, "used_percent": 70},
+                    "destinations": {"include": ["rack:r2"], "exclude": ["broker:7"]},
                     "reason": "store3 fills up",
                 },
                 {
@@ -215,6 +228,7 @@ class MakePlan(RequestBody):
     )
 
     goal: GoalBody
+    destinations: DestinationChoice | None = None
     expires_in_s: Annotated[int, Field(ge=1, le=EXPIRES_IN_S_MAX)] = Field(
         default=86_400, description="how long it may be executed"
     )
@@ -410,6 +424,9 @@ class PlanView(View):
     unknown_room: list[int] = Field(
         description="brokers that data is copied to although the free space of their disks is not known"
     )
+    destinations: list[int] | None = Field(
+        description="brokers that replicas may come to, of those that take some; null: all"
+    )
     policies: list[VerdictView] | None = Field(
         description="what the cluster's policies said about it; they are asked again when it is executed. "
         "null: they were not"
@@ -499,6 +516,7 @@ def _view(
         skipped=[rejection_view(found) for found in plan.skipped[:REJECTIONS_SHOWN]],
         worst_slack=None if plan.worst_slack is None else SlackView.of(plan.worst_slack),
         unknown_room=[] if plan.unknown_room is msgspec.UNSET else list(plan.unknown_room),
+        destinations=None if plan.destinations is msgspec.UNSET else list(plan.destinations),
         policies=None if row is None else _policies(row),
         approval=None if row is None or row.approval is None else ApprovalView(**row.approval),
         created_at=optional_timestamp(None if row is None else row.created_at_ms),

@@ -17,7 +17,7 @@ from admin_api.http.problems import FieldProblem, ProblemError
 from admin_api.http.services import Services, Serving
 from admin_api.http.writes import Asked, Attempt, ChangeFields, ResourceChange, Write, begun_before, opened
 from admin_api.operations.models import accepted
-from admin_api.plans.goals import goal_of, measured_of
+from admin_api.plans.goals import destinations_of, goal_of, measured_of
 from admin_api.plans.models import (
     AssignGoal,
     CarryOut,
@@ -92,7 +92,14 @@ async def make_plan(services: Services, cluster: str, attempt: Attempt, *, body:
     """Make the plan and answer 201 with it; for a dry run answer 200 with a plan that is not stored."""
     image = services.engine.decided(cluster)
     goal = goal_of(body.goal, image)
-    plan = await make(services.engine, services.database, cluster, goal, measured_of(body.goal, image))
+    plan = await make(
+        services.engine,
+        services.database,
+        cluster,
+        goal,
+        measured=measured_of(body.goal, image),
+        destinations=destinations_of(body, image),
+    )
     check_outcome(plan, _pointers(body.goal, plan))
     verdicts = await verdicts_on(services.engine, services.database, cluster, plan)
     if attempt.dry_run:

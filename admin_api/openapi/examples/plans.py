@@ -46,6 +46,7 @@ _PLAN: Final[dict[str, Any]] = {
     "skipped": [],
     "worst_slack": {"slack": 1, "topic": "orders", "partition": 0},
     "unknown_room": [],
+    "destinations": None,
     "policies": [{"name": "prod_rf3", "ok": True, "error": None, "columns": [], "rows": [], "rows_total": 0}],
     "approval": None,
     "created_at": "2026-11-21T09:30:00.000Z",

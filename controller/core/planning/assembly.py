@@ -139,6 +139,7 @@ def assemble(
         curve=gain_curve(moves),
         worst_slack=worst_slack(snapshot, moves),
         unknown_room=_unknown_room(layout, moves) or msgspec.UNSET,
+        destinations=msgspec.UNSET if snapshot.destinations is None else snapshot.destinations,
     )
 
 
@@ -172,7 +173,7 @@ def levels(layout: Layout, moves: Sequence[Move], loads: tuple[Load, ...] | None
     replicas = [0] * len(layout.broker_ids)
     leaders = [0] * len(layout.broker_ids)
     stored = [0] * len(layout.broker_ids)
-    allowed = [b for b, receives in enumerate(layout.receives) if receives] or list(range(len(replicas)))
+    allowed = sorted(layout.givers) or list(range(len(replicas)))
     crowded = 0
     ideal = Ideal(layout, allowed)
     for key, held in after.items():

@@ -22,6 +22,7 @@ class Layout:
     """replicas: brokers of each partition, changed by the methods below only. original: as found.
     size: of one replica in bytes, estimated where it was not reported. held: what each broker holds, as an
     ordered set. locked: partitions that can't be touched, and why. serves: brokers whose load counts.
+    gives: those that are part of a balance. receives: those of them that replicas may come to.
     leads, room, disk: as in BrokerSnapshot.
     """
 
@@ -29,7 +30,11 @@ class Layout:
         brokers = _with_unregistered(snapshot)
         self.broker_ids = [broker.broker_id for broker in brokers]
         self.index = {broker_id: at for at, broker_id in enumerate(self.broker_ids)}
-        self.receives = [broker.receives and not broker.leaving for broker in brokers]
+        self.gives = [broker.receives and not broker.leaving for broker in brokers]
+        self.receives = [
+            gives and (snapshot.destinations is None or broker.broker_id in snapshot.destinations)
+            for broker, gives in zip(brokers, self.gives, strict=True)
+        ]
         self.leaving = [broker.leaving for broker in brokers]
         self.serves = [broker.serves and not broker.leaving for broker in brokers]
         self.leads = [broker.serves and broker.leads and not broker.leaving for broker in brokers]
@@ -122,6 +127,11 @@ class Layout:
         self.stored[broker] -= self.size[number]
 
     # --- asking -----------------------------------------------------------------------------------------
+
+    @property
+    def givers(self) -> frozenset[int]:
+        """The brokers that are part of a balance."""
+        return frozenset(broker for broker, gives in enumerate(self.gives) if gives)
 
     @property
     def takers(self) -> frozenset[int]:

@@ -15,11 +15,11 @@ class Permits:
         everybody = frozenset(range(len(layout.broker_ids)))
         self._layout = layout
         self._keeps_counts = freedom is not None
-        self._freedom = freedom or Freedom(everybody, everybody)
+        self._freedom = freedom or Freedom(everybody, layout.takers)
         brokers = frozenset(self._freedom.brokers)
         self.receives = [
-            receives and serves and broker in brokers
-            for broker, (receives, serves) in enumerate(zip(layout.receives, layout.serves, strict=True))
+            gives and serves and broker in brokers
+            for broker, (gives, serves) in enumerate(zip(layout.gives, layout.serves, strict=True))
         ]
         self._free = [
             number not in layout.locked and set(partition.replicas) <= set(partition.isr)

@@ -213,6 +213,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     #: Brokers that data is copied to although the free space of their disks is not known. Left out of the
     #: JSON where there are none, so that stored plans keep their hashes.
     unknown_room: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
+    #: The brokers that the operator lets replicas come to; left out where that is any.
+    destinations: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
     format: int = PLAN_FORMAT
 
     @property

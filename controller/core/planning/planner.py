@@ -121,7 +121,7 @@ def lay_out(snapshot: Snapshot, goal: Goal) -> Layout:
     for broker_id in leaving:
         if broker_id in layout.index:
             layout.leaving[layout.index[broker_id]] = True
-            layout.receives[layout.index[broker_id]] = False
+            layout.gives[layout.index[broker_id]] = layout.receives[layout.index[broker_id]] = False
     return layout
 
 
@@ -155,13 +155,13 @@ def _copied(layout: Layout) -> int:
 def _rebalance(layout: Layout, goal: Rebalance) -> tuple[list[Rejection], int | None, list[Rejection] | None]:
     """Return what is at fault, the least bytes if they are known, and why bytes are not more even; None: they
     are even with the counts."""
-    takers = layout.takers
-    freedom = Freedom(donors=takers, receivers=takers)
+    givers = layout.givers
+    freedom = Freedom(donors=givers, receivers=layout.takers)
     if goal.mode is RebalanceMode.NEW_ONLY:
         refusals = _check_receivers(layout, goal.new_broker_ids)
         if refusals:
             return refusals, None, None
-        freedom = Freedom(takers, frozenset(layout.index[b] for b in goal.new_broker_ids))
+        freedom = Freedom(givers, frozenset(layout.index[b] for b in goal.new_broker_ids))
     rejections = _locked_leavers(layout)
     least, loads = _least(layout, freedom)
     rejections += _no_receivers(layout, evacuate(layout, freedom.receivers, MoveReason.DRAIN))

@@ -5,6 +5,7 @@ they were, pinned to the same epochs. Pure.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 import msgspec
@@ -15,7 +16,7 @@ from controller.core.planning.assembly import assemble
 from controller.core.planning.goals import Assign, EvenOut, Rebalance, WantedAssignment
 from controller.core.planning.plan import Move, Plan, Rejection, RejectionCode
 from controller.core.planning.planner import lay_out, make_plan
-from controller.core.planning.snapshot import PartitionSnapshot, Snapshot
+from controller.core.planning.snapshot import BrokerSnapshot, PartitionSnapshot, Snapshot
 
 
 def drifted(plan: Plan, image: ClusterImage) -> tuple[PartitionKey, ...]:
@@ -53,6 +54,7 @@ def replanned(snapshot: Snapshot, plan: Plan, keys: Collection[PartitionKey]) ->
     touches nothing else; other goals also reach partitions that the plan did not know of. What was evened out
     by measured weights goes where it was to go, if it still can: the measurement is not kept."""
     kept = [move for move in plan.moves if move.key not in keys]
+    snapshot = _with_arrived(_towards(snapshot, plan), kept)
     arrived = {move.key: move.replicas_after for move in kept}
     moved = {move.key for move in plan.moves}
     is_narrow = isinstance(plan.goal, Rebalance)
@@ -91,9 +93,36 @@ def replanned(snapshot: Snapshot, plan: Plan, keys: Collection[PartitionKey]) ->
     return _assembled(snapshot, plan, [*kept, *fresh.moves], rejections)
 
 
+def _towards(snapshot: Snapshot, plan: Plan) -> Snapshot:
+    if plan.destinations is msgspec.UNSET:
+        return snapshot
+    return msgspec.structs.replace(snapshot, destinations=plan.destinations)
+
+
+def _with_arrived(snapshot: Snapshot, moves: Sequence[Move]) -> Snapshot:
+    """Return the snapshot with disks as they are when these moves, of which none has begun, have ended."""
+    coming: Counter[int] = Counter()
+    going: Counter[int] = Counter()
+    for move in moves:
+        size = move.bytes // max(len(move.adding), 1)
+        coming.update(dict.fromkeys(move.adding, size))
+        going.update(dict.fromkeys(move.removing, size))
+
+    def seen(broker: BrokerSnapshot) -> BrokerSnapshot:
+        disk, b = broker.disk, broker.broker_id
+        return msgspec.structs.replace(
+            broker,
+            room_bytes=None if broker.room_bytes is None else broker.room_bytes - coming[b],
+            disk=None if disk is None else disk._replace(used_bytes=disk.used_bytes + coming[b] - going[b]),
+        )
+
+    return msgspec.structs.replace(snapshot, brokers=tuple(seen(broker) for broker in snapshot.brokers))
+
+
 def _assembled(
     snapshot: Snapshot, plan: Plan, moves: Sequence[Move], rejections: Sequence[Rejection]
 ) -> Plan:
+    snapshot = _towards(snapshot, plan)
     layout = lay_out(snapshot, plan.goal)
     there = {partition.key for partition in snapshot.partitions}
     kept = [move for move in moves if move.key in there]

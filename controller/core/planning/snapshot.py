@@ -114,12 +114,14 @@ class PartitionSnapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """brokers: ascending by id. topics, partitions: by name, then by number; none is being deleted.
-    rates: as measured, a partition without is idle; None: not measured."""
+    rates: as measured, a partition without is idle; None: not measured. destinations: that replicas may come
+    to, if they may at all; None: all."""
 
     brokers: tuple[BrokerSnapshot, ...]
     topics: tuple[TopicSnapshot, ...]
     partitions: tuple[PartitionSnapshot, ...]
     rates: Mapping[PartitionKey, Rates] | None = None
+    destinations: tuple[int, ...] | None = None
 
     def topic(self, topic_id: str) -> TopicSnapshot | None:
         return next((topic for topic in self.topics if topic.topic_id == topic_id), None)

@@ -65,11 +65,17 @@ def snapshot_of(engine: EnginePort, cluster: str) -> Snapshot:
 
 
 async def make(
-    engine: EnginePort, store: Database, cluster: str, goal: Goal, measured: Measured | None = None
+    engine: EnginePort,
+    store: Database,
+    cluster: str,
+    goal: Goal,
+    *,
+    measured: Measured | None = None,
+    destinations: tuple[int, ...] | None = None,
 ) -> Plan:
     """Make a plan and do not store it. An outcome other than READY is no error here. measured: by the client.
-    Raise NotActive, UnknownCluster."""
-    snapshot = snapshot_of(engine, cluster)
+    destinations: as in Snapshot. Raise NotActive, UnknownCluster."""
+    snapshot = msgspec.structs.replace(snapshot_of(engine, cluster), destinations=destinations)
     if measured is not None:
         snapshot = measured.seen_in(snapshot)
     return await store.compute(partial(make_plan, snapshot, goal))

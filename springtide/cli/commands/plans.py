@@ -78,6 +78,11 @@ def _goal(options: Namespace) -> Json:
     return chosen[0]
 
 
+def _destinations(options: Namespace) -> Json:
+    chosen: Json = {"include": options.to, "exclude": options.not_to}
+    return {"destinations": chosen} if options.to or options.not_to else {}
+
+
 COMMANDS = (
     Command(
         words=("plans", "list"),
@@ -98,7 +103,7 @@ COMMANDS = (
             "plans make --onto 4 --onto 5",
             "plans make --assign orders-0=4:2:3 --assign orders-1=2:3:4",
             "plans make --rebalance --dry-run",
-            "plans make --relieve 3:70 --reason 'store3 fills up'",
+            "plans make --relieve 3:70 --to rack:r2 --reason 'store3 fills up'",
         ),
         arguments=(
             argument("--rebalance", action="store_true", help="even out replicas, bytes and leaders"),
@@ -137,12 +142,20 @@ COMMANDS = (
                 metavar="TOPIC-NUMBER=IDS",
                 help="a partition's brokers, the preferred leader first; may be repeated",
             ),
+            repeated(
+                "--to",
+                metavar="BROKERS",
+                help="replicas come only to these: broker:4, host:store4 or rack:r2; may be repeated",
+            ),
+            repeated("--not-to", metavar="BROKERS", help="and to none of these; may be repeated"),
             argument("--expires-in", type=count, metavar="SECONDS", help="how long it may be executed"),
         ),
         call=writes(
             "POST",
             PLANS,
-            lambda options: {"goal": _goal(options)} | given(expires_in_s=options.expires_in),
+            lambda options: (
+                {"goal": _goal(options)} | _destinations(options) | given(expires_in_s=options.expires_in)
+            ),
         ),
     ),
     Command(

@@ -80,6 +80,21 @@ async def test_a_full_disk_is_relieved(zookeeper: MemoryZooKeeper) -> None:
         assert (await ended(rest, brokers, done.json()["id"]))["state"] == "succeeded"
 
 
+async def test_replicas_come_only_to_the_chosen_brokers(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await formed(rest, brokers=6)
+        chosen = {"include": ["broker:4", "host:127.0.0.1"], "exclude": ["broker:5"]}
+        body = {"goal": DRAIN_1, "destinations": chosen}
+        plan = (await rest.post(PLANS, body)).json()
+        assert plan["destinations"] == [1, 2, 3, 4, 6]
+        assert {b for move in plan["moves"] for b in move["replicas_after"]} == {2, 3, 4, 6}
+        shown = await rest.client.get(f"{PLANS}/{plan['id']}")
+        assert shown.json() == plan
+        wrong = await rest.post(PLANS, {"goal": DRAIN_1, "destinations": {"exclude": ["rack:r9"]}})
+        assert problem(wrong) == (422, "unknown_broker")
+        assert pointers(wrong) == ["/destinations/exclude/0"]
+
+
 async def test_a_plan_is_made_and_stays_as_it_was_made(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         brokers = await formed(rest)
