@@ -52,6 +52,9 @@ def goal_of(body: GoalBody, image: ClusterImage) -> Goal:
                 mode=RebalanceMode(body.mode),
                 new_broker_ids=_distinct(body.new_broker_ids),
                 disk_permille=msgspec.UNSET if target is None else target,
+                drain_ids=_distinct(body.drain_broker_ids) or msgspec.UNSET,
+                floor_permille=10 * body.floor_percent or msgspec.UNSET,
+                floor_bytes=body.floor_bytes or msgspec.UNSET,
             )
         case EvenOutGoal():
             return EvenOut(

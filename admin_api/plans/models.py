@@ -63,6 +63,18 @@ class RebalanceGoal(RequestBody):
         description="a broker's most bytes, in thousandths of the mean, as far as even numbers allow; null: "
         "numbers alone count",
     )
+    drain_broker_ids: BrokerIds = Field(
+        default=[],
+        description="brokers that are emptied by the same plan, as others are filled",
+        examples=[[1]],
+    )
+    floor_percent: Annotated[int, Field(ge=0, le=100)] = Field(
+        default=0,
+        description="while no broker is farther from the mean than this, nothing moves to even that out",
+    )
+    floor_bytes: Annotated[int, Field(ge=0, le=INT64_MAX)] = Field(
+        default=0, description="the same for bytes: above the mean"
+    )
 
 
 class MeasuredTopic(RequestBody):
@@ -200,6 +212,15 @@ class MakePlan(RequestBody):
             "examples": [
                 {"goal": {"kind": "drain", "broker_ids": [3]}, "reason": "store3 is to be replaced"},
                 {"goal": {"kind": "rebalance", "mode": "new_only", "new_broker_ids": [4]}},
+                {
+                    "goal": {
+                        "kind": "rebalance",
+                        "mode": "new_only",
+                        "new_broker_ids": [4, 5],
+                        "drain_broker_ids": [1],
+                    },
+                    "reason": "two new hosts for an old one",
+                },
                 {
                     "goal": {"kind": "relieve", "broker_id": 3, "used_percent": 70},
                     "destinations": {"include": ["rack:r2"], "exclude": ["broker:7"]},

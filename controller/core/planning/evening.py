@@ -46,7 +46,7 @@ EVEN_FACTOR: Final = 0.01
 GAIN_MIN: Final = 1e-9
 #: Whether replicas may change places: only when single moves have done what they can.
 PASSES: Final = (False, True, True)
-#: Steps for each partition that may change: a bound that only a search that runs in circles would meet.
+#: Steps for each partition that may change: only a search that runs in circles would meet this bound.
 STEPS_EACH: Final = 4
 
 _Vector = Sequence[float]
@@ -292,9 +292,8 @@ class _Evening:
     def _is_still_good(self, change: _Change) -> bool:
         """After other changes: allowed, and worth most of what it was."""
         score, number, source, target, leads = change
-        if not self._may_change(number, source):
-            return False
-        if not self.permits.may_move(number, source, target, leads=leads):
+        may_move = self.permits.may_move(number, source, target, leads=leads)
+        if not may_move or not self._may_change(number, source):
             return False
         return (self._worth(number, source, target, leads=leads) or 0.0) > STILL_GOOD * score
 
@@ -444,5 +443,7 @@ class _Evening:
             code = RejectionCode.MOVES_MAX_REACHED
             detail = f"{self.goal.moves_max} partitions change, and no more may"
         else:
-            code, detail = RejectionCode.NO_BETTER_PLACE, "no move that is allowed makes it more even"
+            said = "no move that is allowed makes it more even"
+            ended = "the search ended before; another plan after this one may get further"
+            code, detail = RejectionCode.NO_BETTER_PLACE, said if self.effort.left > 0 else ended
         return Rejection(code=code, detail=f"{load.weight.value}: {detail}", weight=load.weight)

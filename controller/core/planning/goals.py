@@ -23,11 +23,16 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True, tag="rebalance"):
 
     new_broker_ids: with NEW_ONLY, who receives. disk_permille: most bytes of a broker, in thousandths of the
     mean, as far as counts allow; unset, as in plans that were stored before it was there: bytes do not count.
+    drain_ids: brokers that are emptied by the same plan. floor_permille: nothing moves only to be more even
+    while no broker is farther from the mean than this part of it. floor_bytes: the same, above that of bytes.
     """
 
     mode: RebalanceMode = RebalanceMode.FULL
     new_broker_ids: tuple[int, ...] = ()
     disk_permille: int | msgspec.UnsetType = msgspec.UNSET
+    drain_ids: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
+    floor_permille: int | msgspec.UnsetType = msgspec.UNSET
+    floor_bytes: int | msgspec.UnsetType = msgspec.UNSET
 
 
 #: What rebalances aim at unless the operator says otherwise.

@@ -69,6 +69,8 @@ class RejectionCode(StrEnum):
     NO_CHANGE = "no_change"
     #: Hosts, racks and cordons allow nothing that is more even.
     NO_BETTER_PLACE = "no_better_place"
+    #: Uneven by less than what the operator wants to be worth a move.
+    BELOW_FLOOR = "below_floor"
     #: The goal is about rates, and none were given; or about a disk that is not known.
     NOT_MEASURED = "not_measured"
     #: One replica alone is more than a broker is to carry.

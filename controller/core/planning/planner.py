@@ -11,6 +11,7 @@ than they are. No partition loses a replica before all that are to remain are in
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, assert_never
 
@@ -118,6 +119,8 @@ def lay_out(snapshot: Snapshot, goal: Goal) -> Layout:
         leaving = goal.broker_ids
     elif isinstance(goal, Replace):
         leaving = (goal.broker_id,)
+    elif isinstance(goal, Rebalance):
+        leaving = goal.drain_ids or ()
     for broker_id in leaving:
         if broker_id in layout.index:
             layout.leaving[layout.index[broker_id]] = True
@@ -155,6 +158,9 @@ def _copied(layout: Layout) -> int:
 def _rebalance(layout: Layout, goal: Rebalance) -> tuple[list[Rejection], int | None, list[Rejection] | None]:
     """Return what is at fault, the least bytes if they are known, and why bytes are not more even; None: they
     are even with the counts."""
+    unknown = _unknown_brokers(layout, goal.drain_ids or ())
+    if unknown:
+        return unknown, None, None
     givers = layout.givers
     freedom = Freedom(donors=givers, receivers=layout.takers)
     if goal.mode is RebalanceMode.NEW_ONLY:
@@ -166,11 +172,14 @@ def _rebalance(layout: Layout, goal: Rebalance) -> tuple[list[Rejection], int | 
     least, loads = _least(layout, freedom)
     rejections += _no_receivers(layout, evacuate(layout, freedom.receivers, MoveReason.DRAIN))
     is_close = separate(layout, freedom.donors, freedom.receivers)
-    is_least = _even_out(layout, freedom, MoveReason.BALANCE, least)
+    is_near = _is_near([layout.load[b] for b in freedom.brokers], goal)
+    is_least = not is_near and _even_out(layout, freedom, MoveReason.BALANCE, least)
     is_as_even = loads == sorted(layout.load[b] for b in freedom.brokers)
-    shortfalls = _weigh_bytes(layout, freedom, goal.disk_permille)
+    shortfalls = _weigh_bytes(layout, freedom, goal)
     layout.settle_order()
-    balance_leaders(layout, freedom, layout.unlocked, Effort(SEARCH_LOOKS_MAX))
+    leads = Counter(replicas[0] for replicas in layout.replicas)
+    if not _is_near([leads[b] for b in freedom.brokers], goal):
+        balance_leaders(layout, freedom, layout.unlocked, Effort(SEARCH_LOOKS_MAX))
     spread_succession(layout)
     if shortfalls is not None:
         return rejections, None, shortfalls
@@ -179,16 +188,24 @@ def _rebalance(layout: Layout, goal: Rebalance) -> tuple[list[Rejection], int | 
     return rejections, least if is_as_even and not is_close and not rejections else None, None
 
 
-def _weigh_bytes(
-    layout: Layout, freedom: Freedom, permille: int | msgspec.UnsetType
-) -> list[Rejection] | None:
+def _is_near(counts: Sequence[int], goal: Rebalance) -> bool:
+    """Return whether these differ from their mean by less than is to move anything."""
+    whole, floor = sum(counts), goal.floor_permille or 0
+    return floor > 0 and all(abs(count * len(counts) - whole) * 1_000 <= floor * whole for count in counts)
+
+
+def _weigh_bytes(layout: Layout, freedom: Freedom, goal: Rebalance) -> list[Rejection] | None:
     """Even out bytes where counts are even, and leave these so. Return why they are not more even; None: no
-    broker has more than it should."""
+    broker has more than it should, or than is worth a move."""
     stored = [layout.stored[broker] for broker, serves in enumerate(layout.serves) if serves]
-    if permille is msgspec.UNSET or max(stored, default=0) * len(stored) * 1_000 <= permille * sum(stored):
+    if goal.disk_permille is msgspec.UNSET or not stored:
         return None
-    goal = EvenOut(weights=(Weight.DISK,), target_permille=permille, moves_max=len(layout.partitions))
-    return even_out(layout, Weighing(layout, None), goal, Effort(BYTES_LOOKS_MAX), freedom)
+    permille = max(goal.disk_permille, 1_000 + (goal.floor_permille or 0))
+    most, whole, count = max(stored), sum(stored), len(stored)
+    if most * count * 1_000 <= permille * whole or most * count <= whole + (goal.floor_bytes or 0) * count:
+        return None
+    even = EvenOut(weights=(Weight.DISK,), target_permille=permille, moves_max=len(layout.partitions))
+    return even_out(layout, Weighing(layout, None), even, Effort(BYTES_LOOKS_MAX), freedom)
 
 
 def _least(layout: Layout, freedom: Freedom) -> tuple[int | None, list[int]]:
@@ -235,7 +252,7 @@ def _drain(layout: Layout, goal: Drain) -> list[Rejection]:
     rejections += _no_receivers(layout, evacuate(layout, takers, MoveReason.DRAIN))
     freedom = Freedom(donors=frozenset(), receivers=takers)
     _even_out(layout, freedom, MoveReason.DRAIN)
-    _weigh_bytes(layout, freedom, DISK_PERMILLE)
+    _weigh_bytes(layout, freedom, Rebalance(disk_permille=DISK_PERMILLE))
     layout.settle_order()
     effort = Effort(SEARCH_LOOKS_MAX)
     balance_leaders(layout, freedom, list(layout.touched), effort)
@@ -350,6 +367,12 @@ def _skipped(layout: Layout, goal: Goal, plan: Plan) -> Iterator[Rejection]:
             isinstance(goal, SeparateReplicas) or max(levels.replicas.spread, levels.leaders.spread) <= 1
         )
         if plan.rejections or (is_even and not levels.crowded):
+            return
+        if isinstance(goal, Rebalance) and goal.floor_permille:
+            detail = (
+                f"where no broker is farther from the mean than {goal.floor_permille / 10:g} %, nothing moves"
+            )
+            yield Rejection(code=RejectionCode.BELOW_FLOOR, detail=detail)
             return
         for number in sorted(layout.locked):
             yield rejected_as_locked(layout, number)

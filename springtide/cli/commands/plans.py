@@ -46,6 +46,10 @@ def wanted(value: str) -> Mapping[str, object]:
 def _goal(options: Namespace) -> Json:
     chosen: list[Json] = []
     by: Json = {"disk_target_permille": None} if options.counts_only else {}
+    by |= given(floor_percent=options.floor_percent, floor_bytes=options.floor_bytes)
+    is_rebalance = options.rebalance or options.onto
+    if is_rebalance and options.drain:
+        by |= {"drain_broker_ids": options.drain}
     if options.rebalance:
         chosen.append({"kind": "rebalance", "mode": "full", **by})
     if options.onto:
@@ -55,7 +59,7 @@ def _goal(options: Namespace) -> Json:
         if not broker.isdigit() or not percent.isdigit():
             raise UsageError("--relieve: must be BROKER:PERCENT, such as 3:70")
         chosen.append({"kind": "relieve", "broker_id": int(broker), "used_percent": int(percent)})
-    if options.drain:
+    if options.drain and not is_rebalance:
         chosen.append({"kind": "drain", "broker_ids": options.drain})
     if options.replace is not None:
         if len(options.replace) != 2:
@@ -100,13 +104,25 @@ COMMANDS = (
         summary="Plan how to reach a goal; nothing moves",
         examples=(
             "plans make --drain 3 --reason 'store3 is to be replaced'",
-            "plans make --onto 4 --onto 5",
+            "plans make --onto 4 --onto 5 --drain 1",
             "plans make --assign orders-0=4:2:3 --assign orders-1=2:3:4",
             "plans make --rebalance --dry-run",
             "plans make --relieve 3:70 --to rack:r2 --reason 'store3 fills up'",
         ),
         arguments=(
             argument("--rebalance", action="store_true", help="even out replicas, bytes and leaders"),
+            argument(
+                "--floor-percent",
+                type=id_number,
+                metavar="PERCENT",
+                help="with both: nothing moves while no broker is farther from the mean",
+            ),
+            argument(
+                "--floor-bytes",
+                type=id_number,
+                metavar="BYTES",
+                help="with both: no bytes are evened out while no broker has so many more than the mean",
+            ),
             argument(
                 "--counts-only",
                 action="store_true",
@@ -122,7 +138,7 @@ COMMANDS = (
                 "--drain",
                 type=id_number,
                 metavar="BROKER",
-                help="empty this broker; may be repeated",
+                help="empty this broker, also together with --onto or --rebalance; may be repeated",
             ),
             argument(
                 "--relieve",

@@ -95,6 +95,22 @@ async def test_replicas_come_only_to_the_chosen_brokers(zookeeper: MemoryZooKeep
         assert pointers(wrong) == ["/destinations/exclude/0"]
 
 
+async def test_a_rebalance_empties_one_and_fills_another_and_leaves_small_differences_alone(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest)
+        goal = {"kind": "rebalance", "mode": "new_only", "new_broker_ids": [4]}
+        plan = (await rest.post(PLANS, {"goal": goal | {"drain_broker_ids": [1]}})).json()
+        assert plan["goal"]["drain_ids"] == [1]
+        done = await execute(rest, plan)
+        assert (await ended(rest, brokers, done.json()["id"]))["state"] == "succeeded"
+        assert {b for state in partitions(rest) for b in state.replicas} == {2, 3, 4}
+        below = await rest.post(PLANS, {"goal": {"kind": "rebalance", "floor_percent": 100}})
+        assert problem(below) == (422, "no_improvement")
+        assert below.json()["detail"].endswith("nothing moves (below_floor)")
+
+
 async def test_a_plan_is_made_and_stays_as_it_was_made(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         brokers = await formed(rest)
