@@ -50,9 +50,8 @@ class DefaultSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from pipeline.sink.writer import batch_writer
-        from pipeline.source.tables import given_options
 
-        return batch_writer(given_options(schema, self.options), schema, overwrite=overwrite)
+        return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from pipeline.sink.writer import stream_writer

@@ -1,7 +1,9 @@
 """Tables of a catalog: `CREATE TABLE orders USING springtide OPTIONS (...)`.
 
 Spark 4.3 keeps a table's options, but gives them to a Python source only while it creates the table. Later it
-gives the columns, so the options travel as metadata of the first one.
+gives the columns, so the options travel as metadata of the first one. Only reads may take them from there:
+what is written has the metadata of the rows' own columns, so `INSERT INTO copy SELECT * FROM orders` would
+write to the topic that it reads.
 """
 
 from __future__ import annotations
@@ -32,8 +34,10 @@ def with_table_options(schema: StructType, given: Mapping[str, str]) -> StructTy
 
 
 def given_options(schema: StructType, given: Mapping[str, str]) -> dict[str, str]:
-    """Return a query's options, over those of the table whose columns these are, if they are a table's."""
-    found: dict[str, str] = {}
-    for field in schema.fields:
-        found.update(field.metadata.get(_METADATA, {}))
-    return found | by_lower_name(given)
+    """Return a read's options, over those of the table whose columns these are, if they are a table's."""
+    kept = [field.metadata.get(_METADATA) for field in schema.fields]
+    options: dict[str, str] = {}
+    for one in kept:
+        if isinstance(one, dict):
+            options |= by_lower_name(one)
+    return options | by_lower_name(given)

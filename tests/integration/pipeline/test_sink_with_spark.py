@@ -229,18 +229,24 @@ def test_rows_that_name_their_topics_are_stored_once_though_tasks_fail(
         write(frame.selectExpr("value", "'nowhere' as topic"))
 
 
-def test_a_table_of_the_catalog_is_inserted_into_and_read(spark: Any, target: Target) -> None:
+def test_a_table_of_the_catalog_is_inserted_into_with_options_and_read(spark: Any, target: Target) -> None:
     options = {**target.options, "subscribe": target.topic}
-    given = ", ".join(f"'{name}' '{value}'" for name, value in options.items())
-    spark.sql(f"CREATE TABLE numbers USING springtide OPTIONS ({given})")
+    spark.sql(
+        "CREATE TABLE numbers USING springtide OPTIONS ("
+        + ", ".join(f"'{name}' '{value}'" for name, value in options.items())
+        + ")"
+    )
     try:
         numbers(spark, 500, tasks=2).createOrReplaceTempView("some_numbers")
-        spark.sql(
-            "INSERT INTO numbers (key, value) "
-            "SELECT cast(key AS binary), cast(value AS binary) FROM some_numbers"
-        )
+        rows = "(key, value) SELECT cast(key AS binary), cast(value AS binary) FROM some_numbers"
+        given = ", ".join(f"'{name}' = '{value}'" for name, value in target.options.items())
+        spark.sql(f"INSERT INTO numbers WITH ({given}) {rows}")
         assert target.all() == list(range(500))
         assert spark.table("numbers").where("partition = 1").count() == len(target.values()[1])
+        # Spark gives the writer the columns of the rows, and with these of another table its options.
+        with pytest.raises(Exception, match=r"kafka\.bootstrap\.servers"):
+            spark.sql("INSERT INTO numbers SELECT * FROM numbers")
+        assert target.all() == list(range(500))
     finally:
         spark.sql("DROP TABLE numbers")
 

@@ -59,3 +59,5 @@ def test_a_table_that_is_created_keeps_its_options_with_its_columns() -> None:
     plain = schema_of(RowShape())
     assert with_table_options(plain, {"subscribe": "t"}) is plain
     assert given_options(plain, {}) == {}
+    another = StructType([StructField("value", LongType(), metadata={"springtide": "of another program"})])
+    assert given_options(another, {}) == {}
