@@ -73,7 +73,14 @@ def _add_routes(
             "description": "Done; of a dry run, as it would be",
             "headers": ETAG_HEADERS | REPLAYED_HEADERS,
         },
-        **problems(*missing, "unknown_config", "invalid_config", *CONDITION_PROBLEMS, *WRITE_PROBLEMS),
+        **problems(
+            *missing,
+            "unknown_config",
+            "invalid_config",
+            "reserved_topic",
+            *CONDITION_PROBLEMS,
+            *WRITE_PROBLEMS,
+        ),
     }
 
     @router.get(

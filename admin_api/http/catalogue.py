@@ -325,6 +325,20 @@ CATALOGUE: Mapping[str, Kind] = {
         "The request names a broker that is not registered",
         "GET /clusters/{cluster}/brokers lists those registered",
     ),
+    "unknown_coordinator": Kind(
+        422,
+        "The request names a coordinator that is not registered",
+        "GET /clusters/{cluster}/coordinators lists those registered",
+    ),
+    "coordinator_in_use": Kind(
+        409, "The coordinator is still running", "stop its process, and wait until it is fenced"
+    ),
+    "reserved_topic": Kind(
+        422,
+        "The topic belongs to the cluster's coordinators",
+        "it is created by the controller, and stays as it is",
+        kafka_error=KafkaError(17, "INVALID_TOPIC_EXCEPTION"),
+    ),
     "ineligible_broker": Kind(
         422,
         "The request names a broker that can't be chosen now",

@@ -53,6 +53,7 @@ _CREATION: dict[int | str, dict[str, Any]] = {
         "cluster_not_found",
         "topic_already_exists",
         "topic_name_collision",
+        "reserved_topic",
         "replication_factor_too_large",
         "invalid_replica_assignment",
         "unknown_config",
@@ -160,6 +161,7 @@ async def get_topic(request: Request, services: Serving, cluster: ClusterPath, t
         **problems(
             "cluster_not_found",
             "topic_not_found",
+            "reserved_topic",
             "invalid_partitions",
             "replication_factor_too_large",
             "invalid_replica_assignment",
@@ -210,7 +212,9 @@ async def change_topic(
     responses={
         **ACCEPTED,
         200: {"model": TopicDeletionPlan, "description": "Dry run: what would be deleted"},
-        **problems("cluster_not_found", "topic_not_found", *CONDITION_PROBLEMS, *WRITE_PROBLEMS),
+        **problems(
+            "cluster_not_found", "topic_not_found", "reserved_topic", *CONDITION_PROBLEMS, *WRITE_PROBLEMS
+        ),
     },
 )
 async def delete_topic(

@@ -18,6 +18,7 @@ import msgspec
 class Entity(StrEnum):
     CLUSTER = "cluster"
     BROKER = "broker"
+    COORDINATOR = "coordinator"
     TOPIC = "topic"
     PARTITION = "partition"
 
@@ -29,7 +30,8 @@ Snapshot = Mapping[str, Any]
 class AuditedChange(msgspec.Struct, frozen=True, kw_only=True):
     """`before` and `after` are whole snapshots; None before = created, None after = removed.
 
-    entity_id: the cluster's name; the broker id in decimal; the topic id; `partition_id(topic_id, number)`.
+    entity_id: the cluster's name; the broker's or coordinator's id in decimal; the topic id;
+        `partition_id(topic_id, number)`.
     version: strictly increasing per entity and never reused: the partition epoch for partitions (dense, so
         that a hole shows); for the others any number that only grows. A removal counts as one more version.
     cause, actor, reason, request_id, at_ms: from the record's `Change`; at_ms is wall-clock UTC.
@@ -81,7 +83,7 @@ def brokers_touched(change: AuditedChange) -> tuple[int, ...]:
             for name in names:
                 touched |= before.get(name, frozenset()) ^ after.get(name, frozenset())
             return tuple(sorted(touched))
-        case Entity.CLUSTER | Entity.TOPIC:
+        case Entity.CLUSTER | Entity.COORDINATOR | Entity.TOPIC:
             return ()
 
 

@@ -70,8 +70,17 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
     records: int = -1
 
 
+class LevelShards(msgspec.Struct, frozen=True, kw_only=True):
+    """Shards of one topic that a standby follows up to the high watermark that it was last told."""
+
+    topic_id: str
+    partitions: tuple[int, ...]
+
+
 class RegisterRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`POST /internal/clusters/{cluster}/brokers/{id}:register`. Idempotent per `incarnation_id`.
+    """`POST /internal/clusters/{cluster}/brokers/{id}:register`. Idempotent per `incarnation_id`. Of a
+    coordinator, which has no directory, `/coordinators/{id}:register`: `broker_id` and `broker_epoch` are
+    then the coordinator's, here and in all that follows.
 
     log_dir_ids: the uuid of each usable log directory; a wiped or replaced disk shows as a new uuid.
     offline_log_dir_ids: directories that are known but can't be used.
@@ -169,6 +178,8 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     count: int = -1
     #: The count of the last of them that was acknowledged; -1: none.
     answered: int = -1
+    #: Of a coordinator: all shards that it is level with as their standby.
+    level: tuple[LevelShards, ...] = ()
     #: What the last answer said of other brokers: a controller that takes over learns it from this.
     others: tuple[Heard, ...] = ()
     #: None: not known; brokers of older releases don't tell.

@@ -18,12 +18,13 @@ from typing import Final
 import msgspec
 
 from controller.contract.errors import ControllerError
-from controller.contract.partition_state import PartitionState, TopicState
+from controller.contract.partition_state import PartitionState, TopicState, WriterId
 from controller.contract.session import Witness
 
 
 class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """The address of a broker, and whether its incarnation is live. Clients are only told of active ones.
+    """The address of a broker, or of a coordinator (the ids are then its), and whether its incarnation is
+    live. Clients are only told of active ones.
     may_join: whether an ISR may take it in; a broker that is shutting down still follows, but joins none.
     configs: what operators set for this broker alone (dotted Kafka names), over `cluster_configs`."""
 
@@ -75,6 +76,7 @@ class UpdateBatch(msgspec.Struct, frozen=True, kw_only=True):
     highest it saw, or whose broker epoch is not its own.
 
     deleted_topics: ids whose logs are to be deleted; repeated until every replica has acknowledged.
+    coordinators: those that are admitted; which shards they own is in the partitions' states.
     cluster_configs: cluster-wide defaults that brokers need (dotted Kafka names).
     lineage, records: what the broker will be a witness of (session.Witness).
     """
@@ -86,6 +88,8 @@ class UpdateBatch(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int = -1
     brokers: tuple[BrokerEndpoint, ...] = ()
     removed_brokers: tuple[int, ...] = ()
+    coordinators: tuple[BrokerEndpoint, ...] = ()
+    removed_coordinators: tuple[int, ...] = ()
     topics: tuple[TopicState, ...] = ()
     deleted_topics: tuple[str, ...] = ()
     partitions: tuple[PartitionState, ...] = ()
@@ -109,5 +113,28 @@ class ProducerIdsResponse(msgspec.Struct, frozen=True, kw_only=True):
     controller_epoch: int = -1
     first_producer_id: int = -1
     count: int = 0
+    active_controller: str | None = None
+    lineage: str = ""
+
+
+class NameWriterRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`POST /internal/clusters/{cluster}/coordinators/{id}:name-writer`. The owner of a shard is about to
+    open it. found: the highest writer that it has met in the shard's log: one above all that can have been
+    named proves that ZooKeeper went back (11.2)."""
+
+    coordinator_id: int
+    coordinator_epoch: int
+    topic_id: str
+    partition: int
+    found: WriterId | None = None
+
+
+class NameWriterResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """A writer that was never named before and never will be again, by which this copy of the request opens
+    the shard. NOT_COORDINATOR: the shard is another's, or nobody's."""
+
+    error: ControllerError = ControllerError.NONE
+    controller_epoch: int = -1
+    writer: WriterId | None = None
     active_controller: str | None = None
     lineage: str = ""

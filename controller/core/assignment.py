@@ -26,6 +26,7 @@ import msgspec
 from controller.contract.partition_state import NO_LEADER, MoveThrottle, PartitionState
 from controller.core.configs import effective_min_insync_replicas
 from controller.core.image import ClusterImage
+from controller.core.shards import cluster_defaults
 
 
 class Obstacle(NamedTuple):
@@ -81,7 +82,9 @@ def completed(image: ClusterImage, state: PartitionState) -> PartitionState | No
         return None
     if len(target) != len(state.original_replicas):
         topic = image.topics[state.topic_id]
-        minimum = effective_min_insync_replicas(topic.configs, image.configs, replication_factor=len(target))
+        minimum = effective_min_insync_replicas(
+            topic.configs, cluster_defaults(image, topic.topic), replication_factor=len(target)
+        )
         state = msgspec.structs.replace(state, min_insync_replicas=minimum)
     after = _reshaped(image, state, replicas=target, adding=(), removing=(), original=())
     return None if isinstance(after, Obstacle) else after

@@ -49,6 +49,8 @@ class AlarmCode(StrEnum):
     BROKER_FENCED = "broker_fenced"
     #: A broker came back without proof that its logs are whole, and lost its seats. Until all are in sync.
     LOGS_UNPROVEN = "logs_unproven"
+    #: Nobody serves client groups: there are shards, and no coordinator that is alive and admitted.
+    NO_COORDINATOR = "no_coordinator"
 
 
 class AlarmKey(msgspec.Struct, frozen=True, kw_only=True, order=True):
@@ -87,8 +89,8 @@ class MoreAlarms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProbeBroker(msgspec.Struct, frozen=True, kw_only=True):
-    """Try to connect to this listener. Connection refused proves the process dead: submit BrokerProvenDead
-    with this epoch. Any other outcome proves nothing and is dropped."""
+    """Try to connect to this listener, of a broker or a coordinator. Connection refused proves the process
+    dead: submit BrokerProvenDead with this epoch. Any other outcome proves nothing and is dropped."""
 
     broker_id: int
     broker_epoch: int

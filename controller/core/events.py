@@ -23,9 +23,15 @@ from controller.contract.session import (
     RegisterResponse,
     Witness,
 )
-from controller.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
+from controller.contract.updates import (
+    ApplyFailure,
+    NameWriterRequest,
+    NameWriterResponse,
+    ProducerIdsRequest,
+    ProducerIdsResponse,
+)
 from controller.core.loss import LossPreview
-from controller.core.records import BrokerRegistration
+from controller.core.records import BrokerRegistration, CoordinatorRegistration
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,12 +57,20 @@ class RegisterBroker(_Event, frozen=True, kw_only=True):
     request: RegisterRequest
 
 
+class RegisterCoordinator(_Event, frozen=True, kw_only=True):
+    """-> RegisterResponse"""
+
+    request: RegisterRequest
+
+
 class Heartbeat(_Event, frozen=True, kw_only=True):
     """-> HeartbeatResponse. `received_ms` is the monotonic time at which the request arrived, not the one at
-    which it is processed: an overloaded controller must not fence healthy brokers (KAFKA-15019)."""
+    which it is processed: an overloaded controller must not fence healthy brokers (KAFKA-15019).
+    of_coordinator: it is a coordinator's, here and below."""
 
     request: HeartbeatRequest
     received_ms: int
+    of_coordinator: bool = False
 
 
 class BrokerApplied(_Event, frozen=True, kw_only=True):
@@ -69,6 +83,7 @@ class BrokerApplied(_Event, frozen=True, kw_only=True):
     failures: tuple[ApplyFailure, ...] = ()
     witness: Witness | None = None
     heartbeat_count: int = -1
+    of_coordinator: bool = False
 
 
 class Report(_Event, frozen=True, kw_only=True):
@@ -83,6 +98,12 @@ class AllocateProducerIds(_Event, frozen=True, kw_only=True):
     request: ProducerIdsRequest
 
 
+class NameWriter(_Event, frozen=True, kw_only=True):
+    """-> NameWriterResponse"""
+
+    request: NameWriterRequest
+
+
 # --- from the shell -----------------------------------------------------------------------------------------
 
 
@@ -95,9 +116,11 @@ class BrokerProvenDead(_Event, frozen=True, kw_only=True):
 
 class Tick(_Event, frozen=True, kw_only=True):
     """Time has passed: submit it at `next_deadline_ms()`, and once right after the machine is built.
-    clock_leap: how far this controller's clocks disagree. -> None"""
+    clock_leap: how far this controller's clocks disagree. fresh_id: a new topic id, in case a coordinator
+    topic has to be created; None: not now. -> None"""
 
     clock_leap: ClockLeap | None = None
+    fresh_id: str | None = None
 
 
 # --- from operators -----------------------------------------------------------------------------------------
@@ -123,6 +146,28 @@ class MaintainBrokers(_OperatorEvent, frozen=True, kw_only=True):
     cordoned: bool | None = None
     draining: bool | None = None
     demoted: bool | None = None
+
+
+class AdmitCoordinators(_OperatorEvent, frozen=True, kw_only=True):
+    """Let waiting coordinators serve shards. All or none; one already admitted is no error. ->
+    CoordinatorsChanged"""
+
+    coordinator_ids: tuple[int, ...]
+
+
+class MaintainCoordinators(_OperatorEvent, frozen=True, kw_only=True):
+    """Drain or demote coordinators, or take that back; what is None stays as it is. All or none. ->
+    CoordinatorsChanged"""
+
+    coordinator_ids: tuple[int, ...]
+    draining: bool | None = None
+    demoted: bool | None = None
+
+
+class RemoveCoordinator(_OperatorEvent, frozen=True, kw_only=True):
+    """Forget a coordinator that is down. -> CoordinatorRemoved"""
+
+    coordinator_id: int
 
 
 class DescribeBroker(_OperatorEvent, frozen=True, kw_only=True):
@@ -288,9 +333,14 @@ OperatorEvent = (
     | MaintainBrokers
     | DescribeBroker
     | ConfigureBrokers
+    | AdmitCoordinators
+    | MaintainCoordinators
+    | RemoveCoordinator
 )
 Event = (
     RegisterBroker
+    | RegisterCoordinator
+    | NameWriter
     | Heartbeat
     | BrokerApplied
     | Report
@@ -323,6 +373,10 @@ class RefusalCode(StrEnum):
     INVALID_CONFIG = "invalid_config"
     UNKNOWN_BROKER = "unknown_broker"
     INELIGIBLE_BROKER = "ineligible_broker"
+    UNKNOWN_COORDINATOR = "unknown_coordinator"
+    COORDINATOR_IN_USE = "coordinator_in_use"
+    #: Of a coordinator topic: the controller creates it, and it stays as it is.
+    RESERVED_TOPIC = "reserved_topic"
     BROKER_IN_USE = "broker_in_use"
     PARTITION_CHANGED = "partition_changed"
     ELECTION_NOT_NEEDED = "election_not_needed"
@@ -382,6 +436,16 @@ class BrokersMaintained(_Done, frozen=True, kw_only=True):
 
     brokers: tuple[BrokerRegistration, ...]
     leaders_moved: int = 0
+
+
+class CoordinatorsChanged(_Done, frozen=True, kw_only=True):
+    """The coordinators as they are now; of a dry run, as they would be."""
+
+    coordinators: tuple[CoordinatorRegistration, ...]
+
+
+class CoordinatorRemoved(_Done, frozen=True, kw_only=True):
+    coordinator_id: int
 
 
 class BrokerDescribed(_Done, frozen=True, kw_only=True):
@@ -489,9 +553,12 @@ OperatorReply = (
     | BrokersMaintained
     | BrokerDescribed
     | BrokersConfigured
+    | CoordinatorsChanged
+    | CoordinatorRemoved
 )
 Reply = (
     RegisterResponse
+    | NameWriterResponse
     | HeartbeatResponse
     | AppliedReply
     | LagReportResponse

@@ -22,10 +22,13 @@ from controller.core.records import (
     BrokerRecord,
     BrokerRegistration,
     ClusterRecord,
+    CoordinatorRecord,
+    CoordinatorRegistration,
     PartitionRecord,
     ProducerIdsRecord,
     Record,
     RemoveBrokerRecord,
+    RemoveCoordinatorRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -35,9 +38,10 @@ CHANGE_LOG_ENTRIES_MAX = 200_000
 
 
 class Changed(NamedTuple):
-    """One replayed record, by what it touched. key: broker id, topic id, partition key, or None."""
+    """One replayed record, by what it touched. key: broker or coordinator id, topic id, partition key, or
+    None."""
 
-    kind: Literal["cluster", "broker", "topic", "partition", "producer_ids"]
+    kind: Literal["cluster", "broker", "coordinator", "topic", "partition", "producer_ids"]
     key: int | str | PartitionKey | None
 
 
@@ -52,7 +56,8 @@ class Deletion(NamedTuple):
 class ClusterImage:
     """Rows and indexes of one cluster. Read freely; change through `replay` only.
 
-    brokers: registration by broker id. topics: by topic id, those being deleted included.
+    brokers: registration by broker id. coordinators: by their ids, which no broker has.
+    topics: by topic id, those being deleted included.
     topic_ids: name -> id of the topic that holds the name now (none being deleted).
     partitions: state by (topic id, partition). configs: cluster-wide defaults.
     """
@@ -65,15 +70,17 @@ class ClusterImage:
         self.cluster_id = ""
         self.configs: dict[str, str] = {}
         self.brokers: dict[int, BrokerRegistration] = {}
+        self.coordinators: dict[int, CoordinatorRegistration] = {}
         self.topics: dict[str, TopicState] = {}
         self.topic_ids: dict[str, str] = {}
         self.partitions: dict[PartitionKey, PartitionState] = {}
         self.next_producer_id = 0
-        #: Highest broker epoch ever minted.
+        #: Highest broker or coordinator epoch ever minted.
         self.last_broker_epoch = 0
         #: Records replayed: the head of the metadata stream.
         self.sequence = start_sequence
-        #: Sequence of each broker's latest row, and of the row that began its present incarnation.
+        #: Sequence of each broker's latest row; and of the row that began its, or a coordinator's, present
+        #: incarnation.
         self.broker_sequences: dict[int, int] = {}
         self.registered_sequences: dict[int, int] = {}
         #: Sequence of each topic's latest row: its partitions are told to no broker before the first.
@@ -96,6 +103,8 @@ class ClusterImage:
         self.demoted: dict[int, None] = {}
         #: Records persisted in the cluster's life, less `sequence`.
         self.records_before = 0
+        #: Partitions of coordinator topics.
+        self.shards: dict[PartitionKey, None] = {}
         #: Partitions with `new_replicas`.
         self.unconfirmed_new: dict[PartitionKey, None] = {}
         self._entries_max = change_log_entries_max
@@ -126,6 +135,12 @@ class ClusterImage:
                 self.broker_sequences.pop(record.broker_id, None)
                 self.registered_sequences.pop(record.broker_id, None)
                 changed = Changed("broker", record.broker_id)
+            case CoordinatorRecord():
+                changed = self._replay_coordinator(record.registration)
+            case RemoveCoordinatorRecord():
+                self.coordinators.pop(record.coordinator_id, None)
+                self.registered_sequences.pop(record.coordinator_id, None)
+                changed = Changed("coordinator", record.coordinator_id)
             case ClusterRecord():
                 self.cluster_id = record.cluster_id
                 self.configs = record.configs
@@ -155,6 +170,15 @@ class ClusterImage:
             self.demoted.pop(broker_id, None)
         self.last_broker_epoch = max(self.last_broker_epoch, registration.broker_epoch)
         return Changed("broker", broker_id)
+
+    def _replay_coordinator(self, registration: CoordinatorRegistration) -> Changed:
+        coordinator_id = registration.coordinator_id
+        before = self.coordinators.get(coordinator_id)
+        self.coordinators[coordinator_id] = registration
+        if before is None or before.coordinator_epoch != registration.coordinator_epoch:
+            self.registered_sequences[coordinator_id] = self.sequence
+        self.last_broker_epoch = max(self.last_broker_epoch, registration.coordinator_epoch)
+        return Changed("coordinator", coordinator_id)
 
     def _replay_topic(self, state: TopicState) -> Changed:
         self.topics[state.topic_id] = state
@@ -195,6 +219,8 @@ class ClusterImage:
         if state.topic_id in self.deletions:
             return Changed("partition", key)
         if before is None:
+            if state.shard is not None:
+                self.shards[key] = None
             self._assign(key, state)
             self._index_seats(key, state)
         else:
@@ -280,6 +306,7 @@ class ClusterImage:
         self._unindex_seats(key, state)
         self._unassign(key, state)
         self.unconfirmed_new.pop(key, None)
+        self.shards.pop(key, None)
 
     def _unassign(self, key: PartitionKey, state: PartitionState) -> None:
         for broker_id in state.replicas:
@@ -305,6 +332,12 @@ class ClusterImage:
         """Registered, admitted, not fenced, not shutting down."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_eligible
+
+    def what_is(self, broker_id: int, otherwise: str) -> str:
+        """Return why this id is no broker's, for a message."""
+        if broker_id in self.coordinators:
+            return f"{broker_id} is a coordinator: it has no disk and holds no replicas"
+        return f"broker {broker_id} {otherwise}"
 
     def placeable_brokers(self) -> tuple[BrokerRegistration, ...]:
         """Return the brokers that may be given replicas, ascending by id."""

@@ -30,6 +30,12 @@ from controller.core.alarms import (
     replica_alarm,
 )
 from controller.core.configs import is_leader_rebalance_enabled
+from controller.core.coordinators import (
+    CoordinatorSessions,
+    admit_coordinators,
+    maintain_coordinators,
+    remove_coordinator,
+)
 from controller.core.draft import Draft, actor_of
 from controller.core.effects import Alarm, AlarmCode, AlarmKey, Effect
 from controller.core.election import (
@@ -45,6 +51,7 @@ from controller.core.election import (
 from controller.core.events import (
     AddPartitions,
     AdmitBrokers,
+    AdmitCoordinators,
     AllocateProducerIds,
     AlterReassignments,
     AppliedReply,
@@ -64,11 +71,15 @@ from controller.core.events import (
     Event,
     Heartbeat,
     MaintainBrokers,
+    MaintainCoordinators,
+    NameWriter,
     RecoverMetadata,
     Refusal,
     RefusalCode,
     RegisterBroker,
+    RegisterCoordinator,
     RemoveBroker,
+    RemoveCoordinator,
     Reply,
     Report,
     Tick,
@@ -98,9 +109,11 @@ from controller.core.recovery import HeardBook, recover
 from controller.core.sessions import Sessions
 from controller.core.set_aside import SetAsideBook, bring_back
 from controller.core.settings_table import INT64_MAX
+from controller.core.shards import missing_topics, name_writer
 from controller.core.topic_changes import add_partitions, announce_added, configure_topic
 from controller.core.topics import (
     configure_cluster,
+    create_coordinator_topic,
     create_topic,
     delete_topic,
     finish_deletions,
@@ -158,6 +171,9 @@ class ClusterMachine:
         self._sessions = Sessions(
             image, self._alarms, options=options, controller_epoch=controller_epoch, now_ms=now_ms
         )
+        self._coordinators = CoordinatorSessions(
+            image, self._alarms, options=options, controller_epoch=controller_epoch, now_ms=now_ms
+        )
         self._has_taken_over = False
         self._confirm_at_ms: int | None = None
         self._preferred_at_ms: int | None = None
@@ -184,6 +200,7 @@ class ClusterMachine:
         follow_up(draft, draft.records)
         if self.image.deletions:
             self._finish_deletions(draft)
+        self._coordinators.follow_up(draft)
         self._alarms.refresh(draft, draft.records)
         self._schedule(draft.records, now_ms)
         return Step(tuple(draft.records), tuple(draft.effects), reply)
@@ -193,6 +210,7 @@ class ClusterMachine:
         counted for so long. Call it before the step that would judge by it."""
         if deaf_ms > 0:
             self._sessions.forgive_silence(deaf_ms, now_ms)
+            self._coordinators.forgive_silence(deaf_ms, now_ms)
 
     def evidence(self, event: Event) -> str | None:
         """Return why the event shows that ZooKeeper went back, or None. Ask before `step`, which halts by it:
@@ -203,7 +221,8 @@ class ClusterMachine:
     def _dispatch(self, draft: Draft, event: Event, now_ms: int) -> Reply | None:
         match event:
             case Heartbeat():
-                return self._sessions.on_heartbeat(
+                sessions = self._coordinators if event.of_coordinator else self._sessions
+                return sessions.on_heartbeat(
                     draft, event.request, received_ms=event.received_ms, now_ms=now_ms
                 )
             case BrokerApplied():
@@ -212,9 +231,16 @@ class ClusterMachine:
                 return self._on_report(draft, event.request, now_ms)
             case RegisterBroker():
                 return self._sessions.on_register(draft, event.request, now_ms)
+            case RegisterCoordinator():
+                return self._coordinators.on_register(draft, event.request, now_ms)
+            case NameWriter():
+                return name_writer(draft, event.request, controller_epoch=self.controller_epoch)
             case BrokerProvenDead():
+                sessions = (
+                    self._coordinators if event.broker_id in self.image.coordinators else self._sessions
+                )
                 return BrokerFenceReply(
-                    fenced=self._sessions.on_proven_dead(draft, event.broker_id, event.broker_epoch)
+                    fenced=sessions.on_proven_dead(draft, event.broker_id, event.broker_epoch)
                 )
             case Tick():
                 self._on_tick(draft, event, now_ms)
@@ -246,6 +272,12 @@ class ClusterMachine:
                 return describe_broker(draft, event)
             case ConfigureBrokers():
                 return configure_brokers(draft, event)
+            case AdmitCoordinators():
+                return admit_coordinators(draft, self._coordinators, event)
+            case MaintainCoordinators():
+                return maintain_coordinators(draft, event)
+            case RemoveCoordinator():
+                return remove_coordinator(draft, self._coordinators, event, now_ms)
             case RecoverMetadata():
                 return Refusal(
                     code=RefusalCode.RECOVERY_NOT_NEEDED, detail="nothing shows that ZooKeeper lost anything"
@@ -283,6 +315,8 @@ class ClusterMachine:
     # --- what brokers say -------------------------------------------------------------------------------
 
     def _on_applied(self, draft: Draft, event: BrokerApplied, now_ms: int) -> AppliedReply:
+        if event.of_coordinator:
+            return self._coordinators.on_applied(draft, event, now_ms)
         error = self._sessions.check_broker(self.image, event.broker_id, event.broker_epoch)
         if error is not ControllerError.NONE:
             return AppliedReply(error=error)
@@ -457,6 +491,10 @@ class ClusterMachine:
     def _on_tick(self, draft: Draft, event: Tick, now_ms: int) -> None:
         self._alarms.on_clocks(draft, None, event.clock_leap)
         self._sessions.on_tick(draft, now_ms)
+        self._coordinators.on_tick(draft, now_ms)
+        if event.fresh_id is not None:
+            for topic in missing_topics(self.image):
+                create_coordinator_topic(draft, topic, event.fresh_id, self.options)
         if self._confirm_at_ms is not None and now_ms >= self._confirm_at_ms:
             self._confirm_at_ms = None
             self._sessions.has_news = False
@@ -547,7 +585,12 @@ class ClusterMachine:
         """Return when to submit the next Tick, on the clock of `now_ms`. May be early, never late."""
         if self.went_back is not None:
             return None
-        deadlines = (self._sessions.next_deadline_ms(self.image), self._confirm_at_ms, self._preferred_at_ms)
+        deadlines = (
+            self._sessions.next_deadline_ms(self.image),
+            self._coordinators.next_deadline_ms(self.image),
+            self._confirm_at_ms,
+            self._preferred_at_ms,
+        )
         return min((d for d in deadlines if d is not None), default=None)
 
     # --- for readers ------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def check_registered(image: ClusterImage, broker_ids: Iterable[int], field: str)
             return Refusal(
                 code=RefusalCode.UNKNOWN_BROKER,
                 field=field,
-                detail=f"broker {broker_id} is not registered",
+                detail=image.what_is(broker_id, "is not registered"),
             )
     return None
 

@@ -26,6 +26,7 @@ from controller.core.draft import Draft
 from controller.core.events import Refusal, RefusalCode
 from controller.core.image import ClusterImage
 from controller.core.records import Change
+from controller.core.shards import cluster_defaults
 
 MINIMUM = "min.insync.replicas"
 
@@ -81,7 +82,7 @@ def changed_minimums(image: ClusterImage, topics: Iterable[TopicState]) -> Itera
             factor = state.replication_factor
             if factor not in by_factor:
                 by_factor[factor] = effective_min_insync_replicas(
-                    topic.configs, image.configs, replication_factor=factor
+                    topic.configs, cluster_defaults(image, topic.topic), replication_factor=factor
                 )
             if state.min_insync_replicas != by_factor[factor]:
                 yield with_minimum(state, by_factor[factor])

@@ -27,7 +27,7 @@ from controller.core.image import ClusterImage
 from controller.core.isr import advance, with_unclean_leader
 from controller.core.loss import LossPreview
 from controller.core.maintenance import check_registered
-from controller.core.records import Cause, ClusterRecord, RemoveBrokerRecord
+from controller.core.records import Cause, Change, ClusterRecord, RemoveBrokerRecord
 from controller.core.sessions import Sessions
 from controller.core.topics import broker_facts, operator_change
 
@@ -40,7 +40,7 @@ def admit_brokers(draft: Draft, sessions: Sessions, event: AdmitBrokers) -> Brok
             return Refusal(
                 code=RefusalCode.UNKNOWN_BROKER,
                 field="broker_ids",
-                detail=f"broker {broker_id} has not registered",
+                detail=image.what_is(broker_id, "has not registered"),
                 hint="start it and let it reach this controller, then admit it",
                 facts=broker_facts(image),
             )
@@ -83,19 +83,24 @@ def remove_broker(
         )
     if not event.dry_run:
         change = operator_change(event, Cause.BROKER_REMOVED)
-        if broker.broker_epoch == image.last_broker_epoch:
-            # The row that holds the highest epoch is about to go: keep the epoch, so that it is never reused.
-            draft.write(
-                ClusterRecord(
-                    cluster_id=image.cluster_id,
-                    configs=image.configs,
-                    last_broker_epoch=image.last_broker_epoch,
-                    change=change,
-                )
-            )
+        keep_epoch(draft, broker.broker_epoch, change)
         draft.write(RemoveBrokerRecord(broker_id=event.broker_id, change=change))
         sessions.forget(draft, event.broker_id)
     return BrokerRemoved(broker_id=event.broker_id, dry_run=event.dry_run)
+
+
+def keep_epoch(draft: Draft, epoch: int, change: Change) -> None:
+    """Keep the highest epoch where the row that holds it is about to go, so that it is never reused."""
+    image = draft.image
+    if epoch == image.last_broker_epoch:
+        draft.write(
+            ClusterRecord(
+                cluster_id=image.cluster_id,
+                configs=image.configs,
+                last_broker_epoch=image.last_broker_epoch,
+                change=change,
+            )
+        )
 
 
 def elect_by_operator(

@@ -186,7 +186,7 @@ def _check_replicas(
             return Refusal(
                 code=RefusalCode.UNKNOWN_BROKER,
                 field="replicas",
-                detail=f"broker {broker_id} is not a member of this cluster",
+                detail=image.what_is(broker_id, "is not a member of this cluster"),
             )
         if broker_id not in before.replicas and not broker.takes_replicas:
             how = broker.status.value if not broker.is_eligible else "cordoned"

@@ -15,6 +15,7 @@ import msgspec
 
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.session import BrokerStatus, ShutdownKind
+from controller.core.effects import ProbeBroker
 
 #: Who acts when no operator does.
 ACTOR_CONTROLLER = "controller"
@@ -71,6 +72,18 @@ class Cause(StrEnum):
     STORAGE_ERROR = "storage_error"
     REPLICA_ROTTEN = "replica_rotten"
     PRODUCER_IDS_ALLOCATED = "producer_ids_allocated"
+    COORDINATOR_REGISTERED = "coordinator_registered"
+    COORDINATOR_ADMITTED = "coordinator_admitted"
+    COORDINATOR_UNFENCED = "coordinator_unfenced"
+    #: Fenced because it was silent for the grace, its listener refused a connection, or it wanted to stop.
+    COORDINATOR_FENCED = "coordinator_fenced"
+    COORDINATOR_REMOVED = "coordinator_removed"
+    #: An operator drains or demotes coordinators, or takes that back.
+    COORDINATOR_MAINTENANCE = "coordinator_maintenance"
+    #: A shard got another owner or standby.
+    SHARD_ASSIGNED = "shard_assigned"
+    #: An owner opens a shard, under a writer of its own.
+    WRITER_NAMED = "writer_named"
     #: An operator rebuilt the rows of a cluster whose ZooKeeper went back, from what its brokers hold.
     METADATA_RECOVERED = "metadata_recovered"
     #: An operator brought a topic back from logs that brokers had set aside.
@@ -147,6 +160,12 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
         return BrokerStatus.SHUTTING_DOWN if self.shutting_down else BrokerStatus.ACTIVE
 
     @property
+    def probe(self) -> ProbeBroker:
+        return ProbeBroker(
+            broker_id=self.broker_id, broker_epoch=self.broker_epoch, host=self.host, port=self.port
+        )
+
+    @property
     def is_eligible(self) -> bool:
         """Return whether the broker may lead and may join an ISR (KIP-841)."""
         return self.admitted and not self.fenced and not self.shutting_down
@@ -155,6 +174,48 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     def takes_replicas(self) -> bool:
         """Return whether the broker may be given replicas that it does not have."""
         return self.is_eligible and not self.cordoned and not self.draining
+
+
+class CoordinatorRegistration(msgspec.Struct, frozen=True, kw_only=True):
+    """One coordinator's durable row. A coordinator is a process without a disk that serves shards; it never
+    holds a replica, and no broker has its id.
+
+    coordinator_epoch: names the incarnation; minted as broker epochs are, from the same numbers.
+    draining: gives its shards away and gets none. demoted: owns only what no other may. Set by operators, and
+        kept over restarts.
+    """
+
+    coordinator_id: int
+    coordinator_epoch: int
+    incarnation_id: str
+    host: str
+    port: int
+    rack: str | None = None
+    admitted: bool = False
+    fenced: bool = True
+    draining: bool = False
+    demoted: bool = False
+    registered_at_ms: int = 0
+    version: str = ""
+
+    @property
+    def status(self) -> BrokerStatus:
+        if not self.admitted:
+            return BrokerStatus.WAITING
+        return BrokerStatus.FENCED if self.fenced else BrokerStatus.ACTIVE
+
+    @property
+    def is_active(self) -> bool:
+        return self.admitted and not self.fenced
+
+    @property
+    def probe(self) -> ProbeBroker:
+        return ProbeBroker(
+            broker_id=self.coordinator_id,
+            broker_epoch=self.coordinator_epoch,
+            host=self.host,
+            port=self.port,
+        )
 
 
 class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, tag="cluster"):
@@ -177,6 +238,16 @@ class BrokerRecord(msgspec.Struct, frozen=True, kw_only=True, tag="broker"):
 
 class RemoveBrokerRecord(msgspec.Struct, frozen=True, kw_only=True, tag="remove_broker"):
     broker_id: int
+    change: Change
+
+
+class CoordinatorRecord(msgspec.Struct, frozen=True, kw_only=True, tag="coordinator"):
+    registration: CoordinatorRegistration
+    change: Change
+
+
+class RemoveCoordinatorRecord(msgspec.Struct, frozen=True, kw_only=True, tag="remove_coordinator"):
+    coordinator_id: int
     change: Change
 
 
@@ -215,6 +286,8 @@ Record = (
     ClusterRecord
     | BrokerRecord
     | RemoveBrokerRecord
+    | CoordinatorRecord
+    | RemoveCoordinatorRecord
     | TopicRecord
     | RemoveTopicRecord
     | PartitionRecord

@@ -54,6 +54,7 @@ from controller.core.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from controller.core.shards import unnamed_shard
 
 #: By how much epochs are minted above the highest heard: who could not be asked may have heard more.
 EPOCH_MARGIN: Final = 1_000
@@ -83,9 +84,11 @@ class HeardBook:
         self._held: dict[int, _Held] = {}
 
     def note(self, image: ClusterImage, event: Event, now_ms: int) -> None:
-        """Take what the event brings, if it is of this cluster."""
+        """Take what the event brings, if it is of this cluster. Coordinators hold nothing."""
         witness: Witness | None
         match event:
+            case Heartbeat(of_coordinator=True) | BrokerApplied(of_coordinator=True):
+                return
             case RegisterBroker(request=request):
                 broker_id, witness = request.broker_id, request.witness
                 epoch = request.previous_broker_epoch
@@ -342,6 +345,7 @@ def _base(
         partition_epoch=0,
         isr=(),
         min_insync_replicas=len(replicas) // 2 + 1,
+        shard=unnamed_shard(topic.topic),
     )
 
 

@@ -69,23 +69,14 @@ def proves_end(before: BrokerRegistration, request: RegisterRequest) -> bool:
 def check_registration(
     image: ClusterImage, request: RegisterRequest, options: ControllerOptions
 ) -> tuple[ControllerError, str]:
-    """Check everything that can be wrong with the request itself."""
+    """Check everything that can be wrong with the request of a broker itself."""
+    error, detail = check_node(image, request)
+    if error is not ControllerError.NONE:
+        return error, detail
     unanswered = request.unanswered_incarnation_ids
-    texts = (
-        request.incarnation_id,
-        request.host,
-        *request.log_dir_ids,
-        *request.offline_log_dir_ids,
-        *unanswered,
-    )
-    optional = (request.rack or "", request.version)
     dirs = request.log_dir_ids + request.offline_log_dir_ids
-    if request.broker_id < 0 or not 0 < request.port < 65_536:
-        return ControllerError.INVALID_REQUEST, "broker_id or port out of range"
-    if any(not 0 < len(t) <= TEXT_LENGTH_MAX for t in texts) or any(
-        len(t) > TEXT_LENGTH_MAX for t in optional
-    ):
-        return ControllerError.INVALID_REQUEST, f"a text is empty or longer than {TEXT_LENGTH_MAX}"
+    if request.broker_id in image.coordinators:
+        return ControllerError.INVALID_REQUEST, f"{request.broker_id} is the id of a coordinator"
     if len(unanswered) > UNANSWERED_INCARNATIONS_MAX:
         return (
             ControllerError.INVALID_REQUEST,
@@ -96,11 +87,6 @@ def check_registration(
             ControllerError.INVALID_REQUEST,
             f"a broker has 1 to {LOG_DIRS_MAX} log directories, no two with one id",
         )
-    if request.cluster_id is not None and request.cluster_id != image.cluster_id:
-        return (
-            ControllerError.INCONSISTENT_CLUSTER_ID,
-            f"the log directories belong to cluster {request.cluster_id[:64]!r}, not {image.cluster_id!r}",
-        )
     for other_id, other in image.brokers.items():
         if other_id != request.broker_id and not set(dirs).isdisjoint(other.log_dir_ids):
             return (
@@ -109,4 +95,28 @@ def check_registration(
             )
     if request.broker_id not in image.brokers and len(image.brokers) >= options.brokers_max:
         return ControllerError.INVALID_REQUEST, f"the cluster has {options.brokers_max} brokers already"
+    return ControllerError.NONE, ""
+
+
+def check_node(image: ClusterImage, request: RegisterRequest) -> tuple[ControllerError, str]:
+    """Check what can be wrong with the request of any process."""
+    texts = (
+        request.incarnation_id,
+        request.host,
+        *request.log_dir_ids,
+        *request.offline_log_dir_ids,
+        *request.unanswered_incarnation_ids,
+    )
+    optional = (request.rack or "", request.version)
+    if request.broker_id < 0 or not 0 < request.port < 65_536:
+        return ControllerError.INVALID_REQUEST, "broker_id or port out of range"
+    if any(not 0 < len(t) <= TEXT_LENGTH_MAX for t in texts) or any(
+        len(t) > TEXT_LENGTH_MAX for t in optional
+    ):
+        return ControllerError.INVALID_REQUEST, f"a text is empty or longer than {TEXT_LENGTH_MAX}"
+    if request.cluster_id is not None and request.cluster_id != image.cluster_id:
+        return (
+            ControllerError.INCONSISTENT_CLUSTER_ID,
+            f"the log directories belong to cluster {request.cluster_id[:64]!r}, not {image.cluster_id!r}",
+        )
     return ControllerError.NONE, ""

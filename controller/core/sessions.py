@@ -7,16 +7,12 @@
 A new incarnation takes its id only when the old one's session is over (S37, a second process under one id),
 or when its disk proves the old one finished: a clean marker is written last of all. What it can't vouch for
 is taken away in records that precede the one with its new broker epoch (I11, unproven logs lose their seats
-first). Silence counts from when a heartbeat *arrived*; a new controller treats unfenced brokers as heard from
-when it took over, and one that was held or had no authority takes that time off every silence (2.10, the
-controller's authority; S18, a successor right after heartbeats). Nothing here weighs on
-durability: fencing early is always safe, and late costs only time.
+first).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterable
 
 import msgspec
@@ -33,10 +29,11 @@ from controller.contract.session import (
 )
 from controller.core.alarms import AlarmBook
 from controller.core.draft import Draft, actor_of
-from controller.core.effects import AlarmCode, AlarmKey, ProbeBroker
+from controller.core.effects import AlarmCode, AlarmKey
 from controller.core.election import drain, elect_leaderless, seats_in_order, vacate_seats
 from controller.core.image import ClusterImage
 from controller.core.options import ControllerOptions
+from controller.core.presence import Presence, Session
 from controller.core.records import BrokerRegistration, Cause, Change
 from controller.core.registration import (
     check_registration,
@@ -48,51 +45,11 @@ from controller.core.registration import (
 
 WITNESSED_MAX = 3
 """The number of other brokers of which each broker is told how many heartbeats were heard."""
-HEARD_MAX = 16
-"""The number of a broker's last heartbeats that are held against what others tell of it later."""
 
 
-class Session:
-    """The controller's knowledge of one broker's present incarnation, for this controller's life only.
-
-    last_seen_ms: when its last heartbeat arrived; None: over (never heard from, or proven dead).
-    required_sequence: how far it must have applied before it is trusted.
-    """
-
-    def __init__(self, *, last_seen_ms: int | None, required_sequence: int) -> None:
-        self.last_seen_ms = last_seen_ms
-        self.required_sequence = required_sequence
-        self.probed_at_ms: int | None = None
-        self.refused_since_ms: int | None = None
-        self.shutdown_since_ms: int | None = None
-        self.drained_sequence = -1
-        #: The highest count of a heartbeat heard, by this controller or one before it; and of one that the
-        #: broker knew to be answered.
-        self.heard_count = -1
-        self.heard_answered = -1
-        #: What others were told of it belongs to another history than what it says.
-        self.has_gone_back = False
-        self._heard: deque[tuple[int, int]] = deque(maxlen=HEARD_MAX)
-
-    def on_told(self, count: int, answered: int) -> None:
-        """Note what another broker tells. A later heartbeat does not know of fewer answers."""
-        if any(own_count >= count and own < answered for own_count, own in self._heard):
-            self.has_gone_back = True
-        self._raise(count, answered)
-
-    def on_heard(self, count: int, answered: int) -> None:
-        self._heard.append((count, answered))
-        self._raise(count, answered)
-
-    def _raise(self, count: int, answered: int) -> None:
-        self.heard_count = max(self.heard_count, count)
-        self.heard_answered = max(self.heard_answered, answered)
-
-
-class Sessions:
+class Sessions(Presence):
     """All sessions of one cluster under one controller epoch.
 
-    applied: how far each broker's present incarnation has applied this controller's stream.
     created: per broker, the partitions that it is new for and whose log its present incarnation has told of.
     has_news: such a log was told of, or who has to tell has changed, since the machine last took note.
 
@@ -111,36 +68,18 @@ class Sessions:
         controller_epoch: int,
         now_ms: int,
     ) -> None:
+        super().__init__(
+            image.brokers,
+            sequence=image.sequence,
+            options=options,
+            controller_epoch=controller_epoch,
+            now_ms=now_ms,
+        )
         self._alarms = alarms
-        self._options = options
-        self.controller_epoch = controller_epoch
-        self.applied: dict[int, int] = {}
         self.created: dict[int, dict[PartitionKey, None]] = {}
         self.has_news = False
         #: Seats that fenced brokers still have to lose, and why.
         self._vacating: dict[int, tuple[Change, list[PartitionKey]]] = {}
-        self._by_id = {
-            # A fenced broker holds no lease that matters: it is believed when it is heard.
-            broker_id: Session(
-                last_seen_ms=None if broker.fenced else now_ms, required_sequence=image.sequence
-            )
-            for broker_id, broker in image.brokers.items()
-        }
-        self._deadline_ms: int | None = None
-        self._is_stale = True
-
-    def is_valid(self, broker_id: int, now_ms: int) -> bool:
-        """Return whether this broker's process must be presumed to be running."""
-        session = self._by_id.get(broker_id)
-        return (
-            session is not None
-            and session.last_seen_ms is not None
-            and now_ms - session.last_seen_ms <= self._options.grace_ms
-        )
-
-    def last_seen_ms(self, broker_id: int) -> int | None:
-        session = self._by_id.get(broker_id)
-        return None if session is None else session.last_seen_ms
 
     def on_takeover(self, draft: Draft) -> None:
         """Note that seats were repaired: a fenced broker must apply that too before it is trusted."""
@@ -390,34 +329,6 @@ class Sessions:
             others=self._others(image, broker_id),
         )
 
-    def forgive_silence(self, deaf_ms: int, now_ms: int) -> None:
-        """Silence is counted only while the controller listens (2.10, the controller's authority). Fencing
-        later costs only time: a broker's lease ends by its own clock."""
-        self._is_stale = True
-        for session in self._by_id.values():
-            if session.last_seen_ms is not None:
-                session.last_seen_ms = min(session.last_seen_ms + deaf_ms, now_ms)
-
-    def _see(self, broker_id: int, seen_ms: int) -> None:
-        session = self._by_id[broker_id]
-        if session.last_seen_ms is None:
-            self._is_stale = True
-            session.last_seen_ms = seen_ms
-        session.last_seen_ms = max(session.last_seen_ms, seen_ms)
-
-    def record_applied(
-        self, image: ClusterImage, broker_id: int, *, controller_epoch: int, sequence: int
-    ) -> None:
-        """Note a position that the broker claims. One from another controller epoch, from
-        before its registration or from the future says nothing about this stream."""
-        if (
-            controller_epoch != self.controller_epoch
-            or not image.registered_sequences[broker_id] <= sequence <= image.sequence
-            or sequence <= self.applied.get(broker_id, -1)
-        ):
-            return
-        self.applied[broker_id] = sequence
-
     def record_created(self, image: ClusterImage, broker_id: int, created: Iterable[CreatedLogs]) -> None:
         """Note the logs that a broker has made, as its own word about each; a position says nothing of them:
         partitions come before the row that announces them (4.7, creation), and creations lag behind (2.8,
@@ -502,61 +413,15 @@ class Sessions:
 
     def on_tick(self, draft: Draft, now_ms: int) -> None:
         """Fence who was silent for the grace, longest silence first, each seeing the effect of the one before
-        (S36, two expire in one tick); ask for a probe of who is late."""
-        self._is_stale = True
+        (S36, two expire in one tick)."""
         for broker_id in list(self._vacating):
             self._vacate_some(draft, broker_id)
-        silent: list[tuple[int, int]] = []
-        for broker_id, session in self._by_id.items():
-            broker = draft.image.brokers[broker_id]
-            if broker.fenced or session.last_seen_ms is None:
-                continue
-            late_ms = now_ms - session.last_seen_ms
-            if late_ms > self._options.grace_ms:
-                silent.append((session.last_seen_ms, broker_id))
-            elif late_ms > self._options.probe_after_ms:
-                self._probe(draft, broker, session, now_ms)
-        for last_seen_ms, broker_id in sorted(silent):
+        for last_seen_ms, broker_id in self._silent(draft, draft.image.brokers, now_ms):
             self.fence(draft, broker_id, Cause.BROKER_FENCED, f"was silent for {now_ms - last_seen_ms} ms")
 
-    def _probe(self, draft: Draft, broker: BrokerRegistration, session: Session, now_ms: int) -> None:
-        if (
-            session.probed_at_ms is not None
-            and now_ms - session.probed_at_ms < self._options.probe_interval_ms
-        ):
-            return
-        session.probed_at_ms = now_ms
-        draft.effects.append(
-            ProbeBroker(
-                broker_id=broker.broker_id,
-                broker_epoch=broker.broker_epoch,
-                host=broker.host,
-                port=broker.port,
-            )
-        )
-
     def next_deadline_ms(self, image: ClusterImage) -> int | None:
-        """Return when `on_tick` has something to do. Heartbeats only postpone that, so the answer is kept
-        until a tick or a change of trust: it may be early, never late."""
-        if self._vacating:
-            return 0
-        if self._is_stale:
-            self._deadline_ms = min(
-                (
-                    self._deadline_of(session, session.last_seen_ms)
-                    for broker_id, session in self._by_id.items()
-                    if session.last_seen_ms is not None and not image.brokers[broker_id].fenced
-                ),
-                default=None,
-            )
-            self._is_stale = False
-        return self._deadline_ms
-
-    def _deadline_of(self, session: Session, last_seen_ms: int) -> int:
-        probe_ms = last_seen_ms + self._options.probe_after_ms + 1
-        if session.probed_at_ms is not None:
-            probe_ms = max(probe_ms, session.probed_at_ms + self._options.probe_interval_ms)
-        return min(probe_ms, last_seen_ms + self._options.grace_ms + 1)
+        """Return when `on_tick` has something to do; it may be early, never late."""
+        return 0 if self._vacating else self._next_deadline_ms(image.brokers)
 
     # --- disks ------------------------------------------------------------------------------------------
 
@@ -637,9 +502,6 @@ class Sessions:
         )
 
     # --- membership -------------------------------------------------------------------------------------
-
-    def require_applied(self, broker_id: int, sequence: int) -> None:
-        self._by_id[broker_id].required_sequence = sequence
 
     def forget(self, draft: Draft, broker_id: int) -> None:
         self._by_id.pop(broker_id, None)

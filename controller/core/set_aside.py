@@ -36,6 +36,7 @@ from controller.core.recovery import (
     states_by_partition,
     topic_by_logs,
 )
+from controller.core.shards import cluster_defaults
 from controller.core.topics import check_topic_name, operator_change
 
 
@@ -205,7 +206,7 @@ def _partitions(
             leader=leader,
             last_known_leader=NO_LEADER if leader != NO_LEADER else state.last_known_leader,
             min_insync_replicas=effective_min_insync_replicas(
-                topic.configs, image.configs, replication_factor=len(replicas)
+                topic.configs, cluster_defaults(image, topic.topic), replication_factor=len(replicas)
             ),
         )
         rebuilt.append(state)

@@ -18,7 +18,7 @@ from controller.contract.partition_state import PartitionKey, PartitionState, To
 from controller.contract.session import BrokerStatus
 from controller.contract.updates import BrokerEndpoint, PollRequest, UpdateBatch
 from controller.core.image import ClusterImage
-from controller.core.records import BrokerRegistration
+from controller.core.records import BrokerRegistration, CoordinatorRegistration
 
 #: Entries of a delta; the rest follows with the next poll.
 DELTA_PARTITIONS_MAX = 1_000
@@ -35,11 +35,11 @@ class UpdateRange(NamedTuple):
 
 def check_poll(image: ClusterImage, request: PollRequest) -> ControllerError:
     broker = image.brokers.get(request.broker_id)
-    if broker is None:
+    coordinator = image.coordinators.get(request.broker_id)
+    if broker is None and coordinator is None:
         return ControllerError.BROKER_NOT_REGISTERED
-    if broker.broker_epoch != request.broker_epoch:
-        return ControllerError.STALE_BROKER_EPOCH
-    return ControllerError.NONE
+    epoch = broker.broker_epoch if broker else coordinator.coordinator_epoch if coordinator else -1
+    return ControllerError.NONE if epoch == request.broker_epoch else ControllerError.STALE_BROKER_EPOCH
 
 
 def plan_update(
@@ -101,6 +101,9 @@ def build_range(
             full=True,
             sequence=update.to_sequence,
             brokers=tuple(endpoint(b) for _, b in sorted(image.brokers.items()) if b.admitted),
+            coordinators=tuple(
+                coordinator_endpoint(c) for _, c in sorted(image.coordinators.items()) if c.admitted
+            ),
             topics=tuple(t for t in image.topics.values() if not t.deleting),
             deleted_topics=tuple(image.deletions),
             partitions=tuple(
@@ -114,6 +117,8 @@ def build_range(
     assert changes is not None
     brokers: dict[int, BrokerEndpoint] = {}
     removed: dict[int, None] = {}
+    coordinators: dict[int, BrokerEndpoint] = {}
+    removed_coordinators: dict[int, None] = {}
     topics: dict[str, TopicState] = {}
     deleted: dict[str, None] = {}
     partitions: dict[PartitionKey, PartitionState] = {}
@@ -142,6 +147,12 @@ def build_range(
                     removed[broker_id] = None
                 elif registration.admitted:
                     brokers[broker_id] = endpoint(registration)
+            case "coordinator", int(coordinator_id):
+                coordinator = image.coordinators.get(coordinator_id)
+                if coordinator is None:
+                    removed_coordinators[coordinator_id] = None
+                elif coordinator.admitted:
+                    coordinators[coordinator_id] = coordinator_endpoint(coordinator)
             case _:
                 pass
     return UpdateBatch(
@@ -150,6 +161,8 @@ def build_range(
         sequence=update.to_sequence,
         brokers=tuple(brokers.values()),
         removed_brokers=tuple(removed),
+        coordinators=tuple(coordinators.values()),
+        removed_coordinators=tuple(removed_coordinators),
         topics=tuple(topics.values()),
         deleted_topics=tuple(deleted),
         partitions=tuple(partitions.values()),
@@ -176,4 +189,16 @@ def endpoint(registration: BrokerRegistration) -> BrokerEndpoint:
         active=registration.status in (BrokerStatus.ACTIVE, BrokerStatus.SHUTTING_DOWN),
         may_join=registration.is_eligible,
         configs=registration.configs,
+    )
+
+
+def coordinator_endpoint(registration: CoordinatorRegistration) -> BrokerEndpoint:
+    return BrokerEndpoint(
+        broker_id=registration.coordinator_id,
+        broker_epoch=registration.coordinator_epoch,
+        host=registration.host,
+        port=registration.port,
+        rack=registration.rack,
+        active=registration.is_active,
+        may_join=False,
     )

@@ -25,6 +25,7 @@ from controller.core.minimum import changed_minimums, check_minimum, follow_mini
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord, TopicRecord
 from controller.core.settings_table import TOPIC_SETTINGS
+from controller.core.shards import PINNED_NAMES, reserved
 from controller.core.topics import (
     check_assignments,
     check_spread,
@@ -42,7 +43,11 @@ def add_partitions(
     topic = find_topic(image, event.topic, event.topic_id)
     if isinstance(topic, Refusal):
         return topic
-    plan = _check_count(image, topic, event.partitions, options) or _plan(image, topic, event)
+    plan = (
+        reserved(topic.topic, "the number of its partitions is fixed")
+        or _check_count(image, topic, event.partitions, options)
+        or _plan(image, topic, event)
+    )
     if isinstance(plan, Refusal):
         return plan
     states = new_partitions(image, topic, plan, first=topic.partitions)
@@ -116,7 +121,10 @@ def configure_topic(draft: Draft, event: ConfigureTopic) -> TopicConfigured | Re
     topic = find_topic(image, event.topic, event.topic_id)
     if isinstance(topic, Refusal):
         return topic
-    configs = changed_configs(topic.configs, event.configs, TOPIC_SETTINGS)
+    pinned = PINNED_NAMES.intersection(event.configs)
+    configs = (pinned and reserved(topic.topic, f"{min(pinned)} is fixed")) or changed_configs(
+        topic.configs, event.configs, TOPIC_SETTINGS
+    )
     if isinstance(configs, Refusal):
         return configs
     # The fewest replicas that a partition has, or is being given.

@@ -33,6 +33,7 @@ from controller.core.minimum import check_minimum, follow_minimum
 from controller.core.options import ControllerOptions
 from controller.core.placement import PlacementBroker, place_from_emptiest
 from controller.core.records import (
+    ACTOR_CONTROLLER,
     Cause,
     Change,
     ClusterRecord,
@@ -41,6 +42,7 @@ from controller.core.records import (
     TopicRecord,
 )
 from controller.core.settings_table import CLUSTER_SETTINGS
+from controller.core.shards import PINNED, SHARDS, cluster_defaults, reserved, unnamed_shard, wanted_factor
 
 TOPIC_NAME_LENGTH_MAX = 249
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -81,6 +83,25 @@ def configure_cluster(draft: Draft, event: ConfigureCluster) -> ClusterConfigure
 
 
 def create_topic(draft: Draft, event: CreateTopic, options: ControllerOptions) -> TopicCreated | Refusal:
+    return reserved(event.topic, "the controller creates it") or _create(draft, event, options)
+
+
+def create_coordinator_topic(draft: Draft, topic: str, topic_id: str, options: ControllerOptions) -> None:
+    event = CreateTopic(
+        wall_ms=draft.wall_ms,
+        actor=ACTOR_CONTROLLER,
+        topic_id=topic_id,
+        topic=topic,
+        partitions=SHARDS,
+        replication_factor=wanted_factor(draft.image),
+        configs=PINNED,
+    )
+    created = _create(draft, event, options)
+    if isinstance(created, Refusal):
+        draft.note("coordinator_topic_not_created", created.detail, topic=topic)
+
+
+def _create(draft: Draft, event: CreateTopic, options: ControllerOptions) -> TopicCreated | Refusal:
     image = draft.image
     refusal = check_topic_name(image, event.topic) or _check_topic_id(image, event.topic_id)
     if refusal is not None:
@@ -130,7 +151,7 @@ def new_partitions(
                 detail=f"partition {number} would have no live replica among {list(replicas)}",
             )
         minimum = effective_min_insync_replicas(
-            topic.configs, image.configs, replication_factor=len(replicas)
+            topic.configs, cluster_defaults(image, topic.topic), replication_factor=len(replicas)
         )
         states.append(
             PartitionState(
@@ -144,6 +165,7 @@ def new_partitions(
                 partition_epoch=0,
                 isr=live,
                 min_insync_replicas=minimum,
+                shard=unnamed_shard(topic.topic),
             )
         )
     return states
@@ -352,7 +374,8 @@ def check_assignments(
                 return Refusal(
                     code=RefusalCode.UNKNOWN_BROKER,
                     field=field,
-                    detail=f"partition {number}: broker {broker_id} is not a member of this cluster",
+                    detail=f"partition {number}: "
+                    + image.what_is(broker_id, "is not a member of this cluster"),
                 )
             if broker.cordoned or broker.draining:
                 return Refusal(
@@ -377,6 +400,9 @@ def delete_topic(draft: Draft, event: DeleteTopic) -> TopicDeletionStarted | Ref
     topic = find_topic(image, event.topic, event.topic_id)
     if isinstance(topic, Refusal):
         return topic
+    refusal = reserved(topic.topic, "it is not deleted")
+    if refusal is not None:
+        return refusal
     deleting = msgspec.structs.replace(topic, deleting=True)
     if event.dry_run:
         assigned = {b for state in image.partitions_of(topic.topic_id) for b in state.replicas}

@@ -7,7 +7,8 @@ ZooKeeper does not have what a broker was told, ZooKeeper lost it.
 
 Sound evidence, each impossible in one history: a controller epoch above the one that still holds its claim;
 one controller epoch with two lineages; more records under a term than there were when the next one began;
-a broker epoch that was never minted, or that names another incarnation; a partition's state above its row.
+a broker epoch that was never minted, or that names another incarnation; a partition's state above its row;
+in a shard's log a writer that can't have been named yet.
 Logs of unknown topics are no evidence. A broker that was away while a topic was deleted, and no longer among
 its replicas by then, brings such logs in an ordinary life.
 """
@@ -21,7 +22,7 @@ import msgspec
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReport, LagReportResponse
 from controller.contract.session import HeartbeatResponse, RegisterRequest, RegisterResponse, Witness
-from controller.contract.updates import AHEAD, ProducerIdsResponse
+from controller.contract.updates import AHEAD, NameWriterRequest, NameWriterResponse, ProducerIdsResponse
 from controller.core.events import (
     AllocateProducerIds,
     AppliedReply,
@@ -30,14 +31,17 @@ from controller.core.events import (
     BrokerProvenDead,
     Event,
     Heartbeat,
+    NameWriter,
     Refusal,
     RefusalCode,
     RegisterBroker,
+    RegisterCoordinator,
     Reply,
     Report,
     Tick,
 )
 from controller.core.image import ClusterImage
+from controller.core.shards import is_beyond
 
 HINT = "docs/backup.md tells how to go on"
 
@@ -68,7 +72,7 @@ def evidence_in(image: ClusterImage, terms: Sequence[TermStart], event: Event) -
     ascending, the last is the one that asks. The caller makes sure that its term had not ended when the event
     arrived: to a controller that was replaced, everything newer looks like this."""
     match event:
-        case RegisterBroker(request=request):
+        case RegisterBroker(request=request) | RegisterCoordinator(request=request):
             return _in_witness(image, terms, request.broker_id, request.witness) or _in_registration(
                 image, request
             )
@@ -78,6 +82,8 @@ def evidence_in(image: ClusterImage, terms: Sequence[TermStart], event: Event) -
             )
         case BrokerApplied():
             return _in_witness(image, terms, event.broker_id, event.witness) or _in_failures(image, event)
+        case NameWriter(request=ask):
+            return _in_found_writer(image, ask)
         case Report(request=report):
             return _in_witness(image, terms, report.broker_id, report.witness) or _in_proposals(image, report)
         case _:
@@ -154,6 +160,23 @@ def _in_failures(image: ClusterImage, event: BrokerApplied) -> str | None:
     return None
 
 
+def _in_found_writer(image: ClusterImage, ask: NameWriterRequest) -> str | None:
+    coordinator = image.coordinators.get(ask.coordinator_id)
+    state = image.partitions.get((ask.topic_id, ask.partition))
+    if (
+        coordinator is None
+        or coordinator.coordinator_epoch != ask.coordinator_epoch
+        or state is None
+        or ask.found is None
+        or not is_beyond(ask.found, state)
+    ):
+        return None
+    return (
+        f"coordinator {ask.coordinator_id} found writer {tuple(ask.found)} in the log of {state.topic}-"
+        f"{state.partition}: none above partition epoch {state.partition_epoch} can have been named"
+    )
+
+
 def _in_proposals(image: ClusterImage, report: LagReport) -> str | None:
     broker = image.brokers.get(report.broker_id)
     if broker is None or broker.broker_epoch != report.broker_epoch:
@@ -176,7 +199,7 @@ def reply_of_halted(event: Event, *, evidence: str, controller_epoch: int) -> Re
     on while their in-sync followers vouch for them, as in a controller's absence (2.9, leases)."""
     error = ControllerError.METADATA_WENT_BACK
     match event:
-        case RegisterBroker():
+        case RegisterBroker() | RegisterCoordinator():
             return RegisterResponse(error=error, detail=evidence, controller_epoch=controller_epoch)
         case Heartbeat():
             return HeartbeatResponse(error=error, controller_epoch=controller_epoch)
@@ -184,6 +207,8 @@ def reply_of_halted(event: Event, *, evidence: str, controller_epoch: int) -> Re
             return AppliedReply(error=error)
         case Report():
             return LagReportResponse(error=error, controller_epoch=controller_epoch)
+        case NameWriter():
+            return NameWriterResponse(error=error, controller_epoch=controller_epoch)
         case AllocateProducerIds():
             return ProducerIdsResponse(error=error, controller_epoch=controller_epoch)
         case BrokerProvenDead():

@@ -31,10 +31,12 @@ from controller.core.records import (
     Cause,
     Change,
     ClusterRecord,
+    CoordinatorRecord,
     PartitionRecord,
     ProducerIdsRecord,
     Record,
     RemoveBrokerRecord,
+    RemoveCoordinatorRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -47,6 +49,7 @@ from controller.shell.meta import (
     Delete,
     Meta,
     MetaUnavailable,
+    Node,
     Operation,
     PendingWrite,
     Rejected,
@@ -61,6 +64,7 @@ from controller.shell.rows import (
     ZNODE_BYTES_MAX,
     BrokerRow,
     ClusterRow,
+    CoordinatorRow,
     HeadRow,
     ProducerIdsRow,
     TopicRow,
@@ -71,6 +75,8 @@ from controller.shell.rows import (
     chunk_path,
     chunks_of,
     cluster_path,
+    coordinator_path,
+    coordinators_path,
     decode_chunk,
     encode_chunk,
     encode_row,
@@ -158,7 +164,9 @@ class ClusterStore:
         self._forgets_terms = False
         self._cluster: tuple[ClusterRecord, int, int] | None = None  # record, number, znode version
         self._producer_ids: tuple[ProducerIdsRecord, int, int] | None = None
-        self._brokers: dict[int, tuple[BrokerRecord, int, int]] = {}
+        #: Brokers and coordinators, by path.
+        self._members: dict[str, tuple[BrokerRecord | CoordinatorRecord, int, int]] = {}
+        self._has_coordinators = False
         self._topics: dict[str, _Topic] = {}
 
     # -- reading --
@@ -226,14 +234,22 @@ class ClusterStore:
             ids_row = msgspec.json.decode(producer_ids.data, type=ProducerIdsRow)
             ids_record = ProducerIdsRecord(next_producer_id=ids_row.next_producer_id, change=ids_row.change)
             self._producer_ids = (ids_record, ids_row.version, producer_ids.version)
-        names = await self._meta.children(brokers_path(self.cluster))
-        broker_ids = sorted(int(name) for name in names)
-        nodes = await self._meta.get_many([broker_path(self.cluster, broker_id) for broker_id in broker_ids])
-        for broker_id, node in zip(broker_ids, nodes, strict=True):
-            if node is not None:
-                broker = msgspec.json.decode(node.data, type=BrokerRow)
-                broker_record = BrokerRecord(registration=broker.registration, change=broker.change)
-                self._brokers[broker_id] = (broker_record, broker.version, node.version)
+        for path, node in await self._load_members(brokers_path(self.cluster)):
+            broker = msgspec.json.decode(node.data, type=BrokerRow)
+            broker_record = BrokerRecord(registration=broker.registration, change=broker.change)
+            self._members[path] = (broker_record, broker.version, node.version)
+        self._has_coordinators = await self._meta.get(coordinators_path(self.cluster)) is not None
+        for path, node in await self._load_members(coordinators_path(self.cluster)):
+            other = msgspec.json.decode(node.data, type=CoordinatorRow)
+            coordinator_record = CoordinatorRecord(registration=other.registration, change=other.change)
+            self._members[path] = (coordinator_record, other.version, node.version)
+
+    async def _load_members(self, directory: str) -> list[tuple[str, Node]]:
+        """Return the members' znodes, in order of id."""
+        names = sorted(await self._meta.children(directory), key=int)
+        paths = [f"{directory}/{name}" for name in names]
+        nodes = await self._meta.get_many(paths)
+        return [(path, node) for path, node in zip(paths, nodes, strict=True) if node is not None]
 
     async def _load_topics(self) -> None:
         topic_ids = await self._meta.children(topics_path(self.cluster))
@@ -285,8 +301,8 @@ class ClusterStore:
         yield self._cluster[:2]
         if self._producer_ids is not None:
             yield self._producer_ids[:2]
-        for broker_id in sorted(self._brokers):
-            yield self._brokers[broker_id][:2]
+        for record, number, _ in self._members.values():
+            yield record, number
         for topic_id in sorted(self._topics):
             topic = self._topics[topic_id]
             if topic.record is None:
@@ -453,8 +469,10 @@ class ClusterStore:
             case _:
                 # Configs are bounded by the names that exist; their rows are encoded here only to be
                 # measured.
-                size = len(msgspec.json.encode(record)) if not isinstance(record, RemoveBrokerRecord) else 0
-                return size + change + _SMALL_ROW_BYTES + _PATH_BYTES, 1
+                is_removal = isinstance(record, RemoveBrokerRecord | RemoveCoordinatorRecord)
+                size = 0 if is_removal else len(msgspec.json.encode(record))
+                count = 2 if isinstance(record, CoordinatorRecord) else 1  # with the first, their directory
+                return size + change + _SMALL_ROW_BYTES + _PATH_BYTES, count
 
     def _apply(self, record: Record, batch: _Batch) -> None:
         number = self.record_number
@@ -480,14 +498,16 @@ class ClusterStore:
             case RemoveTopicRecord(topic_id=topic_id):
                 self._remove_topic(topic_id, batch)
             case BrokerRecord(registration=registration):
-                known = self._brokers.get(registration.broker_id)
-                self._brokers[registration.broker_id] = (record, number, -1 if known is None else known[2])
-                batch.brokers[registration.broker_id] = None
+                self._put_member(broker_path(self.cluster, registration.broker_id), record, batch)
             case RemoveBrokerRecord(broker_id=broker_id):
-                known = self._brokers.pop(broker_id, None)
-                batch.brokers.pop(broker_id, None)
-                if known is not None and known[2] >= 0:
-                    batch.removed_brokers[broker_id] = known[2]
+                self._remove_member(broker_path(self.cluster, broker_id), batch)
+            case CoordinatorRecord(registration=coordinator):
+                if not self._has_coordinators:
+                    self._has_coordinators = True
+                    batch.extra.append(Create(coordinators_path(self.cluster), b""))
+                self._put_member(coordinator_path(self.cluster, coordinator.coordinator_id), record, batch)
+            case RemoveCoordinatorRecord(coordinator_id=coordinator_id):
+                self._remove_member(coordinator_path(self.cluster, coordinator_id), batch)
             case ClusterRecord():
                 assert self._cluster is not None
                 self._cluster = (record, number, self._cluster[2])
@@ -498,6 +518,17 @@ class ClusterStore:
                 batch.has_producer_ids = True
             case _:
                 assert_never(record)
+
+    def _put_member(self, path: str, record: BrokerRecord | CoordinatorRecord, batch: _Batch) -> None:
+        known = self._members.get(path)
+        self._members[path] = (record, self.record_number, -1 if known is None else known[2])
+        batch.members[path] = None
+
+    def _remove_member(self, path: str, batch: _Batch) -> None:
+        known = self._members.pop(path, None)
+        batch.members.pop(path, None)
+        if known is not None and known[2] >= 0:
+            batch.removed_members[path] = known[2]
 
     def _remove_topic(self, topic_id: str, batch: _Batch) -> None:
         topic = self._topics.pop(topic_id, None)
@@ -557,13 +588,18 @@ class ClusterStore:
         return SetData(path, data, chunk.version - 1)
 
     def _seal_small_rows(self, batch: _Batch, operations: list[Operation]) -> None:
-        for broker_id, version in batch.removed_brokers.items():
-            operations.append(Delete(broker_path(self.cluster, broker_id), version))
-        for broker_id in batch.brokers:
-            record, number, version = self._brokers[broker_id]
-            row = BrokerRow(registration=record.registration, version=number, change=shorten(record.change))
-            operations.append(_put(broker_path(self.cluster, broker_id), encode_row(row), version))
-            self._brokers[broker_id] = (record, number, version + 1)
+        for path, version in batch.removed_members.items():
+            operations.append(Delete(path, version))
+        for path in batch.members:
+            record, number, version = self._members[path]
+            change = shorten(record.change)
+            row = (
+                BrokerRow(registration=record.registration, version=number, change=change)
+                if isinstance(record, BrokerRecord)
+                else CoordinatorRow(registration=record.registration, version=number, change=change)
+            )
+            operations.append(_put(path, encode_row(row), version))
+            self._members[path] = (record, number, version + 1)
         if batch.has_producer_ids and self._producer_ids is not None:
             ids_record, number, version = self._producer_ids
             ids_row = ProducerIdsRow(
@@ -590,8 +626,8 @@ class _Batch:
     deletions: list[Operation] = field(default_factory=list)
     chunks: dict[tuple[str, int], None] = field(default_factory=dict)
     topics: dict[str, None] = field(default_factory=dict)
-    brokers: dict[int, None] = field(default_factory=dict)
-    removed_brokers: dict[int, int] = field(default_factory=dict)
+    members: dict[str, None] = field(default_factory=dict)
+    removed_members: dict[str, int] = field(default_factory=dict)
     #: The chunk and the change of the last partition record.
     last_change: Change | None = None
     last_topic_id: str = ""

@@ -18,10 +18,12 @@ from controller.core.records import (
     BrokerRecord,
     Change,
     ClusterRecord,
+    CoordinatorRecord,
     PartitionRecord,
     ProducerIdsRecord,
     Record,
     RemoveBrokerRecord,
+    RemoveCoordinatorRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -58,6 +60,10 @@ class Published:
                     del self.partition_changes[key]
             case RemoveBrokerRecord(broker_id=broker_id):
                 self._forget((Entity.BROKER, str(broker_id)))
+            case RemoveCoordinatorRecord(coordinator_id=coordinator_id):
+                self._forget((Entity.COORDINATOR, str(coordinator_id)))
+            case CoordinatorRecord(registration=coordinator, change=change):
+                self._remember((Entity.COORDINATOR, str(coordinator.coordinator_id)), change, number)
             case TopicRecord(state=topic, change=change):
                 self._remember((Entity.TOPIC, topic.topic_id), change, number)
             case BrokerRecord(registration=registration, change=change):
@@ -108,6 +114,10 @@ def observe(published: Published, record: Record, number: int) -> PersistedChang
             return PersistedChange(record, number, image.brokers.get(registration.broker_id))
         case RemoveBrokerRecord(broker_id=broker_id):
             return PersistedChange(record, number, image.brokers.get(broker_id))
+        case CoordinatorRecord(registration=coordinator):
+            return PersistedChange(record, number, image.coordinators.get(coordinator.coordinator_id))
+        case RemoveCoordinatorRecord(coordinator_id=coordinator_id):
+            return PersistedChange(record, number, image.coordinators.get(coordinator_id))
         case ClusterRecord():
             previous = AuditedCluster.of(image) if image.cluster_id else None
             return PersistedChange(record, number, previous)
@@ -144,6 +154,10 @@ def render(change: PersistedChange, *, cluster: str, controller_epoch: int) -> l
             entity, entity_id, after = Entity.BROKER, str(registration.broker_id), registration
         case RemoveBrokerRecord(broker_id=broker_id):
             entity, entity_id = Entity.BROKER, str(broker_id)
+        case CoordinatorRecord(registration=coordinator):
+            entity, entity_id, after = Entity.COORDINATOR, str(coordinator.coordinator_id), coordinator
+        case RemoveCoordinatorRecord(coordinator_id=coordinator_id):
+            entity, entity_id = Entity.COORDINATOR, str(coordinator_id)
         case ClusterRecord():
             entity, entity_id, after = Entity.CLUSTER, cluster, AuditedCluster.of(record)
         case ProducerIdsRecord():
@@ -186,6 +200,8 @@ def truth(published: Published, *, controller_epoch: int) -> Iterator[AuditedCha
                 after = AuditedCluster.of(image)
             case Entity.BROKER:
                 after = image.brokers[int(entity_id)]
+            case Entity.COORDINATOR:
+                after = image.coordinators[int(entity_id)]
             case Entity.TOPIC:
                 after = image.topics[entity_id]
             case Entity.PARTITION:

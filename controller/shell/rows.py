@@ -3,6 +3,7 @@
     /clusters/{cluster}                                   ClusterRow
     /clusters/{cluster}/head                              HeadRow: the last write
     /clusters/{cluster}/brokers/{broker_id}               BrokerRow
+    /clusters/{cluster}/coordinators/{coordinator_id}     CoordinatorRow
     /clusters/{cluster}/topics/{topic_id}                 TopicRow; empty until the topic is announced
     /clusters/{cluster}/topics/{topic_id}/partitions-{n}  ChunkRow: partitions 100n .. 100n+99
     /clusters/{cluster}/producer_ids                      ProducerIdsRow
@@ -33,7 +34,7 @@ from controller.contract.partition_state import (
     Shard,
     TopicState,
 )
-from controller.core.records import BrokerRegistration, Change, PartitionRecord
+from controller.core.records import BrokerRegistration, Change, CoordinatorRegistration, PartitionRecord
 from controller.core.witnesses import TermStart
 
 PARTITIONS_PER_CHUNK: Final = 100
@@ -73,6 +74,12 @@ class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class BrokerRow(msgspec.Struct, frozen=True, kw_only=True):
     registration: BrokerRegistration
+    version: int
+    change: Change
+
+
+class CoordinatorRow(msgspec.Struct, frozen=True, kw_only=True):
+    registration: CoordinatorRegistration
     version: int
     change: Change
 
@@ -139,6 +146,14 @@ def broker_path(cluster: str, broker_id: int) -> str:
     return f"/clusters/{cluster}/brokers/{broker_id}"
 
 
+def coordinators_path(cluster: str) -> str:
+    return f"/clusters/{cluster}/coordinators"
+
+
+def coordinator_path(cluster: str, coordinator_id: int) -> str:
+    return f"/clusters/{cluster}/coordinators/{coordinator_id}"
+
+
 def topics_path(cluster: str) -> str:
     return f"/clusters/{cluster}/topics"
 
@@ -163,7 +178,7 @@ def chunks_of(partitions: int) -> range:
 # -- what --
 
 
-def encode_row(row: ClusterRow | BrokerRow | TopicRow | ProducerIdsRow | HeadRow) -> bytes:
+def encode_row(row: ClusterRow | BrokerRow | CoordinatorRow | TopicRow | ProducerIdsRow | HeadRow) -> bytes:
     return msgspec.json.encode(row)
 
 

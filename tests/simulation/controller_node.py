@@ -39,10 +39,12 @@ from controller.core.records import (
     BrokerRecord,
     Cause,
     ClusterRecord,
+    CoordinatorRecord,
     PartitionRecord,
     ProducerIdsRecord,
     Record,
     RemoveBrokerRecord,
+    RemoveCoordinatorRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
 CLUSTER = "prod"
 #: How often a node shows its watch that it runs.
 BEAT_MS = 200
+_Removal = RemoveBrokerRecord | RemoveCoordinatorRecord | RemoveTopicRecord
 Replies = list[tuple[Callable[[Any], None], Any]]
 
 
@@ -75,6 +78,10 @@ def row_key(record: Record) -> str:
             return f"broker/{record.registration.broker_id}"
         case RemoveBrokerRecord():
             return f"broker/{record.broker_id}"
+        case CoordinatorRecord():
+            return f"coordinator/{record.registration.coordinator_id}"
+        case RemoveCoordinatorRecord():
+            return f"coordinator/{record.coordinator_id}"
         case TopicRecord():
             return f"topic/{record.state.topic_id}"
         case RemoveTopicRecord():
@@ -88,7 +95,7 @@ def row_key(record: Record) -> str:
 def image_from(rows: dict[str, Any]) -> ClusterImage:
     """What a controller that takes over knows: ZooKeeper's rows, nothing else."""
     image = ClusterImage()
-    rank = {"cluster": 0, "producer_ids": 1, "broker": 2, "partition": 3, "topic": 4}
+    rank = {"cluster": 0, "producer_ids": 1, "broker": 2, "coordinator": 2, "partition": 3, "topic": 4}
     records = [(key, value) for key, value in rows.items() if isinstance(value, Record)]
     for _, record in sorted(records, key=lambda row: (rank[row[0].split("/")[0]], row[0])):
         image.replay(record)
@@ -357,9 +364,7 @@ class ControllerNode:
         writes: list[tuple[str, Any | None]] = []
         for record in now:
             key = row_key(record)
-            writes.append(
-                (key, None if isinstance(record, RemoveBrokerRecord | RemoveTopicRecord) else record)
-            )
+            writes.append((key, None if isinstance(record, _Removal) else record))
             if isinstance(record, RemoveTopicRecord):
                 prefix = f"partition/{record.topic_id}/"
                 writes.extend((k, None) for k in list(self.zookeeper.nodes) if k.startswith(prefix))

@@ -55,6 +55,7 @@ from controller.core.records import (
     Cause,
     Change,
     ClusterRecord,
+    CoordinatorRecord,
     PartitionRecord,
     ProducerIdsRecord,
     Record,
@@ -325,6 +326,8 @@ def image_of_rows(records: Sequence[Record]) -> ClusterImage:
                 rows["topic", record.state.topic_id] = record
             case BrokerRecord():
                 rows["broker", record.registration.broker_id] = record
+            case CoordinatorRecord():
+                rows["coordinator", record.registration.coordinator_id] = record
             case ClusterRecord():
                 rows["cluster"] = record
             case ProducerIdsRecord():
@@ -340,6 +343,8 @@ def image_of_rows(records: Sequence[Record]) -> ClusterImage:
             case TopicRecord() if row.state.topic_id not in history.topics:
                 continue
             case BrokerRecord() if row.registration.broker_id not in history.brokers:
+                continue
+            case CoordinatorRecord() if row.registration.coordinator_id not in history.coordinators:
                 continue
             case _:
                 image.replay(row)

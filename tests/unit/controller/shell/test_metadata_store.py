@@ -10,15 +10,18 @@ from controller.core.records import (
     Cause,
     Change,
     ClusterRecord,
+    CoordinatorRecord,
+    CoordinatorRegistration,
     PartitionRecord,
     ProducerIdsRecord,
     Record,
     RemoveBrokerRecord,
+    RemoveCoordinatorRecord,
     RemoveTopicRecord,
 )
 from controller.shell.meta import SetData
 from controller.shell.metadata_store import Conflict, Fenced, MetadataCorrupt
-from controller.shell.rows import chunk_path, head_path, topic_path
+from controller.shell.rows import chunk_path, coordinators_path, head_path, topic_path
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.shell import (
     CHANGE,
@@ -256,6 +259,30 @@ async def test_a_broker_that_is_removed_and_returns_goes_on_counting_versions(
         if isinstance(record, BrokerRecord)
     }
     assert numbers == {1: 5, 2: 4}  # The cluster's own row was 1, the first registration 2, its removal 3.
+
+
+async def test_coordinators_are_read_back_in_a_directory_that_comes_with_the_first(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    assert coordinators_path("prod") not in zookeeper.nodes
+    first, second = (
+        CoordinatorRecord(
+            registration=CoordinatorRegistration(
+                coordinator_id=number, coordinator_epoch=number, incarnation_id="i", host="h", port=9092
+            ),
+            change=CHANGE,
+        )
+        for number in (1001, 1002)
+    )
+    await store.persist([first], term)
+    await store.persist([second], term)
+    assert [r for r in await read_back(meta, clock) if isinstance(r, CoordinatorRecord)] == [first, second]
+    store = await load_store(meta, clock)
+    await store.persist([RemoveCoordinatorRecord(coordinator_id=1001, change=CHANGE), second], term)
+    assert [r for r in await read_back(meta, clock) if isinstance(r, CoordinatorRecord)] == [second]
 
 
 async def test_a_missing_chunk_is_reported_and_not_read_as_an_empty_one(

@@ -1,0 +1,327 @@
+"""Coordinators' sessions, and what operators ask of coordinators.
+
+    (not known) --register--> waiting --admitted--> fenced --applied its admission--> active
+        active --silence for the grace, proven death, wants to stop--> fenced
+
+They are brokers' sessions (sessions.py) without a disk: a coordinator vouches for nothing, so a new
+incarnation has nothing to prove, and ending one costs its shards' clients a moment. What fences a coordinator
+that does not know that it is replaced stands in the logs that it writes to (13.2, the fence).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from controller.contract.errors import ControllerError
+from controller.contract.partition_state import PartitionKey
+from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterRequest, RegisterResponse
+from controller.core.alarms import AlarmBook
+from controller.core.draft import Draft
+from controller.core.effects import AlarmCode, AlarmKey
+from controller.core.events import (
+    AdmitCoordinators,
+    AppliedReply,
+    BrokerApplied,
+    CoordinatorRemoved,
+    CoordinatorsChanged,
+    MaintainCoordinators,
+    OperatorEvent,
+    Refusal,
+    RefusalCode,
+    RemoveCoordinator,
+)
+from controller.core.image import ClusterImage
+from controller.core.operators import keep_epoch
+from controller.core.options import ControllerOptions
+from controller.core.presence import Presence, Session
+from controller.core.records import (
+    Cause,
+    Change,
+    CoordinatorRecord,
+    CoordinatorRegistration,
+    RemoveCoordinatorRecord,
+    TopicRecord,
+)
+from controller.core.registration import check_node
+from controller.core.shards import assign_shards
+from controller.core.topics import operator_change
+
+_DECISIVE = (CoordinatorRecord, RemoveCoordinatorRecord, TopicRecord)
+"""Records after which a shard may have to go to another coordinator."""
+_NO_COORDINATOR = AlarmKey(code=AlarmCode.NO_COORDINATOR)
+
+
+class CoordinatorSessions(Presence):
+    """All coordinators' sessions of one cluster under one controller epoch."""
+
+    def __init__(
+        self,
+        image: ClusterImage,
+        alarms: AlarmBook,
+        *,
+        options: ControllerOptions,
+        controller_epoch: int,
+        now_ms: int,
+    ) -> None:
+        super().__init__(
+            image.coordinators,
+            sequence=image.sequence,
+            options=options,
+            controller_epoch=controller_epoch,
+            now_ms=now_ms,
+        )
+        self._alarms = alarms
+        #: Shards that each standby says it is level with.
+        self._level: dict[int, frozenset[PartitionKey]] = {}
+        #: Something other than a record may have changed who should have a shard.
+        self._has_news = True
+
+    def on_register(self, draft: Draft, request: RegisterRequest, now_ms: int) -> RegisterResponse:
+        image = draft.image
+        error, detail = check_node(image, request)
+        coordinator_id = request.broker_id
+        if error is ControllerError.NONE and coordinator_id in image.brokers:
+            error, detail = ControllerError.INVALID_REQUEST, f"{coordinator_id} is the id of a broker"
+        before = image.coordinators.get(coordinator_id)
+        is_same = before is not None and before.incarnation_id == request.incarnation_id
+        is_held = not is_same and self.is_valid(coordinator_id, now_ms)
+        if error is ControllerError.NONE and before is not None and is_held:
+            self._probe(draft, before, self._by_id[coordinator_id], now_ms)
+            error = ControllerError.DUPLICATE_BROKER_REGISTRATION
+            detail = f"another process holds coordinator id {coordinator_id}: {before.host}:{before.port}"
+        if error is not ControllerError.NONE:
+            return RegisterResponse(
+                error=error,
+                detail=detail,
+                controller_epoch=self.controller_epoch,
+                retry_after_ms=self._options.registration_retry_ms,
+            )
+        registration = CoordinatorRegistration(
+            coordinator_id=coordinator_id,
+            coordinator_epoch=before.coordinator_epoch if before and is_same else image.last_broker_epoch + 1,
+            incarnation_id=request.incarnation_id,
+            host=request.host,
+            port=request.port,
+            rack=request.rack,
+            admitted=before is not None and before.admitted,
+            fenced=not is_same or before is None or before.fenced,
+            draining=before is not None and before.draining,
+            demoted=before is not None and before.demoted,
+            registered_at_ms=before.registered_at_ms if before and is_same else draft.wall_ms,
+            version=request.version,
+        )
+        if registration != before:
+            change = draft.change(Cause.COORDINATOR_REGISTERED, actor=_actor_of(coordinator_id))
+            draft.write(CoordinatorRecord(registration=registration, change=change))
+        if not is_same:
+            self.applied.pop(coordinator_id, None)
+            self._level.pop(coordinator_id, None)
+            self._by_id[coordinator_id] = Session(last_seen_ms=now_ms, required_sequence=image.sequence)
+        self._see(coordinator_id, now_ms)
+        self._is_stale = True
+        return RegisterResponse(
+            cluster_id=image.cluster_id,
+            controller_epoch=self.controller_epoch,
+            broker_epoch=registration.coordinator_epoch,
+            status=registration.status,
+            heartbeat_interval_ms=self._options.heartbeat_interval_ms,
+            lease_ms=self._options.lease_ms,
+            retry_after_ms=self._options.registration_retry_ms,
+        )
+
+    def check(self, image: ClusterImage, coordinator_id: int, epoch: int) -> ControllerError:
+        coordinator = image.coordinators.get(coordinator_id)
+        if coordinator is None:
+            return ControllerError.BROKER_NOT_REGISTERED
+        if coordinator.coordinator_epoch != epoch:
+            return ControllerError.STALE_BROKER_EPOCH
+        return ControllerError.NONE
+
+    def on_heartbeat(
+        self, draft: Draft, request: HeartbeatRequest, *, received_ms: int, now_ms: int
+    ) -> HeartbeatResponse:
+        image, coordinator_id = draft.image, request.broker_id
+        error = self.check(image, coordinator_id, request.broker_epoch)
+        if error is not ControllerError.NONE:
+            return HeartbeatResponse(error=error, controller_epoch=self.controller_epoch)
+        self._see(coordinator_id, min(received_ms, now_ms))
+        level = frozenset((told.topic_id, number) for told in request.level for number in told.partitions)
+        if level != self._level.get(coordinator_id, frozenset()):
+            self._level[coordinator_id] = level
+            self._has_news = True
+        self.record_applied(
+            image,
+            coordinator_id,
+            controller_epoch=request.applied_controller_epoch,
+            sequence=request.applied_sequence,
+        )
+        if request.wants_shutdown:
+            self._fence(draft, coordinator_id, "wants to stop")
+        else:
+            self.unfence_if_ready(draft, coordinator_id, now_ms)
+        return HeartbeatResponse(
+            controller_epoch=self.controller_epoch,
+            status=image.coordinators[coordinator_id].status,
+            lease_ms=self._options.lease_ms,
+            sequence=image.sequence,
+            may_shut_down=request.wants_shutdown,
+        )
+
+    def on_applied(self, draft: Draft, event: BrokerApplied, now_ms: int) -> AppliedReply:
+        error = self.check(draft.image, event.broker_id, event.broker_epoch)
+        if error is ControllerError.NONE:
+            self.record_applied(
+                draft.image,
+                event.broker_id,
+                controller_epoch=event.controller_epoch,
+                sequence=event.sequence,
+            )
+            self.unfence_if_ready(draft, event.broker_id, now_ms)
+        return AppliedReply(error=error)
+
+    def unfence_if_ready(self, draft: Draft, coordinator_id: int, now_ms: int) -> None:
+        """Trust a coordinator that is admitted, heard from, and has applied what made it one."""
+        coordinator = draft.image.coordinators[coordinator_id]
+        if (
+            coordinator.admitted
+            and coordinator.fenced
+            and self.is_valid(coordinator_id, now_ms)
+            and self.applied.get(coordinator_id, -1) >= self._by_id[coordinator_id].required_sequence
+        ):
+            unfenced = msgspec.structs.replace(coordinator, fenced=False)
+            change = draft.change(Cause.COORDINATOR_UNFENCED)
+            draft.write(CoordinatorRecord(registration=unfenced, change=change))
+            self._is_stale = True
+
+    def _fence(self, draft: Draft, coordinator_id: int, reason: str) -> bool:
+        coordinator = draft.image.coordinators[coordinator_id]
+        if coordinator.fenced:
+            return False
+        fenced = msgspec.structs.replace(coordinator, fenced=True)
+        change = draft.change(Cause.COORDINATOR_FENCED, reason=reason)
+        draft.write(CoordinatorRecord(registration=fenced, change=change))
+        draft.note("coordinator_fenced", f"coordinator {coordinator_id} {reason}", coordinator=coordinator_id)
+        # To be trusted again it has to have seen this: its shards are gone.
+        self._by_id[coordinator_id].required_sequence = draft.image.sequence
+        self._is_stale = True
+        return True
+
+    def on_proven_dead(self, draft: Draft, coordinator_id: int, epoch: int) -> bool:
+        if self.check(draft.image, coordinator_id, epoch) is not ControllerError.NONE:
+            return False  # about an incarnation that is gone
+        self._by_id[coordinator_id].last_seen_ms = None
+        self._is_stale = True
+        return self._fence(draft, coordinator_id, "refuses connections: its process is dead")
+
+    def on_tick(self, draft: Draft, now_ms: int) -> None:
+        for last_seen_ms, coordinator_id in self._silent(draft, draft.image.coordinators, now_ms):
+            self._fence(draft, coordinator_id, f"was silent for {now_ms - last_seen_ms} ms")
+
+    def next_deadline_ms(self, image: ClusterImage) -> int | None:
+        return self._next_deadline_ms(image.coordinators)
+
+    def follow_up(self, draft: Draft) -> None:
+        """Give each shard to whom it should belong after this step, and tell if nobody can have any."""
+        image = draft.image
+        is_due = self._has_news or any(isinstance(record, _DECISIVE) for record in draft.records)
+        if not is_due or not image.shards:
+            return
+        self._has_news = False
+        assign_shards(draft, lambda standby, key: key in self._level.get(standby, ()))
+        if any(coordinator.is_active for coordinator in image.coordinators.values()):
+            self._alarms.clear_alarm(draft, _NO_COORDINATOR)
+        else:
+            ids = ", ".join(map(str, sorted(image.coordinators))) or "none"
+            self._alarms.raise_alarm(
+                draft,
+                _NO_COORDINATOR,
+                "no coordinator is alive and admitted: client groups can neither commit offsets nor "
+                f"rebalance (registered: {ids})",
+            )
+
+    def forget(self, coordinator_id: int) -> None:
+        del self._by_id[coordinator_id]
+        self.applied.pop(coordinator_id, None)
+        self._level.pop(coordinator_id, None)
+        self._is_stale = True
+
+
+# --- operators ----------------------------------------------------------------------------------------------
+
+
+def admit_coordinators(
+    draft: Draft, sessions: CoordinatorSessions, event: AdmitCoordinators
+) -> CoordinatorsChanged | Refusal:
+    """Waiting coordinators may serve shards from now on. They are trusted once they have applied this."""
+    change = operator_change(event, Cause.COORDINATOR_ADMITTED)
+    found = _change(draft, event, event.coordinator_ids, change, admitted=True)
+    if isinstance(found, CoordinatorsChanged) and not event.dry_run:
+        for coordinator in found.coordinators:
+            if coordinator.fenced:
+                sessions.require_applied(coordinator.coordinator_id, draft.image.sequence)
+    return found
+
+
+def maintain_coordinators(draft: Draft, event: MaintainCoordinators) -> CoordinatorsChanged | Refusal:
+    wanted = {"draining": event.draining, "demoted": event.demoted}
+    fields = {name: value for name, value in wanted.items() if value is not None}
+    change = operator_change(event, Cause.COORDINATOR_MAINTENANCE)
+    return _change(draft, event, event.coordinator_ids, change, **fields)
+
+
+def remove_coordinator(
+    draft: Draft, sessions: CoordinatorSessions, event: RemoveCoordinator, now_ms: int
+) -> CoordinatorRemoved | Refusal:
+    image, coordinator_id = draft.image, event.coordinator_id
+    refusal = check_coordinators(image, [coordinator_id])
+    if refusal is not None:
+        return refusal
+    coordinator = image.coordinators[coordinator_id]
+    if coordinator.is_active or sessions.is_valid(coordinator_id, now_ms):
+        return Refusal(
+            code=RefusalCode.COORDINATOR_IN_USE,
+            field="coordinator_id",
+            detail=f"coordinator {coordinator_id} is still running",
+            hint="stop it first",
+        )
+    if not event.dry_run:
+        change = operator_change(event, Cause.COORDINATOR_REMOVED)
+        keep_epoch(draft, coordinator.coordinator_epoch, change)
+        draft.write(RemoveCoordinatorRecord(coordinator_id=coordinator_id, change=change))
+        sessions.forget(coordinator_id)
+    return CoordinatorRemoved(coordinator_id=coordinator_id, dry_run=event.dry_run)
+
+
+def check_coordinators(image: ClusterImage, coordinator_ids: Sequence[int]) -> Refusal | None:
+    for coordinator_id in coordinator_ids:
+        if coordinator_id not in image.coordinators:
+            return Refusal(
+                code=RefusalCode.UNKNOWN_COORDINATOR,
+                field="coordinator_ids",
+                detail=f"coordinator {coordinator_id} has not registered",
+                hint="start it and let it reach this controller",
+            )
+    return None
+
+
+def _change(
+    draft: Draft, event: OperatorEvent, coordinator_ids: Sequence[int], change: Change, **fields: bool
+) -> CoordinatorsChanged | Refusal:
+    image = draft.image
+    refusal = check_coordinators(image, coordinator_ids)
+    if refusal is not None:
+        return refusal
+    changed = []
+    for coordinator_id in dict.fromkeys(coordinator_ids):
+        before = image.coordinators[coordinator_id]
+        after = msgspec.structs.replace(before, **fields)
+        if after != before and not event.dry_run:
+            draft.write(CoordinatorRecord(registration=after, change=change))
+        changed.append(after)
+    return CoordinatorsChanged(coordinators=tuple(changed), dry_run=event.dry_run)
+
+
+def _actor_of(coordinator_id: int) -> str:
+    return f"coordinator:{coordinator_id}"

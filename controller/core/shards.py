@@ -1,0 +1,218 @@
+"""Coordinator topics and their shards: which coordinator serves which, and under which writer it may write
+(docs/replication.md, section 13).
+
+A shard has an owner and, where there are two coordinators, a standby that follows its log. Owners are spread
+evenly, and moved only where that or an operator asks for it: first the coordinator that is to have the shard
+becomes its standby, and once it is level it becomes the owner. Only a dead owner's shards go at once, to
+their standbys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+import msgspec
+
+from controller.contract.errors import ControllerError
+from controller.contract.partition_state import (
+    NO_COORDINATOR,
+    WRITER_IDS,
+    PartitionKey,
+    PartitionState,
+    Shard,
+    WriterId,
+)
+from controller.contract.updates import NameWriterRequest, NameWriterResponse
+from controller.core.draft import Draft
+from controller.core.events import Refusal, RefusalCode
+from controller.core.image import ClusterImage
+from controller.core.records import Cause
+
+SHARDS: Final = 50
+"""Partitions of a coordinator topic, for good: which shard a name belongs to depends on it. As Kafka's
+offsets.topic.num.partitions."""
+REPLICATION_FACTOR: Final = 3
+"""As Kafka's offsets.topic.replication.factor."""
+PINNED: Final = {
+    "max.message.bytes": "1048588",
+    "message.timestamp.type": "CreateTime",
+    "retention.bytes": "-1",
+    "retention.ms": "-1",
+    "segment.bytes": "104857600",
+    "unclean.leader.election.enable": "false",
+}
+"""The settings that a coordinator topic has for good. Its minimum in sync is a majority, whatever the
+cluster's default."""
+PINNED_NAMES: Final = frozenset({*PINNED, "min.insync.replicas"})
+COORDINATOR_TOPICS: Final = frozenset({"__consumer_offsets"})
+
+
+def reserved(topic: str, what: str) -> Refusal | None:
+    """Return the refusal of what is not done to coordinator topics; None for another topic."""
+    if topic not in COORDINATOR_TOPICS:
+        return None
+    return Refusal(
+        code=RefusalCode.RESERVED_TOPIC,
+        field="topic",
+        detail=f"{topic!r} holds the state of this cluster's coordinators: {what}",
+        hint="it is created by itself when the first coordinator is admitted",
+    )
+
+
+def cluster_defaults(image: ClusterImage, topic: str) -> dict[str, str]:
+    """Return the cluster's defaults for the topic: a coordinator topic has none."""
+    return {} if topic in COORDINATOR_TOPICS else image.configs
+
+
+def unnamed_shard(topic: str) -> Shard | None:
+    """Return the shard of a partition in its first state: nobody has been named its writer yet."""
+    return Shard(writer=WriterId(WRITER_IDS.start)) if topic in COORDINATOR_TOPICS else None
+
+
+def wanted_factor(image: ClusterImage) -> int:
+    """Return how many replicas a coordinator topic is created with: three, or as many as the cluster has
+    members, dead or alive; so a cluster of three waits for them, and one of one does not."""
+    return min(REPLICATION_FACTOR, sum(broker.admitted for broker in image.brokers.values()))
+
+
+def missing_topics(image: ClusterImage) -> list[str]:
+    """Return the coordinator topics that are needed, by a coordinator that could serve them, and may be
+    created now."""
+    if not any(coordinator.is_active for coordinator in image.coordinators.values()):
+        return []
+    if not 0 < wanted_factor(image) <= len(image.placeable_brokers()):
+        return []
+    return sorted(COORDINATOR_TOPICS - image.topic_ids.keys())
+
+
+# --- writers ------------------------------------------------------------------------------------------------
+
+
+def name_writer(draft: Draft, request: NameWriterRequest, *, controller_epoch: int) -> NameWriterResponse:
+    """Name a new writer for each request: of which copy the answer is believed is not known here."""
+    image = draft.image
+    coordinator = image.coordinators.get(request.coordinator_id)
+    state = image.partitions.get((request.topic_id, request.partition))
+    error = ControllerError.NONE
+    if coordinator is None:
+        error = ControllerError.BROKER_NOT_REGISTERED
+    elif coordinator.coordinator_epoch != request.coordinator_epoch:
+        error = ControllerError.STALE_BROKER_EPOCH
+    elif state is None or state.shard is None or request.topic_id in image.deletions:
+        error = ControllerError.UNKNOWN_TOPIC_OR_PARTITION
+    elif state.shard.owner != request.coordinator_id:
+        error = ControllerError.NOT_COORDINATOR
+    else:
+        writer = WriterId(WRITER_IDS.start + state.partition_epoch + 1)
+        change = draft.change(Cause.WRITER_NAMED, actor=f"coordinator:{request.coordinator_id}")
+        shard = msgspec.structs.replace(state.shard, writer=writer)
+        draft.write_partition(_with_shard(state, shard), change)
+        return NameWriterResponse(controller_epoch=controller_epoch, writer=writer)
+    return NameWriterResponse(error=error, controller_epoch=controller_epoch)
+
+
+def is_beyond(found: WriterId, state: PartitionState) -> bool:
+    """Return whether a writer can't have been named yet: its number is a partition epoch that is to come."""
+    return found.producer_id - WRITER_IDS.start > state.partition_epoch
+
+
+def _with_shard(state: PartitionState, shard: Shard) -> PartitionState:
+    return msgspec.structs.replace(state, shard=shard, partition_epoch=state.partition_epoch + 1)
+
+
+# --- owners and standbys ------------------------------------------------------------------------------------
+
+
+def assign_shards(draft: Draft, is_level: Callable[[int, PartitionKey], bool]) -> None:
+    """Give each shard the owner and the standby that it should have now. is_level: whether a standby has all
+    of the shard's log that it could have."""
+    image = draft.image
+    change = draft.change(Cause.SHARD_ASSIGNED)
+    for key, (owner, standby) in _assignments(image, is_level).items():
+        state = image.partitions[key]
+        assert state.shard is not None
+        shard = msgspec.structs.replace(state.shard, owner=owner, standby=standby)
+        if shard != state.shard:
+            draft.write_partition(_with_shard(state, shard), change)
+
+
+def _assignments(
+    image: ClusterImage, is_level: Callable[[int, PartitionKey], bool]
+) -> dict[PartitionKey, tuple[int, int]]:
+    """Return (owner, standby) of every shard."""
+    active = [c for c in sorted(image.coordinators) if image.coordinators[c].is_active]
+    followers = [c for c in active if not image.coordinators[c].draining]
+    owners = [c for c in followers if not image.coordinators[c].demoted] or followers or active
+    shards: dict[PartitionKey, tuple[int, int]] = {}
+    for key in sorted(image.shards):
+        shard = image.partitions[key].shard
+        assert shard is not None
+        shards[key] = (shard.owner, shard.standby)
+    if not owners:
+        return dict.fromkeys(shards, (NO_COORDINATOR, NO_COORDINATOR))
+    _replace_dead_owners(shards, active=active, owners=owners)
+    for key, target in _wanted_owners(shards, owners=owners).items():
+        owner, standby = shards[key]
+        if target != owner:
+            is_due = target == standby and is_level(target, key)
+            shards[key] = (target, owner) if is_due else (owner, target)
+    followed = dict.fromkeys(followers, 0)
+    for owner, standby in shards.values():
+        if standby in followed and standby != owner:
+            followed[standby] += 1
+    for key, (owner, standby) in shards.items():
+        if standby not in followed or standby == owner:
+            successor = _least(followed, but=owner)
+            shards[key] = (owner, successor)
+            if successor != NO_COORDINATOR:
+                followed[successor] += 1
+    return shards
+
+
+def _replace_dead_owners(
+    shards: dict[PartitionKey, tuple[int, int]], *, active: Collection[int], owners: Iterable[int]
+) -> None:
+    """Give their shards to the standbys, whatever these own already: they know most of what is in the log."""
+    counts = dict.fromkeys(owners, 0)
+    for owner, _ in shards.values():
+        if owner in counts:
+            counts[owner] += 1
+    for key, (owner, standby) in shards.items():
+        if owner not in active:
+            successor = standby if standby in active else _least(counts)
+            shards[key] = (successor, standby)
+            if successor in counts:
+                counts[successor] += 1
+
+
+def _wanted_owners(
+    shards: dict[PartitionKey, tuple[int, int]], *, owners: Iterable[int]
+) -> dict[PartitionKey, int]:
+    """Return the owner that each shard is to have in the end: the present one, or else the standby, as long
+    as no two owners' shares differ by more than one."""
+    counts = dict.fromkeys(owners, 0)
+    wanted: dict[PartitionKey, int] = {}
+    for key, (owner, standby) in shards.items():
+        if owner in counts or standby in counts:
+            wanted[key] = owner if owner in counts else standby
+            counts[wanted[key]] += 1
+    for key in shards:
+        if key not in wanted:
+            wanted[key] = _least(counts)
+            counts[wanted[key]] += 1
+    while True:
+        most = max(counts, key=lambda owner: (counts[owner], -owner))
+        least = _least(counts)
+        if counts[most] - counts[least] <= 1:
+            return wanted
+        movable = [key for key in wanted if wanted[key] == most]
+        key = next((key for key in movable if shards[key][1] == least), movable[-1])
+        wanted[key] = least
+        counts[most] -= 1
+        counts[least] += 1
+
+
+def _least(counts: dict[int, int], *, but: int = NO_COORDINATOR) -> int:
+    """Return who has least, the lowest id of several; NO_COORDINATOR if nobody is left."""
+    return min((c for c in counts if c != but), key=lambda c: (counts[c], c), default=NO_COORDINATOR)
