@@ -33,7 +33,7 @@ MINUTES ?= 60
 ROWS ?=
 CASES ?= 10000
 
-.PHONY: help demo up test check lint unit sim rest faults proof explore pipeline-proof connector bench interop docs install lock packages host-packages clean
+.PHONY: help demo up test check lint unit sim rest faults proof explore pipeline-proof connector kafka-tools bench interop docs install lock packages host-packages clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -80,10 +80,16 @@ explore: $(INSTALLED) host-packages ## new seeds on all tiers for MINUTES=60, or
 pipeline-proof: $(INSTALLED) connector ## what the pipeline promises, row by row; the table in build/pipeline-proof.md (ROWS="6 9": only these)
 	$(BIN)/python -m tests.pipeline_proof run $(ROWS:%=--only %)
 
-# Of PySpark's release, or of the last one that was out before it.
+# Of PySpark's release, or of the last one that was out before it, whose connector runs on it, too. What PySpark has itself
+# is left out: two of a library on one class path is one too many.
 connector: ## Spark's own Kafka connector, to compare with, where Maven can get it
-	@mkdir -p build
-	@bench/connector/fetch 4.3.0 4.2.0
+	@bench/connector/fetch spark-kafka org.apache.spark:spark-sql-kafka-0-10_2.13 \
+	    spark-sql-kafka-0-10_2.13,spark-token-provider-kafka-0-10_2.13,kafka-clients,commons-pool2 4.3.0 4.2.0
+
+# What most of the command-line tools need, not all that Kafka has.
+kafka-tools: ## Apache Kafka's own command-line tools, to be tried, where Maven can get them
+	@bench/connector/fetch kafka-tools/libs org.apache.kafka:kafka-tools \
+	    kafka-tools,kafka-tools-api,kafka-clients,kafka-server-common,kafka-storage,jopt-simple,slf4j-api,jackson-core,jackson-databind,jackson-annotations,jackson-datatype-jdk8 4.3.1
 
 bench: $(INSTALLED) ## throughput and latency (KAFKA_HOME=DIR compares with that Apache Kafka); build/bench.json
 	$(BIN)/python -m bench $(if $(KAFKA_HOME),--kafka-home $(KAFKA_HOME))
