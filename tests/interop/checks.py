@@ -10,11 +10,9 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 
-import trio
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-from springtide.wire.apis import ApiKey
 from tests.interop.rows import (
     ASKED_OFFSET,
     CODECS,
@@ -28,7 +26,6 @@ from tests.interop.rows import (
     Row,
     expected_records,
 )
-from tests.kit.dataplane.raw import connected
 
 SECONDS_MAX = 60.0
 POLL_SECONDS = 0.1
@@ -44,16 +41,6 @@ class Reference:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-
-    def served(self) -> set[int]:
-        """Return the keys of the requests that a broker says it serves."""
-        return trio.run(self._served)
-
-    async def _served(self) -> set[int]:
-        port = self.bootstrap.split(",")[0].rpartition(":")[2]
-        async with connected(int(port)) as raw:
-            answer = await raw.ask(ApiKey.API_VERSIONS, 0, {})
-        return {one.api_key for one in answer.api_keys}
 
     def make_topics(self, names: Sequence[str]) -> None:
         """Create topics of one partition; return when every replica of each is in sync."""

@@ -82,6 +82,16 @@ def _kcat() -> Driver:
     return _python("kcat")
 
 
+def _burrow() -> Driver:
+    unpacked = BUILD / "burrow" / "usr" / "bin" / "Burrow"
+    program = shutil.which("Burrow") or (str(unpacked) if unpacked.is_file() else None)
+    if program is None:
+        get = f"mkdir -p {BUILD} && cd {BUILD} && apt-get -q download burrow && dpkg -x burrow_*.deb burrow"
+        has_debian = shutil.which("apt-get") and shutil.which("dpkg")
+        raise Missing("apt-get install burrow", ["sh", "-c", get] if has_debian else None)
+    return _python("burrow", program, str(BUILD / "burrow-work"))
+
+
 def _go(package: str) -> Callable[[], Driver]:
     def find() -> Driver:
         if shutil.which("go") is None:
@@ -137,6 +147,7 @@ def clients(kafka_home: Path | None) -> tuple[Client, ...]:
         Client("kafka-python", _installed("kafka", "kafka-python", "kafka_python")),
         Client("aiokafka", _installed("aiokafka", "aiokafka", "aiokafka_client")),
         Client("kcat", _kcat),
+        Client("burrow", _burrow),
         Client("franz-go", _go("franz")),
         Client("sarama", _go("sarama")),
         Client("kafkajs", _kafkajs),

@@ -23,16 +23,16 @@ from confluent_kafka import KafkaException
 from tests.interop.checks import NotAsAsked, Reference
 from tests.interop.clients import ROOT, Client, Driver, Missing
 from tests.interop.drivers.answer import first_line
-from tests.interop.rows import WAITING, Row
+from tests.interop.rows import Row
 
 CELL_SECONDS_MAX = 120.0
-State = Literal["ok", "failed", "missing", "not in this client", "waits"]
+State = Literal["ok", "failed", "missing", "not in this client"]
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What came of one client and one row. `detail`: an error, how to install, what is waited for."""
+    """What came of one client and one row. `detail`: an error, or how to install."""
 
     side: str
     client: str
@@ -135,17 +135,10 @@ class Matrix:
     def run(self, side: Side, clients: Sequence[Client]) -> None:
         """Fill every client's column of a side."""
         reference = Reference(side.bootstrap)
-        waiting = dict(WAITING)
-        served = reference.served()
-        waiting |= {
-            row.name: f"the brokers do not serve request {row.api_key} yet"
-            for row in self._rows
-            if row.api_key is not None and row.api_key not in served
-        }
         for client in clients:
-            self._run_client(side, client, reference, waiting)
+            self._run_client(side, client, reference)
 
-    def _run_client(self, side: Side, client: Client, reference: Reference, waiting: dict[str, str]) -> None:
+    def _run_client(self, side: Side, client: Client, reference: Reference) -> None:
         try:
             driver = client.find()
         except Missing as missing:
@@ -154,21 +147,18 @@ class Matrix:
                 Cell(side.name, client.name, row.name, "missing", str(missing)) for row in self._rows
             ]
             return
-        rows = [row for row in self._rows if row.name not in waiting]
         mark = uuid.uuid4().hex[:6]
         topics = {row.name: f"interop-{client.name}-{row.name}-{mark}" for row in self._rows}
-        reference.make_topics([topics[row.name] for row in rows if row.call not in ("connect", "create")])
-        for row in rows:
+        reference.make_topics(
+            [topics[row.name] for row in self._rows if row.call not in ("connect", "create")]
+        )
+        for row in self._rows:
             if row.call in ("fetch", "offset_by_time", "delete_records"):
                 reference.write(topics[row.name])
         with RunningDriver(driver, self._logs / f"{side.name}-{client.name}.log") as running:
             self._learn_version(client, running)
-            state: State
             for row in self._rows:
-                if row.name in waiting:
-                    state, detail = "waits", waiting[row.name]
-                else:
-                    state, detail = self._fill(reference, row, topics[row.name], running)
+                state, detail = self._fill(reference, row, topics[row.name], running)
                 self.cells.append(Cell(side.name, client.name, row.name, state, detail))
                 self._tell(f"{side.name}: {client.name}, {row.title}: {state}{_after(detail)}")
 

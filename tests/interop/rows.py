@@ -21,8 +21,6 @@ SETTING, SETTING_BEFORE, SETTING_AFTER = "retention.ms", "-1", "7200000"
 NEW_PARTITIONS = 2
 REPLICATION_FACTOR = 3
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-DELETE_RECORDS_KEY = 21
-"""DeleteRecords in the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,6 @@ class Row:
         name: one word, as `--row` takes it; topics of the row have it in their name.
         call: what the driver is asked for.
         codec: what `produce` compresses with.
-        api_key: the request that brokers have to serve; where they do not, the row waits.
     """
 
     name: str
@@ -41,7 +38,6 @@ class Row:
     call: str
     codec: str = "none"
     idempotent: bool = False
-    api_key: int | None = None
 
     def request(self, *, bootstrap: str, topic: str) -> dict[str, object]:
         """Return what the driver reads."""
@@ -71,7 +67,7 @@ ROWS = (
     Row("produce-idempotent", "produce, idempotent", "produce", idempotent=True),
     Row("fetch", "fetch, every codec", "fetch"),
     Row("offset-by-time", "offset by time", "offset_by_time"),
-    Row("delete-records", "delete records", "delete_records", api_key=DELETE_RECORDS_KEY),
+    Row("delete-records", "delete records", "delete_records"),
     Row("delete", "delete a topic", "delete"),
 )
 

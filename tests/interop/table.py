@@ -15,8 +15,9 @@ def render(cells: Sequence[Cell], versions: Mapping[str, str]) -> str:
     """Return the whole page, in Markdown that is aligned as text too."""
     parts = [_table(side, [cell for cell in cells if cell.side == side]) for side in _distinct("side", cells)]
     parts.append("`-`: not in this client.")
-    for title, state in (("Failed", "failed"), ("Missing", "missing"), ("Waits", "waits")):
+    for title, state in (("Failed", "failed"), ("Missing", "missing")):
         parts += _details(title, [cell for cell in cells if cell.state == state])
+    parts.append("\n".join(["Waits:", "", *(f"- {row}: {why}" for row, why in WAITING.items())]))
     parts.append("\n".join(f"- {name}: {version}" for name, version in sorted(versions.items())))
     return "\n\n".join(parts) + "\n"
 
@@ -43,12 +44,8 @@ def _details(title: str, cells: Sequence[Cell]) -> list[str]:
         match cell.state:
             case "failed":
                 lines[f"- {cell.side}: {cell.client}, {cell.row}: {cell.detail}"] = None
-            case "missing":
-                lines[f"- {cell.client}: {cell.detail}"] = None
             case _:
-                lines[f"- {cell.row}: {cell.detail}"] = None
-    if title == "Waits":
-        lines |= {f"- {row}: {why}": None for row, why in WAITING.items()}
+                lines[f"- {cell.client}: {cell.detail}"] = None
     return ["\n".join([f"{title}:", "", *lines])] if lines else []
 
 
