@@ -54,21 +54,21 @@ _ON_REQUEST: dict[type, Callable[[Registry, Turn, Any], None]] = {
 class GroupMachine:
     """Groups of the classic protocol and committed offsets. Events are the requests and TimerDue."""
 
-    __slots__ = ("_registry",)
+    __slots__ = ("registry",)
 
     def __init__(self, options: GroupOptions) -> None:
-        self._registry = Registry(options)
+        self.registry = Registry(options)
 
     def step(self, event: object, now_ms: int, wall_ms: int) -> Outcome:
         turn = Turn(now_ms, wall_ms)
         if isinstance(event, TimerDue):
             self._on_timer(turn, event.key)
         else:
-            _ON_REQUEST[type(event)](self._registry, turn, event)
+            _ON_REQUEST[type(event)](self.registry, turn, event)
         return turn.outcome()
 
     def _on_timer(self, turn: Turn, key: Hashable) -> None:
-        registry = self._registry
+        registry = self.registry
         match key:
             case SessionTimer(group_id) if group := registry.live.get(group_id):
                 on_session_timer(registry, turn, group, key)
@@ -80,24 +80,24 @@ class GroupMachine:
                 on_expiry_timer(registry, turn)
 
     def apply(self, record: Record, offset: int) -> None:
-        self._registry.store.apply(record, offset)
+        self.registry.store.apply(record, offset)
 
     def committed(self, offset: int) -> None:
-        self._registry.store.commit(offset)
+        self.registry.store.commit(offset)
 
     def undo(self, offset: int) -> None:
-        self._registry.store.undo(offset)
+        self.registry.store.undo(offset)
 
     def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> Outcome:
         turn = Turn(now_ms, wall_ms)
         if isinstance(work, Assigned):
-            on_assignments_refused(self._registry, turn, work)
+            on_assignments_refused(self.registry, turn, work)
         return turn.outcome()
 
     def opened(self, now_ms: int, wall_ms: int) -> Outcome:
         """Let the stored groups with members live here. A group that is larger than the limit now is
         rebalanced at once, and shrinks."""
-        registry, turn = self._registry, Turn(now_ms, wall_ms)
+        registry, turn = self.registry, Turn(now_ms, wall_ms)
         for group_id, stored in sorted(registry.store.groups.latest_items()):
             if stored.members:
                 group = ClassicGroup.load(group_id, stored)
@@ -108,7 +108,7 @@ class GroupMachine:
         return turn.outcome()
 
     def closed(self) -> tuple[int, ...]:
-        groups = self._registry.live.values()
+        groups = self.registry.live.values()
         return tuple(
             token
             for group in groups

@@ -119,9 +119,9 @@ class GroupDesk:
         elif outcome.waits and self.in_flight:
             self.in_flight[-1].replies += outcome.replies
         else:
-            self._send(outcome.replies)
+            self.send(outcome.replies)
 
-    def _send(self, replies: list[Reply] | tuple[Reply, ...]) -> None:
+    def send(self, replies: list[Reply] | tuple[Reply, ...]) -> None:
         for reply in replies:
             assert reply.token not in self.replies, "a request is answered once"
             self.replies[reply.token] = reply.message
@@ -132,7 +132,7 @@ class GroupDesk:
             self.in_flight.remove(batch)
             self.records += batch.records
             self.machine.committed(len(self.records))
-            self._send(batch.replies)
+            self.send(batch.replies)
 
     def refuse(self, error: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
         """All in flight is refused."""
@@ -140,7 +140,7 @@ class GroupDesk:
         if refused:
             self.machine.undo(refused[0].first_offset)
         for batch in refused:
-            self._send([Reply(reply.token, error) for reply in batch.replies])
+            self.send([Reply(reply.token, error) for reply in batch.replies])
         for batch in refused:
             if batch.work is not None:
                 self._carry_out(self.machine.refused(batch.work, error, self.now_ms, self.wall_ms))
@@ -149,7 +149,7 @@ class GroupDesk:
         """Another process takes the shard over. Of what was in flight `written` batches reached the log."""
         waiting = [reply.token for batch in self.in_flight for reply in batch.replies]
         for token in (*self.machine.closed(), *waiting):
-            self._send([Reply(token, ErrorCode.NOT_COORDINATOR)])
+            self.send([Reply(token, ErrorCode.NOT_COORDINATOR)])
         for batch in self.in_flight[:written]:
             self.records += batch.records
         self.in_flight.clear()
@@ -255,9 +255,12 @@ class GroupDesk:
         )
         return self.answer(self.ask(request), MemberHeartbeatReply).error
 
+    def start_leave(self, *leavers: Leaver) -> int:
+        return self.ask(LeaveGroup(token=self.token(), group_id=GROUP, leavers=leavers))
+
     def leave(self, *leavers: Leaver) -> list[ErrorCode]:
-        request = LeaveGroup(token=self.token(), group_id=GROUP, leavers=leavers)
-        return [error for _, error in self.answer(self.ask(request), LeaveGroupReply).errors]
+        token = self.start_leave(*leavers)
+        return [error for _, error in self.answer(token, LeaveGroupReply).errors]
 
     def start_commit(
         self, member_id: str = "", generation_id: int = -1, *offsets: OffsetToCommit, **fields: object
@@ -286,9 +289,11 @@ class GroupDesk:
             for place, value in group.offsets
         }
 
+    def start_delete_offsets(self, *places: OffsetPlace) -> int:
+        return self.ask(DeleteOffsets(token=self.token(), group_id=GROUP, places=places))
+
     def delete_offsets(self, *places: OffsetPlace) -> OffsetsReply:
-        request = DeleteOffsets(token=self.token(), group_id=GROUP, places=places)
-        return self.answer(self.ask(request), OffsetsReply)
+        return self.answer(self.start_delete_offsets(*places), OffsetsReply)
 
     def start_delete(self, *group_ids: str) -> int:
         return self.ask(DeleteGroups(token=self.token(), group_ids=group_ids))

@@ -97,7 +97,8 @@ def test_a_living_group_whose_topics_are_not_known_keeps_all(protocol_type: str,
 def test_nothing_expires_in_a_rebalance() -> None:
     """KAFKA-13636: the members that come back would begin anew."""
     desk = lasting_desk()
-    desk.start_join("a", session_ms=LONG_MS, rebalance_ms=LONG_MS, protocols=(JoinProtocol("range", b""),))
+    other = (JoinProtocol("range", subscription("t", "v")),)
+    desk.start_join("a", session_ms=LONG_MS, rebalance_ms=LONG_MS, protocols=other)
     desk.wait(20 * DAY_MS)
     assert desk.state == "PreparingRebalance"
     assert desk.fetch() == {("t", 0): 7, ("u", 0): 9}

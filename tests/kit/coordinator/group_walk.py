@@ -1,0 +1,237 @@
+"""A random walk of a group's clients, through refusals, failovers and time; what must hold at every step.
+
+I28 (an answered commit survives), I29 (a committed offset moves back only where a client asked for it), I30
+(one owner of a partition in a generation; WatchedDesk checks it), I31 (replay equals the live state, of any
+prefix of the log and any legal compaction of it), and at the end: once the world is quiet, the clients
+share all partitions.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from coordinator.core.group_records import CommittedOffset, OffsetKey, StoredGroup
+from coordinator.core.groups.requests import DeleteGroupsReply, OffsetPlace, OffsetsReply, OffsetToCommit
+from coordinator.core.groups.store import GroupStore
+from coordinator.core.machine import Record
+from springtide.wire.errors import ErrorCode
+from tests.kit.coordinator.group_clients import PARTITIONS, GroupClient, WatchedDesk
+from tests.kit.coordinator.group_desk import GROUP
+
+PLACES = [OffsetPlace("t", partition) for partition in range(2)]
+QUIET_SECONDS_MAX = 300
+
+State = tuple[dict[str, StoredGroup], dict[OffsetKey, CommittedOffset]]
+
+
+def replayed(records: Iterable[Record]) -> State:
+    store = GroupStore()
+    for offset, record in enumerate(records):
+        store.apply(record, offset)
+    return dict(store.groups.latest_items()), dict(store.offsets.latest_items())
+
+
+def compacted(records: list[Record], seed: int) -> list[Record]:
+    """Return what a compaction may leave: of each key the last record, and as many earlier ones as chance has
+    it; a last one that is a tombstone may go with all that it covers."""
+    chance = random.Random(seed)
+    last = {record.key: place for place, record in enumerate(records)}
+    gone = {key for key, place in last.items() if records[place].value is None and chance.random() < 0.5}
+    return [
+        record
+        for place, record in enumerate(records)
+        if record.key not in gone and (last[record.key] == place or chance.random() < 0.3)
+    ]
+
+
+class GroupWalk(RuleBasedStateMachine):
+    """floor: of each partition, the last answered commit. Offsets are drawn from one rising count, so a lower
+    one is an older one. deletes: how many deletions have been asked for. Those in `deleting` are not answered
+    yet: each may take away, at any moment, what was committed before it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.desk = WatchedDesk()
+        self.clients = [GroupClient(self.desk, name) for name in "abc"]
+        self.clients += [GroupClient(self.desk, name, instance_id=f"i-{name}") for name in "st"]
+        self.count = 0
+        self.deletes = 0
+        self.deleting: list[int] = []
+        self.commits: dict[int, tuple[OffsetPlace, int, int]] = {}
+        self.floor: dict[OffsetPlace, int] = {}
+        self.seen: dict[tuple[str, int], int] = {}
+
+    # --- what happens ------------------------------------------------------------------------------
+
+    @rule(places=st.lists(st.integers(0, 4), min_size=1, max_size=12))
+    def clients_act(self, places: list[int]) -> None:
+        for place in places:
+            self.clients[place].act()
+
+    @initialize(seconds=st.sampled_from([0, 20]))
+    def the_clients_begin(self, seconds: int) -> None:
+        self.the_clients_go_on(seconds)
+
+    @rule(seconds=st.sampled_from([1, 3, 15]))
+    def the_clients_go_on(self, seconds: int) -> None:
+        for _ in range(seconds):
+            for client in self.clients:
+                client.act()
+            self.desk.wait(1_000)
+
+    @rule(place=st.integers(0, 4))
+    def a_client_restarts(self, place: int) -> None:
+        self.clients[place].restart()
+
+    @rule(place=st.integers(0, 4))
+    def a_client_leaves(self, place: int) -> None:
+        self.clients[place].leave()
+
+    @rule(seconds=st.sampled_from([1, 3, 5, 11, 61]))
+    def time_passes(self, seconds: int) -> None:
+        self.desk.wait(seconds * 1_000)
+
+    @rule(is_holding=st.booleans())
+    def the_log_waits_or_goes_on(self, is_holding: bool) -> None:
+        self.desk.is_holding = is_holding
+        if not is_holding:
+            self.desk.commit()
+
+    @rule(batches=st.integers(1, 2))
+    def batches_are_committed(self, batches: int) -> None:
+        self.desk.commit(batches)
+
+    @rule()
+    def batches_are_refused(self) -> None:
+        self.desk.refuse()
+
+    @rule(written=st.integers(0, 2))
+    def the_shard_moves(self, written: int) -> None:
+        self.desk.fail_over(written=written)
+
+    @rule(
+        place=st.integers(0, 4), seconds=st.sampled_from([3, 15]), ending=st.sampled_from(["refuse", "move"])
+    )
+    def a_rebalance_meets_a_log_that_fails(self, place: int, seconds: int, ending: str) -> None:
+        self.desk.is_holding = True
+        self.a_member_commits(place, PLACES[0])
+        self.answered_commits_are_kept_and_none_moves_back()
+        self.clients[place].leave()
+        self.the_clients_go_on(seconds)
+        self.desk.refuse() if ending == "refuse" else self.desk.fail_over()
+        self.desk.is_holding = False
+
+    @rule(place=st.integers(0, 4), partition=st.sampled_from(PLACES))
+    def a_member_commits(self, place: int, partition: OffsetPlace) -> None:
+        client = self.clients[place]
+        self._commit(partition, client.member_id, client.generation_id, client.instance_id)
+
+    @rule(partition=st.sampled_from(PLACES))
+    def an_operator_commits(self, partition: OffsetPlace) -> None:
+        self._commit(partition, "", -1, None)
+
+    def _commit(
+        self, place: OffsetPlace, member_id: str, generation_id: int, instance_id: str | None
+    ) -> None:
+        self.count += 1
+        offset = OffsetToCommit(place, self.count)
+        token = self.desk.start_commit(member_id, generation_id, offset, instance_id=instance_id)
+        self.commits[token] = (place, self.count, self.deletes)
+
+    @rule()
+    def the_group_is_deleted(self) -> None:
+        self.deletes += 1
+        token = self.desk.start_delete(GROUP)
+        self.deleting.append(token)
+        reply = self.desk.replies.get(token)
+        if isinstance(reply, DeleteGroupsReply) and reply.errors[0][1] is ErrorCode.NONE:
+            assert (self.desk.listed().groups, self.desk.fetch()) == ((), {}), "a deleted group is there"
+
+    @rule()
+    def all_leave_and_the_group_is_deleted(self) -> None:
+        for client in self.clients:
+            client.leave()
+        self.the_group_is_deleted()
+
+    @rule(place=st.sampled_from(PLACES))
+    def an_offset_is_deleted(self, place: OffsetPlace) -> None:
+        self.deletes += 1
+        self.deleting.append(self.desk.start_delete_offsets(place))
+
+    # --- what must hold ----------------------------------------------------------------------------
+
+    @invariant()
+    def answered_commits_are_kept_and_none_moves_back(self) -> None:
+        if self.deleting:
+            self.deleting = [token for token in self.deleting if token not in self.desk.replies]
+            self.floor.clear()
+            self.seen.clear()
+        for token in [token for token in self.commits if token in self.desk.replies]:
+            place, offset, deletes = self.commits.pop(token)
+            reply = self.desk.replies[token]
+            if isinstance(reply, OffsetsReply) and reply.error is ErrorCode.NONE and deletes == self.deletes:
+                self.floor[place] = max(offset, self.floor.get(place, 0))
+        found = {place: value for place, value in self.desk.fetch().items() if value is not None}
+        for place, offset in self.floor.items():
+            assert found.get((place.topic, place.partition), -1) >= offset, "an answered commit is lost"
+        for key, offset in self.seen.items():
+            assert found.get(key, -1) >= offset, "a committed offset moved back"
+        self.seen = found
+
+    @invariant()
+    def replay_is_the_live_state(self) -> None:
+        desk = self.desk
+        store = desk.machine.registry.store
+        committed = dict(store.groups.committed_items()), dict(store.offsets.committed_items())
+        assert replayed(desk.records) == committed
+        under_way = [record for batch in desk.in_flight for record in batch.records]
+        latest = dict(store.groups.latest_items()), dict(store.offsets.latest_items())
+        assert replayed([*desk.records, *under_way]) == latest
+
+    @rule(share=st.floats(0, 1), seed=st.integers(0, 2**16))
+    def a_prefix_is_compacted(self, share: float, seed: int) -> None:
+        records = self.desk.records[: round(share * len(self.desk.records))]
+        assert replayed(compacted(records, seed)) == replayed(records)
+
+    @invariant()
+    def the_machine_holds_together(self) -> None:
+        registry = self.desk.machine.registry
+        groups = registry.live.values()
+        assert registry.members == sum(len(group.members) + len(group.pending) for group in groups)
+        for group in groups:
+            parked = group.joiners.keys() | group.syncers.keys()
+            assert parked | group.unsynced.keys() <= group.members.keys()
+            assert set(group.instances.values()) <= group.members.keys()
+            assert (group.leader in group.members) if group.members else group.leader is None
+            for member_id, member in group.members.items():
+                assert member.timer_ms is not None or member_id in parked, f"{member_id} could stay for ever"
+
+    def teardown(self) -> None:
+        """The world becomes quiet: the clients come to share all partitions, and every request is
+        answered."""
+        desk = self.desk
+        desk.is_holding = False
+        desk.commit()
+        for client in self.clients:
+            if client.was_fenced:
+                client.restart()
+        for _ in range(QUIET_SECONDS_MAX):
+            for client in self.clients:
+                client.act()
+            self.replay_is_the_live_state()
+            group = desk.describe()
+            are_owners = all(client.is_owner and not client.must_join for client in self.clients)
+            are_alone = {m.member_id for m in group.members} == {c.member_id for c in self.clients}
+            if group.state == "Stable" and are_owners and are_alone:
+                break
+            desk.wait(1_000)
+        else:
+            raise AssertionError("the clients do not come to share the partitions")
+        self.answered_commits_are_kept_and_none_moves_back()
+        (_, owners) = list(desk.told.values())[-1]
+        assert sorted(owners) == [str(partition) for partition in range(PARTITIONS)]
+        assert set(range(1, desk.tokens + 1)) == desk.replies.keys()
