@@ -566,6 +566,8 @@ class Leader(ReplicaRole):
     ) -> tuple[DeletionResult, Effects]:
         if not self.may_serve(now_ms):
             return DeletionResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), NO_EFFECTS
+        if self.in_sync.state.shard is not None:  # its state is the whole log (13, coordinator topics)
+            return DeletionResult(ErrorCode.POLICY_VIOLATION), NO_EFFECTS
         high_watermark = self._watermark.offset
         offset = high_watermark if before_offset == -1 else before_offset
         if self._knows_less_than_is_committed and (before_offset == -1 or offset > high_watermark):

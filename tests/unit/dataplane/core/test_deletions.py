@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.partition_state import NO_LEADER
+from controller.contract.partition_state import NO_LEADER, Shard, WriterId
 from dataplane.core.effects import LOG_START_MOVED, NO_EFFECTS, CompleteDeletion, StartFetching
 from dataplane.core.results import DeletionResult, LeaderAnswer
 from dataplane.core.watermarks import StoredLogStart
 from springtide.wire.errors import ErrorCode
-from tests.kit.dataplane.replica import Bench, held_lease, log_of
+from tests.kit.dataplane.replica import Bench, endpoint, held_lease, log_of
 
 WAITING = DeletionResult(ErrorCode.NONE, is_waiting=True)
 
@@ -40,6 +40,13 @@ def test_i26_records_are_deleted_only_below_the_high_watermark() -> None:
     assert bench.delete(2) == (DeletionResult(ErrorCode.NONE, 3), NO_EFFECTS)
     bench.delete(-1)
     assert bench.log.log_start_offset == bench.high_watermark == 5
+
+
+def test_a_shards_log_is_deleted_from_by_nobody() -> None:
+    """Its records are the state of groups: without its beginning it tells something else."""
+    bench = leading(shard=Shard(owner=1001, writer=WriterId(1, 0)))
+    assert bench.delete(1) == (DeletionResult(ErrorCode.POLICY_VIOLATION), NO_EFFECTS)
+    assert bench.log.log_start_offset == 0
 
 
 def test_i19_a_leader_that_does_not_know_yet_what_is_committed_refuses_what_it_can_not_judge() -> None:
@@ -85,9 +92,7 @@ def test_i37_what_an_earlier_process_of_a_follower_told_counts_for_nothing() -> 
     bench = leading()
     bench.fetch(2, 4, log_start_offset=3)
     bench.fetch(3, 4, log_start_offset=3)
-    bench.brokers[3] = bench.brokers[3].__class__(
-        broker_id=3, broker_epoch=31, host="h", port=9092, active=True
-    )
+    bench.brokers[3] = endpoint(3, 31)
     bench.replica.role.on_broker_changed(3, now_ms=bench.now_ms)
     bench.delete(3)
     assert bench.stored(3) == NO_EFFECTS
