@@ -48,6 +48,10 @@ class Spent(NamedTuple):
         """Of an executor: its JVM and its workers."""
         return self.jvm_s + self.workers_s
 
+    @property
+    def cpu_s(self) -> float:
+        return self.spark_s + self.brokers_s
+
 
 class SparkSide:
     """One session beside one cluster of brokers."""

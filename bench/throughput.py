@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from bench.records import NOW_MS, make_rows
@@ -35,14 +36,18 @@ TUNING = {
 }
 """By default it asks for the log's beginning and end with every 500 records, and at a partition's end waits
 half a second for an answer that it does not want."""
-READ_HEADINGS = (
-    "record  codec  tasks  side            Mrec/s    MB/s  CPU s/GB: executor (JVM + Python)  brokers  ratio"
+WRITE_TUNING = {"kafka.batch.size": "1000000", "kafka.linger.ms": "20"}
+"""By default it sends what 16 KiB hold."""
+STREAM, OFFICIAL_STREAM, TUNED_STREAM = (f"{side}, stream" for side in (OURS, OFFICIAL, TUNED))
+_HEADINGS = (
+    "side                   Mrec/s    MB/s  CPU s/GB: executor (JVM + Python)  brokers  times ours: wall  CPU"
 )
-WRITE_HEADINGS = "record  side            Mrec/s    MB/s  CPU s/GB: executor (JVM + Python)  brokers  ratio"
+READ_HEADINGS = f"record  codec  tasks  {_HEADINGS}"
+WRITE_HEADINGS = f"record  {_HEADINGS}"
 
 
 class ReadLine(NamedTuple):
-    """Medians of one side. ratio: ours to it, in rate; 1 for ours."""
+    """Medians of one side. ratio: its time by the clock over ours; cpu_ratio: that of processors, of all."""
 
     record_bytes: int
     codec: str
@@ -55,6 +60,7 @@ class ReadLine(NamedTuple):
     workers_s: float
     brokers_s: float
     ratio: float
+    cpu_ratio: float
 
     @property
     def rate(self) -> float:
@@ -81,6 +87,7 @@ class WriteLine(NamedTuple):
     workers_s: float
     brokers_s: float
     ratio: float
+    cpu_ratio: float
 
     @property
     def rate(self) -> float:
@@ -94,8 +101,9 @@ def _rest(line: ReadLine | WriteLine) -> str:
     size = line.payload_bytes
     jvm, workers, brokers = (per_gb(each, size) for each in (line.jvm_s, line.workers_s, line.brokers_s))
     return (
-        f"{line.side:14}  {line.rate:6.3f}  {size / line.wall_s / 1e6:6.0f}  "
-        f"{jvm + workers:18.2f} ({jvm:.2f} + {workers:.2f})  {brokers:11.2f}  {line.ratio:5.2f}"
+        f"{line.side:21}  {line.rate:6.3f}  {size / line.wall_s / 1e6:6.0f}  "
+        f"{jvm + workers:18.2f} ({jvm:.2f} + {workers:.2f})  {brokers:11.2f}  "
+        f"{line.ratio:16.2f}  {line.cpu_ratio:3.2f}"
     )
 
 
@@ -115,10 +123,15 @@ def read(side: SparkSide, *, is_quick: bool, has_connector: bool) -> Iterator[Re
                 if has_connector and tasks == SLOTS:  # it has a task for each partition, whatever we want
                     runs[OFFICIAL] = _reading_officially(side, topic)
                     runs[TUNED] = _reading_officially(side, topic, **TUNING)
-                medians = _take_turns(side, runs, rounds)
-                for which, spent in medians.items():
-                    ratio = spent.wall_s / medians[OURS].wall_s
-                    yield ReadLine(record_bytes, name, tasks, which, records, payload, *spent, ratio)
+                for which, spent, *ratios in _compare(side, runs, rounds):
+                    yield ReadLine(record_bytes, name, tasks, which, records, payload, *spent, *ratios)
+            if codec is Compression.NONE:
+                runs = {STREAM: _streaming(side, topic, records, coalesce="false")}
+                if has_connector:
+                    runs[OFFICIAL_STREAM] = _streaming(side, topic, records, format_name=FORMAT)
+                    runs[TUNED_STREAM] = _streaming(side, topic, records, format_name=FORMAT, **TUNING)
+                for which, spent, *ratios in _compare(side, runs, rounds):
+                    yield ReadLine(record_bytes, name, SLOTS, which, records, payload, *spent, *ratios)
 
 
 def _fill(
@@ -157,6 +170,22 @@ def _reading_officially(side: SparkSide, topic: str, **options: str) -> Callable
     return run
 
 
+def _streaming(
+    side: SparkSide, topic: str, records: int, *, format_name: str = OURS, **options: str
+) -> Callable[[], None]:
+    """Return what reads the whole topic as a stream, in two micro-batches as a rate limit would have it."""
+    options |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(records // 2)}
+
+    def run() -> None:
+        with TemporaryDirectory(dir=side.scratch) as checkpoint:
+            writer = side.stream(topic, format_name=format_name, **options).writeStream.format("noop")
+            query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+            query.awaitTermination()
+            assert sum(progress.numInputRows for progress in query.recentProgress) == records
+
+    return run
+
+
 # --- writing ----------------------------------------------------------------------------------------------
 
 
@@ -171,10 +200,11 @@ def write(side: SparkSide, *, is_quick: bool, has_connector: bool) -> Iterator[W
         }
         if has_connector:
             runs[OFFICIAL] = _writing(side, frame, f"official-{record_bytes}", records, format_name=FORMAT)
-        medians = _take_turns(side, runs, rounds)
-        for which, spent in medians.items():
-            ratio = spent.wall_s / medians[OURS].wall_s
-            yield WriteLine(record_bytes, which, records, records * record_bytes, *spent, ratio)
+            runs[TUNED] = _writing(
+                side, frame, f"tuned-{record_bytes}", records, format_name=FORMAT, **WRITE_TUNING
+            )
+        for which, spent, *ratios in _compare(side, runs, rounds):
+            yield WriteLine(record_bytes, which, records, records * record_bytes, *spent, *ratios)
 
 
 def _made_rows(side: SparkSide, record_bytes: int, records: int) -> Any:
@@ -202,8 +232,17 @@ def _writing(
 # --- both -------------------------------------------------------------------------------------------------
 
 
-def _take_turns(side: SparkSide, runs: dict[str, Callable[[], None]], rounds: int) -> dict[str, Spent]:
-    """Medians of what each spent, after a round that does not count."""
+class _Compared(NamedTuple):
+    """Medians of a side, and their ratios to the first one's."""
+
+    which: str
+    spent: Spent
+    ratio: float
+    cpu_ratio: float
+
+
+def _compare(side: SparkSide, runs: dict[str, Callable[[], None]], rounds: int) -> Iterator[_Compared]:
+    """Yield what each side spent: they take turns, after a round that does not count."""
     spent: dict[str, list[Spent]] = {which: [] for which in runs}
     for number in range(rounds + 1):
         for which, run in runs.items():
@@ -211,4 +250,7 @@ def _take_turns(side: SparkSide, runs: dict[str, Callable[[], None]], rounds: in
             run()
             if number:
                 spent[which].append(side.spent().since(before))
-    return {which: Spent(*map(median, zip(*each, strict=True))) for which, each in spent.items()}
+    medians = {which: Spent(*map(median, zip(*each, strict=True))) for which, each in spent.items()}
+    first = next(iter(medians.values()))
+    for which, one in medians.items():
+        yield _Compared(which, one, one.wall_s / first.wall_s, one.cpu_s / first.cpu_s)

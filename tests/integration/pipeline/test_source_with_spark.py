@@ -281,6 +281,9 @@ def test_progress_tells_the_lag(make_log: Callable[..., Log], tmp_path: Path) ->
     assert [source["numInputRows"] for source in sources] == [30, 30, 30, 10]
     assert ends == [({log.topic: {"0": end}}, {log.topic: {"0": 100}}) for end in (30, 60, 90, 100)]
     assert [one["max"] for one in behind] == [70, 40, 10, 0]
+    # What Spark has for no Python source, as the page says.
+    assert all("PythonMicroBatchStream" in source["description"] for source in sources)
+    assert not any(source["metrics"] for source in sources)
     assert behind[0] == {"min": 70, "max": 70, "avg": 70.0}
 
 
