@@ -19,6 +19,7 @@ from admin_api.clusters import resilience
 from admin_api.clusters import routes as clusters
 from admin_api.configs import routes as configs
 from admin_api.console.routes import create_console_router, create_docs_router
+from admin_api.coordinators import routes as coordinators
 from admin_api.health import router as health_router
 from admin_api.health import text_router as metrics_router
 from admin_api.http.gate import Gate, HttpMetrics
@@ -102,6 +103,7 @@ def create_app(
         create_kafka_calls_router(has_tokens=tokens is not None),
         clusters.router,
         brokers.router,
+        coordinators.router,
         topics.router,
         configs.router,
         partitions.router,

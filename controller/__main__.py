@@ -46,7 +46,7 @@ from controller.config import (
 )
 from controller.database import schema
 from controller.database.sql import Database, cause_of
-from controller.shell.broker_api import create_router
+from controller.shell.broker_api import create_coordinator_router, create_router
 from controller.shell.clock import Ids, SystemClock
 from controller.shell.engine import Engine, read_published
 from controller.shell.kazoo_meta import KazooMeta
@@ -214,7 +214,7 @@ async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
         clock=engine.clock,
         random_bytes=os.urandom,
         registry=registry,
-        internal_routers=[create_router(engine)],
+        internal_routers=[create_router(engine), create_coordinator_router(engine)],
         tokens=tokens,
     )
     server = _Server(_uvicorn_config(app, config, settings))

@@ -53,6 +53,9 @@ CATALOGUE: Mapping[str, Kind] = {
     "not_found": Kind(404, "There is nothing at this address", "see /docs for what there is"),
     "cluster_not_found": Kind(404, "No such cluster", "GET /clusters lists those that exist"),
     "broker_not_found": Kind(404, "No such broker", "GET /clusters/{cluster}/brokers lists those registered"),
+    "coordinator_not_found": Kind(
+        404, "No such coordinator", "GET /clusters/{cluster}/coordinators lists those registered"
+    ),
     "plan_not_found": Kind(
         404, "No such plan", "GET /clusters/{cluster}/plans lists those kept; they go some days after expiry"
     ),
@@ -401,6 +404,7 @@ UNKNOWN_ENTITY = frozenset(
     {
         "audit_row_not_found",
         "broker_not_found",
+        "coordinator_not_found",
         "plan_not_found",
         "cluster_not_found",
         "operation_not_found",

@@ -22,7 +22,7 @@ from admin_api.settings import ApiSettings
 from controller.audit.outbox import AuditOutbox
 from controller.core.options import ControllerOptions
 from controller.database.sql import Database
-from controller.shell.broker_api import create_router
+from controller.shell.broker_api import create_coordinator_router, create_router
 from controller.shell.clock import SystemClock
 from controller.shell.engine import Engine
 from controller.shell.kazoo_meta import KazooMeta
@@ -54,7 +54,7 @@ async def _build() -> dict[str, Any]:
             clock=clock,
             random_bytes=os.urandom,
             registry=CollectorRegistry(),
-            internal_routers=[create_router(engine)],
+            internal_routers=[create_router(engine), create_coordinator_router(engine)],
         )
         return app.openapi()
     finally:

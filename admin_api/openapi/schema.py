@@ -38,6 +38,7 @@ TAGS: Final = [
         "name": "Brokers",
         "description": "Add through an operation, list, look at, cordon, demote, take back, remove.",
     },
+    {"name": "Coordinators", "description": "Admit, list, look at, drain, demote, remove."},
     {"name": "Topics", "description": "Create, list, look at, enlarge, configure, delete."},
     {"name": "Partitions", "description": "Who leads, who follows and how far, what is blocked and why."},
     {"name": "Reassignments", "description": "Move replicas by hand, follow that, cancel it."},
@@ -53,6 +54,10 @@ TAGS: Final = [
     {"name": "Audit", "description": "Who changed what, when, why, and what it was before."},
     {"name": "Health", "description": "For those who watch the controller."},
     {"name": "Brokers (internal)", "description": "What brokers say to the controller. Not for people."},
+    {
+        "name": "Coordinators (internal)",
+        "description": "What coordinators say to the controller. Not for people.",
+    },
 ]
 
 #: The security scheme that Swagger UI's Authorize button uses.
@@ -240,6 +245,7 @@ _SAID: Final[dict[str, tuple[str, dict[str, Any], tuple[FieldProblem, ...]]]] = 
     "read_only": ("POST is not possible: this controller is read-only", {}, ()),
     "cluster_not_found": ("there is no cluster 'prd'", {}, ()),
     "broker_not_found": ("broker 9 has not registered with 'prod'", {}, ()),
+    "coordinator_not_found": ("coordinator 1009 has not registered with 'prod'", {}, ()),
     "topic_not_found": ("there is no topic 'ordrs' in 'prod'", {}, ()),
     "partition_not_found": ("topic 'orders' has no partition 12", {}, ()),
     "cluster_already_exists": ("there is a cluster 'prod' already", {}, ()),

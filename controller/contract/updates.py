@@ -122,8 +122,8 @@ class NameWriterRequest(msgspec.Struct, frozen=True, kw_only=True):
     open it. found: the highest writer that it has met in the shard's log: one above all that can have been
     named proves that ZooKeeper went back (11.2)."""
 
-    coordinator_id: int
-    coordinator_epoch: int
+    broker_id: int
+    broker_epoch: int
     topic_id: str
     partition: int
     found: WriterId | None = None

@@ -22,6 +22,8 @@ class AlarmCode(StrEnum):
     METADATA_WENT_BACK = "metadata_went_back"
     PARTITION_LEADERLESS = "partition_leaderless"
     PARTITION_BELOW_MIN_ISR = "partition_below_min_isr"
+    #: Nobody serves client groups: there are shards, and no coordinator that is alive and admitted.
+    NO_COORDINATOR = "no_coordinator"
     #: A leader was chosen uncleanly and has not confirmed its log yet.
     PARTITION_RECOVERING = "partition_recovering"
     LOG_MISSING = "log_missing"
@@ -49,8 +51,6 @@ class AlarmCode(StrEnum):
     BROKER_FENCED = "broker_fenced"
     #: A broker came back without proof that its logs are whole, and lost its seats. Until all are in sync.
     LOGS_UNPROVEN = "logs_unproven"
-    #: Nobody serves client groups: there are shards, and no coordinator that is alive and admitted.
-    NO_COORDINATOR = "no_coordinator"
 
 
 class AlarmKey(msgspec.Struct, frozen=True, kw_only=True, order=True):

@@ -333,6 +333,10 @@ class ClusterImage:
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_eligible
 
+    def member(self, member_id: int) -> BrokerRegistration | CoordinatorRegistration | None:
+        """Return the broker or coordinator of this id: no two have one."""
+        return self.brokers.get(member_id) or self.coordinators.get(member_id)
+
     def what_is(self, broker_id: int, otherwise: str) -> str:
         """Return why this id is no broker's, for a message."""
         if broker_id in self.coordinators:

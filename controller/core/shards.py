@@ -92,20 +92,20 @@ def missing_topics(image: ClusterImage) -> list[str]:
 def name_writer(draft: Draft, request: NameWriterRequest, *, controller_epoch: int) -> NameWriterResponse:
     """Name a new writer for each request: of which copy the answer is believed is not known here."""
     image = draft.image
-    coordinator = image.coordinators.get(request.coordinator_id)
+    coordinator = image.coordinators.get(request.broker_id)
     state = image.partitions.get((request.topic_id, request.partition))
     error = ControllerError.NONE
     if coordinator is None:
         error = ControllerError.BROKER_NOT_REGISTERED
-    elif coordinator.coordinator_epoch != request.coordinator_epoch:
+    elif coordinator.coordinator_epoch != request.broker_epoch:
         error = ControllerError.STALE_BROKER_EPOCH
     elif state is None or state.shard is None or request.topic_id in image.deletions:
         error = ControllerError.UNKNOWN_TOPIC_OR_PARTITION
-    elif state.shard.owner != request.coordinator_id:
+    elif state.shard.owner != request.broker_id:
         error = ControllerError.NOT_COORDINATOR
     else:
         writer = WriterId(WRITER_IDS.start + state.partition_epoch + 1)
-        change = draft.change(Cause.WRITER_NAMED, actor=f"coordinator:{request.coordinator_id}")
+        change = draft.change(Cause.WRITER_NAMED, actor=f"coordinator:{request.broker_id}")
         shard = msgspec.structs.replace(state.shard, writer=writer)
         draft.write_partition(_with_shard(state, shard), change)
         return NameWriterResponse(controller_epoch=controller_epoch, writer=writer)

@@ -34,12 +34,12 @@ class UpdateRange(NamedTuple):
 
 
 def check_poll(image: ClusterImage, request: PollRequest) -> ControllerError:
-    broker = image.brokers.get(request.broker_id)
-    coordinator = image.coordinators.get(request.broker_id)
-    if broker is None and coordinator is None:
+    member = image.member(request.broker_id)
+    if member is None:
         return ControllerError.BROKER_NOT_REGISTERED
-    epoch = broker.broker_epoch if broker else coordinator.coordinator_epoch if coordinator else -1
-    return ControllerError.NONE if epoch == request.broker_epoch else ControllerError.STALE_BROKER_EPOCH
+    if member.probe.broker_epoch != request.broker_epoch:
+        return ControllerError.STALE_BROKER_EPOCH
+    return ControllerError.NONE
 
 
 def plan_update(

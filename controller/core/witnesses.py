@@ -161,18 +161,18 @@ def _in_failures(image: ClusterImage, event: BrokerApplied) -> str | None:
 
 
 def _in_found_writer(image: ClusterImage, ask: NameWriterRequest) -> str | None:
-    coordinator = image.coordinators.get(ask.coordinator_id)
+    coordinator = image.coordinators.get(ask.broker_id)
     state = image.partitions.get((ask.topic_id, ask.partition))
     if (
         coordinator is None
-        or coordinator.coordinator_epoch != ask.coordinator_epoch
+        or coordinator.coordinator_epoch != ask.broker_epoch
         or state is None
         or ask.found is None
         or not is_beyond(ask.found, state)
     ):
         return None
     return (
-        f"coordinator {ask.coordinator_id} found writer {tuple(ask.found)} in the log of {state.topic}-"
+        f"coordinator {ask.broker_id} found writer {tuple(ask.found)} in the log of {state.topic}-"
         f"{state.partition}: none above partition epoch {state.partition_epoch} can have been named"
     )
 

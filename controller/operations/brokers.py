@@ -18,7 +18,7 @@ from controller.contract.session import BrokerStatus
 from controller.core.image import ClusterImage
 from controller.core.planning.goals import DISK_PERMILLE, Drain, Goal, Rebalance, RebalanceMode, Replace
 from controller.core.preflight import CheckState, PreflightCheck
-from controller.core.records import BrokerRegistration
+from controller.core.records import BrokerRegistration, CoordinatorRegistration
 from controller.operations.campaign import Look, advance_campaign
 from controller.operations.model import (
     Blocked,
@@ -65,8 +65,8 @@ def goals_of(spec: BrokerAdd) -> tuple[Goal, ...]:
     return tuple(goals)
 
 
-def endpoint_of(broker: BrokerToAdd | BrokerRegistration) -> str:
-    """Return `host:port`, as brokers advertise it and operators write it."""
+def endpoint_of(broker: BrokerToAdd | BrokerRegistration | CoordinatorRegistration) -> str:
+    """Return `host:port`, as brokers and coordinators advertise it and operators write it."""
     host = f"[{broker.host}]" if ":" in broker.host else broker.host
     return f"{host}:{broker.port}"
 

@@ -1,4 +1,4 @@
-"""The controller's six endpoints for brokers, and the long poll that carries the metadata stream.
+"""The controller's endpoints for brokers and coordinators, and the long poll of the metadata stream.
 
 Every answer to a readable body is 200 with the contract's `error` field: a broker needs the typed answer, and
 a proxy's 503 must not be mistaken for one. Only a body that can't be read is 400, one that is too slow 408,
@@ -32,14 +32,23 @@ from controller.contract.session import (
     RegisterRequest,
     RegisterResponse,
 )
-from controller.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse, UpdateBatch
+from controller.contract.updates import (
+    NameWriterRequest,
+    NameWriterResponse,
+    PollRequest,
+    ProducerIdsRequest,
+    ProducerIdsResponse,
+    UpdateBatch,
+)
 from controller.core.events import (
     AllocateProducerIds,
     AppliedReply,
     BrokerApplied,
     Event,
     Heartbeat,
+    NameWriter,
     RegisterBroker,
+    RegisterCoordinator,
     Report,
 )
 from controller.core.image import ClusterImage
@@ -51,6 +60,7 @@ from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, Unk
 log = logging.getLogger(__name__)
 
 TAG: Final = "Brokers (internal)"
+COORDINATORS_TAG: Final = "Coordinators (internal)"
 SMALL_BODY_BYTES_MAX: Final = 64 * 1024
 #: A poll carries the failures of a batch, a report the lag of every partition that its sender leads, a
 #: preflight's what came of trying every peer.
@@ -70,6 +80,7 @@ RequestBody = TypeVar(
     PollRequest,
     LagReport,
     ProducerIdsRequest,
+    NameWriterRequest,
     PreflightReport,
     AdminRequest,
 )
@@ -79,6 +90,7 @@ Answer = (
     | UpdateBatch
     | LagReportResponse
     | ProducerIdsResponse
+    | NameWriterResponse
     | PreflightResponse
 )
 AnswerType = (
@@ -87,6 +99,7 @@ AnswerType = (
     | type[UpdateBatch]
     | type[LagReportResponse]
     | type[ProducerIdsResponse]
+    | type[NameWriterResponse]
     | type[PreflightResponse]
 )
 
@@ -125,20 +138,37 @@ def create_router(engine: Engine) -> APIRouter:
     return router
 
 
+def create_coordinator_router(engine: Engine) -> APIRouter:
+    """Return the endpoints for coordinators: those of brokers that are about a process, and not its disk."""
+    api = BrokerApi(engine, of_coordinators=True)
+    router = APIRouter(prefix="/internal/clusters/{cluster}/coordinators", tags=[COORDINATORS_TAG])
+    endpoints: tuple[tuple[str, Callable[..., Awaitable[Response]], type, AnswerType], ...] = (
+        ("register", api.register, RegisterRequest, RegisterResponse),
+        ("heartbeat", api.heartbeat, HeartbeatRequest, HeartbeatResponse),
+        ("poll", api.poll, PollRequest, UpdateBatch),
+        ("name-writer", api.name_writer, NameWriterRequest, NameWriterResponse),
+    )
+    for name, endpoint, request_type, response_type in endpoints:
+        add_endpoint(router, name, endpoint, request_type, response_type, noun="coordinator")
+    return router
+
+
 def add_endpoint(
     router: APIRouter,
     name: str,
     endpoint: Callable[..., Awaitable[Response]],
     request_type: type,
     response_type: type,
+    *,
+    noun: str = "broker",
 ) -> None:
-    """One verb of brokers, with the contract's types in the document."""
+    """One verb of brokers or coordinators, with the contract's types in the document."""
     router.add_api_route(
         "/{broker_id}:" + name,
         endpoint,
         methods=["POST"],
         summary=_first_line(endpoint.__doc__),
-        operation_id="broker_" + name.replace("-", "_"),
+        operation_id=f"{noun}_" + name.replace("-", "_"),
         response_class=Response,
         response_model=None,
         openapi_extra={"requestBody": {"required": True, **_content(request_type)}},
@@ -153,21 +183,27 @@ def add_endpoint(
 
 
 class BrokerApi:
-    """Parses, asks the engine, renders."""
+    """Parses, asks the engine, renders. of_coordinators: who calls are coordinators, under ids of theirs."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, of_coordinators: bool = False) -> None:
         self._engine = engine
+        self._of_coordinators = of_coordinators
         self._batches = EncodedBatches()
 
     async def register(self, cluster: str, broker_id: int, request: Request) -> Response:
-        """Begin or repeat a broker's registration; idempotent per incarnation id."""
+        """Begin or repeat a registration; idempotent per incarnation id."""
+        event = RegisterCoordinator if self._of_coordinators else RegisterBroker
         return await self._ask(
-            cluster, request, _Question(broker_id, RegisterRequest, RegisterResponse, RegisterBroker)
+            cluster, request, _Question(broker_id, RegisterRequest, RegisterResponse, event)
         )
 
     async def heartbeat(self, cluster: str, broker_id: int, request: Request) -> Response:
         """Renew the lease. Acknowledged only while this controller can prove that it is the active one."""
-        event = partial(Heartbeat, received_ms=self._engine.clock.now_mono_ms())
+        event = partial(
+            Heartbeat,
+            received_ms=self._engine.clock.now_mono_ms(),
+            of_coordinator=self._of_coordinators,
+        )
         return await self._ask(
             cluster, request, _Question(broker_id, HeartbeatRequest, HeartbeatResponse, event)
         )
@@ -182,6 +218,12 @@ class BrokerApi:
             cluster,
             request,
             _Question(broker_id, ProducerIdsRequest, ProducerIdsResponse, AllocateProducerIds),
+        )
+
+    async def name_writer(self, cluster: str, broker_id: int, request: Request) -> Response:
+        """Name the writer under which the owner of a shard is about to open it."""
+        return await self._ask(
+            cluster, request, _Question(broker_id, NameWriterRequest, NameWriterResponse, NameWriter)
         )
 
     async def preflight(self, cluster: str, broker_id: int, request: Request) -> Response:
@@ -222,6 +264,7 @@ class BrokerApi:
             failures=body.failures,
             heartbeat_count=body.heartbeat_count,
             witness=body.witness,
+            of_coordinator=self._of_coordinators,
             wall_ms=self._wall_ms(),
         )
 

@@ -55,6 +55,7 @@ from controller.core.image import ClusterImage
 from controller.core.machine import ClusterMachine, Step
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, Record, RemoveTopicRecord
+from controller.core.shards import missing_topics
 from controller.shell.leadership import Resigned, Term
 from controller.shell.listeners import ListenerAnswer, Listeners, is_proven_dead
 from controller.shell.metadata_store import ClusterStore, Conflict, Fenced
@@ -284,12 +285,12 @@ class ClusterDriver:
         if not isinstance(event, Heartbeat) or not isinstance(step.reply, HeartbeatResponse):
             return False
         broker_id = event.request.broker_id
-        row = self.published.image.brokers.get(broker_id)
+        row = self.published.image.member(broker_id)
         return (
             step.reply.error is ControllerError.NONE
             and not event.request.wants_shutdown
             and row is not None
-            and self.machine.image.brokers.get(broker_id) == row
+            and self.machine.image.member(broker_id) == row
         )
 
     def _step(self, event: Event) -> Step:
@@ -440,7 +441,14 @@ class ClusterDriver:
             await self._clock.sleep_ms(TICK_PAUSE_MIN_MS)
 
     def _tick_once(self) -> None:
-        step = self._step(Tick(wall_ms=self._clock.now_wall_ms(), clock_leap=self._clock.leap()))
+        is_missing = missing_topics(self.machine.image)
+        step = self._step(
+            Tick(
+                wall_ms=self._clock.now_wall_ms(),
+                clock_leap=self._clock.leap(),
+                fresh_id=self._store.new_id() if is_missing else None,
+            )
+        )
         if step.records or step.effects:
             self._enqueue(_Waiting(step))
 
@@ -492,29 +500,25 @@ class ClusterDriver:
 
     def on_session_closed(self, broker_id: int, broker_epoch: int) -> None:
         """The broker's open poll ended on its side: it stopped waiting, or it is dead. Its listener knows."""
-        row = self.published.image.brokers.get(broker_id)
-        if row is not None and row.broker_epoch == broker_epoch and not row.fenced:
-            probe = ProbeBroker(broker_id=broker_id, broker_epoch=broker_epoch, host=row.host, port=row.port)
-            self._start_probe(probe, pauses_ms=PROBE_PAUSES_MS)
+        row = self.published.image.member(broker_id)
+        if row is not None and row.probe.broker_epoch == broker_epoch and not row.fenced:
+            self._start_probe(row.probe, pauses_ms=PROBE_PAUSES_MS)
 
     def _note_heard(self, event: BrokerApplied) -> None:
         """A broker polls. The first time, try its listener too: only where a connection was once accepted
         does a later refusal speak against a broker that we hear from. An address that the controller can't
         reach (a broker that advertises localhost, a firewall that rejects) refuses for ever, even if the
         process lives there."""
-        row = self.published.image.brokers.get(event.broker_id)
+        row = self.published.image.member(event.broker_id)
         if (
             row is None
-            or row.broker_epoch != event.broker_epoch
+            or row.probe.broker_epoch != event.broker_epoch
             or self._heard.get(event.broker_id) == event.broker_epoch
         ):
             return
         self._heard[event.broker_id] = event.broker_epoch
         if self._tasks is not None:
-            probe = ProbeBroker(
-                broker_id=row.broker_id, broker_epoch=row.broker_epoch, host=row.host, port=row.port
-            )
-            self._tasks.start_soon(self._reach, probe)
+            self._tasks.start_soon(self._reach, row.probe)
 
     async def _reach(self, probe: ProbeBroker) -> None:
         """More than once: a broker polls when it is registered, and opens its listener a moment later."""

@@ -213,6 +213,10 @@ class ClusterStore:
         self.record_number = max(self.record_number, records_min)
         self._forgets_terms = True
 
+    def new_id(self) -> str:
+        """Return an identifier that nothing has."""
+        return self._ids.new_id()
+
     @property
     def head_version(self) -> int:
         return self._head_version

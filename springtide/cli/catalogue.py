@@ -11,6 +11,7 @@ from springtide.cli.commands import (
     brokers,
     clusters,
     configs,
+    coordinators,
     operations,
     partitions,
     plans,
@@ -24,6 +25,7 @@ from springtide.cli.commands import (
 COMMANDS: Final[tuple[Command, ...]] = (
     *clusters.COMMANDS,
     *brokers.COMMANDS,
+    *coordinators.COMMANDS,
     *topics.COMMANDS,
     *configs.COMMANDS,
     *partitions.COMMANDS,
@@ -48,6 +50,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
 NOUNS: Final[Mapping[str, str]] = {
     "clusters": "create, look at, what is wrong now",
     "brokers": "add, look at, cordon, demote, take back, remove",
+    "coordinators": "admit, look at, drain, demote, take back, remove",
     "topics": "create, look at, enlarge, delete",
     "configs": "settings of topics, brokers and the cluster: look at, set, unset",
     "partitions": "who leads, who is in sync, what is blocked and why",

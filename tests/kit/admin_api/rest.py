@@ -21,7 +21,7 @@ from admin_api.settings import ApiSettings
 from controller.audit.outbox import AuditOutbox
 from controller.database.sql import Database, DatabaseUnavailable, create_sql_engine
 from controller.database.tables import metadata
-from controller.shell.broker_api import create_router
+from controller.shell.broker_api import create_coordinator_router, create_router
 from controller.shell.engine import Engine
 from controller.shell.metrics import EngineCollector
 from tests.kit.clocks import VirtualClock
@@ -152,7 +152,7 @@ async def controller(
         clock=clock,
         random_bytes=random.Random(f"rest {name}").randbytes,
         registry=registry,
-        internal_routers=[create_router(engine)],
+        internal_routers=[create_router(engine), create_coordinator_router(engine)],
         tokens=tokens,
     )
     transport = httpx.ASGITransport(app, client=CLIENT_ADDRESS)

@@ -84,8 +84,8 @@ class CoordinatorCluster(Cluster):
         self, coordinator_id: int, partition: int = 0, *, found: WriterId | None = None
     ) -> NameWriterResponse:
         request = NameWriterRequest(
-            coordinator_id=coordinator_id,
-            coordinator_epoch=self.image.coordinators[coordinator_id].coordinator_epoch,
+            broker_id=coordinator_id,
+            broker_epoch=self.image.coordinators[coordinator_id].coordinator_epoch,
             topic_id=OFFSETS_ID,
             partition=partition,
             found=found,

@@ -28,7 +28,8 @@ def test_every_operation_is_named_tagged_and_says_what_can_go_wrong() -> None:
             assert set(operation["tags"]) <= known, path
             assert operation["summary"]
             if path.startswith("/internal/"):
-                assert operation["tags"] == ["Brokers (internal)"]
+                noun = "Coordinators" if "/coordinators/" in path else "Brokers"
+                assert operation["tags"] == [f"{noun} (internal)"]
                 continue
             for status, response in operation["responses"].items():
                 if int(status) >= 300:

@@ -51,7 +51,7 @@ def bounds(schema: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
 
 def address(path: str) -> str:
     """The path with names that there may not be: a request is checked before."""
-    numbers = {"partition": "0", "broker_id": "1", "audit_id": "1"}
+    numbers = {"partition": "0", "broker_id": "1", "coordinator_id": "1", "audit_id": "1"}
     return re.sub(r"\{(\w+)\}", lambda found: numbers.get(found[1], "prod"), path)
 
 

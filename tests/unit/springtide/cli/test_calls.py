@@ -128,6 +128,18 @@ def test_an_unclean_election_is_not_asked_for_by_half() -> None:
     assert "--partition-epoch, --reason too" in ran.err
 
 
+def test_coordinators_are_admitted_drained_demoted_and_taken_back() -> None:
+    admit = first_request("coordinators admit 1001 1002 --reason first")
+    assert (admit.method, admit.url.path) == ("POST", "/clusters/prod/coordinators")
+    assert body_of(admit) == {"coordinator_ids": [1001, 1002], "reason": "first"}
+    drain = first_request("""coordinators drain 1001 --if-match '"3"'""")
+    assert (drain.method, drain.url.path) == ("PATCH", "/clusters/prod/coordinators/1001")
+    assert (body_of(drain), drain.headers["if-match"]) == ({"draining": True}, '"3"')
+    assert body_of(first_request("coordinators demote 1001")) == {"demoted": True}
+    assert body_of(first_request("coordinators return 1001")) == {"draining": False, "demoted": False}
+    assert first_request("coordinators remove 1001").method == "DELETE"
+
+
 def test_partitions_are_a_topics_or_the_clusters() -> None:
     assert first_request("partitions list orders").url.path == "/clusters/prod/topics/orders/partitions"
     assert first_request("partitions list").url.path == "/clusters/prod/partitions"

@@ -1,0 +1,1 @@
+"""Coordinators: the processes that serve client groups."""
