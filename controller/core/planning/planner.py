@@ -175,17 +175,20 @@ def _rebalance(layout: Layout, goal: Rebalance) -> tuple[list[Rejection], int | 
     is_near = _is_near([layout.load[b] for b in freedom.brokers], goal)
     is_least = not is_near and _even_out(layout, freedom, MoveReason.BALANCE, least)
     is_as_even = loads == sorted(layout.load[b] for b in freedom.brokers)
+    copied = _copied(layout)
+    if is_least:
+        least = copied
+    elif not is_as_even or is_close or rejections:
+        least = None
     shortfalls = _weigh_bytes(layout, freedom, goal)
+    if _copied(layout) != copied:
+        least = None
     layout.settle_order()
     leads = Counter(replicas[0] for replicas in layout.replicas)
     if not _is_near([leads[b] for b in freedom.brokers], goal):
         balance_leaders(layout, freedom, layout.unlocked, Effort(SEARCH_LOOKS_MAX))
     spread_succession(layout)
-    if shortfalls is not None:
-        return rejections, None, shortfalls
-    if is_least:
-        return rejections, _copied(layout), None
-    return rejections, least if is_as_even and not is_close and not rejections else None, None
+    return rejections, least, shortfalls
 
 
 def _is_near(counts: Sequence[int], goal: Rebalance) -> bool:
