@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
@@ -51,6 +52,11 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _OFFSET_AND_EPOCH = struct.Struct(">hqi")
+_OFFSET_TYPE_BYTES = _INT16.pack(_OFFSET_TYPE)
+_USUAL_OFFSET = struct.Struct(">hqiBq3s16s")
+_NO_TEXT = 1
+_ID_TAGS = bytes((1, _TOPIC_ID_TAG, 16))
+"""One tagged field: its tag and its size."""
 _TIMEOUTS = struct.Struct(">ii")
 
 
@@ -84,8 +90,7 @@ class OtherKey(NamedTuple):
         return self.key_type in _KAFKA_TYPES
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """What a consumer group has committed for one partition.
 
     committed_ms, expires_ms: milliseconds since the epoch; expires_ms only where an old client asked for it.
@@ -148,6 +153,15 @@ def encode_group_key(key: GroupKey) -> bytes:
 
 def decode_key(key: bytes) -> OffsetKey | GroupKey | OtherKey:
     """Return what a record's key names. Raise UnreadableGroupRecord for bytes that are no key."""
+    if key[:2] == _OFFSET_TYPE_BYTES:  # nearly all of a replay
+        topic_at = 6 + int.from_bytes(key[2:4])
+        end = topic_at + int.from_bytes(key[topic_at - 2 : topic_at])
+        if len(key) == end + _INT32.size:
+            try:
+                group_id, topic = key[4 : topic_at - 2].decode(), key[topic_at:end].decode()
+            except UnicodeDecodeError as error:
+                raise UnreadableGroupRecord(str(error)) from error
+            return OffsetKey(group_id, topic, *_INT32.unpack_from(key, end))
     return _read(_read_key, key)
 
 
@@ -190,7 +204,23 @@ def encode_offset(value: CommittedOffset) -> bytes:
 
 def decode_offset(value: bytes) -> CommittedOffset:
     """Return a committed offset of any version. Raise UnreadableGroupRecord."""
-    return _read(_read_offset, value)
+    return _decode_usual_offset(value) or _read(_read_offset, value)
+
+
+def _decode_usual_offset(value: bytes) -> CommittedOffset | None:
+    """Return an offset as it is written here with a topic id and without metadata, None for any other: a
+    replay reads hardly anything else, and so reads it several times as fast."""
+    if len(value) != _USUAL_OFFSET.size:
+        return None
+    version, offset, leader_epoch, metadata, committed_ms, tags, topic_id = _USUAL_OFFSET.unpack(value)
+    if (version, metadata, tags) != (_OFFSET_VERSION, _NO_TEXT, _ID_TAGS):
+        return None
+    return CommittedOffset(offset, leader_epoch, "", committed_ms, None, _topic_id(topic_id))
+
+
+@lru_cache(maxsize=1_000)
+def _topic_id(raw: bytes) -> UUID | None:
+    return Reader(raw).uuid()
 
 
 def _read_offset(reader: Reader) -> CommittedOffset:

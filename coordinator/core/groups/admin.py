@@ -95,5 +95,5 @@ def _delete(registry: Registry, turn: Turn, group_id: str) -> ErrorCode:
     turn.records += (tombstone(key) for key, _ in registry.store.latest_offsets(group_id))
     if registry.store.groups.latest(group_id) is not None:
         turn.write_group(group_id, None)
-    registry.leave(turn, group)
+    registry.retire(turn, group)
     return ErrorCode.NONE

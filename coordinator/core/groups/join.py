@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core.groups.options import NEW_MEMBER_TIMEOUT_MS, STRING_BYTES_MAX
+from coordinator.core.groups.options import AGAIN_MS_MIN, NEW_MEMBER_TIMEOUT_MS, STRING_BYTES_MAX
 from coordinator.core.groups.registry import JoinTimer, Registry, SyncTimer, Turn, joined
 from coordinator.core.groups.requests import JoinGroup, JoinGroupReply
 from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup, GroupState, Member
@@ -146,7 +146,6 @@ def _take_instance_over(
     new member id is written before it is told. If that write is refused, the client asks again.
     """
     leader = group.leader
-    was_unsynced = known_id in group.unsynced
     old = registry.remove(turn, group, known_id, ErrorCode.FENCED_INSTANCE_ID)
     member_id = request.new_member_id
     member = Member(
@@ -162,8 +161,6 @@ def _take_instance_over(
     registry.admit(turn, group, member, timeout_ms=member.session_timeout_ms)
     if leader == known_id:
         group.leader = member_id
-    if was_unsynced:
-        group.unsynced[member_id] = None
     if group.state is GroupState.STABLE and _is_same_subscription(group, old, member):
         reply = joined(group, member_id, with_roster=request.may_skip_assignment)
         if not request.may_skip_assignment:
@@ -196,7 +193,6 @@ def rebalance(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
             registry.keep_alive(turn, group, member)
             registry.answer_sync(turn, group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
     group.unsynced.clear()
-    turn.timers[SyncTimer(group.group_id)] = None
     was_empty = group.state is GroupState.EMPTY
     group.become(GroupState.PREPARING, turn.wall_ms)
     if was_empty:
@@ -240,7 +236,8 @@ def complete_join(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
         registry.remove(turn, group, member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
     if group.members and not group.elect_joined_leader():
         # Only static members are left, and none is back: they have until their sessions end.
-        turn.timers[JoinTimer(group.group_id)] = turn.now_ms + group.rebalance_timeout_ms
+        again_ms = max(group.rebalance_timeout_ms, AGAIN_MS_MIN)
+        turn.timers[JoinTimer(group.group_id)] = turn.now_ms + again_ms
         return
     group.begin_generation(turn.wall_ms)
     if not group.members:

@@ -10,6 +10,9 @@ STRING_BYTES_MAX = 32_767
 NEW_MEMBER_TIMEOUT_MS = 5 * MINUTE_MS
 """How long a member that waits for its first generation may wait: it knows no member id yet, so it cannot
 send heartbeats. Kafka's constant."""
+AGAIN_MS_MIN = 1_000
+"""The least pause between two looks for static members that are away: a client may name a rebalance timeout
+of 0."""
 EXPIRY_KEYS_PER_STEP = 5_000
 EXPIRED_PER_STEP = 1_000
 """Offsets looked at, and tombstones written, by one step of the expiry: the loop must not wait for it."""

@@ -123,22 +123,16 @@ class Registry:
         for member in group.members.values():
             self.keep_alive(turn, group, member)
 
-    def leave(self, turn: Turn, group: ClassicGroup) -> None:
+    def retire(self, turn: Turn, group: ClassicGroup) -> None:
         """Take an empty group out, with those that may still join it."""
         for member_id in sorted(group.pending):
             self.remove_pending(turn, group, member_id)
         self.live.pop(group.group_id, None)
 
     def forget(self, group: ClassicGroup) -> None:
-        """Take a group out that is empty and, as far as it will ever be, stored: nothing of it is in
-        flight."""
+        """Take a group out that is empty, unless its record still has members."""
         stored = self.store.groups.latest(group.group_id)
-        if (
-            group.state is GroupState.EMPTY
-            and not group.pending
-            and stored is self.store.groups.committed(group.group_id)
-            and not (stored and stored.members)
-        ):
+        if group.state is GroupState.EMPTY and not group.pending and not (stored and stored.members):
             self.live.pop(group.group_id, None)
 
     # --- members -----------------------------------------------------------------------------------

@@ -32,14 +32,15 @@ class GroupStore:
     def apply(self, record: Record, offset: int) -> None:
         """Apply a record to the latest view. Raise UnreadableGroupRecord for one that Kafka could not
         read."""
-        match decode_key(record.key):
-            case OffsetKey(is_legacy=False) as key:
+        key = decode_key(record.key)
+        if isinstance(key, OffsetKey):
+            if not key.is_legacy:
                 value = None if record.value is None else decode_offset(record.value)
                 self.offsets.set(key, value, offset)
                 self._keys.setdefault(key.group_id, {})[key] = None
-            case GroupKey(group_id):
-                stored = None if record.value is None else decode_group(record.value)
-                self.groups.set(group_id, stored, offset)
+        elif isinstance(key, GroupKey):
+            stored = None if record.value is None else decode_group(record.value)
+            self.groups.set(key.group_id, stored, offset)
 
     def commit(self, offset: int) -> None:
         self.groups.commit(offset)

@@ -7,7 +7,7 @@ beside the member that the next coordinator assigns the same partition to.
 from __future__ import annotations
 
 from coordinator.core.groups.join import rebalance
-from coordinator.core.groups.registry import Assigned, Registry, SyncTimer, Turn, assigned
+from coordinator.core.groups.registry import Assigned, Registry, Turn, assigned
 from coordinator.core.groups.requests import SyncGroup, SyncGroupReply
 from coordinator.core.groups.state import ClassicGroup, GroupState
 from springtide.wire.errors import ErrorCode
@@ -35,8 +35,6 @@ def _sync(registry: Registry, turn: Turn, group: ClassicGroup, request: SyncGrou
     if group.state is GroupState.PREPARING:
         return ErrorCode.REBALANCE_IN_PROGRESS
     group.unsynced.pop(member_id, None)
-    if not group.unsynced:
-        turn.timers[SyncTimer(group.group_id)] = None
     if group.state is GroupState.STABLE:
         registry.keep_alive(turn, group, group.members[member_id])
         turn.reply(request.token, assigned(group, member_id))

@@ -3,8 +3,9 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
+from coordinator.core.machine import Machine
 from coordinator.core.shard import ShardRuntime
 from coordinator.core.shard_ports import (
     AnswerRequest,
@@ -47,10 +48,17 @@ class ShardDesk:
     """answers: by token. held: attempts that the leader has not heard of yet, while is_holding. effects: of
     all steps, in order."""
 
-    def __init__(self, log: FencedLog, controller: ControllerOfOne, *, batch_bytes_max: int = 10_000) -> None:
+    def __init__(
+        self,
+        log: FencedLog,
+        controller: ControllerOfOne,
+        *,
+        batch_bytes_max: int = 10_000,
+        new_machine: Callable[[], Machine] = CounterMachine,
+    ) -> None:
         self.log = log
         self.controller = controller
-        self.runtime = ShardRuntime(CounterMachine, read_pause_ms=50, batch_bytes_max=batch_bytes_max)
+        self.runtime = ShardRuntime(new_machine, read_pause_ms=50, batch_bytes_max=batch_bytes_max)
         self.now_ms = 0
         self.leader_epoch = 0
         self.is_holding = False

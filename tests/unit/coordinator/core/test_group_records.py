@@ -45,6 +45,9 @@ OFFSET_VALUES = {
     4: "000400000000000012670000000306c3a974c3a90000018bcfe568000100100102030405060708090a0b0c0d0e0f10",
 }
 OFFSET_WITHOUT_ID = "00040000000000000000ffffffff01000000000000000500"
+OFFSET_WITHOUT_METADATA = (
+    "0004000000000000126700000003010000018bcfe568000100100102030405060708090a0b0c0d0e0f10"
+)
 LEGACY_VALUE = "0000000000000000000900016d0000000000000008"
 GROUP_VALUES = {
     0: "00000008636f6e73756d65720000000c000572616e67650003632d31000000020003632d3100016300092f31302e302e"
@@ -126,6 +129,9 @@ def test_an_offset_is_read_in_every_version() -> None:
         4: OFFSET,
     }
     assert decode_offset(bytes.fromhex(OFFSET_WITHOUT_ID)) == CommittedOffset(0, -1, "", 5)
+    assert decode_offset(bytes.fromhex(OFFSET_WITHOUT_METADATA)) == CommittedOffset(
+        4711, 3, "", AT_MS, None, TOPIC_ID
+    )
     assert decode_offset(bytes.fromhex(LEGACY_VALUE)) == CommittedOffset(9, -1, "m", 8)
 
 
@@ -150,11 +156,13 @@ def test_a_group_is_read_in_every_version() -> None:
     assert empty[0] == empty[1] == StoredGroup("consumer", 13, None, None, -1, ())
 
 
-@pytest.mark.parametrize("raw", [*OFFSET_VALUES.values(), *GROUP_VALUES.values(), OFFSET_KEY, GROUP_KEY])
+@pytest.mark.parametrize(
+    "raw", [*OFFSET_VALUES.values(), OFFSET_WITHOUT_METADATA, *GROUP_VALUES.values(), OFFSET_KEY, GROUP_KEY]
+)
 def test_no_cut_and_no_addition_is_read(raw: str) -> None:
     whole = bytes.fromhex(raw)
     decode = {OFFSET_KEY: decode_key, GROUP_KEY: decode_key}.get(raw) or (
-        decode_offset if raw in OFFSET_VALUES.values() else decode_group
+        decode_group if raw in GROUP_VALUES.values() else decode_offset
     )
     for wrong in (*(whole[:length] for length in range(len(whole))), whole + b"\x00"):
         with pytest.raises(UnreadableGroupRecord):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.groups.options import GroupOptions
+from coordinator.core.groups.options import AGAIN_MS_MIN, GroupOptions
+from coordinator.core.groups.registry import JoinTimer
 from coordinator.core.groups.requests import JoinedMember, JoinGroupReply, JoinProtocol, Leaver
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.group_desk import RANGE, REBALANCE_MS, GroupDesk, subscription
@@ -304,6 +305,17 @@ def test_while_only_static_members_are_left_and_none_is_back_there_is_no_generat
     assert desk.state == "PreparingRebalance"
     back = desk.start_join(new_id="s2", instance_id="i")
     assert (desk.joined(back).generation_id, desk.joined(back).leader) == (2, "s2")
+
+
+def test_a_rebalance_timeout_of_nothing_does_not_keep_the_coordinator_busy(desk: GroupDesk) -> None:
+    desk.form("a", statics={"s": "i"})
+    desk.start_join("a")
+    desk.start_join("s", instance_id="i", rebalance_ms=0)
+    desk.sync_all(2, "a", "s")
+    desk.leave(Leaver("a"))
+    desk.wait(0)
+    assert desk.state == "PreparingRebalance"
+    assert desk.timers[JoinTimer("g")] == desk.now_ms + AGAIN_MS_MIN
 
 
 # Bounds.
