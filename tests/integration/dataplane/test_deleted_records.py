@@ -13,6 +13,8 @@ from tests.kit.dataplane.cluster_in_process import cluster_in_process
 
 VALUES = [b"value %d" % number for number in range(1_000)]
 KEPT_FROM = 400
+RARE_CHECKPOINTS = {"replica.high.watermark.checkpoint.interval.ms": "3600000"}
+"""After the first ones nothing but a deletion stores a log start."""
 
 
 def delete(bootstrap: str, before_offset: int) -> int:
@@ -25,10 +27,15 @@ def delete(bootstrap: str, before_offset: int) -> int:
 def test_i37_what_was_deleted_is_deleted_still_when_every_broker_was_killed(tmp_path: Path) -> None:
     async def run() -> None:
         async with cluster_in_process(tmp_path) as cluster:
-            await cluster.form(1, 2, 3)
+            await cluster.form(1, 2, 3, configs=RARE_CHECKPOINTS)
             topic_id = cluster.controller.create_topic("orders", ((1, 2, 3),))
             await produce(cluster.bootstrap(), "orders", VALUES, acks="all")
             await cluster.wait_isr(topic_id, 1, 2, 3)
+            hosted = [running.broker.table.get(topic_id, 0) for running in cluster.brokers.values()]
+            await cluster.controller.wait_for(
+                lambda: all(one is not None and one.is_high_watermark_stored for one in hosted),
+                "the last checkpoint for an hour",
+            )
             bootstrap = cluster.bootstrap()
             assert await trio.to_thread.run_sync(delete, bootstrap, KEPT_FROM) == KEPT_FROM
             for broker_id in (1, 2, 3):
