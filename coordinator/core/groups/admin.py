@@ -32,8 +32,7 @@ def _describe(registry: Registry, turn: Turn, group_id: str) -> DescribedGroup:
     if group is None:
         return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, group_id, GroupState.DEAD)
     is_stable = group.state is GroupState.STABLE
-    groups = registry.store.groups
-    if is_stable and groups.latest(group_id) is not groups.committed(group_id):
+    if is_stable and group_id in registry.live and registry.store.is_under_way(group_id):
         turn.waits = True
     return DescribedGroup(
         ErrorCode.NONE,
@@ -93,7 +92,5 @@ def _delete(registry: Registry, turn: Turn, group_id: str) -> ErrorCode:
     if group.state is not GroupState.EMPTY:
         return ErrorCode.NON_EMPTY_GROUP
     turn.records += (tombstone(key) for key, _ in registry.store.latest_offsets(group_id))
-    if registry.store.groups.latest(group_id) is not None:
-        turn.write_group(group_id, None)
-    registry.retire(turn, group)
+    registry.delete(turn, group)
     return ErrorCode.NONE

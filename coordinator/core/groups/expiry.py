@@ -13,7 +13,9 @@ from coordinator.core.groups.state import ClassicGroup, GroupState
 def on_expiry_timer(registry: Registry, turn: Turn) -> None:
     """Look at some groups; the next step goes on where this one ended."""
     if not registry.unchecked:
-        registry.unchecked = sorted(registry.store.group_ids() | registry.live.keys(), reverse=True)
+        registry.unchecked = sorted(
+            registry.store.group_ids() | registry.live.keys() | registry.deleted.keys(), reverse=True
+        )
     seen = 0
     while registry.unchecked and seen < EXPIRY_KEYS_PER_STEP and len(turn.records) < EXPIRED_PER_STEP:
         seen += 1 + _expire(registry, turn, registry.unchecked.pop())
@@ -27,14 +29,14 @@ def _expire(registry: Registry, turn: Turn, group_id: str) -> int:
     offsets = registry.store.latest_offsets(group_id)
     group = registry.find(turn, group_id)
     if group is None:
+        if registry.store.groups.committed(group_id) is None:
+            registry.deleted.pop(group_id, None)
         return 0
     expired = _expired(registry, group, offsets, turn.wall_ms)
     turn.records += map(tombstone, expired[:EXPIRED_PER_STEP])
     is_left = len(expired) < len(offsets) or len(expired) > EXPIRED_PER_STEP
     if group.state is GroupState.EMPTY and not group.pending and not is_left:
-        if registry.store.groups.latest(group_id) is not None:
-            turn.write_group(group_id, None)
-        registry.live.pop(group_id, None)
+        registry.delete(turn, group)
     registry.forget(group)
     return len(offsets)
 

@@ -23,7 +23,7 @@ def join_group(registry: Registry, turn: Turn, request: JoinGroup) -> None:
     if error is ErrorCode.NONE and group is None and request.member_id:
         error = ErrorCode.UNKNOWN_MEMBER_ID
     elif error is ErrorCode.NONE:
-        group = group or ClassicGroup(request.group_id, changed_ms=turn.wall_ms)
+        group = group or registry.new(turn, request.group_id)
         error = _join(registry, turn, group, request)
     if error is not ErrorCode.NONE:
         turn.reply(request.token, JoinGroupReply(error, request.member_id))

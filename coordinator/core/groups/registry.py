@@ -89,13 +89,15 @@ class Turn:
 class Registry:
     """The groups of a shard. members: of all groups, pending ones included."""
 
-    __slots__ = ("live", "members", "options", "store", "unchecked")
+    __slots__ = ("deleted", "live", "members", "options", "store", "unchecked")
 
     def __init__(self, options: GroupOptions) -> None:
         self.options = options
         self.store = GroupStore()
         self.live: dict[str, ClassicGroup] = {}
         self.members = 0
+        #: The last generation of groups whose deletion may still be refused: a new one must not repeat it.
+        self.deleted: dict[str, int] = {}
         #: The groups that the present look for expired offsets has not come to.
         self.unchecked: list[str] = []
 
@@ -113,7 +115,13 @@ class Registry:
             if group.members:
                 self.enter(turn, group)
         elif self.store.has_latest_offsets(group_id):
-            group = ClassicGroup(group_id, changed_ms=turn.wall_ms)
+            group = self.new(turn, group_id)
+        return group
+
+    def new(self, turn: Turn, group_id: str) -> ClassicGroup:
+        """Return a group without a record."""
+        group = ClassicGroup(group_id, changed_ms=turn.wall_ms)
+        group.generation_id = self.deleted.get(group_id, 0)
         return group
 
     def enter(self, turn: Turn, group: ClassicGroup) -> None:
@@ -123,11 +131,14 @@ class Registry:
         for member in group.members.values():
             self.keep_alive(turn, group, member)
 
-    def retire(self, turn: Turn, group: ClassicGroup) -> None:
-        """Take an empty group out, with those that may still join it."""
+    def delete(self, turn: Turn, group: ClassicGroup) -> None:
+        """Take an empty group out, with those that may still join it, and write its tombstone."""
         for member_id in sorted(group.pending):
             self.remove_pending(turn, group, member_id)
         self.live.pop(group.group_id, None)
+        if self.store.groups.latest(group.group_id) is not None:
+            turn.write_group(group.group_id, None)
+            self.deleted[group.group_id] = group.generation_id
 
     def forget(self, group: ClassicGroup) -> None:
         """Take a group out that is empty, unless its record still has members."""

@@ -61,7 +61,8 @@ def _leave(registry: Registry, turn: Turn, group: ClassicGroup, leaver: Leaver) 
 
 def on_session_timer(registry: Registry, turn: Turn, group: ClassicGroup, due: SessionTimer) -> None:
     """Remove a member that has been silent for its session. One whose request is parked here is not silent,
-    except that a new one may not wait for ever."""
+    except that a new one may not wait for ever; nor is one that may wait for the group's record to be
+    committed."""
     member = group.members.get(due.member_id)
     has_lost_members = False
     if due.member_id in group.pending:
@@ -73,6 +74,10 @@ def on_session_timer(registry: Registry, turn: Turn, group: ClassicGroup, due: S
         return
     elif not member.is_new and (due.member_id in group.joiners or due.member_id in group.syncers):
         member.timer_ms = None  # set anew when the request is answered
+        return
+    elif registry.store.is_under_way(group.group_id):
+        member.timer_ms = None
+        registry.keep_alive(turn, group, member)
         return
     else:
         registry.remove(turn, group, due.member_id, ErrorCode.UNKNOWN_MEMBER_ID)

@@ -63,6 +63,10 @@ class GroupStore:
         groups = self.groups
         return {*self._keys, *dict(groups.latest_items()), *dict(groups.committed_items())}
 
+    def is_under_way(self, group_id: str) -> bool:
+        """Return whether a record of the group is not committed yet."""
+        return self.groups.latest(group_id) is not self.groups.committed(group_id)
+
     def has_latest_offsets(self, group_id: str) -> bool:
         return any(self.offsets.latest(key) is not None for key in self._keys.get(group_id, ()))
 

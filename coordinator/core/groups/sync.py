@@ -38,8 +38,7 @@ def _sync(registry: Registry, turn: Turn, group: ClassicGroup, request: SyncGrou
     if group.state is GroupState.STABLE:
         registry.keep_alive(turn, group, group.members[member_id])
         turn.reply(request.token, assigned(group, member_id))
-        groups = registry.store.groups
-        turn.waits = groups.latest(group.group_id) is not groups.committed(group.group_id)
+        turn.waits = registry.store.is_under_way(group.group_id)
         return ErrorCode.NONE
     registry.park_sync(turn, group, member_id, request.token)
     if member_id == group.leader:

@@ -92,6 +92,17 @@ def test_a_deletion_is_seen_and_told_once_it_is_committed_and_a_refused_one_neve
     assert (desk.state, desk.fetch()) == ("Empty", {("t", 0): 7})
 
 
+def test_a_group_begun_anew_repeats_no_generation_of_one_whose_deletion_is_refused(desk: GroupDesk) -> None:
+    assert desk.form("a") == 1
+    desk.is_holding = True
+    desk.start_leave(Leaver("a"))
+    desk.start_delete("g")
+    token = desk.start_join(new_id="b")
+    desk.refuse()
+    desk.wait(3_000)
+    assert desk.joined(token).generation_id == 3
+
+
 def test_an_id_that_waits_to_join_does_not_outlive_its_group(desk: GroupDesk) -> None:
     desk.start_join(new_id="p", requires_member_id=True)
     assert desk.delete("g") == [ErrorCode.NONE]

@@ -7,7 +7,7 @@ import pytest
 from coordinator.core.group_records import GroupKey, decode_group, decode_key
 from coordinator.core.groups.requests import JoinProtocol, SyncGroupReply
 from springtide.wire.errors import ErrorCode
-from tests.kit.coordinator.group_desk import REBALANCE_MS, WALL_MS, GroupDesk, subscription
+from tests.kit.coordinator.group_desk import REBALANCE_MS, SESSION_MS, WALL_MS, GroupDesk, subscription
 
 
 @pytest.fixture
@@ -62,6 +62,17 @@ def test_refused_assignments_of_a_group_that_has_gone_on_do_not_disturb_it(desk:
     desk.refuse()
     assert [desk.joined(token).generation_id for token in tokens] == [2, 2]
     assert desk.state == "CompletingRebalance"
+
+
+def test_who_waits_for_the_record_to_be_committed_outlives_its_session(desk: GroupDesk) -> None:
+    desk.is_holding = True
+    tokens = [desk.start_sync("b", 1), desk.start_sync("a", 1, {"a": b"1", "b": b"2"})]
+    desk.wait(3 * SESSION_MS)
+    desk.commit()
+    assert [desk.synced(token).assignment for token in tokens] == [b"2", b"1"]
+    assert desk.heartbeat("a", 1) is ErrorCode.NONE
+    desk.wait(SESSION_MS)
+    assert desk.heartbeat("b", 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_member_that_the_leader_left_out_is_assigned_nothing(desk: GroupDesk) -> None:
