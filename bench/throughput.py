@@ -174,7 +174,8 @@ def _streaming(
     side: SparkSide, topic: str, records: int, *, format_name: str = OURS, **options: str
 ) -> Callable[[], None]:
     """Return what reads the whole topic as a stream, in two micro-batches as a rate limit would have it."""
-    options |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(records // 2)}
+    half = records // 2 + PARTITIONS  # each partition's share is rounded down
+    options |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(half)}
 
     def run() -> None:
         with TemporaryDirectory(dir=side.scratch) as checkpoint:
