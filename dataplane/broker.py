@@ -35,18 +35,21 @@ from dataplane.handlers.table import HANDLERS
 from dataplane.shell.asides import Asides
 from dataplane.shell.config import BrokerConfig, TopicSettings
 from dataplane.shell.data_directory import DataDirectory
+from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.fetches import Fetch, FetchedAnswer, Fetches
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.lookups import Lookups
 from dataplane.shell.maintenance import Maintenance
 from dataplane.shell.metrics import BrokerCounters, collect_counters
 from dataplane.shell.partition_metrics import collect_partitions
+from dataplane.shell.partition_reports import PartitionReports
 from dataplane.shell.partitions import PartitionTable
 from dataplane.shell.preflight import Preflight
 from dataplane.shell.producer_ids import ProducerIds
 from dataplane.shell.produces import Produces
 from dataplane.shell.replica_fetcher import ReplicaFetchers
 from dataplane.shell.scrubber import Scrubber
+from dataplane.shell.untold import Untold
 from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import DIVERGENT, LogDir
 from springtide.node.administration import Administration
@@ -151,25 +154,42 @@ class StorageBroker:
             respond=self._respond,
             clock=clock,
         )
+        self._untold = Untold(settings.broker_id, self._wake_report)
+        self.effects = EffectRunner(
+            produces=self._produces,
+            fetches=self.fetches,
+            store=self.directory,
+            untold=self._untold,
+            clock=clock,
+            end_turn=self.end_turn,
+        )
         self.table = PartitionTable(
             broker_id=settings.broker_id,
             view=self.view,
             lease=self.lease,
             clock=clock,
-            counters=self.counters,
-            produces=self._produces,
+            effects=self.effects,
+            untold=self._untold,
             store=self.directory,
             options_for=self._replica_options,
             on_configs=self._configure,
             pending=pending,
             fetches=self.fetches,
-            wake_report=self._wake_report,
+            end_turn=self.end_turn,
+        )
+        self._reports = PartitionReports(
+            table=self.table,
+            effects=self.effects,
+            untold=self._untold,
+            view=self.view,
+            store=self.directory,
+            counters=self.counters,
             end_turn=self.end_turn,
         )
         self.fetchers = ReplicaFetchers(
             broker_id=settings.broker_id,
             broker_epoch=lambda: self.session.broker_epoch,
-            table=self.table,
+            effects=self.effects,
             view=self.view,
             net=ports.net,
             poller=poller,
@@ -193,6 +213,7 @@ class StorageBroker:
         )
         self._scrubber = Scrubber(
             table=self.table,
+            effects=self.effects,
             directory=self.directory,
             view=self.view,
             config=config,
@@ -209,6 +230,7 @@ class StorageBroker:
             counters=self.counters,
             view=self.view,
             table=self.table,
+            effects=self.effects,
             produces=self._produces,
             fetches=self.fetches,
             producer_ids=self._producer_ids,
@@ -291,7 +313,7 @@ class StorageBroker:
             lease=self.lease,
             clock=self._clock,
             rng=ports.rng,
-            reports=self.table,
+            reports=self._reports,
             apply=self.table.apply,
             on_registered=self._on_registered,
             offline_log_dir_ids=self.directory.offline_ids,
@@ -308,7 +330,7 @@ class StorageBroker:
                 clock=ports.clock,
                 threads=ports.threads,
             )
-        self.table.connect(fetching=self.fetchers, scrubbing=self._scrubber)
+        self.effects.connect(fetching=self.fetchers, scrubbing=self._scrubber)
         for log in log_dir.logs.values():
             self.table.add_found_log(log)
         for problem in problems:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dataplane.shell.asides import Asides
 from dataplane.shell.config import BrokerConfig
+from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.fetches import Fetches
 from dataplane.shell.lookups import Lookups
 from dataplane.shell.metrics import BrokerCounters
@@ -27,6 +28,7 @@ class BrokerContext(NodeContext):
     config: BrokerConfig
     counters: BrokerCounters
     table: PartitionTable
+    effects: EffectRunner
     produces: Produces
     fetches: Fetches
     producer_ids: ProducerIds

@@ -93,7 +93,6 @@ class _DeleteRecords:
     def _delete(self, place: TopicPartition, hosted: HostedPartition, offset: int) -> None:
         """Delete from the replica that was found at first: by now its name may be another topic's (I21, topic
         ids decide)."""
-        table = self._context.table
         result, effects = hosted.replica.role.delete_records(
             offset,
             waiter=partial(self._settle, place),
@@ -101,10 +100,10 @@ class _DeleteRecords:
             now_ms=self._context.mono_ms(),
         )
         if result.is_waiting:
-            table.note_waiters(hosted)
+            self._context.table.note_waiters(hosted)
         else:
             self._settle(place, result)
-        table.run_effects(hosted, effects)
+        self._context.effects.run(hosted, effects)
 
     def _settle(self, place: TopicPartition, result: DeletionResult) -> None:
         self._results[place] = result

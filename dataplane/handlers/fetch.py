@@ -161,7 +161,7 @@ def evaluate(
             is_debugging=session.is_debugging,
         )
     if effects:
-        context.table.run_effects(hosted, effects)
+        context.effects.run(hosted, effects)
     return result
 
 

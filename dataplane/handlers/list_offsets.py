@@ -112,7 +112,7 @@ class _ListOffsets:
         def done(found: Found) -> None:
             now_ms = context.mono_ms()
             following, effects = hosted.replica.role.on_looked_up(lookup, found, now_ms=now_ms)
-            context.table.run_effects(hosted, effects)
+            context.effects.run(hosted, effects)
             self._go_on(place, hosted, following, again_max - 1)
 
         if hosted.log.is_lookup_cold(lookup.timestamp_ms):

@@ -167,7 +167,7 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
             table.note_waiters(hosted)
     produces.on_appended(waiter, result)
     if effects:
-        table.run_effects(hosted, effects)
+        context.effects.run(hosted, effects)
 
 
 def _error_of_unhosted(context: BrokerContext, topic: Topic, partition: int) -> ErrorCode:

@@ -104,6 +104,8 @@ class DataDirectory:
         self._is_persisting_epochs = False
         self._log_starts_moved: dict[PartitionKey, tuple[PartitionLog, Callable[[int], None]]] = {}
         self._is_storing_log_starts = False
+        self.is_first_high_watermark_due = False
+        """True if some partition has a high watermark that no checkpoint of this process holds."""
         self._deleted: list[str] = []
         self._is_unlinking = False
         #: The highest that was to be saved.

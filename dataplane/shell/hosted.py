@@ -34,6 +34,8 @@ class HostedPartition:
     timestamp_after_ms_max: int | None = None
     #: What the last report said; an idle partition is not reported again.
     lag_reported: PartitionLag | None = None
+    #: Not in the table any more: what still comes back from a thread is for nobody.
+    is_forgotten: bool = False
 
     def __post_init__(self) -> None:
         self.key = (self.topic_id, self.partition)

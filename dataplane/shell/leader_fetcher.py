@@ -28,11 +28,11 @@ from controller.contract.partition_state import PartitionKey
 from controller.contract.updates import BrokerEndpoint
 from dataplane.core.fetch_session import NO_SESSION, FetchPosition, FollowerSession
 from dataplane.core.results import LeaderAnswer
+from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.fetch_encoder import HURRY_CORRELATION_ID, FetchEncoder
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.learner_turns import LearnerTurns
 from dataplane.shell.metrics import BrokerCounters
-from dataplane.shell.partitions import PartitionTable
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Channel, ChannelReadiness, Net, Poller
@@ -66,7 +66,7 @@ class LeaderLost(Exception):
 class FetcherParts:
     """What all fetchers of a broker share."""
 
-    table: PartitionTable
+    effects: EffectRunner
     view: ClusterView
     net: Net
     poller: Poller
@@ -451,7 +451,7 @@ class LeaderFetcher:
                 wall_ms=wall_ms,
             )
             if effects:
-                parts.table.run_effects(hosted, effects)
+                parts.effects.run(hosted, effects)
             if key in self._followed:
                 if hosted.is_learner:
                     self._learn_on(hosted, data, asked.leader_epoch)

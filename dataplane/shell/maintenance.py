@@ -232,7 +232,7 @@ class Maintenance:
         await self._directory.seals.seal_idle(self._table)
 
     async def checkpoint_high_watermarks(self) -> None:
-        self._table.is_first_high_watermark_due = False
+        self._directory.is_first_high_watermark_due = False
         stored = [(hosted, hosted.replica.high_watermark) for hosted in self._table]
         offsets = {hosted.key: high_watermark for hosted, high_watermark in stored}
         log_dir = self._directory.log_dir
@@ -241,10 +241,10 @@ class Maintenance:
             for hosted, high_watermark in stored:
                 hosted.is_high_watermark_stored = hosted.is_high_watermark_stored or high_watermark > 0
         else:
-            self._table.is_first_high_watermark_due = True
+            self._directory.is_first_high_watermark_due = True
 
     async def checkpoint_first_high_watermarks(self) -> None:
-        if self._table.is_first_high_watermark_due:
+        if self._directory.is_first_high_watermark_due:
             await self.checkpoint_high_watermarks()
 
     async def checkpoint_recovery_points(self) -> None:

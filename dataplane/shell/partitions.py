@@ -1,4 +1,4 @@
-"""The table of this broker's replicas, and the hands that carry out what they decide.
+"""The table of this broker's replicas; the hands that carry out what they decide are effect_runner.py's.
 
 It applies the metadata stream entry by entry: topic deletions, then each partition's state, and at the
 end what follows for leaders from brokers that came, went or restarted. One bad entry fails alone and is
@@ -10,65 +10,36 @@ decide), I22 (deletion needs evidence)): what a FULL state does not mention is s
 replica whose log lies there whole begins with that one (11.5, logs that were set aside).
 
 Everything here runs on the loop without an await, except opening and deleting logs, which is done in threads
-around it. Effects are carried out in the order the replica gave them.
+around it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Protocol, assert_never, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 import trio
 
-from controller.contract.holdings import HeldLog, Holdings, SetAsideLog
 from controller.contract.lag_report import (
-    CreatedLogs,
-    IsrProposal,
-    IsrProposalResult,
-    LagReportResponse,
-    PartitionLag,
-    ReplicaLogEnd,
     ReplicaProblem,
 )
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
-from controller.contract.session import RegisterRequest
 from controller.contract.throttles import LEADER_RATE, effective_rate
 from controller.contract.updates import AHEAD, ApplyFailure, BrokerEndpoint, UpdateBatch
-from dataplane.core.creations import PendingCreations, UntoldCreations, has_seat, may_create
-from dataplane.core.effects import (
-    BackOff,
-    CheckAtRest,
-    CompleteDeletion,
-    CompleteProduce,
-    DataAppended,
-    Effects,
-    HighWatermarkMoved,
-    LeadershipChanged,
-    LogStartMoved,
-    MendLog,
-    PersistEpochs,
-    ProposalReady,
-    Remark,
-    ReportProblem,
-    StartFetching,
-    StopFetching,
-    Vouch,
-    WriteAside,
-)
+from dataplane.core.creations import PendingCreations, has_seat, may_create
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
 from dataplane.core.replica import Replica
-from dataplane.core.results import DeletionResult, ReplicaOptions
+from dataplane.core.results import ReplicaOptions
 from dataplane.core.role import Offline
 from dataplane.shell.data_directory import DataDirectory
+from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.fetches import Fetches
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.log_creator import LogCreator
-from dataplane.shell.log_ends import UntoldLogEnds
-from dataplane.shell.metrics import BrokerCounters
-from dataplane.shell.produces import Produces
 from dataplane.shell.served_learners import ServedLearners
+from dataplane.shell.untold import Untold
 from dataplane.storage.partition_log import PartitionLog
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
@@ -76,42 +47,11 @@ from springtide.node.lease import Lease
 
 _log = logging.getLogger(__name__)
 
-UNREPORTED_PROBLEMS_MAX = 10_000
-"""Limit of problems that wait for a controller; the oldest are dropped, but remain in the log file."""
-SET_ASIDE_TOLD_MAX: Final = 2_000
-"""Limit of logs in quarantine reported to a controller, ordered by name of directory."""
 ENTRIES_PER_TURN: Final = 64
 """Partitions worked on before other tasks of the loop get their turn."""
 TICKS_PER_ROUND: Final = 30
 """Ticks in which each replica is looked at once, even if it is at rest: a round is half of
 replica.lag.time.max.ms, as in Kafka."""
-
-
-DeletionWaiter = Callable[[DeletionResult], None]
-"""The waiter of a deletion: takes the final result."""
-
-
-class ReplicaFetching(Protocol):
-    """The replica fetchers."""
-
-    def follow(self, hosted: HostedPartition, *, leader_id: int, leader_epoch: int) -> None: ...
-
-    def unfollow(self, key: PartitionKey) -> None: ...
-
-    def back_off(self, key: PartitionKey, delay_ms: int) -> None: ...
-
-    def on_broker_changed(self, broker_id: int) -> None: ...
-
-    def on_rates_changed(self) -> None:
-        """Note that throttled rates may have changed: they come with the view of the cluster."""
-
-
-class Scrubbing(Protocol):
-    """The scrubber, which reads stored bytes again."""
-
-    def check_soon(self, hosted: HostedPartition, offset: int) -> None: ...
-
-    def mend(self, hosted: HostedPartition, effect: MendLog) -> None: ...
 
 
 class PartitionTable:
@@ -122,61 +62,40 @@ class PartitionTable:
         view: ClusterView,
         lease: Lease,
         clock: Clock,
-        counters: BrokerCounters,
-        produces: Produces,
+        effects: EffectRunner,
+        untold: Untold,
         store: DataDirectory,
         options_for: Callable[[str], ReplicaOptions],
         on_configs: Callable[[HostedPartition], None],
         pending: PendingCreations,
         fetches: Fetches,
-        wake_report: Callable[[], None],
         end_turn: Callable[[], None],
     ) -> None:
         self._broker_id = broker_id
         self._view = view
         self._lease = lease
         self._clock = clock
-        self._counters = counters
-        self._produces = produces
+        self._effects = effects
+        self._untold = untold
         self._store = store
         self._options_for = options_for
         self._on_configs = on_configs
-        #: Some partition has a high watermark that no checkpoint of this process holds.
-        self.is_first_high_watermark_due = False
         self.served_learners = ServedLearners()
-        self._log_ends = UntoldLogEnds()
-        self._created = UntoldCreations(broker_id)
         self.creator = LogCreator(
             store, pending, on_made=self._on_made, on_failed=self._on_not_made, discard=self._discard
         )
         self._hosted: dict[PartitionKey, HostedPartition] = {}
         self._by_name: dict[tuple[str, int], HostedPartition] = {}
         #: Found on disk at start, not yet claimed by a state.
-        self._found: dict[PartitionKey, PartitionLog] = {}
+        self.found: dict[PartitionKey, PartitionLog] = {}
         #: Found damaged at start and set aside.
         self._set_aside: set[PartitionKey] = set()
-        self._proposals_ready: dict[PartitionKey, None] = {}
         self._with_waiters: dict[PartitionKey, HostedPartition] = {}
-        #: Replicas to which something has happened, until they are at rest; and leaders of which there may be
-        #: news to report.
-        self._restless: dict[PartitionKey, HostedPartition] = {}
-        self._unreported: dict[PartitionKey, HostedPartition] = {}
         self._round: list[HostedPartition] = []
-        self._problems: list[ReplicaProblem] = []
-        #: The logs in quarantine are to be reported: they changed, or a controller begins.
-        self._is_set_aside_untold = False
         #: Of the last batch that is wholly applied.
-        self._broker_epoch_max = -1
+        self.broker_epoch_max = -1
         self._fetches = fetches
-        self._fetching: ReplicaFetching | None = None
-        self._scrubbing: Scrubbing | None = None
-        self._wake_report = wake_report
         self._end_turn = end_turn
-
-    def connect(self, *, fetching: ReplicaFetching, scrubbing: Scrubbing | None = None) -> None:
-        """Connect the two parts that need the table and that the table needs."""
-        self._fetching = fetching
-        self._scrubbing = scrubbing
 
     # Looking up
 
@@ -196,13 +115,13 @@ class PartitionTable:
 
     def add_found_log(self, log: PartitionLog) -> None:
         """Add a log that was on disk when the process started, recovered and open."""
-        self._found[(log.partition.topic_id, log.partition.partition)] = log
+        self.found[(log.partition.topic_id, log.partition.partition)] = log
 
     def add_problem(self, problem: ReplicaProblem) -> None:
         """Add a problem that was found at start to the first report."""
         if problem.code == "log_missing":
             self._set_aside.add((problem.topic_id, problem.partition))
-        self._report(problem)
+        self._untold.note_problem(problem)
 
     async def apply(self, batch: UpdateBatch) -> list[ApplyFailure]:
         """Apply one batch whose controller epoch and broker epoch the caller has checked. A session that ends
@@ -219,13 +138,12 @@ class PartitionTable:
         me = self._view.brokers.get(self._broker_id)
         rate = effective_rate(LEADER_RATE, {} if me is None else me.configs, self._view.cluster_configs)
         self.served_learners.set_rate(rate, now_ms=self._clock.mono_ms())
-        if self._fetching is not None:
-            self._fetching.on_rates_changed()  # before any learner begins
+        self._effects.fetching.on_rates_changed()  # before any learner begins
         failures: list[ApplyFailure] = []
         for topic_id in batch.deleted_topics:
             await self._delete_topic(topic_id)
         if batch.full:
-            self._created.on_full_state()
+            self._untold.creations.on_full_state()
         for number, state in enumerate(batch.partitions, start=1):
             failure = await self._apply_state(state)
             if failure is not None:
@@ -233,10 +151,8 @@ class PartitionTable:
             await self.take_turn(number)
         if batch.full:
             await self._quarantine_unmentioned(batch, topics_before)
-            self._tell_set_aside()
-            for hosted in self:
-                hosted.lag_reported = None  # a controller that took over knows nothing of it
-            self._unreported = dict(self._hosted)
+            self._untold.note_set_aside()
+            self._untold.on_full_state(self)
         if batch.full or self._view.cluster_configs != configs_before:
             await self._configure(self)
         elif batch.topics:
@@ -246,7 +162,7 @@ class PartitionTable:
         self._end_turn()
         await self.creator.settle()
         epochs = (broker.broker_epoch for broker in self._view.brokers.values())
-        self._broker_epoch_max = max(epochs, default=-1)
+        self.broker_epoch_max = max(epochs, default=-1)
         return failures
 
     async def take_turn(self, number: int) -> None:
@@ -270,7 +186,7 @@ class PartitionTable:
                 if self._broker_id not in state.replicas:
                     self.creator.pending.give_up(key)
                     return await self._leave_found_log(state)
-                log = self._found.pop(key, None)
+                log = self.found.pop(key, None)
                 if log is None:
                     log = await self._take_up(state)
                 if log is None:
@@ -294,12 +210,12 @@ class PartitionTable:
     def _enter(self, hosted: HostedPartition, state: PartitionState) -> None:
         """Give the replica this state, if it is newer than its own."""
         now_ms = self._clock.mono_ms()
-        self.run_effects(hosted, hosted.replica.on_partition_state(state, now_ms=now_ms))
-        self._stir(hosted)
+        self._effects.run(hosted, hosted.replica.on_partition_state(state, now_ms=now_ms))
+        self._effects.stir(hosted)
         self.served_learners.note(hosted.key, hosted.replica)
-        has_log_end = self._log_ends.on_applied(hosted)
-        if self._created.on_applied(state) or has_log_end:
-            self._wake_report()
+        has_log_end = self._untold.log_ends.on_applied(hosted)
+        if self._untold.creations.on_applied(state) or has_log_end:
+            self._untold.wake()
 
     async def _take_up(self, state: PartitionState) -> PartitionLog | None:
         """Return the log that this broker has set aside, rather than a new one. If the replica has a seat,
@@ -315,7 +231,7 @@ class PartitionTable:
         self.creator.pending.give_up(key)
         await self.creator.settle()
         log = await self._store.take_up_log(key)
-        self._tell_set_aside()
+        self._untold.note_set_aside()
         return log
 
     def _want_log(self, state: PartitionState) -> ApplyFailure | None:
@@ -344,7 +260,7 @@ class PartitionTable:
         self._report_about(state, "storage_error", str(error))
 
     def _report_about(self, state: PartitionState, code: str, detail: str) -> None:
-        self._report(
+        self._untold.note_problem(
             ReplicaProblem(
                 topic_id=state.topic_id,
                 partition=state.partition,
@@ -370,19 +286,19 @@ class PartitionTable:
             topic=state.topic, topic_id=state.topic_id, partition=state.partition, replica=replica, log=log
         )
         if replica.high_watermark > 0:
-            self.is_first_high_watermark_due = True
+            self._store.is_first_high_watermark_due = True
         self._hosted[key] = hosted
         self._by_name[(state.topic, state.partition)] = hosted
         self._on_configs(hosted)
         return hosted
 
     async def _leave_found_log(self, state: PartitionState) -> ApplyFailure | None:
-        log = self._found.pop((state.topic_id, state.partition), None)
+        log = self.found.pop((state.topic_id, state.partition), None)
         if log is not None:
             # Removed while this broker was away. The topic lives, so there is no evidence that these bytes
             # may go.
             await self._quarantine(log, "this broker is no replica any more")
-            self._tell_set_aside()
+            self._untold.note_set_aside()
         return None
 
     async def _delete_topic(self, topic_id: str) -> None:
@@ -397,8 +313,8 @@ class PartitionTable:
             self._forget(hosted)
             await self._discard(hosted.log)
             await self.take_turn(number)
-        for key in [key for key in self._found if key[0] == topic_id]:
-            await self._discard(self._found.pop(key))
+        for key in [key for key in self.found if key[0] == topic_id]:
+            await self._discard(self.found.pop(key))
         pending = self.creator.pending
         for key in [key for key in pending.wanted if key[0] == topic_id]:
             pending.give_up(key)
@@ -430,13 +346,6 @@ class PartitionTable:
         except LogError as error:
             self._note_left_behind(log, error)
 
-    def _tell_set_aside(self) -> None:
-        """Report logs in quarantine once a whole batch is applied: a topic must not be brought back by half
-        its logs.
-        """
-        self._is_set_aside_untold = True
-        self._wake_report()
-
     @staticmethod
     def _note_left_behind(log: PartitionLog, error: LogError) -> None:
         """Log that files stay on a disk that failed. The replica is removed here all the same; the next
@@ -445,21 +354,18 @@ class PartitionTable:
         _log.error("log_left_behind directory=%s cause=%s", log.directory, error)
 
     def _forget(self, hosted: HostedPartition) -> None:
-        self.run_effects(hosted, hosted.replica.on_deleted())
-        if self._fetching is not None:
-            self._fetching.unfollow(hosted.key)
+        self._effects.run(hosted, hosted.replica.on_deleted())
+        self._effects.fetching.unfollow(hosted.key)
         self._fetches.on_leadership_changed(hosted.key)
         del self._hosted[hosted.key]
+        hosted.is_forgotten = True
         name = (hosted.topic, hosted.partition)
         if self._by_name.get(name) is hosted:
             del self._by_name[name]
         self._with_waiters.pop(hosted.key, None)
-        self._restless.pop(hosted.key, None)
-        self._unreported.pop(hosted.key, None)
-        self._proposals_ready.pop(hosted.key, None)
+        self._effects.restless.pop(hosted.key, None)
         self.served_learners.forget(hosted.key)
-        self._log_ends.forget(hosted.key)
-        self._created.forget(hosted.key)
+        self._untold.forget(hosted.key)
 
     async def _quarantine_unmentioned(
         self, batch: UpdateBatch, topics_before: Mapping[str, TopicState]
@@ -468,8 +374,8 @@ class PartitionTable:
         evidence). A FULL state is everything there is.
         """
         mentioned = {(state.topic_id, state.partition) for state in batch.partitions}
-        for key in [key for key in self._found if key not in mentioned]:
-            log = self._found.pop(key)
+        for key in [key for key in self.found if key not in mentioned]:
+            log = self.found.pop(key)
             topic = log.partition.topic
             _log.warning("log_unknown_to_controller topic=%s partition=%d topic_id=%s", topic, key[1], key[0])
             await self._quarantine(log, "not in the controller's full state")
@@ -499,123 +405,15 @@ class PartitionTable:
             return
         now_ms = self._clock.mono_ms()
         for broker_id in changed:
-            if self._fetching is not None:
-                self._fetching.on_broker_changed(broker_id)
+            self._effects.fetching.on_broker_changed(broker_id)
         for number, hosted in enumerate(self, start=1):
             if isinstance(hosted.replica.role, Leader):
                 for broker_id in changed:
-                    self.run_effects(hosted, hosted.replica.role.on_broker_changed(broker_id, now_ms=now_ms))
-                self._stir(hosted)
+                    self._effects.run(hosted, hosted.replica.role.on_broker_changed(broker_id, now_ms=now_ms))
+                self._effects.stir(hosted)
             await self.take_turn(number)
 
-    # Effects
-
-    def run_effects(self, hosted: HostedPartition, effects: Effects) -> None:
-        """Carry out what a replica asked for, in order."""
-        if not effects:
-            return
-        self._stir(hosted)
-        fetches, fetching = self._fetches, self._fetching
-        assert fetching is not None, "the table is connected before it is used"
-        for effect in effects:
-            match effect:
-                case CompleteProduce(waiters=waiters, error=error):
-                    self._produces.on_complete(waiters, error)
-                case CompleteDeletion(waiters=waiters, result=result):
-                    for waiter in waiters:
-                        cast(DeletionWaiter, waiter)(result)
-                case LogStartMoved():
-                    self._store_log_start(hosted)
-                    fetches.on_high_watermark_moved(hosted.key)
-                case DataAppended():
-                    fetches.on_data_appended(hosted.key)
-                case HighWatermarkMoved():
-                    fetches.on_high_watermark_moved(hosted.key)
-                    if not hosted.is_high_watermark_stored:
-                        self.is_first_high_watermark_due = True
-                case LeadershipChanged():
-                    fetches.on_leadership_changed(hosted.key)
-                case ProposalReady():
-                    self._proposals_ready[hosted.key] = None
-                    self._wake_report()
-                case StartFetching(leader_id=leader_id, leader_epoch=leader_epoch):
-                    fetching.follow(hosted, leader_id=leader_id, leader_epoch=leader_epoch)
-                case StopFetching():
-                    fetching.unfollow(hosted.key)
-                case BackOff(delay_ms=delay_ms):
-                    fetching.back_off(hosted.key, delay_ms)
-                case WriteAside():
-                    self._write_aside(hosted, effect)
-                case MendLog():
-                    if self._scrubbing is not None:
-                        self._scrubbing.mend(hosted, effect)
-                case CheckAtRest(first_offset=offset):
-                    if self._scrubbing is not None:
-                        self._scrubbing.check_soon(hosted, offset)
-                case PersistEpochs():
-                    self._store.start_persist_epochs(hosted)
-                case Vouch():
-                    self._vouch(hosted)
-                case ReportProblem(problem=problem):
-                    self._report(problem)
-                    if problem.code == "went_back" and problem.broker_id < 0:
-                        self._store.start_disowning()
-                case Remark(text=text, is_warning=is_warning):
-                    level = logging.WARNING if is_warning else logging.INFO
-                    _log.log(
-                        level,
-                        "replica_remark topic=%s partition=%d detail=%s",
-                        hosted.topic,
-                        hosted.partition,
-                        text,
-                    )
-                case _:
-                    assert_never(effect)
-
-    def _write_aside(self, hosted: HostedPartition, effect: WriteAside) -> None:
-        def done(error: str | None) -> None:
-            if self._hosted.get(hosted.key) is not hosted:
-                return
-            now_ms = self._clock.mono_ms()
-            self.run_effects(
-                hosted, hosted.replica.role.on_written_aside(effect.hold_id, error=error, now_ms=now_ms)
-            )
-            if self._fetching is not None and hosted.replica.role.next_fetch() is not None:
-                state = hosted.replica.state
-                assert state is not None
-                self._fetching.follow(hosted, leader_id=state.leader, leader_epoch=state.leader_epoch)
-            self._end_turn()
-
-        self._store.start_aside(hosted, effect, done)
-
-    def _store_log_start(self, hosted: HostedPartition) -> None:
-        def done(offset: int) -> None:
-            if self._hosted.get(hosted.key) is hosted:
-                now_ms = self._clock.mono_ms()
-                self.run_effects(hosted, hosted.replica.role.on_log_start_stored(offset, now_ms=now_ms))
-                self._end_turn()
-
-        self._store.start_storing_log_start(hosted, done)
-
-    def _vouch(self, hosted: HostedPartition) -> None:
-        def done() -> None:
-            if self._hosted.get(hosted.key) is hosted:
-                self.run_effects(hosted, hosted.replica.role.on_vouched(now_ms=self._clock.mono_ms()))
-                self._end_turn()
-
-        self._store.start_vouching(hosted, done)
-
-    def _report(self, problem: ReplicaProblem) -> None:
-        if len(self._problems) >= UNREPORTED_PROBLEMS_MAX:
-            self._problems.pop(0)
-        self._problems.append(problem)
-        self._wake_report()
-
     # Time
-
-    def _stir(self, hosted: HostedPartition) -> None:
-        """Note that something has happened to this replica."""
-        self._restless[hosted.key] = self._unreported[hosted.key] = hosted
 
     def note_waiters(self, hosted: HostedPartition) -> None:
         """Note that a client waits in this partition, so that it is ticked often."""
@@ -625,7 +423,7 @@ class PartitionTable:
         """Tick the replicas in which clients wait. Called every ~100 ms."""
         now_ms = self._clock.mono_ms()
         for hosted in list(self._with_waiters.values()):
-            self.run_effects(hosted, hosted.replica.role.on_tick(now_ms))
+            self._effects.run(hosted, hosted.replica.role.on_tick(now_ms))
             if not hosted.replica.has_waiters:
                 self._with_waiters.pop(hosted.key, None)
 
@@ -637,12 +435,12 @@ class PartitionTable:
         count = -(-len(self._hosted) // TICKS_PER_ROUND)
         for hosted in self._round[-count:]:
             if self._hosted.get(hosted.key) is hosted:
-                self._stir(hosted)
+                self._effects.stir(hosted)
         del self._round[-count:]
-        for key, hosted in list(self._restless.items()):
-            self.run_effects(hosted, hosted.replica.role.on_tick(now_ms))
+        for key, hosted in list(self._effects.restless.items()):
+            self._effects.run(hosted, hosted.replica.role.on_tick(now_ms))
             if hosted.replica.role.is_at_rest:
-                self._restless.pop(key, None)
+                self._effects.restless.pop(key, None)
 
     def on_storage_failure(self, is_affected: Callable[[HostedPartition], bool], detail: str) -> None:
         """Take the replicas of a failed directory offline at once (S28, EIO or full disk). The failure
@@ -650,109 +448,8 @@ class PartitionTable:
         """
         for hosted in self:
             if is_affected(hosted):
-                self.run_effects(hosted, hosted.replica.go_offline(detail))
+                self._effects.run(hosted, hosted.replica.go_offline(detail))
         self._end_turn()
-
-    # Reports (controller_session.ReportSource)
-
-    def due_proposals(self, now_ms: int) -> Sequence[IsrProposal]:
-        proposals = []
-        ready, self._proposals_ready = self._proposals_ready, {}
-        for key in ready:
-            hosted = self._hosted.get(key)
-            if hosted is not None and (proposal := hosted.replica.role.due_proposal(now_ms)) is not None:
-                proposals.append(proposal)
-        return proposals
-
-    def changed_lags(self, now_ms: int, *, count_max: int) -> Sequence[PartitionLag]:
-        lags: list[PartitionLag] = []
-        for key, hosted in list(self._unreported.items()):
-            if len(lags) >= count_max:
-                break
-            del self._unreported[key]
-            lag = hosted.replica.role.lag(now_ms)
-            if lag is not None and not _is_same_lag(lag, hosted.lag_reported):
-                hosted.lag_reported = lag
-                lags.append(lag)
-            if not hosted.replica.role.is_at_rest:
-                self._unreported[key] = hosted  # behind those that are not told of yet
-        return lags
-
-    def untold_log_ends(self, *, count_max: int) -> Sequence[ReplicaLogEnd]:
-        return self._log_ends.next(count_max=count_max)
-
-    def on_log_ends_told(self, log_ends: Sequence[ReplicaLogEnd]) -> None:
-        if self._log_ends.on_told(log_ends):
-            self._wake_report()
-
-    def untold_creations(self, *, count_max: int) -> Sequence[CreatedLogs]:
-        return self._created.next(count_max=count_max)
-
-    def on_creations_told(self, created: Sequence[CreatedLogs]) -> None:
-        if self._created.on_told(created):
-            self._wake_report()
-
-    def holdings(self, identity: RegisterRequest, *, has_view: bool) -> Holdings:
-        """Return all that this broker can tell a controller whose ZooKeeper went back."""
-        view = self._view
-        logs = [hosted.log for hosted in self._hosted.values()] + list(self._found.values())
-        states = (hosted.replica.state for hosted in self._hosted.values())
-        return Holdings(
-            identity=identity,
-            has_view=has_view,
-            broker_epoch_max=self._broker_epoch_max,
-            broker_ids=tuple(view.brokers),
-            cluster_configs=view.cluster_configs,
-            topics=tuple(view.topics.values()),
-            states=(
-                *(state for state in states if state is not None),
-                *self.creator.pending.wanted.values(),
-            ),
-            logs=tuple(
-                HeldLog(
-                    topic_id=log.partition.topic_id,
-                    topic=log.partition.topic,
-                    partition=log.partition.partition,
-                    leader_epoch=log.epochs.latest,
-                    log_end_offset=log.log_end_offset,
-                )
-                for log in logs
-            ),
-            set_aside=tuple(self._store.set_aside()[:SET_ASIDE_TOLD_MAX]),
-        )
-
-    def untold_set_aside(self) -> tuple[SetAsideLog, ...] | None:
-        if not self._is_set_aside_untold:
-            return None
-        self._is_set_aside_untold = False
-        return tuple(self._store.set_aside()[:SET_ASIDE_TOLD_MAX])
-
-    def on_set_aside_not_told(self) -> None:
-        self._is_set_aside_untold = True
-
-    def unreported_problems(self) -> Sequence[ReplicaProblem]:
-        return tuple(self._problems)
-
-    def on_problems_reported(self, problems: Sequence[ReplicaProblem]) -> None:
-        told = {id(problem) for problem in problems}
-        self._problems = [problem for problem in self._problems if id(problem) not in told]
-
-    def on_report_answered(self, response: LagReportResponse, now_ms: int) -> None:
-        for result in response.results:
-            hosted = self._hosted.get((result.topic_id, result.partition))
-            if hosted is not None:
-                self._on_proposal_result(hosted, result, now_ms)
-        self._end_turn()
-
-    def _on_proposal_result(self, hosted: HostedPartition, result: IsrProposalResult, now_ms: int) -> None:
-        before = _isr_size(hosted.replica)
-        self.run_effects(hosted, hosted.replica.on_proposal_result(result, now_ms=now_ms))
-        self.served_learners.note(hosted.key, hosted.replica)
-        after = _isr_size(hosted.replica)
-        if after > before:
-            self._counters.isr_expands += 1
-        elif after < before:
-            self._counters.isr_shrinks += 1
 
 
 def _failure(state: PartitionState, code: str, detail: str) -> ApplyFailure:
@@ -791,25 +488,3 @@ def ahead(held: PartitionState) -> ApplyFailure:
 
 def _is_applied(replica: Replica, state: PartitionState) -> bool:
     return replica.state is not None and replica.state.partition_epoch == state.partition_epoch
-
-
-def _isr_size(replica: Replica) -> int:
-    return 0 if replica.state is None else len(replica.state.isr)
-
-
-def _is_same_lag(lag: PartitionLag, reported: PartitionLag | None) -> bool:
-    """Return whether nothing changed that an operator looks at. `lag_ms` stays small for a follower that has
-    everything; for another it grows, and is reported.
-    """
-    if reported is None:
-        return False
-    return (
-        lag.leader_epoch == reported.leader_epoch
-        and lag.log_end_offset == reported.log_end_offset
-        and lag.high_watermark == reported.high_watermark
-        and lag.log_start_offset == reported.log_start_offset
-        and lag.size_bytes == reported.size_bytes
-        and all(follower.lag_records == 0 for follower in lag.followers)
-        and len(lag.followers) == len(reported.followers)
-        and all(follower.lag_records == 0 for follower in reported.followers)
-    )

@@ -16,26 +16,26 @@ import trio
 
 from controller.contract.partition_state import PartitionKey
 from dataplane.shell.config import BrokerConfig
+from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.fetch_encoder import FetchEncoder
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.leader_fetcher import FetcherParts, LeaderFetcher
 from dataplane.shell.learner_turns import LearnerTurns
 from dataplane.shell.metrics import BrokerCounters
-from dataplane.shell.partitions import PartitionTable
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Net, Poller
 
 
 class ReplicaFetchers:
-    """All fetchers of a broker: what partitions.Fetching asks for."""
+    """All fetchers of a broker: what effect_runner.ReplicaFetching asks for."""
 
     def __init__(
         self,
         *,
         broker_id: int,
         broker_epoch: Callable[[], int],
-        table: PartitionTable,
+        effects: EffectRunner,
         view: ClusterView,
         net: Net,
         poller: Poller,
@@ -54,7 +54,7 @@ class ReplicaFetchers:
             on_turn=self._on_turn,
         )
         self._parts = FetcherParts(
-            table=table,
+            effects=effects,
             view=view,
             net=net,
             poller=poller,

@@ -37,6 +37,7 @@ from dataplane.core.scrubbing import (
 )
 from dataplane.shell.config import BrokerConfig
 from dataplane.shell.data_directory import DataDirectory
+from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.partitions import PartitionTable
 from dataplane.storage.health import ClosedLog
@@ -78,6 +79,7 @@ class Scrubber:
         self,
         *,
         table: PartitionTable,
+        effects: EffectRunner,
         directory: DataDirectory,
         view: ClusterView,
         config: BrokerConfig,
@@ -89,6 +91,7 @@ class Scrubber:
         end_turn: Callable[[], None],
     ) -> None:
         self._table = table
+        self._effects = effects
         self._directory = directory
         self._view = view
         self._net = net
@@ -132,7 +135,7 @@ class Scrubber:
                 nursery.start_soon(self._scrub)
                 nursery.start_soon(self._mend_all)
 
-    # What replicas ask for (partitions.Scrubbing)
+    # What replicas ask for (effect_runner.Scrubbing)
 
     def check_soon(self, hosted: HostedPartition, offset: int) -> None:
         log = hosted.log
@@ -248,7 +251,7 @@ class Scrubber:
         _log.error("log_rotten topic=%s partition=%d cause=%s", hosted.topic, hosted.partition, hole.reason)
         hosted.log.holes.note(hole, log_start_offset=hosted.log.log_start_offset)
         self._rotten.add(hosted.key)
-        self._table.run_effects(hosted, hosted.replica.on_rotten())
+        self._effects.run(hosted, hosted.replica.on_rotten())
         self._end_turn()
 
     def _forget_what_was_deleted(self) -> None:
@@ -258,7 +261,7 @@ class Scrubber:
             if hosted_or_none is None or not hosted_or_none.log.rotten:
                 self._rotten.discard(key)
             if hosted_or_none is not None and not hosted_or_none.log.rotten:
-                self._table.run_effects(hosted_or_none, hosted_or_none.replica.on_mended())
+                self._effects.run(hosted_or_none, hosted_or_none.replica.on_mended())
                 self._end_turn()
 
     async def _save(self) -> None:
@@ -295,7 +298,7 @@ class Scrubber:
             return
         if self._table.get(*hosted.key) is hosted:
             self._rotten.discard(hosted.key)
-            self._table.run_effects(hosted, hosted.replica.on_mended())  # asks again for what is left
+            self._effects.run(hosted, hosted.replica.on_mended())  # asks again for what is left
             self._end_turn()
 
     async def _mend_piece(self, hosted: HostedPartition, hole: Hole, effect: MendLog) -> None:

@@ -157,7 +157,7 @@ class Bench:
         self.fetchers = ReplicaFetchers(
             broker_id=1,
             broker_epoch=lambda: 5,
-            table=node.table,
+            effects=node.effects,
             view=node.view,
             net=self.net,
             poller=Readable(),

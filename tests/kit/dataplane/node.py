@@ -19,13 +19,16 @@ from dataplane.core.fetch_session import FetchSessions
 from dataplane.core.results import AppendResult, FetchResult
 from dataplane.shell.config import BrokerConfig, TopicSettings, parse_config
 from dataplane.shell.data_directory import DataDirectory
+from dataplane.shell.effect_runner import EffectRunner, ReplicaFetching, Scrubbing
 from dataplane.shell.fetches import Fetches
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.log_loading import load_logs
 from dataplane.shell.maintenance import Maintenance
 from dataplane.shell.metrics import BrokerCounters
-from dataplane.shell.partitions import PartitionTable, ReplicaFetching, Scrubbing
+from dataplane.shell.partition_reports import PartitionReports
+from dataplane.shell.partitions import PartitionTable
 from dataplane.shell.produces import Produces
+from dataplane.shell.untold import Untold
 from dataplane.storage.disk import Disk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.partition_log import PartitionLog
@@ -156,24 +159,42 @@ class Node:
             on_storage_error=self._on_storage_error,
         )
         self.lease = lease or held_lease(self.clock.mono_ms())
+        fetches = Fetches(
+            sessions=FetchSessions(iter(range(1, 100))),
+            evaluate=lambda *_: FetchResult(error=0),  # type: ignore[arg-type]
+            respond=lambda *_: None,
+            clock=self.clock,
+        )
+        untold = Untold(1, self._wake_report)
+        self.effects = EffectRunner(
+            produces=self.produces,
+            fetches=fetches,
+            store=self.directory,
+            untold=untold,
+            clock=self.clock,
+            end_turn=lambda: None,
+        )
         self.table = PartitionTable(
             broker_id=1,
             view=self.view,
             lease=self.lease,
             clock=self.clock,
-            counters=self.counters,
-            produces=self.produces,
+            effects=self.effects,
+            untold=untold,
             store=self.directory,
             options_for=lambda topic_id: self.config.replica_options(self.settings_for(topic_id)),
             on_configs=self._configure,
             pending=pending,
-            fetches=Fetches(
-                sessions=FetchSessions(iter(range(1, 100))),
-                evaluate=lambda *_: FetchResult(error=0),  # type: ignore[arg-type]
-                respond=lambda *_: None,
-                clock=self.clock,
-            ),
-            wake_report=self._wake_report,
+            fetches=fetches,
+            end_turn=lambda: None,
+        )
+        self.reports = PartitionReports(
+            table=self.table,
+            effects=self.effects,
+            untold=untold,
+            view=self.view,
+            store=self.directory,
+            counters=self.counters,
             end_turn=lambda: None,
         )
         self.fetching = RecordedFetching()
@@ -206,7 +227,7 @@ class Node:
         self.hear_controller()
 
     def connect(self, fetching: ReplicaFetching, scrubbing: Scrubbing | None = None) -> None:
-        self.table.connect(fetching=fetching, scrubbing=scrubbing)
+        self.effects.connect(fetching=fetching, scrubbing=scrubbing)
 
     def settings_for(self, topic_id: str) -> TopicSettings:
         topic = self.view.topic_by_id(topic_id)
@@ -268,7 +289,7 @@ class Node:
                 now_ms=self.clock.mono_ms(),
                 wall_ms=self.timekeeper.wall_ms(),
             )
-            self.table.run_effects(hosted, effects)
+            self.effects.run(hosted, effects)
         return result
 
     def log_files(self, topic_id: str = TOPIC_ID) -> list[str]:

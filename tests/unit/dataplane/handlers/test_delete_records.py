@@ -65,7 +65,7 @@ class Table:
             return None
         return SimpleNamespace(replica=SimpleNamespace(role=self.roles[partition]))
 
-    def run_effects(self, hosted: Any, effects: Effects) -> None:
+    def run(self, hosted: Any, effects: Effects) -> None:
         assert effects == NO_EFFECTS
 
 
@@ -120,6 +120,7 @@ class Asking:
         )
         context = SimpleNamespace(
             table=table,
+            effects=table,
             view=View(),
             is_view_complete=lambda: True,
             administration=SimpleNamespace(start=start),

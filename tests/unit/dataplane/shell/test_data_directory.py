@@ -138,7 +138,7 @@ def test_a_disk_that_fails_to_store_a_log_start_is_over() -> None:
             2, waiter=answers.append, expires_ms=2**60, now_ms=node.clock.mono_ms()
         )
         assert result.is_waiting
-        node.table.run_effects(node.hosted(), effects)
+        node.effects.run(node.hosted(), effects)
         await node.work()
         assert [answer.error for answer in answers] == [ErrorCode.KAFKA_STORAGE_ERROR]
 

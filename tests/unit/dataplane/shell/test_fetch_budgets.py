@@ -32,7 +32,11 @@ class Leader:
         self._epochs = count(0)
         self._session_id = 0
         self.context: Any = SimpleNamespace(
-            table=node.table, view=node.view, counters=node.counters, mono_ms=node.clock.mono_ms
+            table=node.table,
+            effects=node.effects,
+            view=node.view,
+            counters=node.counters,
+            mono_ms=node.clock.mono_ms,
         )
         self.fetches = Fetches(
             sessions=FetchSessions(iter(range(77, 99))),

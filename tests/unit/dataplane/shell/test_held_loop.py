@@ -137,7 +137,7 @@ def test_partitions_at_rest_cost_no_tick_and_no_report() -> None:
         async def tick() -> int:
             with LongestStep() as step:
                 node.table.tick()
-                reported = node.table.changed_lags(node.clock.mono_ms(), count_max=PARTITIONS)
+                reported = node.reports.changed_lags(node.clock.mono_ms(), count_max=PARTITIONS)
                 await trio.lowlevel.checkpoint()
             assert step.calls_max > 0
             return -1 if reported else step.calls_max
@@ -154,7 +154,7 @@ def test_partitions_at_rest_cost_no_tick_and_no_report() -> None:
                 max_bytes=1,
                 now_ms=node.clock.mono_ms(),
             )
-            node.table.run_effects(hosted, effects)
+            node.effects.run(hosted, effects)
         await tick()
         await tick()
         assert 0 < await tick() < CALLS_AT_REST_MAX

@@ -18,7 +18,7 @@ from dataplane.core.effects import BackOff, Remark
 from dataplane.core.leader import Leader
 from dataplane.core.results import LeaderAnswer
 from dataplane.shell.log_creator import CREATIONS_AT_ONCE
-from dataplane.shell.partitions import UNREPORTED_PROBLEMS_MAX
+from dataplane.shell.untold import UNREPORTED_PROBLEMS_MAX
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
 from tests.kit.dataplane.node import OTHER_ID, PATH, TOPIC_ID, Node, batch_of, endpoint, state
@@ -44,7 +44,7 @@ def test_i25_one_bad_entry_fails_alone_and_is_reported() -> None:
         assert [(failure.topic_id, failure.code) for failure in failures] == [(OTHER_ID, "log_missing")]
         assert [hosted.topic for hosted in node.table] == ["orders", "third"]
         assert node.produce().error is ErrorCode.NONE
-        (problem,) = node.table.unreported_problems()
+        (problem,) = node.reports.unreported_problems()
         assert (problem.topic_id, problem.code) == (OTHER_ID, "log_missing")
         assert not node.disk.is_dir(f"{PATH}/lost-0.{OTHER_ID}")
         assert node.reports_wanted > 0
@@ -106,7 +106,7 @@ def test_an_entry_whose_directory_can_not_be_made_fails_and_the_broker_goes_on()
         assert await node.apply(state(), full=True) == []
         disk.fail_next("mkdir", OSError(28, "full"), path_contains=OTHER_ID)
         assert await node.apply(state(topic_id=OTHER_ID, topic="other", leader_epoch=4)) == []
-        (problem,) = node.table.unreported_problems()
+        (problem,) = node.reports.unreported_problems()
         assert (problem.topic_id, problem.code, problem.leader_epoch) == (OTHER_ID, "storage_error", 4)
         assert node.directory.failure is not None
 
@@ -169,21 +169,21 @@ def test_a_log_that_was_set_aside_is_told_and_taken_up_when_a_newer_state_names_
         node = Node(MemoryDisk())
         topic = TopicState(topic_id=TOPIC_ID, topic="orders", partitions=1, replication_factor=1)
         await node.apply(state(leader_epoch=4), topics=(topic,), full=True)
-        assert node.table.untold_set_aside() == ()
+        assert node.reports.untold_set_aside() == ()
         node.produce(3)
         held = node.hosted().replica.state
         await node.apply(full=True)
-        (told,) = node.table.untold_set_aside() or ()
+        (told,) = node.reports.untold_set_aside() or ()
         assert (told.log_end_offset, told.leader_epoch, told.is_whole) == (3, 4, True)
         assert (told.state, told.topic_state) == (held, topic)
-        assert node.table.untold_set_aside() is None
+        assert node.reports.untold_set_aside() is None
         later = {"partition_epoch": 1_014, "new_replicas": ()}
         stale = await node.apply(state(leader_epoch=4, **later))  # a seat that was not given for this log
         assert [failure.code for failure in stale] == ["log_missing"]
         assert await node.apply(state(leader_epoch=1_004, **later)) == []
         assert node.log().log_end_offset == 3
         assert isinstance(node.hosted().replica.role, Leader)
-        assert node.table.untold_set_aside() == ()
+        assert node.reports.untold_set_aside() == ()
         assert not node.disk.is_dir(f"{PATH}/quarantine/{DIRECTORY}")
 
     trio.run(test)
@@ -279,7 +279,7 @@ def test_l6_a_leaders_error_pauses_the_partition_and_never_drops_it() -> None:
             now_ms=0,
             wall_ms=0,
         )
-        node.table.run_effects(hosted, effects)
+        node.effects.run(hosted, effects)
         assert node.fetching.told[-1] == ("back_off", (TOPIC_ID, 0), 200)
         assert effects == (BackOff(200, ErrorCode.NOT_LEADER_OR_FOLLOWER),)
         assert hosted.replica.role.next_fetch() is not None
@@ -298,7 +298,7 @@ def test_a_divergent_end_is_durable_aside_before_it_is_cut_and_fetching_begins_a
         effects = hosted.replica.role.on_fetched(
             LeaderAnswer(diverging=EpochEnd(1, 1)), leader_epoch=2, fetch_offset=3, now_ms=0, wall_ms=0
         )
-        node.table.run_effects(hosted, effects)
+        node.effects.run(hosted, effects)
         assert (hosted.log.log_end_offset, hosted.replica.role.next_fetch()) == (3, None)
         await node.work()
         assert hosted.log.log_end_offset == 1
@@ -309,7 +309,7 @@ def test_a_divergent_end_is_durable_aside_before_it_is_cut_and_fetching_begins_a
         (batches,) = [name for name in names if not name.endswith(".json")]
         content = bytes(disk.content(f"{PATH}/divergent/{batches}"))
         assert content == batch_of(base_offset=1, leader_epoch=1) + batch_of(base_offset=2, leader_epoch=1)
-        assert [problem.code for problem in node.table.unreported_problems()] == ["divergent"]
+        assert [problem.code for problem in node.reports.unreported_problems()] == ["divergent"]
 
     trio.run(test)
 
@@ -318,14 +318,14 @@ def test_problems_wait_for_a_controller_within_a_bound() -> None:
     async def test() -> None:
         node = Node(MemoryDisk())
         await node.apply(following(topic_id=OTHER_ID, topic="lost", new_replicas=()), full=True)
-        (problem,) = node.table.unreported_problems()
+        (problem,) = node.reports.unreported_problems()
         for _ in range(UNREPORTED_PROBLEMS_MAX + 5):
             node.table.add_problem(problem)
-        problems = node.table.unreported_problems()
+        problems = node.reports.unreported_problems()
         assert len(problems) == UNREPORTED_PROBLEMS_MAX
-        node.table.on_problems_reported(problems)
-        node.table.on_report_answered(LagReportResponse(), 0)
-        assert node.table.unreported_problems() == ()
+        node.reports.on_problems_reported(problems)
+        node.reports.on_report_answered(LagReportResponse(), 0)
+        assert node.reports.unreported_problems() == ()
 
     trio.run(test)
 
@@ -335,25 +335,25 @@ def test_a_replica_without_a_leader_tells_its_log_end_once_and_again_to_a_new_co
         node = Node(MemoryDisk())
         await node.apply(state(replicas=(1, 2), isr=(1, 2), new_replicas=(1, 2), leader_epoch=3), full=True)
         node.produce(3)
-        assert node.table.untold_log_ends(count_max=9) == []
+        assert node.reports.untold_log_ends(count_max=9) == []
         orphan = state(
             replicas=(1, 2), isr=(1, 2), leader=NO_LEADER, leader_epoch=4, partition_epoch=2, new_replicas=()
         )
         wanted = node.reports_wanted
         await node.apply(orphan)
         assert node.reports_wanted == wanted + 1
-        (told,) = node.table.untold_log_ends(count_max=9)
+        (told,) = node.reports.untold_log_ends(count_max=9)
         assert (told.topic_id, told.partition, told.leader_epoch) == (TOPIC_ID, 0, 4)
         assert (told.log_start_offset, told.log_end_offset, told.high_watermark) == (0, 3, 0)
         assert told.epochs == ((3, 0),)
-        assert node.table.untold_log_ends(count_max=0) == []
-        assert node.table.untold_log_ends(count_max=9) == [told]  # until somebody has heard
-        node.table.on_log_ends_told([told])
-        assert node.table.untold_log_ends(count_max=9) == []
+        assert node.reports.untold_log_ends(count_max=0) == []
+        assert node.reports.untold_log_ends(count_max=9) == [told]  # until somebody has heard
+        node.reports.on_log_ends_told([told])
+        assert node.reports.untold_log_ends(count_max=9) == []
         await node.apply(orphan, full=True)
-        assert node.table.untold_log_ends(count_max=9) == [told]
+        assert node.reports.untold_log_ends(count_max=9) == [told]
         await node.apply(state(replicas=(1, 2), isr=(1,), leader_epoch=5, partition_epoch=3))
-        assert node.table.untold_log_ends(count_max=9) == []
+        assert node.reports.untold_log_ends(count_max=9) == []
 
     trio.run(test)
 
@@ -364,12 +364,12 @@ def test_a_controller_that_took_over_is_told_of_idle_partitions_too() -> None:
     async def test() -> None:
         node = Node(MemoryDisk())
         await node.apply(state(), full=True)
-        assert len(node.table.changed_lags(0, count_max=9)) == 1
-        assert node.table.changed_lags(500, count_max=9) == []
+        assert len(node.reports.changed_lags(0, count_max=9)) == 1
+        assert node.reports.changed_lags(500, count_max=9) == []
         await node.apply(state(partition_epoch=2))
-        assert node.table.changed_lags(1_000, count_max=9) == []
+        assert node.reports.changed_lags(1_000, count_max=9) == []
         await node.apply(state(partition_epoch=2), full=True)
-        assert len(node.table.changed_lags(1_500, count_max=9)) == 1
+        assert len(node.reports.changed_lags(1_500, count_max=9)) == 1
 
     trio.run(test)
 
@@ -483,16 +483,18 @@ def test_s56_logs_are_told_of_by_name_once_to_each_controller_until_they_are_new
     async def test() -> None:
         node = Node(MemoryDisk())
         await begin(node, *many(2), full=True)
-        assert node.table.untold_creations(count_max=10) == ()
+        assert node.reports.untold_creations(count_max=10) == ()
         await node.apply()
-        told = node.table.untold_creations(count_max=10)
+        told = node.reports.untold_creations(count_max=10)
         assert told == (CreatedLogs(topic_id=OTHER_ID, partitions=(0, 1)),)
-        node.table.on_creations_told(told)
-        assert node.table.untold_creations(count_max=10) == ()
+        node.reports.on_creations_told(told)
+        assert node.reports.untold_creations(count_max=10) == ()
         await node.apply(*many(2), full=True)  # another controller
-        assert node.table.untold_creations(count_max=10) == told
+        assert node.reports.untold_creations(count_max=10) == told
         await node.apply(*many(1, new_replicas=(2,), partition_epoch=2))
-        assert node.table.untold_creations(count_max=10) == (CreatedLogs(topic_id=OTHER_ID, partitions=(1,)),)
+        assert node.reports.untold_creations(count_max=10) == (
+            CreatedLogs(topic_id=OTHER_ID, partitions=(1,)),
+        )
 
     trio.run(test)
 

@@ -50,7 +50,7 @@ class Follower:
         self.fetchers = ReplicaFetchers(
             broker_id=1,
             broker_epoch=lambda: 5,
-            table=self.node.table,
+            effects=self.node.effects,
             view=self.node.view,
             net=OneLeader(self.channel),
             poller=self.poller,

@@ -66,6 +66,7 @@ class Bench:
         self.log_path = f"{self.node.log().directory}/{0:020d}.log"
         self.scrubber = Scrubber(
             table=self.node.table,
+            effects=self.node.effects,
             directory=self.node.directory,
             view=self.node.view,
             config=self.node.config,
@@ -79,7 +80,7 @@ class Bench:
         self.node.connect(self.node.fetching, scrubbing=self.scrubber)
 
     def problems(self) -> list[str]:
-        return [problem.code for problem in self.node.table.unreported_problems()]
+        return [problem.code for problem in self.node.reports.unreported_problems()]
 
 
 def run(test: Callable[[Bench, trio.Nursery], Awaitable[None]], **pace: str) -> None:
@@ -177,7 +178,7 @@ def test_damage_that_a_consumer_meets_is_found_and_told_before_the_pass_comes_th
         hosted = node.hosted()
         error, effects = read_from(hosted, 2)
         assert error is ErrorCode.CORRUPT_MESSAGE
-        node.table.run_effects(hosted, effects)
+        node.effects.run(hosted, effects)
         await trio.sleep(0.5)
         assert bench.problems() == ["rotten"]
         assert [(found.first_offset, found.next_offset) for found in node.log().rotten] == [(2, 6)]

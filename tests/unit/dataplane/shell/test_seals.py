@@ -104,7 +104,7 @@ def test_a_follower_asks_for_more_only_when_it_may_vouch_for_what_it_has() -> No
             now_ms=0,
             wall_ms=0,
         )
-        node.table.run_effects(node.hosted(), effects)
+        node.effects.run(node.hosted(), effects)
         assert replica.role.next_fetch() is None
         await node.work()
         position = replica.role.next_fetch()

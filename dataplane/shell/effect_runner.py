@@ -1,0 +1,193 @@
+"""The hands that carry out what replicas decide.
+
+Effects are carried out on the loop without an await, in the order the replica gave them. What takes a thread
+is started here, and its end given back to the replica, unless the table has forgotten it meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol, assert_never, cast
+
+from controller.contract.partition_state import PartitionKey
+from dataplane.core.effects import (
+    BackOff,
+    CheckAtRest,
+    CompleteDeletion,
+    CompleteProduce,
+    DataAppended,
+    Effects,
+    HighWatermarkMoved,
+    LeadershipChanged,
+    LogStartMoved,
+    MendLog,
+    PersistEpochs,
+    ProposalReady,
+    Remark,
+    ReportProblem,
+    StartFetching,
+    StopFetching,
+    Vouch,
+    WriteAside,
+)
+from dataplane.core.results import DeletionResult
+from dataplane.shell.data_directory import DataDirectory
+from dataplane.shell.fetches import Fetches
+from dataplane.shell.hosted import HostedPartition
+from dataplane.shell.produces import Produces
+from dataplane.shell.untold import Untold
+from springtide.node.clock import Clock
+
+_log = logging.getLogger(__name__)
+
+DeletionWaiter = Callable[[DeletionResult], None]
+"""The waiter of a deletion: takes the final result."""
+
+
+class ReplicaFetching(Protocol):
+    """The replica fetchers."""
+
+    def follow(self, hosted: HostedPartition, *, leader_id: int, leader_epoch: int) -> None: ...
+
+    def unfollow(self, key: PartitionKey) -> None: ...
+
+    def back_off(self, key: PartitionKey, delay_ms: int) -> None: ...
+
+    def on_broker_changed(self, broker_id: int) -> None: ...
+
+    def on_rates_changed(self) -> None:
+        """Note that throttled rates may have changed: they come with the view of the cluster."""
+
+
+class Scrubbing(Protocol):
+    """The scrubber, which reads stored bytes again."""
+
+    def check_soon(self, hosted: HostedPartition, offset: int) -> None: ...
+
+    def mend(self, hosted: HostedPartition, effect: MendLog) -> None: ...
+
+
+class EffectRunner:
+    """`fetching` and `scrubbing` are connected before a partition is hosted: they need this and the table."""
+
+    fetching: ReplicaFetching
+
+    def __init__(
+        self,
+        *,
+        produces: Produces,
+        fetches: Fetches,
+        store: DataDirectory,
+        untold: Untold,
+        clock: Clock,
+        end_turn: Callable[[], None],
+    ) -> None:
+        self._produces = produces
+        self._fetches = fetches
+        self._store = store
+        self._untold = untold
+        self._clock = clock
+        self._end_turn = end_turn
+        self.scrubbing: Scrubbing | None = None
+        self.restless: dict[PartitionKey, HostedPartition] = {}
+        """Replicas to which something has happened, until they are at rest."""
+
+    def connect(self, *, fetching: ReplicaFetching, scrubbing: Scrubbing | None = None) -> None:
+        self.fetching = fetching
+        self.scrubbing = scrubbing
+
+    def stir(self, hosted: HostedPartition) -> None:
+        """Note that something has happened to this replica."""
+        self.restless[hosted.key] = self._untold.lags[hosted.key] = hosted
+
+    def run(self, hosted: HostedPartition, effects: Effects) -> None:
+        """Carry out what a replica asked for, in order."""
+        if not effects:
+            return
+        self.stir(hosted)
+        fetches, fetching = self._fetches, self.fetching
+        for effect in effects:
+            match effect:
+                case CompleteProduce(waiters=waiters, error=error):
+                    self._produces.on_complete(waiters, error)
+                case CompleteDeletion(waiters=waiters, result=result):
+                    for waiter in waiters:
+                        cast(DeletionWaiter, waiter)(result)
+                case LogStartMoved():
+                    self._store_log_start(hosted)
+                    fetches.on_high_watermark_moved(hosted.key)
+                case DataAppended():
+                    fetches.on_data_appended(hosted.key)
+                case HighWatermarkMoved():
+                    fetches.on_high_watermark_moved(hosted.key)
+                    if not hosted.is_high_watermark_stored:
+                        self._store.is_first_high_watermark_due = True
+                case LeadershipChanged():
+                    fetches.on_leadership_changed(hosted.key)
+                case ProposalReady():
+                    self._untold.note_proposal(hosted.key)
+                case StartFetching(leader_id=leader_id, leader_epoch=leader_epoch):
+                    fetching.follow(hosted, leader_id=leader_id, leader_epoch=leader_epoch)
+                case StopFetching():
+                    fetching.unfollow(hosted.key)
+                case BackOff(delay_ms=delay_ms):
+                    fetching.back_off(hosted.key, delay_ms)
+                case WriteAside():
+                    self._write_aside(hosted, effect)
+                case MendLog():
+                    if self.scrubbing is not None:
+                        self.scrubbing.mend(hosted, effect)
+                case CheckAtRest(first_offset=offset):
+                    if self.scrubbing is not None:
+                        self.scrubbing.check_soon(hosted, offset)
+                case PersistEpochs():
+                    self._store.start_persist_epochs(hosted)
+                case Vouch():
+                    self._vouch(hosted)
+                case ReportProblem(problem=problem):
+                    self._untold.note_problem(problem)
+                    if problem.code == "went_back" and problem.broker_id < 0:
+                        self._store.start_disowning()
+                case Remark(text=text, is_warning=is_warning):
+                    level = logging.WARNING if is_warning else logging.INFO
+                    _log.log(
+                        level,
+                        "replica_remark topic=%s partition=%d detail=%s",
+                        hosted.topic,
+                        hosted.partition,
+                        text,
+                    )
+                case _:
+                    assert_never(effect)
+
+    def _write_aside(self, hosted: HostedPartition, effect: WriteAside) -> None:
+        def done(error: str | None) -> None:
+            if hosted.is_forgotten:
+                return
+            now_ms = self._clock.mono_ms()
+            self.run(hosted, hosted.replica.role.on_written_aside(effect.hold_id, error=error, now_ms=now_ms))
+            if hosted.replica.role.next_fetch() is not None:
+                state = hosted.replica.state
+                assert state is not None
+                self.fetching.follow(hosted, leader_id=state.leader, leader_epoch=state.leader_epoch)
+            self._end_turn()
+
+        self._store.start_aside(hosted, effect, done)
+
+    def _store_log_start(self, hosted: HostedPartition) -> None:
+        def done(offset: int) -> None:
+            if not hosted.is_forgotten:
+                now_ms = self._clock.mono_ms()
+                self.run(hosted, hosted.replica.role.on_log_start_stored(offset, now_ms=now_ms))
+                self._end_turn()
+
+        self._store.start_storing_log_start(hosted, done)
+
+    def _vouch(self, hosted: HostedPartition) -> None:
+        def done() -> None:
+            if not hosted.is_forgotten:
+                self.run(hosted, hosted.replica.role.on_vouched(now_ms=self._clock.mono_ms()))
+                self._end_turn()
+
+        self._store.start_vouching(hosted, done)
