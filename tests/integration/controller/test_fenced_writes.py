@@ -8,7 +8,17 @@ import anyio
 import pytest
 
 from controller.contract.partition_state import PartitionState, TopicState
-from controller.core.records import Cause, Change, ClusterRecord, PartitionRecord, Record, TopicRecord
+from controller.core.records import (
+    Cause,
+    Change,
+    ClusterRecord,
+    CoordinatorRecord,
+    CoordinatorRegistration,
+    PartitionRecord,
+    Record,
+    RemoveCoordinatorRecord,
+    TopicRecord,
+)
 from controller.shell.clock import Ids, SystemClock
 from controller.shell.kazoo_meta import KazooMeta
 from controller.shell.leadership import Leadership, Term
@@ -109,6 +119,29 @@ async def test_what_a_controller_writes_after_the_next_was_elected_is_not_applie
             await store.persist([partition(0, 1)], old_term)
         assert [r for r, _ in (await load(new_meta)).records()][1:] == topic(3)
         await (await load(new_meta)).persist([partition(0, 1)], new_term)
+        tasks.cancel_scope.cancel()
+
+
+async def test_the_directory_of_coordinators_comes_with_the_first_of_them(open_meta: OpenMeta) -> None:
+    async with open_meta() as meta, anyio.create_task_group() as tasks:
+        elected = Elected(meta, "c1")
+        tasks.start_soon(elected.leadership.run, elected.serve)
+        term = await elected.wait()
+        store = await make_cluster(meta, term)
+        first, second = (
+            CoordinatorRecord(
+                registration=CoordinatorRegistration(
+                    coordinator_id=number, coordinator_epoch=number, incarnation_id="i", host="h", port=9092
+                ),
+                change=CHANGE,
+            )
+            for number in (1001, 1002)
+        )
+        await store.persist([first, second], term)
+        assert [r for r, _ in (await load(meta)).records()][1:] == [first, second]
+        store = await load(meta)
+        await store.persist([RemoveCoordinatorRecord(coordinator_id=1001, change=CHANGE), second], term)
+        assert [r for r, _ in (await load(meta)).records()][1:] == [second]
         tasks.cancel_scope.cancel()
 
 
