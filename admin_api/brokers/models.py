@@ -17,7 +17,7 @@ from admin_api.http.models import (
     ViewList,
     milliseconds,
 )
-from admin_api.operations.models import ConcurrentMoves, Throttle
+from admin_api.operations.models import ConcurrentMoves, MoveHours, Throttle, daily
 from admin_api.plans.models import PlanView
 from controller.operations.model import CONCURRENT_MOVES, MoveOptions
 
@@ -39,12 +39,16 @@ class MoveLimits(RequestBody):
         description="data is moved from then on, by a plan that is made then; until then the operation is "
         "`scheduled`",
     )
+    window: MoveHours | None = Field(
+        default=None, description="when moves begin and plans for them are made. Default: at any time"
+    )
 
     def options(self) -> MoveOptions:
         return MoveOptions(
             throttle_bytes_per_s=self.throttle_bytes_per_s,
             max_concurrent_moves=self.max_concurrent_moves,
             not_before_ms=milliseconds(self.not_before),
+            window=daily(self.window),
         )
 
 

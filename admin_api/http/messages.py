@@ -55,6 +55,8 @@ PATTERNS: Final[Mapping[str, str]] = {
     ),
     r"^([a-zA-Z0-9._-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}$": "must be HOST:PORT, as in store4:9092",
     r"^(broker:[0-9]{1,10}|host:.{1,255}|rack:.{1,255})$": "must be broker:ID, host:NAME or rack:NAME",
+    r"^([01][0-9]|2[0-3]):[0-5][0-9]$": "must be HH:MM, as in 22:00",
+    r"^(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])$": "must be Z or +HH:MM or -HH:MM, as in +01:00",
     r"^[a-z0-9.]+$": "must be small letters, digits and '.'",
     r"^[A-Za-z0-9_-]+$": "must be letters, digits, '_' and '-'",
     r"^[A-Za-z0-9_-]{1,64}$": "must be 1 to 64 letters, digits, '_' and '-'",

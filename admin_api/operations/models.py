@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Annotated, Any, Self
 
 import msgspec
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from admin_api.http.answers import Answer
 from admin_api.http.models import (
@@ -22,6 +22,7 @@ from admin_api.http.services import Services
 from controller.contract.partition_state import PartitionKey
 from controller.core.reassignment_progress import ReassignmentProgress, TargetProgress
 from controller.database.rows import OperationRow
+from controller.operations.hours import DailyWindow
 from controller.operations.model import (
     CONCURRENT_MOVES_MAX,
     FINISHED,
@@ -79,6 +80,42 @@ ConcurrentMoves = Annotated[
     int,
     Field(ge=1, le=CONCURRENT_MOVES_MAX, description="partitions on their way at once", examples=[10]),
 ]
+
+
+TimeOfDay = Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+
+
+class MoveHours(RequestBody):
+    """The time of day in which moves begin. Those that are on their way at its end arrive."""
+
+    start: TimeOfDay = Field(examples=["22:00"])
+    end: TimeOfDay = Field(description="before the start: of the next day", examples=["06:00"])
+    utc_offset: Annotated[
+        str, StringConstraints(pattern=r"^(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])$"), Field(examples=["+01:00"])
+    ] = "Z"
+
+    @model_validator(mode="after")
+    def _lasts(self) -> Self:
+        if self.start == self.end:
+            raise ValueError("it ends when it starts")
+        return self
+
+    def daily(self) -> DailyWindow:
+        ahead = 0 if self.utc_offset == "Z" else _minutes(self.utc_offset[1:])
+        return DailyWindow(
+            start_minute=_minutes(self.start),
+            end_minute=_minutes(self.end),
+            offset_minutes=-ahead if self.utc_offset[0] == "-" else ahead,
+        )
+
+
+def _minutes(clock: str) -> int:
+    hours, _, minutes = clock.partition(":")
+    return 60 * int(hours) + int(minutes)
+
+
+def daily(hours: MoveHours | None) -> DailyWindow | None:
+    return None if hours is None else hours.daily()
 
 
 class EtaView(View):
@@ -313,7 +350,7 @@ class SteerOperation(RequestBody):
 
 
 class ChangeOperation(RequestBody):
-    """The rate limits of an operation."""
+    """The limits of an operation's moves."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"throttle_bytes_per_s": 50_000_000, "reason": "clients time out"}]}
@@ -326,10 +363,14 @@ class ChangeOperation(RequestBody):
     max_concurrent_moves: ConcurrentMoves | None = Field(
         default=None, description="of one that carries out a plan: partitions on their way at once"
     )
+    window: MoveHours | None = Field(
+        default=None,
+        description="of one that carries out a plan: when moves begin; null: at any time; left out: as it is",
+    )
     reason: Reason | None = None
 
     @model_validator(mode="after")
     def _changes_something(self) -> Self:
-        if not self.model_fields_set & {"throttle_bytes_per_s", "max_concurrent_moves"}:
-            raise ValueError("throttle_bytes_per_s or max_concurrent_moves is needed")
+        if not self.model_fields_set & {"throttle_bytes_per_s", "max_concurrent_moves", "window"}:
+            raise ValueError("throttle_bytes_per_s, max_concurrent_moves or window is needed")
         return self

@@ -20,7 +20,7 @@ from admin_api.http.models import OperationPath
 from admin_api.http.problems import ProblemError, refusal_problem
 from admin_api.http.services import Services, Serving
 from admin_api.http.writes import Asked, Attempt, ChangeFields, ResourceChange, Write, submit
-from admin_api.operations.models import ChangeOperation, OperationView, accepted, operation_view
+from admin_api.operations.models import ChangeOperation, OperationView, accepted, daily, operation_view
 from controller.core.events import AlterReassignments, ReassignmentsAltered, ReassignmentTarget
 from controller.database.operation_rows import get_operation
 from controller.database.rows import OperationRow
@@ -214,6 +214,8 @@ async def _amend(
             execution = msgspec.structs.replace(execution, throttle_bytes_per_s=body.throttle_bytes_per_s)
         if body.max_concurrent_moves is not None:
             execution = msgspec.structs.replace(execution, max_concurrent_moves=body.max_concurrent_moves)
+        if "window" in body.model_fields_set:
+            execution = msgspec.structs.replace(execution, window=daily(body.window))
         work = msgspec.structs.replace(work, execution=execution)
         stored: OperationRow | None
         if attempt.dry_run:

@@ -24,7 +24,7 @@ from admin_api.http.models import (
     optional_timestamp,
     timestamp,
 )
-from admin_api.operations.models import ConcurrentMoves, Throttle
+from admin_api.operations.models import ConcurrentMoves, MoveHours, Throttle
 from admin_api.policies.models import VerdictView
 from controller.core.planning.goals import DISK_PERMILLE
 from controller.core.planning.plan import Level, Levels, Load, Move, Plan, Rejection, content_hash
@@ -270,6 +270,7 @@ class CarryOut(RequestBody):
     not_before: BodyMoment | None = Field(
         default=None, description="begin then; until then the operation is `scheduled`"
     )
+    window: MoveHours | None = Field(default=None, description="when moves begin. Default: at any time")
     reason: Reason | None = None
 
 

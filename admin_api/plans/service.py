@@ -16,7 +16,7 @@ from admin_api.http.models import ClusterPath, PlanPath, milliseconds
 from admin_api.http.problems import FieldProblem, ProblemError
 from admin_api.http.services import Services, Serving
 from admin_api.http.writes import Asked, Attempt, ChangeFields, ResourceChange, Write, begun_before, opened
-from admin_api.operations.models import accepted
+from admin_api.operations.models import accepted, daily
 from admin_api.plans.goals import destinations_of, goal_of, measured_of
 from admin_api.plans.models import (
     AssignGoal,
@@ -244,6 +244,7 @@ def order_of(plan: Plan, body: CarryOut) -> PlanOrder:
         throttle_bytes_per_s=body.throttle_bytes_per_s,
         max_concurrent_moves=body.max_concurrent_moves,
         not_before_ms=milliseconds(body.not_before),
+        window=daily(body.window),
     )
 
 

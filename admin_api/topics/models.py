@@ -118,7 +118,7 @@ class TopicDeletionPlan(View):
 
 
 #: Fields of the body that limit moves of replicas. They apply only to a change of the replication factor.
-_OF_MOVES = ("throttle_bytes_per_s", "max_concurrent_moves", "not_before")
+_OF_MOVES = ("throttle_bytes_per_s", "max_concurrent_moves", "not_before", "window")
 
 
 class ChangeTopic(CarryOut):

@@ -29,7 +29,7 @@ from controller.operations.model import (
     Work,
     with_steps,
 )
-from controller.operations.outcome import Advance, PlanOrder, cancelled, fail, succeed, wait
+from controller.operations.outcome import Advance, PlanOrder, cancelled, fail, outside, succeed, wait
 from controller.operations.reassignments import Progress
 
 REPLAN_MS: Final = 5_000
@@ -142,10 +142,14 @@ def _between_plans(work: Work, look: Look, goals: Sequence[Goal], options: MoveO
         return wait(with_steps(work, plan=StepState.RUNNING), OperationState.RUNNING, (look.unplannable,))
     # What an operator has changed meanwhile stands in the last execution, and holds on.
     pace = options if work.execution is None else work.execution
+    closed = outside(pace.window, look.now_ms)
+    if closed:
+        return wait(work, OperationState.RUNNING, closed)
     order = PlanOrder(
         goal=goals[campaign.goal],
         throttle_bytes_per_s=pace.throttle_bytes_per_s,
         max_concurrent_moves=pace.max_concurrent_moves,
+        window=pace.window,
         turn=campaign.plans,
     )
     campaign = msgspec.structs.replace(campaign, plans=campaign.plans + 1, replan_at_ms=None)

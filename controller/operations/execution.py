@@ -12,7 +12,8 @@ at least once, and beginning it twice changes nothing. Only the moves that begin
 are looked at: a plan may have a hundred thousand moves, and they are not in the operation's row.
 
 A kind that carries out a plan has the steps `move` and `elect` and calls `advance_execution` until that says
-`succeeded`; what comes after is its own. A paused operation begins no move; those on their way arrive.
+`succeeded`; what comes after is its own. A paused operation begins no move, nor does any outside its window;
+those on their way arrive.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from controller.operations.model import (
     begun,
     with_steps,
 )
-from controller.operations.outcome import Advance, PlanOrder, cancelled, fail, succeed, wait
+from controller.operations.outcome import Advance, PlanOrder, cancelled, fail, outside, succeed, wait
 from controller.operations.reassignments import Progress, blocked_view, fate_in
 
 #: Moves submitted in one event.
@@ -95,6 +96,7 @@ def begin_execution(
         throttle_bytes_per_s=order.throttle_bytes_per_s,
         max_concurrent_moves=order.max_concurrent_moves,
         not_before_ms=order.not_before_ms,
+        window=order.window,
         turn=order.turn,
     )
 
@@ -157,13 +159,16 @@ def advance_execution(
             changed=changed,
             throttle=_off_rate(image, execution, current, operation_id),
         )
-    begun = _next(execution, window, current, len(_startable(image, window, current)[1]), now_ms)
+    closed = outside(execution.window, now_ms)
+    begun: tuple[MoveRow, ...] = ()
+    if not closed:
+        begun = _next(execution, window, current, len(_startable(image, window, current)[1]), now_ms)
     if begun:
         execution = msgspec.structs.replace(execution, cursor=begun[-1].position + 1)
         work = msgspec.structs.replace(work, execution=execution)
     current = [*current, *begun]
     start, waits = _startable(image, window, current)
-    blocked = [_blocked_at(found, waits) for found in current if found.position in waits]
+    blocked = [*closed, *(_blocked_at(found, waits) for found in current if found.position in waits)]
     blocked += [
         blocked_view(seen)
         for found in current
@@ -173,7 +178,7 @@ def advance_execution(
     return msgspec.structs.replace(
         step,
         changed=(*changed, *begun),
-        start=start,
+        start=() if closed else start,
         throttle=_off_rate(image, execution, current, operation_id),
     )
 

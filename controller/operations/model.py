@@ -20,6 +20,7 @@ import msgspec
 
 from controller.contract.partition_state import PartitionKey
 from controller.database.rows import OperationRow
+from controller.operations.hours import DailyWindow
 
 #: Of many, so that an operation's row stays small; its summary has the number of all.
 BLOCKED_SHOWN: Final = 100
@@ -89,11 +90,13 @@ CONCURRENT_MOVES_MAX: Final = 1_000
 
 class MoveOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The limits for moving data. throttle_bytes_per_s: of each broker; None: unthrottled. not_before_ms:
-    wall clock; an operation that makes its own plans makes them no earlier, either."""
+    wall clock; an operation that makes its own plans makes them no earlier, either. window: when moves begin,
+    and plans are made; None: at any time."""
 
     throttle_bytes_per_s: int | None = None
     max_concurrent_moves: int = CONCURRENT_MOVES
     not_before_ms: int | None = None
+    window: DailyWindow | None = None
 
 
 class BrokerToAdd(msgspec.Struct, frozen=True, kw_only=True):
@@ -265,7 +268,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     it have begun, or ended. ended: how many by fate. bytes_moved: planned bytes of those that have arrived.
     bytes_dropped: planned bytes of those that have ended in another way.
     elected_to: leaders have been elected for moves before it. elected: how many. not_before_ms: wall clock.
-    turn: counts the plans that one operation has made. outcome: the plan's.
+    window: when moves begin. turn: counts the plans that one operation has made. outcome: the plan's.
     """
 
     plan_id: str
@@ -275,6 +278,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     throttle_bytes_per_s: int | None = None
     max_concurrent_moves: int = CONCURRENT_MOVES
     not_before_ms: int | None = None
+    window: DailyWindow | None = None
     cursor: int = 0
     ended: dict[str, int] = {}
     bytes_moved: int = 0

@@ -13,6 +13,7 @@ from controller.contract.partition_state import PartitionKey
 from controller.core.events import ReassignmentTarget
 from controller.core.planning.goals import Goal
 from controller.database.rows import MoveRow
+from controller.operations.hours import DailyWindow
 from controller.operations.model import (
     BLOCKED_SHOWN,
     CONCURRENT_MOVES,
@@ -33,6 +34,7 @@ class PlanOrder(msgspec.Struct, frozen=True, kw_only=True):
     throttle_bytes_per_s: int | None = None
     max_concurrent_moves: int = CONCURRENT_MOVES
     not_before_ms: int | None = None
+    window: DailyWindow | None = None
     turn: int = 0
 
 
@@ -89,6 +91,13 @@ def succeed(work: Work, summary: str) -> Advance:
 def _ended(work: Work, state: StepState) -> Work:
     states = {step.name: state for step in work.steps if step.state is StepState.RUNNING}
     return msgspec.structs.replace(with_steps(work, **states), blocked=())
+
+
+def outside(window: DailyWindow | None, now_ms: int) -> tuple[Blocked, ...]:
+    """Return why nothing begins now: it is not the time of day for it."""
+    if window is None or window.is_open(now_ms):
+        return ()
+    return (Blocked(code="outside_window", detail=f"moves begin {window}; those on their way arrive"),)
 
 
 def wait(work: Work, state: OperationState, blocked: Sequence[Blocked], *, late: bool = False) -> Advance:

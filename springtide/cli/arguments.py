@@ -63,6 +63,16 @@ def broker(value: str) -> Mapping[str, object]:
     return spec | {"rack": rack} if slash else spec
 
 
+def hours(value: str) -> Mapping[str, object] | None:
+    """Parse `22:00-06:00` or `22:00-06:00+01:00`: a time of day, in UTC or in a zone; or `none`."""
+    if value == "none":
+        return None
+    start, dash, rest = value.partition("-")
+    if not dash:
+        raise ArgumentTypeError(f"must be START-END, such as 22:00-06:00, or none: {value!r}")
+    return {"start": start, "end": rest[:5], "utc_offset": rest[5:] or "Z"}
+
+
 def replicas(value: str) -> list[int]:
     """Parse `1:2:3`: brokers of one partition, the preferred leader first."""
     return [id_number(part) for part in value.split(":")]

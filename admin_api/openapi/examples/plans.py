@@ -176,7 +176,12 @@ _DRAIN: Final = _EXECUTION | {
     "kind": "broker_drain",
     "spec": {
         "broker_id": 3,
-        "moves": {"throttle_bytes_per_s": 50_000_000, "max_concurrent_moves": 50, "not_before_ms": None},
+        "moves": {
+            "throttle_bytes_per_s": 50_000_000,
+            "max_concurrent_moves": 50,
+            "not_before_ms": None,
+            "window": None,
+        },
     },
     "steps": [
         {"name": "mark", "state": "succeeded"},

@@ -194,7 +194,12 @@ OPERATION: Final[dict[str, Any]] = {
     "spec": {
         "brokers": [{"broker_id": 4, "host": "store4", "port": 9092, "rack": "r2", "replaces": None}],
         "mode": "new_only",
-        "moves": {"throttle_bytes_per_s": 50_000_000, "max_concurrent_moves": 5, "not_before_ms": None},
+        "moves": {
+            "throttle_bytes_per_s": 50_000_000,
+            "max_concurrent_moves": 5,
+            "not_before_ms": None,
+            "window": None,
+        },
     },
     "steps": [
         {"name": "preflight", "state": "running"},

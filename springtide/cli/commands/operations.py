@@ -6,7 +6,7 @@ from argparse import Namespace
 from dataclasses import replace
 from typing import Final
 
-from springtide.cli.arguments import ACTOR, OPERATION_ID, SINCE, count_or_none
+from springtide.cli.arguments import ACTOR, OPERATION_ID, SINCE, count_or_none, hours
 from springtide.cli.call import Call, given, reads, writes
 from springtide.cli.command import Command, CommandKind, argument, change, listing
 from springtide.cli.commands.plans import CARRY_OUT, how
@@ -159,5 +159,20 @@ COMMANDS = (
             ),
         ),
         call=writes("PATCH", OPERATION, lambda options: {"throttle_bytes_per_s": options.rate}),
+    ),
+    change(
+        words=("operations", "window"),
+        summary="Change at which time of day an operation begins moves",
+        examples=(
+            "operations window op_Zk1lV0pCTEq4nY6mXw2v3A 22:00-06:00+01:00",
+            "operations window op_Zk1lV0pCTEq4nY6mXw2v3A none --reason 'it has to be done today'",
+        ),
+        in_cluster=False,
+        is_conditional=True,
+        arguments=(
+            OPERATION_ID,
+            argument("hours", metavar="HOURS", type=hours, help="such as 22:00-06:00; none: at any time"),
+        ),
+        call=writes("PATCH", OPERATION, lambda options: {"window": options.hours}),
     ),
 )

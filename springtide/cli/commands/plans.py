@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 from typing import Final
 
-from springtide.cli.arguments import count, id_number, replicas
+from springtide.cli.arguments import count, hours, id_number, replicas
 from springtide.cli.call import Json, UsageError, given, reads, writes
 from springtide.cli.command import Argument, Command, CommandKind, argument, change, listing, repeated
 from springtide.cli.tables import columns
@@ -25,6 +25,12 @@ CARRY_OUT: tuple[Argument, ...] = (
     ),
     argument("--max-concurrent-moves", type=count, metavar="NUMBER", help="partitions on their way at once"),
     argument("--not-before", metavar="TIME", help="begin then, such as 2026-11-22T02:00:00Z"),
+    argument(
+        "--window",
+        type=hours,
+        metavar="HOURS",
+        help="begin moves only at this time of day, such as 22:00-06:00 or, in a zone, 22:00-06:00+01:00",
+    ),
 )
 
 
@@ -33,6 +39,7 @@ def how(options: Namespace) -> Json:
         throttle_bytes_per_s=options.throttle,
         max_concurrent_moves=options.max_concurrent_moves,
         not_before=options.not_before,
+        window=options.window,
     )
 
 

@@ -92,6 +92,56 @@ async def test_an_operation_waits_for_its_time(zookeeper: MemoryZooKeeper) -> No
         assert datetime.datetime.fromisoformat(done["finished_at"]).timestamp() * 1000 >= at_ms
 
 
+def _clock_at(rest: Rest, *, in_minutes: int) -> str:
+    return timestamp(rest.clock.now_wall_ms() + in_minutes * 60_000)[11:16]
+
+
+async def test_moves_begin_only_at_the_time_of_day_that_was_asked_for(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest)
+        window = {"start": _clock_at(rest, in_minutes=3), "end": _clock_at(rest, in_minutes=5)}
+        plan = await made(rest, DRAIN_1)
+        begun = (await execute(rest, plan, max_concurrent_moves=2, window=window)).json()
+        await pause(rest, brokers, 60_000)
+        waiting = await operation(rest, begun["id"])
+        assert (_moving(rest), waiting["state"]) == ([], "running")
+        assert [found["code"] for found in waiting["blocked"]] == ["outside_window"]
+        assert f"between {window['start']} and {window['end']} UTC" in waiting["blocked"][0]["detail"]
+        await pause(rest, brokers, 150_000)
+        assert len(_moving(rest)) == 2
+        await pause(rest, brokers, 120_000)
+        assert len(_moving(rest)) == 2, "what is on its way goes on"
+        await catch_up(rest, brokers)
+        await pause(rest, brokers, 60_000)
+        waiting = await operation(rest, begun["id"])
+        assert (_moving(rest), waiting["progress"]["moves_done"]) == ([], 2)
+        assert [found["code"] for found in waiting["blocked"]] == ["outside_window"]
+        lifted = await rest.client.patch(f"/operations/{begun['id']}", json={"window": None})
+        assert lifted.status_code == 200, lifted.text
+        assert (await ended(rest, brokers, begun["id"]))["state"] == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("window", "pointer", "message"),
+    [
+        ({"start": "24:00", "end": "06:00"}, "/window/start", "must be HH:MM, as in 22:00"),
+        (
+            {"start": "22:00", "end": "06:00", "utc_offset": "+1"},
+            "/window/utc_offset",
+            "must be Z or +HH:MM or -HH:MM, as in +01:00",
+        ),
+        ({"start": "22:00", "end": "22:00"}, "/window", "it ends when it starts"),
+    ],
+)
+async def test_a_window_that_is_none_is_refused(
+    zookeeper: MemoryZooKeeper, window: dict[str, str], pointer: str, message: str
+) -> None:
+    async with controller(zookeeper) as rest:
+        await formed(rest)
+        refused = await execute(rest, await made(rest, DRAIN_1), window=window)
+        assert [(e["pointer"], e["message"]) for e in refused.json()["errors"]] == [(pointer, message)]
+
+
 async def test_a_cancelled_operation_brings_back_what_is_on_its_way(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         brokers = await formed(rest)

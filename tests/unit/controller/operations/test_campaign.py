@@ -11,6 +11,7 @@ from controller.core.planning.goals import Drain, Goal, Rebalance
 from controller.core.planning.plan import PlanOutcome
 from controller.operations.campaign import REPLAN_MS, REPLAN_MS_MAX, Look, advance_campaign
 from controller.operations.execution import Window
+from controller.operations.hours import DailyWindow
 from controller.operations.model import (
     Blocked,
     BrokerDrain,
@@ -40,6 +41,7 @@ def look(
     goals: Sequence[Goal] = REBALANCE,
     tries_max: int | None = None,
     unplannable: Blocked | None = None,
+    options: MoveOptions = OPTIONS,
 ) -> Advance:
     window = None if work.execution is None else Window(plan_id=work.execution.plan_id)
     seen = Look(
@@ -51,7 +53,7 @@ def look(
         now_ms=now_ms,
         unplannable=unplannable,
     )
-    return advance_campaign(work, seen, goals, OPTIONS, tries_max=tries_max)
+    return advance_campaign(work, seen, goals, options, tries_max=tries_max)
 
 
 def executing(work: Work, outcome: PlanOutcome, *refused: Refused) -> Work:
@@ -61,6 +63,23 @@ def executing(work: Work, outcome: PlanOutcome, *refused: Refused) -> Work:
 
 
 LEADERLESS = Refused(topic="orders", partition=3, code="leaderless", detail="nobody to copy from")
+
+
+def test_it_plans_within_its_window_only() -> None:
+    window = DailyWindow(start_minute=1, end_minute=2)
+    night = msgspec.structs.replace(OPTIONS, window=window)
+    early = look(FRESH, now_ms=59_999, options=night)
+    assert (early.state, early.order) == (OperationState.RUNNING, None)
+    assert [(found.code, found.detail) for found in early.work.blocked] == [
+        ("outside_window", "moves begin between 00:01 and 00:02 UTC; those on their way arrive")
+    ]
+    begun = look(early.work, now_ms=60_000, options=night)
+    assert begun.order is not None
+    assert (begun.order.window, begun.work.blocked) == (window, ())
+    lifted = msgspec.structs.replace(
+        executing(begun.work, PlanOutcome.READY), campaign=Campaign(plans=1, replan_at_ms=1)
+    )
+    assert look(lifted, now_ms=180_000, options=night).order is not None, "the execution says: at any time"
 
 
 def test_it_plans_when_it_may_and_with_what_was_asked() -> None:

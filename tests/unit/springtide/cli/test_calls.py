@@ -90,6 +90,32 @@ def test_a_broker_is_drained_at_a_rate_and_later() -> None:
     assert body_of(first_request("brokers drain 3")) == {}
 
 
+def test_moves_have_a_time_of_day() -> None:
+    night = {"start": "22:00", "end": "06:00", "utc_offset": "Z"}
+    assert body_of(first_request("brokers drain 3 --window 22:00-06:00")) == {"window": night}
+    east = first_request("operations window op_1 22:00-06:00+01:00")
+    assert (east.method, east.url.path) == ("PATCH", "/operations/op_1")
+    assert body_of(east) == {"window": night | {"utc_offset": "+01:00"}}
+    assert body_of(first_request("operations window op_1 none")) == {"window": None}
+
+
+def test_a_plan_has_destinations_floors_and_brokers_that_come_and_go() -> None:
+    request = first_request("plans make --onto 4 --drain 1 --counts-only --floor-percent 5 --to rack:r2")
+    assert body_of(request) == {
+        "goal": {
+            "kind": "rebalance",
+            "mode": "new_only",
+            "new_broker_ids": [4],
+            "drain_broker_ids": [1],
+            "disk_target_permille": None,
+            "floor_percent": 5,
+        },
+        "destinations": {"include": ["rack:r2"], "exclude": []},
+    }
+    relief = body_of(first_request("plans make --relieve 3:70"))
+    assert relief == {"goal": {"kind": "relieve", "broker_id": 3, "used_percent": 70}}
+
+
 def test_a_deletion_has_its_reason_in_the_query_and_its_condition_in_a_header() -> None:
     request = first_request("""topics delete orders --reason 'two words' --if-match '"17.ab"' --dry-run""")
     assert (request.method, request.url.path) == ("DELETE", "/clusters/prod/topics/orders")
