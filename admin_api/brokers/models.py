@@ -18,7 +18,8 @@ from admin_api.http.models import (
     milliseconds,
 )
 from admin_api.operations.models import ConcurrentMoves, MoveHours, Throttle, daily
-from admin_api.plans.models import PlanView
+from admin_api.plans.models import PlanView, TargetPermille
+from controller.core.planning.goals import DISK_PERMILLE
 from controller.operations.model import CONCURRENT_MOVES, MoveOptions
 
 BROKERS_PER_REQUEST_MAX = 100
@@ -62,6 +63,9 @@ class RebalanceOptions(MoveLimits):
             "between the others, too; `none`: nothing is moved. A broker that replaces another takes its "
             "places, even if this says otherwise."
         ),
+    )
+    disk_target_permille: TargetPermille | None = Field(
+        default=DISK_PERMILLE, description="as of a plan that rebalances; null: numbers alone count"
     )
 
 

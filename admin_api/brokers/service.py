@@ -50,7 +50,13 @@ async def add_brokers(
     _check_distinct(wanted)
     _check_ids_free(wanted, image.brokers)
     _check_replaced(wanted, image.brokers)
-    spec = BrokerAdd(brokers=wanted, mode=body.rebalance.mode, moves=body.rebalance.options())
+    target = body.rebalance.disk_target_permille
+    spec = BrokerAdd(
+        brokers=wanted,
+        mode=body.rebalance.mode,
+        disk_permille=msgspec.UNSET if target is None else target,
+        moves=body.rebalance.options(),
+    )
     if attempt.dry_run:
         return Answer.of(200, await preview_add(services, cluster, spec))
     for broker in wanted:

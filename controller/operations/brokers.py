@@ -16,7 +16,7 @@ import msgspec
 
 from controller.contract.session import BrokerStatus
 from controller.core.image import ClusterImage
-from controller.core.planning.goals import DISK_PERMILLE, Drain, Goal, Rebalance, RebalanceMode, Replace
+from controller.core.planning.goals import Drain, Goal, Rebalance, RebalanceMode, Replace
 from controller.core.preflight import CheckState, PreflightCheck
 from controller.core.records import BrokerRegistration, CoordinatorRegistration
 from controller.operations.campaign import Look, advance_campaign
@@ -59,9 +59,9 @@ def goals_of(spec: BrokerAdd) -> tuple[Goal, ...]:
     others = tuple(broker.broker_id for broker in spec.brokers if broker.replaces is None)
     if others and spec.mode == "new_only":
         mode = RebalanceMode.NEW_ONLY
-        goals.append(Rebalance(mode=mode, new_broker_ids=others, disk_permille=DISK_PERMILLE))
+        goals.append(Rebalance(mode=mode, new_broker_ids=others, disk_permille=spec.disk_permille))
     elif spec.mode == "full":
-        goals.append(Rebalance(mode=RebalanceMode.FULL, disk_permille=DISK_PERMILLE))
+        goals.append(Rebalance(mode=RebalanceMode.FULL, disk_permille=spec.disk_permille))
     return tuple(goals)
 
 

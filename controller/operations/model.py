@@ -110,10 +110,11 @@ class BrokerToAdd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerAdd(msgspec.Struct, frozen=True, kw_only=True, tag="broker_add"):
-    """mode: `new_only`, `full` or `none`; of those that replace no other."""
+    """mode: `new_only`, `full` or `none`; of those that replace no other. disk_permille: as in Rebalance."""
 
     brokers: tuple[BrokerToAdd, ...]
     mode: str
+    disk_permille: int | msgspec.UnsetType = msgspec.UNSET
     moves: MoveOptions = MoveOptions()
 
 

@@ -18,6 +18,8 @@ BROKER: Final = "clusters/{cluster}/brokers/{broker_id}"
 def _added(options: Namespace) -> Json:
     body: dict[str, object] = {"brokers": options.brokers}
     rebalance = given(mode=options.rebalance) | how(options)
+    if options.counts_only:
+        rebalance |= {"disk_target_permille": None}
     if rebalance:
         body["rebalance"] = rebalance
     return body
@@ -86,6 +88,11 @@ COMMANDS = (
                 metavar="MODE",
                 help="what happens to data that is there: new_only (the default: they get their share), "
                 "full (everything is evened out), none",
+            ),
+            argument(
+                "--counts-only",
+                action="store_true",
+                help="even out numbers of replicas alone, with the least bytes copied",
             ),
             *CARRY_OUT,
         ),

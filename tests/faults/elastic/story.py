@@ -145,7 +145,8 @@ def join(on: Stage, pace: Pace, killer: Killer | None) -> Chapter:
             {"broker_id": broker_id, "endpoint": on.cluster.brokers[broker_id].endpoint}
             for broker_id in JOINING
         ],
-        "rebalance": {"mode": "full", **pace.fields()},
+        # What is least is a bound for plans that count replicas and nothing else.
+        "rebalance": {"mode": "full", "disk_target_permille": None, **pace.fields()},
         "reason": "capacity for Q4",
     }
     began_at = time.monotonic()
