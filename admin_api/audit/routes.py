@@ -96,9 +96,8 @@ async def verify_it(
         int | None, Query(ge=1, le=INT64_MAX, description="last row; by default the newest", examples=[5_000])
     ] = None,
 ) -> Response:
-    """Verify the hash chain of the audit. Each row carries a hash of its content and of the entry before it.
-    The check walks the rows in order and stops at the first mismatch. If retention has removed the oldest
-    rows, the check begins after them and reports what was removed."""
+    """Walk the rows of the audit in order and stop at the first that does not fit the hash chain. Where
+    retention has removed the oldest rows, the check begins after them and reports what was removed."""
     if from_seq is not None and to_seq is not None and to_seq < from_seq:
         problem = FieldProblem(parameter="to_seq", message=f"must be at least from_seq, {from_seq}")
         raise ProblemError("invalid_request", "to_seq lies before from_seq", errors=(problem,))

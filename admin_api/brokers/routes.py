@@ -109,13 +109,10 @@ async def add_brokers(
     write: Write,
     cluster: ClusterPath,
 ) -> Response:
-    """Let brokers hold data and give them their share. Brokers may be started before or after this request:
-    the operation waits in `preflight` until every broker has been started, has registered at the endpoint
-    stated here, and has passed the checks. The checks are that its peers and the controller reach its
-    listener, that it reaches theirs, that the API versions fit, and that its clock, disk and rack are in
-    order. `blocked` lists the failed checks. Then all brokers are admitted at once; if the deadline passes
-    first, the operation fails and nothing has changed. Once the brokers are active, data is moved as
-    `rebalance` says, a broker that `replaces` another takes all its places, and leaders are elected."""
+    """Let brokers hold data and give them their share as `rebalance` says; a broker that `replaces` another
+    takes all its places. The operation waits in `preflight` until every broker, started before or after this
+    request, has registered at this endpoint and passed the checks that `blocked` lists; then all are admitted
+    at once."""
     specs = service.specs_of(body)
     asked = Asked(
         cluster=cluster,
@@ -194,10 +191,8 @@ async def get_broker(
     },
 )
 async def change_broker(body: ChangeBroker, change: maintenance.Changing) -> Response:
-    """Change a broker. A cordoned broker gets no new replicas, neither by placement nor by a reassignment. It
-    keeps its replicas, leads and stays in sync; a restart does not end the cordon. A rack set here takes
-    precedence over the rack that the broker reports, also after restarts; no data is moved by it. A broker
-    that waits to be added can be given a rack and labels."""
+    """Change a broker: a cordoned one keeps its replicas and gets no new ones, and a rack set here takes
+    precedence over the one that the broker reports. Both outlast restarts, and nothing is moved."""
     asked = body.model_dump(mode="json")
     work = partial(maintenance.change_broker, body=body)
     return await change.carry_out("change_broker", work, asked, body.reason)
@@ -216,11 +211,9 @@ async def change_broker(body: ChangeBroker, change: maintenance.Changing) -> Res
     },
 )
 async def drain_broker(body: DrainBroker, change: maintenance.Changing) -> Response:
-    """Empty a broker before it is taken offline for good. The broker gets no new replicas, and its replicas
-    move to other brokers, evenly. No partition loses a replica before its new ones are in sync. A broker that
-    is down is emptied by copying from the other replicas. The operation lasts until the broker holds nothing;
-    `blocked` lists what can't be moved now and is tried again. If the drain is cancelled, or ended with
-    `:return`, the broker takes replicas again."""
+    """Move all replicas of a broker to others, evenly, before it is taken offline for good; no partition
+    loses a replica before its new ones are in sync. The operation lasts until the broker holds nothing, and
+    `blocked` lists what can't be moved yet."""
     asked = body.model_dump(mode="json")
     work = partial(maintenance.drain_broker, body=body)
     return await change.carry_out("drain_broker", work, asked, body.reason, is_operation=True)
@@ -235,10 +228,8 @@ async def drain_broker(body: DrainBroker, change: maintenance.Changing) -> Respo
     responses=_MAINTENANCE_ANSWERS,
 )
 async def demote_broker(body: MaintainBroker, change: maintenance.Changing) -> Response:
-    """Demote a broker before maintenance. Its leaderships go to other in-sync replicas, and from now on it
-    leads only partitions that no other replica may lead. Its replicas stay and stay in sync. A partition
-    without another in-sync replica is handed over as soon as there is one; the operation lasts until then. A
-    restart does not end the demotion: `:return` does."""
+    """Give a broker's leaderships to other in-sync replicas before maintenance; its replicas stay in sync. It
+    leads only what no other replica may lead until `:return` ends the demotion, also after a restart."""
     asked = body.model_dump(mode="json")
     work = maintenance.demote_broker
     return await change.carry_out("demote_broker", work, asked, body.reason, is_operation=True)
@@ -278,7 +269,7 @@ async def remove_broker(
     change: maintenance.Changing,
     reason: ReasonQuery = None,
 ) -> Response:
-    """Remove a broker. First move its replicas to other brokers and stop it. Its id is free afterwards. If it
+    """Remove a broker that is stopped and whose replicas were moved away; its id is free afterwards. If it
     comes back with its old disks, it sets their logs aside and waits to be added."""
     asked = {"broker_id": change.broker_id}
     return await change.carry_out("remove_broker", maintenance.remove_broker, asked, reason)

@@ -183,9 +183,9 @@ async def get_resilience(
     ] = None,
     paging: Paged,
 ) -> Response:
-    """Show the effects of losing these brokers, hosts or racks now, all at once: which partitions would go
-    offline, stop accepting acks=all, or continue with fewer replicas. The election rules themselves decide
-    this. Nothing is changed."""
+    """Show which partitions would go offline, stop accepting acks=all, or continue with fewer replicas if
+    these brokers, hosts or racks were lost now, all at once. The election rules themselves decide this, and
+    nothing is changed."""
     view = services.engine.image(cluster)
     image = view.image
     lost = brokers_named(image, terms)

@@ -111,10 +111,9 @@ async def get_cluster(request: Request, services: Serving, cluster: ClusterPath)
 async def recover_metadata(
     body: MetadataRecovery, services: Serving, write: Write, cluster: ClusterPath
 ) -> Response:
-    """Rebuild brokers, topics and partitions from what the brokers hold, with every epoch above all
-    reported ones, and begin a new term. The request is refused until every broker has reported what it
-    holds, which takes some seconds. Name the brokers that will never come back in `gone_brokers`. Requires
-    the role admin."""
+    """Rebuild brokers, topics and partitions from what every broker reports that it holds, with every epoch
+    above all reported ones; name the brokers that will never come back in `gone_brokers`. Requires the role
+    admin."""
     write.need(Role.ADMIN)
     asked = Asked(
         cluster=cluster,
@@ -173,10 +172,9 @@ async def list_set_aside_logs(
 async def bring_back_topics(
     body: TopicsToBringBack, services: Serving, write: Write, cluster: ClusterPath
 ) -> Response:
-    """Bring topics back from logs that brokers have set aside. Each topic gets its old id, its settings as
-    far as a broker knows them, and replicas where its logs are. A replica that provably holds every
-    acknowledged record leads; brokers restore their logs by themselves. Topics that the cluster already has
-    are not changed. Requires the role admin."""
+    """Bring topics back from logs that brokers have set aside, each with its old id, its settings as far as a
+    broker knows them, and replicas where its logs are; topics that exist are not changed. Requires the role
+    admin."""
     write.need(Role.ADMIN)
     asked = Asked(
         cluster=cluster,

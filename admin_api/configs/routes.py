@@ -181,7 +181,7 @@ def _add_routes(
         operation_id=f"alter{noun}Configs",
         tags=[tag],
         summary=f"Change several of {a_noun} settings at once",
-        description=f"All of them, or none. What is not named stays as it is. {what_follows}",
+        description=f"Change all of the settings that are named, or none. {what_follows}",
         response_model=ConfigsAltered,
         responses=changed,
     )
@@ -208,8 +208,8 @@ _add_routes(
     tag="Topics",
     missing=("cluster_not_found", "topic_not_found"),
     what_follows=(
-        "Brokers follow at once. Another minimum in sync is written into the state of each partition, so "
-        "that leaders and controller never disagree about it."
+        "Brokers follow at once, and another minimum in sync is written into the state of each partition, "
+        "so that leaders and controller never disagree about it."
     ),
 )
 _add_routes(
@@ -219,8 +219,8 @@ _add_routes(
     tag="Brokers",
     missing=("cluster_not_found", "broker_not_found"),
     what_follows=(
-        "Throttles, in bytes per second. They bound only replicas that are being added, and may stay set "
-        "without harm to the others."
+        "Throttles, in bytes per second, bound only replicas that are being added, and may stay set without "
+        "harm to the others."
     ),
 )
 _add_routes(
@@ -230,7 +230,7 @@ _add_routes(
     tag="Clusters",
     missing=("cluster_not_found",),
     what_follows=(
-        "Defaults of topics and brokers, for those that there are already, too, and what the cluster as a "
-        "whole does."
+        "They are defaults of topics and brokers, also of those that exist, and what the cluster as a whole "
+        "does."
     ),
 )

@@ -66,9 +66,8 @@ _SECURITY_SCHEME: Final = {
     "type": "http",
     "scheme": "bearer",
     "description": (
-        "A token of the controller's `--tokens-file`. Roles: `viewer` looks and tries with dry runs, "
-        "`operator` changes, `admin` also does what may lose records. Not needed where the controller is "
-        "open."
+        "A token of the controller's `--tokens-file`; not needed where the controller is open. Roles: "
+        "`viewer` looks and tries with dry runs, `operator` changes, `admin` also does what may lose records."
     ),
 }
 

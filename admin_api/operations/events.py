@@ -230,9 +230,9 @@ _STREAM = {
 async def watch_it(
     services: Serving, feed: Feed, operation_id: OperationPath, last_event_id: LastEventId = None
 ) -> Response:
-    """Stream an operation as server-sent events, for `EventSource` and `curl -N`. The first event is the
-    operation's current state; another follows whenever something about it has changed. The number of streams
-    is small and bounded: a script that looks once a minute should GET the operation instead."""
+    """Stream an operation as server-sent events, for `EventSource` and `curl -N`: its state now, and again
+    whenever something about it has changed. Streams are few: a script that looks once a minute should GET the
+    operation instead."""
     first = await feed.look(operation_id)
     if first is None:
         raise ProblemError("operation_not_found", f"there is no operation {operation_id!r}")

@@ -115,10 +115,9 @@ async def cancel_it(
         ),
     ] = CancelMode.ROLLBACK,
 ) -> Response:
-    """Cancel an operation. Partitions whose move is not finished get their original replicas back, or arrive
-    (`mode`). Those that have arrived stay, and `:undo` brings them back when the operation has ended. If too
-    few of the original replicas are in sync, the operation waits for them, and `blocked` says so. A new
-    active controller continues the cancellation."""
+    """Stop an operation: partitions whose move is not finished get their original replicas back, or arrive
+    (`mode`). Those that have arrived stay until `:undo`; `blocked` says where too few original replicas are
+    in sync."""
     asked = {"mode": mode.value, "reason": body.reason}
     work = partial(cancel_operation, mode=mode)
     return await change.carry_out("cancel_operation", work, asked, body.reason)
@@ -145,8 +144,8 @@ _STEERING_PROBLEMS = (
     },
 )
 async def pause_it(body: SteerOperation, change: Changing) -> Response:
-    """Pause an operation. It begins no further move, and moves that have begun are finished. It stays paused
-    until it is resumed or cancelled, also under a new active controller."""
+    """Let an operation begin no further move; moves that have begun are finished. It stays paused until it is
+    resumed or cancelled, also under a new active controller."""
     work = partial(steer_operation, to=OperationState.PAUSED)
     return await change.carry_out("pause_operation", work, {"reason": body.reason}, body.reason)
 
@@ -182,9 +181,8 @@ async def list_moves(
     fate: Annotated[Fate | None, Query(description="only those")] = None,
     paging: Paged,
 ) -> Response:
-    """List the moves in the plan's order, with the outcome of each; for unfinished ones, their progress and
-    what blocks them. If the operation has planned again, the list has the moves of all its plans, one plan
-    after the other. It is empty for an operation that moves nothing."""
+    """List the moves of all plans that the operation made, in their order, with the outcome of each, or its
+    progress and what blocks it. Empty for an operation that moves nothing."""
     row = await find_operation(services, operation_id)
     position = paging.after("moves", str, int)
     after = None if position is None else MovePosition(*position)
@@ -212,9 +210,8 @@ async def list_moves(
     },
 )
 async def change_it(body: ChangeOperation, change: Changing) -> Response:
-    """Change an operation's limits. The rate applies to each broker that copies, over all partitions of the
-    operation, from now on until they have arrived or are back. It limits replicas that are being added, never
-    those in sync."""
+    """Change an operation's limits: the rate applies to each broker that copies, over all its partitions,
+    until they have arrived or are back. It limits replicas that are being added, never those in sync."""
     asked = body.model_dump(mode="json")
     work = partial(throttle_operation, body=body)
     return await change.carry_out("throttle_operation", work, asked, body.reason)

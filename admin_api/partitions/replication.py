@@ -245,7 +245,7 @@ async def list_partitions(
     responses={200: {"headers": AGE_HEADERS}, **problems("cluster_not_found")},
 )
 async def get_replication(request: Request, services: Serving, cluster: ClusterPath) -> Response:
-    """Show the cluster's replication. Lags and sizes are those that leaders last reported. Only the active
+    """Show the cluster's replication, with the lags and sizes that leaders last reported. Only the active
     controller receives reports: a standby shows placement only."""
     view = services.engine.image(cluster)
     return show(request, sum_up(services.engine, cluster, view), view=view)

@@ -91,11 +91,9 @@ async def elect_leader(
     topic: TopicPath,
     partition: PartitionPath,
 ) -> Response:
-    """Elect a partition's leader. `preferred` gives the leadership back to the first replica and loses
-    nothing. `unclean` chooses a leader for a partition that has none: records that its log lacks are lost,
-    other replicas set aside what they have beyond it, and all of it is recorded. Look at the loss preview
-    first, or ask for a dry run, which shows it. With `lost_records_max` at most so many records are lost.
-    Requires the role admin."""
+    """`preferred` gives the leadership back to the first replica and loses nothing. `unclean` (role admin)
+    chooses a leader for a partition without one and loses the records that its log lacks, at most
+    `lost_records_max`: look at the loss preview first."""
     if body.election == "unclean":
         write.need(Role.ADMIN)
     asked = Asked(
@@ -141,9 +139,8 @@ async def elect_preferred_leaders(
     write: Write,
     cluster: ClusterPath,
 ) -> Response:
-    """Give leaderships back after maintenance. Each partition that is led by another replica than its first
-    gets its first replica as leader, if that one is in sync. Each is elected alone: a failure of one does not
-    stop the others."""
+    """Give each partition that another replica leads back to its first replica, if that one is in sync. Each
+    is elected alone: a failure of one does not stop the others."""
     asked = Asked(
         cluster=cluster,
         action="elect_preferred_leaders",
@@ -213,10 +210,8 @@ async def get_partition(
 async def preview_loss(
     request: Request, services: Serving, cluster: ClusterPath, topic: TopicPath, partition: PartitionPath
 ) -> Response:
-    """Preview the loss for a partition without a leader: how far each replica's log goes, and for each
-    replica what the others hold that it lacks. Leader epochs, not lengths, show where two logs diverge. A
-    replica that is down sends no report; the last leader's last report is a lower bound of how far that
-    replica had come."""
+    """Show, for a partition without a leader, how far each replica's log goes and what the others hold that
+    it lacks. Of a replica that is down, the last leader's last report is a lower bound."""
     state = service.find_partition(services.engine.image(cluster), cluster, topic, partition)
     shown = find_loss(services.engine, cluster, state)
     return show(request, shown, version=service.version_of(state))

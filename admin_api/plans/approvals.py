@@ -127,7 +127,7 @@ class ApprovePlan(RequestBody):
     },
 )
 async def approve_it(body: ApprovePlan, change: Changing) -> Response:
-    """Approve a plan of a protected cluster. The plan's operation is `awaiting_approval` until a person
-    approves it who has neither made the plan nor asked for the operation. The ETag is the plan's hash:
-    exactly the approved plan is carried out, and a plan that is made anew needs a new approval."""
+    """Approve a plan of a protected cluster, as a person who has neither made it nor asked for its operation,
+    which is `awaiting_approval`. The ETag is the plan's hash: exactly this plan is carried out, and a new one
+    needs a new approval."""
     return await change.carry_out("approve_plan", approve_plan, body.model_dump(mode="json"), body.reason)

@@ -88,9 +88,8 @@ async def list_them(
     },
 )
 async def make_it(*, body: MakePlan, services: Serving, write: Write, cluster: ClusterPath) -> Response:
-    """Make a plan. Nothing moves. The plan holds the moves, those with the largest benefit first, the bytes
-    that they copy and their outcome. It is tied to the state of every partition that it was made from.
-    Demands of the goal that can't be met are rejected partition by partition."""
+    """Plan the moves to a goal, those with the largest benefit first, with the bytes that they copy and their
+    outcome; nothing moves. Demands of the goal that can't be met are rejected partition by partition."""
     asked = Asked(
         cluster=cluster,
         action="make_plan",
@@ -195,10 +194,9 @@ async def delete_it(
     },
 )
 async def execute_it(body: ExecutePlan, change: service.Changing) -> Response:
-    """Execute a plan, provided that every partition is as it was when the plan was made. Otherwise 409 lists
-    the changed partitions, and `drifted` says what to do about them. A few partitions at a time add replicas,
-    catch up and remove replicas; then their preferred leaders are elected. The operation can be paused,
-    slowed down, cancelled and, when it has ended, undone."""
+    """Carry out a plan, a few partitions at a time, if every partition is as it was when the plan was made;
+    otherwise 409 lists those that changed, and `drifted` says what to do about them. The operation can be
+    paused, slowed down, cancelled and, when it has ended, undone."""
     asked = body.model_dump(mode="json")
     work = partial(service.execute_plan, body=body)
     return await change.carry_out("execute_plan", work, asked, body.reason, is_operation=True)

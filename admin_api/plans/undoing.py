@@ -157,9 +157,8 @@ async def _inverse(services: Services, cluster: str, moves: Sequence[Reassignmen
     },
 )
 async def undo_it(body: UndoOperation, change: Changing) -> Response:
-    """Undo an operation. Each partition that arrived goes back to the brokers it came from, if it is still
-    where the operation left it. Partitions that have changed since are listed (409), or left out. Bytes are
-    copied again: a dry run shows how many."""
+    """Move each partition that arrived back to the brokers it came from; those that have changed since are
+    listed (409), or left out. Bytes are copied again: a dry run shows how many."""
     asked = body.model_dump(mode="json")
     work = partial(undo_operation, body=body)
     return await change.carry_out("undo_operation", work, asked, body.reason, is_operation=True)

@@ -100,9 +100,8 @@ async def put_it(
     cluster: ClusterPath,
     name: PolicyPath,
 ) -> Response:
-    """Create or replace a policy: one SELECT over the cluster and the plan, which returns the plan's faults.
-    It can read only the tables listed at `sql`, and is stopped when it takes too long. Requires the role
-    admin."""
+    """Create or replace a policy: one SELECT over the tables listed at `sql`, bounded in time, which returns
+    a plan's faults. Requires the role admin."""
     write.need(Role.ADMIN)
     asked = Asked(
         cluster=cluster,

@@ -97,10 +97,8 @@ async def assign_partition(
     topic: TopicPath,
     partition: PartitionPath,
 ) -> Response:
-    """Assign a partition to brokers. The new replicas copy first. The old ones are removed at the moment in
-    which all new ones are in sync: the partition never has fewer in-sync replicas than before. The number of
-    replicas and their order can change, too. While a reassignment is in progress, another target replaces the
-    first."""
+    """Assign a partition to brokers, in any number and order; the old ones are removed at the moment in which
+    all new ones are in sync. While a reassignment is in progress, another target replaces the first."""
     asked = Asked(
         cluster=cluster,
         action="assign_partition",
@@ -136,9 +134,9 @@ async def cancel_reassignment(
     partition: PartitionPath,
     reason: ReasonQuery = None,
 ) -> Response:
-    """Cancel a reassignment. The original replicas become the partition's replicas again, in their order, and
-    what the new ones have copied is deleted. Refused while too few of the original ones are in sync: records
-    that only the new ones hold would be lost."""
+    """Give a partition its original replicas back, in their order, and delete what the new ones have copied.
+    Refused while too few of the original ones are in sync: records that only the new ones hold would be
+    lost."""
     asked = Asked(
         cluster=cluster,
         action="cancel_reassignment",

@@ -72,9 +72,8 @@ _CREATION: dict[int | str, dict[str, Any]] = {
     responses=_CREATION,
 )
 async def create_topic(body: NewTopic, services: Serving, write: Write) -> Response:
-    """Create a topic. The controller places the replicas so that leaders and replicas are evenly spread, and
-    so that the load of a failed broker would be spread over all others. The cluster may be left out if there
-    is only one."""
+    """Create a topic, with replicas placed so that leaders, replicas and the load of a failed broker are
+    spread evenly. The cluster may be left out if there is only one."""
     cluster = service.cluster_for(services.engine, body)
     return await write.carry_out(
         service.creation_of(cluster, body), partial(service.create_topic, services, cluster, body)
@@ -184,16 +183,9 @@ async def change_topic(
     cluster: ClusterPath,
     topic: TopicPath,
 ) -> Response:
-    """Change a topic.
-
-    `partitions`: new partitions have as many replicas as the topic's first. Records keep their partitions,
-    but a producer that chooses by key sends later records of the same key to other partitions. The number of
-    partitions never shrinks.
-
-    `replication_factor`: each partition gets more replicas, placed by racks, hosts and load, or loses its
-    least needed ones. The leader and in-sync replicas stay as far as possible. The operation carries out a
-    plan: it can be throttled, scheduled, paused, cancelled and undone.
-    """
+    """Give a topic more `partitions`, after which a producer that chooses by key sends later records of a key
+    to other partitions; or another `replication_factor`. The second is an operation that carries out a plan,
+    so that it can be throttled, scheduled, paused, cancelled and undone."""
     check_one_change(body)
     is_factor = body.replication_factor is not None
     change = service.change_replication_factor if is_factor else service.add_partitions
@@ -226,7 +218,7 @@ async def delete_topic(
     topic: TopicPath,
     reason: ReasonQuery = None,
 ) -> Response:
-    """Delete a topic. Its name is free at once. The data is deleted when each broker that has a replica
-    confirms; a broker that is down does so when it is back. The operation lasts until then."""
+    """Delete a topic: its name is free at once, and each broker deletes the data when it is up. The operation
+    lasts until all have confirmed."""
     asked = service.deletion_of(cluster, topic, reason)
     return await write.carry_out(asked, partial(service.delete_topic, services, cluster, topic, condition))
