@@ -5,7 +5,9 @@ FROM python:3.11.15-slim-trixie
 
 RUN useradd --system --create-home --home-dir /var/lib/springtide springtide
 WORKDIR /opt/springtide
-COPY pyproject.toml requirements.lock README.md LICENSE ./
+COPY requirements.lock ./
+RUN pip install --no-cache-dir --require-hashes -r requirements.lock
+COPY pyproject.toml README.md LICENSE ./
 COPY controller controller
 COPY admin_api admin_api
 COPY dataplane dataplane
@@ -15,7 +17,7 @@ COPY localcluster localcluster
 COPY springtide springtide
 COPY pipeline pipeline
 COPY pyspark_springtide pyspark_springtide
-RUN PIP_CONSTRAINT=requirements.lock PIP_BUILD_CONSTRAINT=requirements.lock pip install --no-cache-dir '.[postgres]'
+RUN pip install --no-cache-dir --no-deps --no-build-isolation .
 
 USER springtide
 WORKDIR /var/lib/springtide

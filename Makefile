@@ -1,7 +1,7 @@
 # Springtide's everyday commands. `make help` lists them.
 #
 # All that the machine has to have is Python 3.11+, Java 17+ and make: everything else is installed into .venv, in the
-# versions of requirements.lock, again whenever that or pyproject.toml changes. VENV=DIR uses another folder,
+# files whose hashes requirements*.lock have, again whenever those or pyproject.toml change. VENV=DIR uses another folder,
 # PYTHON=... another interpreter, LOCKED=0 the newest versions that pyproject.toml allows.
 
 SHELL := /bin/bash
@@ -14,8 +14,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 LOCKED ?= 1
-# The second name is for what packages are built with: pip 25.3 and later read the first for installing only.
-CONSTRAINED := $(if $(filter 1,$(LOCKED)),PIP_CONSTRAINT=requirements.lock PIP_BUILD_CONSTRAINT=requirements.lock)
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
+# The first brings the setuptools that PySpark and Springtide are built with. A folder has no hash.
+INSTALL := $(if $(filter 1,$(LOCKED)),$(PIP) --require-hashes -r requirements.lock \
+    && $(PIP) --require-hashes --no-build-isolation -r requirements-dev.lock \
+    && $(PIP) --no-deps --no-build-isolation -e .,$(PIP) -e '.[dev]')
 
 SOURCES := controller admin_api dataplane coordinator localcluster springtide pipeline pyspark_springtide migrations bench tests
 # Tests that start no process and watch no clock: as many at a time as there are cores. All others one by one.
@@ -103,15 +106,15 @@ docs: $(INSTALLED) ## the documents as a site with search, and references made f
 
 install: $(INSTALLED) ## only create .venv and install into it
 
-lock: $(INSTALLED) ## write requirements.lock anew: the newest versions that pyproject.toml allows
-	@$(BIN)/python .ci/lock
+lock: $(INSTALLED) ## write requirements*.lock anew: the newest versions that pyproject.toml allows
+	@.ci/lock $(BIN)/python
 
-$(INSTALLED): pyproject.toml requirements.lock
+$(INSTALLED): pyproject.toml requirements.lock requirements-dev.lock
 	@if [ -z "$(PYTHON)" ] || ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
 	    echo "Python 3.11 or newer is needed; PYTHON=/path/to/python3.11 make ... chooses one"; exit 1; fi
 	@echo "installing into $(VENV): about 700 MB with PySpark, whose jars include ZooKeeper; once, a few minutes"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(CONSTRAINED) $(BIN)/python -m pip install --disable-pip-version-check -e '.[dev]' 2>&1 \
+	@{ $(INSTALL); } 2>&1 \
 	    | awk '/^Requirement already satisfied/ { next } { print "  " $$0; fflush() }'
 	@touch $@
 

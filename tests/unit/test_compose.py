@@ -51,8 +51,9 @@ def test_images_of_others_are_named_by_their_whole_version() -> None:
 
 def test_the_image_installs_what_was_tested() -> None:
     dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    (installs,) = (line for line in dockerfile.splitlines() if "pip install" in line)
-    assert "PIP_CONSTRAINT=requirements.lock" in installs
+    locked, ours = (line for line in dockerfile.splitlines() if "pip install" in line)
+    assert "--require-hashes -r requirements.lock" in locked
+    assert "--no-deps --no-build-isolation ." in ours
     assert "requirements.lock" in copied_sources()
 
 

@@ -1,7 +1,8 @@
-"""requirements.lock: what `make` and the image install is what pyproject.toml asks for, on every Python."""
+"""requirements*.lock: what `make` and the image install is what pyproject.toml asks for, on every Python."""
 
 from __future__ import annotations
 
+import re
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -15,11 +16,20 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
-LOCKED: dict[str, str] = dict(
-    line.split("==")
-    for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
-    if not line.startswith("#")
-)
+#: Exact, with the hashes of its files, and without the address of any index.
+PIN = re.compile(r"[a-z0-9-]+==[0-9][a-z0-9.]*(    --hash=sha256:[0-9a-f]{64})+")
+
+
+def read(name: str) -> dict[str, str]:
+    """Return the version of each package that the file pins. Each line is a pin, its hash, or a reason."""
+    text = (ROOT / name).read_text(encoding="utf-8").removesuffix("\n").replace(" \\\n", "")
+    pins = [line for line in text.splitlines() if not line.startswith(("#", "-r "))]
+    assert [pin for pin in pins if not PIN.fullmatch(pin)] == []
+    return dict(pin.split()[0].split("==") for pin in pins)
+
+
+IMAGE = read("requirements.lock")
+LOCKED = IMAGE | read("requirements-dev.lock")
 BUILD = {"setuptools"}
 """Where a package is built, and not where it runs."""
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
@@ -36,15 +46,15 @@ def asked_by(name: str, extra: str) -> list[Requirement]:
     return [Requirement(line) for line in metadata.requires(name) or []]
 
 
-def needed(python: str, machine: str) -> list[Requirement]:
-    """Return every requirement of `.[dev]` there: its own, and those of the packages that it brings."""
+def needed(python: str, machine: str, root: str = "dev") -> list[Requirement]:
+    """Return every requirement of the extra `root` there: its own, and those of what it brings."""
     there: dict[str, str] = {
         "python_version": python,
         "python_full_version": f"{python}.0",
         "platform_machine": machine,
     }
     seen: set[tuple[str, str]] = set()
-    found, waiting = [], [Requirement("springtide[dev]")]
+    found, waiting = [], [Requirement(f"springtide[{root}]")]
     while waiting:
         one = waiting.pop()
         found.append(one)
@@ -81,3 +91,5 @@ def test_the_lock_is_whole_and_has_nothing_else(python: str, machine: str) -> No
     asked = needed(python, machine)
     assert [str(one) for one in asked if not satisfied(one)] == []
     assert {canonicalize_name(one.name) for one in asked} == set(LOCKED) - BUILD
+    image = needed(python, machine, "postgres")
+    assert {canonicalize_name(one.name) for one in image} == set(IMAGE) - BUILD
