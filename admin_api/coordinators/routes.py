@@ -39,9 +39,8 @@ router = APIRouter(route_class=StrictRoute, tags=["Coordinators"])
 async def admit_coordinators(
     body: AdmitCoordinatorsBody, services: Serving, write: Write, cluster: ClusterPath
 ) -> Response:
-    """Admit coordinators that have registered and wait. Each gets its share of the client groups' state: one
-    that is added to others takes over each part when it has read all of it. When the first is admitted, the
-    topic `__consumer_offsets` is created."""
+    """Admit coordinators that have registered and wait: each takes over its share of the client groups' state
+    when it has read it. When the first is admitted, the topic `__consumer_offsets` is created."""
     asked = Asked(
         cluster=cluster,
         action="admit_coordinators",
@@ -109,9 +108,9 @@ async def get_coordinator(
     },
 )
 async def change_coordinator(body: ChangeCoordinator, change: service.Changing) -> Response:
-    """Change a coordinator. A draining coordinator gives its shards away one by one, each when another
-    coordinator has read all of it, so that no client waits; it can be stopped when it is `drained`. A demoted
-    one does the same, and goes on following others' shards. Restarts end neither."""
+    """Change a coordinator, also across its restarts. A draining or demoted one gives each shard away when
+    another has read it, so that no client waits: the first can be stopped when it is `drained`, the second
+    goes on following others' shards."""
     asked = body.model_dump(mode="json")
     work = partial(service.change_coordinator, body=body)
     return await change.carry_out("change_coordinator", work, asked, body.reason)
@@ -137,7 +136,7 @@ async def change_coordinator(body: ChangeCoordinator, change: service.Changing) 
     },
 )
 async def remove_coordinator(change: service.Changing, reason: ReasonQuery = None) -> Response:
-    """Remove a coordinator that was stopped. Its id is free afterwards. If it comes back, it waits to be
+    """Remove a coordinator that was stopped: its id is free afterwards. If it comes back, it waits to be
     admitted."""
     asked = {"coordinator_id": change.coordinator_id}
     return await change.carry_out("remove_coordinator", service.remove_coordinator, asked, reason)
