@@ -9,7 +9,7 @@ partition epochs order everything).
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -41,7 +41,7 @@ WRITER_IDS: Final = range(2**61, 2**62)
 WRITER_BATCHES_MAX: Final = 5
 
 
-class WriterId(NamedTuple):
+class WriterId(msgspec.Struct, frozen=True, order=True):
     """One opening of a shard, as its batches name it: ids of two openings are compared as one number. The
     controller makes it of the partition epoch of the state that tells it, so a partition never has it twice,
     not even after ZooKeeper went back (11.4, recovery)."""

@@ -171,9 +171,10 @@ def _in_found_writer(image: ClusterImage, ask: NameWriterRequest) -> str | None:
         or not is_beyond(ask.found, state)
     ):
         return None
+    found = f"({ask.found.producer_id}, {ask.found.producer_epoch})"
     return (
-        f"coordinator {ask.broker_id} found writer {tuple(ask.found)} in the log of {state.topic}-"
-        f"{state.partition}: none above partition epoch {state.partition_epoch} can have been named"
+        f"coordinator {ask.broker_id} found writer {found} in the log of {state.topic}-{state.partition}: "
+        f"none above partition epoch {state.partition_epoch} can have been named"
     )
 
 
