@@ -190,7 +190,7 @@ class ShardWriter:
                 return Stand.BROKEN, []
             while batch in self._in_flight:
                 committed.append(self._in_flight.popleft())
-            if self.is_empty and answer.base_offset >= 0:
+            if committed and self.is_empty and answer.base_offset >= 0:
                 self.next_offset = answer.base_offset + len(batch.records)
         elif answer.error in _FENCED:
             return Stand.FENCED, []

@@ -239,6 +239,23 @@ def test_a_lost_answer_sends_all_again_in_order_with_the_same_bytes(desk: ShardD
     assert len(log.batches) == 4
 
 
+def test_an_answer_that_comes_after_that_of_a_later_batch_changes_nothing(
+    desk: ShardDesk, log: FencedLog
+) -> None:
+    desk.is_holding = True
+    for number in (1, 2):
+        desk.increment(number, client=str(number))
+    answers = [BatchAnswered(held.attempt, *log.append(held.batch)) for held in desk.held]
+    desk.held.clear()
+    for answer in reversed(answers):
+        desk.step(answer)
+    assert [desk.answers[token] for token in (1, 2)] == [Counted(1), Counted(2)]
+    desk.is_holding = False
+    desk.increment(3, client="3")
+    assert desk.answers[3] == Counted(3)
+    assert live(desk) == replayed(log)
+
+
 def test_a_refusal_is_undone_and_the_shard_stays_open(desk: ShardDesk, log: FencedLog) -> None:
     desk.increment(1)
     desk.is_holding = True
