@@ -7,13 +7,13 @@ election may cut even those; then the replay is thrown away with its machine (sh
 
 from __future__ import annotations
 
+from controller.contract.partition_state import WriterId
 from coordinator.core.machine import Machine, Record
 from coordinator.core.opening import OPENING_KEY
-from coordinator.core.shard_ports import WriterNumber
 from springtide.wire.record_batch import iter_headers
 from springtide.wire.records import iter_records
 
-NO_WRITER: WriterNumber = (-1, -1)
+NO_WRITER = WriterId(-1, -1)
 
 
 class Replay:
@@ -36,7 +36,7 @@ class Replay:
                 continue
             if not header.is_control:  # a control batch is the leader's own
                 records = list(iter_records(view[place : place + header.size_bytes]))
-                self.writer = max(self.writer, (header.producer_id, header.producer_epoch))
+                self.writer = max(self.writer, WriterId(header.producer_id, header.producer_epoch))
                 for record in records:
                     if record.offset < self.position or record.key is None:
                         continue

@@ -142,6 +142,11 @@ class ShardRuntime:
         """Return up to where the log has been replayed."""
         return self._replay.position
 
+    @property
+    def writer(self) -> ShardWriter | None:
+        """Return the writer of the opening that is under way or serves, if there is one."""
+        return self._writer
+
     def step(self, event: ShardEvent, *, now_ms: int, wall_ms: int) -> list[ShardEffect]:
         """Return what is to be done, in order. now_ms: monotonic, what timers go by; wall_ms: Unix
         milliseconds, what records are stamped with."""

@@ -10,14 +10,11 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from controller.contract.partition_state import WriterId
 from springtide.wire.errors import ErrorCode
 
 LOST = ErrorCode.NETWORK_EXCEPTION
 """The answer that never came: what was asked for may have been done, or may still be."""
-
-WriterNumber = tuple[int, int]
-"""(producer id, producer epoch) of one opening, compared as one number. The controller never names one
-twice."""
 
 
 class Ending(Enum):
@@ -64,7 +61,7 @@ class WriterNamed:
     """The answer to AskWriter `ask`. nonce: fresh random bytes."""
 
     ask: int
-    writer: WriterNumber
+    writer: WriterId
     nonce: bytes
 
 
@@ -171,8 +168,8 @@ class LogIsAhead:
     """The log holds batches of a writer that the controller has not named yet: its metadata went back (I27,
     one writer per opening). The runtime stops; tell an operator."""
 
-    found: WriterNumber
-    named: WriterNumber
+    found: WriterId
+    named: WriterId
 
 
 ShardEffect = AppendBatch | ReadLog | AskWriter | AnswerRequest | SetTimer | ShardClosed | LogIsAhead

@@ -23,14 +23,13 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from controller.contract.partition_state import WRITER_BATCHES_MAX, WriterId
 from coordinator.core.machine import Record, Reply
-from coordinator.core.shard_ports import AppendBatch, BatchAnswered, WriterNumber
+from coordinator.core.shard_ports import AppendBatch, BatchAnswered
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import HEADER_BYTES, SEQUENCE_MAX
 from springtide.wire.records import NewRecord, encode_batch
 
-IN_FLIGHT_MAX = 5
-"""So many last batches a leader recognises when they are sent again."""
 WAITING_MAX = 64
 """Batches that may wait behind those in flight; then the shard is too busy."""
 _RECORD_OVERHEAD_BYTES = 32
@@ -103,7 +102,7 @@ class ShardWriter:
     )
 
     def __init__(
-        self, writer: WriterNumber, *, next_offset: int, batch_bytes_max: int, first_attempt: int
+        self, writer: WriterId, *, next_offset: int, batch_bytes_max: int, first_attempt: int
     ) -> None:
         self._writer = writer
         self._batch_bytes_max = batch_bytes_max
@@ -117,7 +116,7 @@ class ShardWriter:
         self.next_offset = next_offset
 
     @property
-    def writer(self) -> WriterNumber:
+    def writer(self) -> WriterId:
         return self._writer
 
     @property
@@ -157,14 +156,14 @@ class ShardWriter:
         """Return what to send now. A batch's bytes are made once, when it is sent first."""
         if self._is_failing:
             return []
-        while self._waiting and len(self._in_flight) < IN_FLIGHT_MAX:
+        while self._waiting and len(self._in_flight) < WRITER_BATCHES_MAX:
             batch = self._waiting.popleft()
             batch.base_sequence = self._next_sequence
             self._next_sequence = (self._next_sequence + len(batch.records)) & SEQUENCE_MAX
             batch.data = encode_batch(
                 [NewRecord(key, value, wall_ms) for key, value in batch.records],
-                producer_id=self._writer[0],
-                producer_epoch=self._writer[1],
+                producer_id=self._writer.producer_id,
+                producer_epoch=self._writer.producer_epoch,
                 base_sequence=batch.base_sequence,
             )
             self._in_flight.append(batch)

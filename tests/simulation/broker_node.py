@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from controller.contract.errors import ControllerError
 from controller.contract.holdings import HeldLog, Holdings, SetAsideLog
 from controller.contract.lag_report import LagReport, LagReportResponse, ReplicaProblem
-from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
+from controller.contract.partition_state import PartitionKey, PartitionState, Shard, TopicState, WriterId
 from controller.contract.session import (
     UNANSWERED_INCARNATIONS_MAX,
     HeartbeatRequest,
@@ -55,6 +55,7 @@ from dataplane.core.log_port import LogError
 from dataplane.core.replica import Replica
 from dataplane.core.results import (
     LATEST_TIMESTAMP,
+    AppendResult,
     DeletionResult,
     LeaderAnswer,
     OffsetResult,
@@ -71,7 +72,7 @@ from springtide.node.heartbeats import Heartbeats
 from springtide.node.lease import Lease
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
-from springtide.wire.record_batch import decode_header
+from springtide.wire.record_batch import BatchHeader, decode_header
 from tests.simulation.clients import (
     READ_BYTES_MAX,
     DeleteCall,
@@ -1550,9 +1551,10 @@ class BrokerNode:
 
         self.produce_count += 1
         waiter_id = self.produce_count
+        header = decode_header(request.batch)
         end_offset = replica.log.log_end_offset
-        result, effects = replica.role.append(
-            decode_header(request.batch),
+        result, effects = self._settle_writer(request, header, complete) or replica.role.append(
+            header,
             memoryview(request.batch),
             acks=request.acks,
             waiter=complete,
@@ -1570,6 +1572,23 @@ class BrokerNode:
             answer(ProduceAnswer(result.error, result.base_offset))
         self._run(request.key, effects)
         self.cluster.oracle.on_replica_touched(self, request.key)
+
+    def _settle_writer(
+        self, request: ProduceCall, header: BatchHeader, complete: Callable[[ErrorCode], None]
+    ) -> tuple[AppendResult, Effects] | None:
+        """What the fence of the shard's log says; None: append it. The states of the simulation name no
+        writer, so any that is higher may open (shard_authority.py)."""
+        shards, role = self.cluster.shards, self.replicas[request.key].role
+        is_shards = shards is not None and request.key == shards.key
+        if not is_shards or not isinstance(role, Leader) or not role.may_serve(self.now_ms):
+            return None
+        return role._settle_writer(
+            header,
+            Shard(writer=WriterId(header.producer_id, header.producer_epoch)),
+            acks=request.acks,
+            waiter=complete,
+            expires_ms=self.now_ms + PRODUCE_WAIT_MS,
+        )
 
     def _check_owed(self, now_ms: int) -> None:
         """L1: what is owed to producers is answered when its time is up, whatever has become of the replica.

@@ -27,6 +27,7 @@ from tests.simulation.ongoing import OngoingFaults
 from tests.simulation.operators import Operator
 from tests.simulation.options import ClusterOptions
 from tests.simulation.oracle import Committed, Content, Ghost, Oracle, content_of
+from tests.simulation.shards import Shards
 from tests.simulation.sightings import Sightings
 from tests.simulation.violation import Violation
 from tests.simulation.zookeeper import ModelZooKeeper, Znode, ZooKeeperOptions
@@ -124,6 +125,7 @@ class Cluster:
         self.consumers: list[Consumer] = []
         for key in self.keys:
             self.add_clients(key)
+        self.shards = Shards(self) if options.coordinators else None
         self.operator = Operator(self)
         self.ongoing = OngoingFaults(self.events)
         self.budget = LossBudget(self)
@@ -187,11 +189,15 @@ class Cluster:
     def stop_clients(self) -> None:
         """Producers finish what they have begun; the operator rests."""
         self.operator.stopped = True
+        if self.shards is not None:
+            self.shards.stop_clients()
         for producer in self.producers:
             producer.stopped = True
 
     def start_again(self) -> None:
         """Producers of the partitions that exist go on."""
+        if self.shards is not None:
+            self.shards.start_again()
         for producer in self.producers:
             if producer.stopped and producer.key in self.living:
                 producer.stopped = False
@@ -261,6 +267,8 @@ class Cluster:
                     lambda reply: self._expect(reply, BrokersAdmitted),
                 )
             elif active == len(self.brokers):
+                if self.shards is not None:
+                    self.shards.create()
                 event = CreateTopic(
                     wall_ms=self.events.now_ms,
                     actor="operator",
@@ -390,6 +398,8 @@ class Cluster:
 
     def check_end(self) -> None:
         self.oracle.check_end()
+        if self.shards is not None:
+            self.shards.check_end()
 
     def run_until(self, until_ms: int, stop: Callable[[], bool] | None = None) -> bool:
         """Let it go on to that time, or until `stop` says so, which is asked every STOP_ASKED_MS."""

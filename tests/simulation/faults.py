@@ -14,6 +14,7 @@ from tests.simulation import (
     kinds_brokers,
     kinds_clocks,
     kinds_controllers,
+    kinds_coordinators,
     kinds_creation,
     kinds_disks,
     kinds_hosts,
@@ -32,6 +33,7 @@ __all__ = [
     "kinds_brokers",
     "kinds_clocks",
     "kinds_controllers",
+    "kinds_coordinators",
     "kinds_creation",
     "kinds_disks",
     "kinds_hosts",
@@ -55,6 +57,7 @@ MODULES = (
     kinds_creation,
     kinds_clocks,
     kinds_hosts,
+    kinds_coordinators,
 )
 _PLACE = {module.__name__: number for number, module in enumerate(MODULES)}
 
@@ -75,11 +78,10 @@ class FaultPlanner:
         # Not as they were imported: a seed must be the same run whoever imports what first.
         ordered = sorted(KINDS.values(), key=lambda kind: _PLACE[kind.apply.__module__])
         weighted = [kind for kind in ordered for _ in range(kind.weight)]
-        every = [kind for kind in weighted if not kind.is_plan]
+        every = [kind for kind in weighted if not kind.needs]
         share = self.random.choice((0.15, 0.3, 0.5, 0.8))
         self.kinds: list[Kind] = [kind for kind in every if self.random.random() < share] or every[:3]
-        if cluster.options.plans:
-            self.kinds += [kind for kind in weighted if kind.is_plan]
+        self.kinds += [kind for kind in weighted if kind.needs and getattr(cluster.options, kind.needs)]
         family = cluster.options.family
         self.family = [
             kind for kind in ordered if family and kind.family == family for _ in range(kind.weight or 1)

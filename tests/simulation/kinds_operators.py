@@ -221,8 +221,10 @@ def _draw_deletion(cluster: Cluster, random: Random) -> Arguments | None:
 
 @kind(_draw_deletion, weight=3)
 def delete_records(cluster: Cluster, *, topic: str, partition: int, broker: int, before: int) -> bool:
-    """A client deletes the beginning of a log, or all that is committed (I37)."""
+    """A client deletes the beginning of a log, or all that is committed (I37). Not a shard's."""
     if (topic, partition) not in cluster.living or broker not in cluster.brokers:
+        return False
+    if cluster.shards is not None and (topic, partition) == cluster.shards.key:
         return False
     cluster.clients.delete((topic, partition), broker, before)
     return True

@@ -134,6 +134,8 @@ def missing_in_core(cluster: Cluster, core: Collection[str]) -> tuple[str, str] 
     waiting = [p.name for p in cluster.producers if p.in_flight and p.key in cluster.living]
     if waiting:
         return "L1", f"{waiting[0]} waits"
+    if cluster.shards is not None and (missing := cluster.shards.missing()) is not None:
+        return missing
     controller = cluster.active_controller()
     if controller is None or controller.name not in core:
         return "L4", "no controller of the core leads"

@@ -144,6 +144,14 @@ DECLARED: dict[str, int] = {
     "probe.is.cut.off": COMMON,
     # Wall clocks.
     "clock.leap.told": COMMON,
+    # Coordinators and their shard.
+    "shard.refuses.and.undoes": COMMON,
+    "shard.append.under.minimum": WATCHED,
+    "shard.closed.fenced": COMMON,
+    "shard.closed.broken": WATCHED,
+    "shard.closed.cut": WATCHED,
+    "shard.closed.released": COMMON,
+    "shard.stopped": WATCHED,
     # What operators do.
     "deletion.done": COMMON,
     "move.throttled": COMMON,

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from tests.simulation.events import keyed_random
 
+#: Of all seeds, how many have none, two or three coordinators, in percent.
+COORDINATORS = (75, 20, 5)
 RETENTION_MS = 4 * 24 * 60 * 60 * 1000
 
 
@@ -36,6 +38,7 @@ class ClusterOptions:
     retention_ms: how old records get; far older than a run, so that only a wrong clock can delete any.
         0: topics keep everything.
     plans: operators also move many partitions at once, empty brokers and retire them.
+    coordinators: how many there are, of one shard on a topic of its own; 0: no shard.
     records_per_write: a step's records are persisted, and published, so many at a time.
     family: half of the strikes are of this family (schedule.FAMILIES); "": all kinds alike.
     """
@@ -75,6 +78,7 @@ class ClusterOptions:
     over_budget: bool = False
     retention_ms: int = 0
     plans: bool = False
+    coordinators: int = 0
     records_per_write: int = 1_000
     family: str = ""
 
@@ -235,5 +239,6 @@ def draw_options(seed: int, shape: Shape | None = None) -> ClusterOptions:
         over_budget=random.random() < 0.1,
         retention_ms=RETENTION_MS,
         plans=random.random() < 0.25,
+        coordinators=keyed_random(seed, "coordinators").choices((0, 2, 3), COORDINATORS)[0],
         records_per_write=random.choice((1_000, 7)),
     )

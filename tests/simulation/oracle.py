@@ -212,6 +212,8 @@ class Oracle:
             state = self.cluster.truth(key)
             if state is not None and not self._is_back:
                 self._check_candidates(key, state)
+        if self.cluster.shards is not None and key == self.cluster.shards.key:
+            self.cluster.shards.on_committed(replica.log, ghost.end_offset)
 
     # --- clocks -----------------------------------------------------------------------------------------
 

@@ -37,16 +37,16 @@ class Strike(msgspec.Struct, frozen=True):
 class Kind(msgspec.Struct, frozen=True):
     """A kind of fault. draw: choose the arguments in the cluster's present state; None when there is nothing
     to strike. apply: do it; False when it makes no sense in this state, and then nothing has happened.
-    weight: how often it is drawn; 0: in a sweep of its family only.
-    is_plan: drawn only where operators carry out plans, so that what all other seeds draw stays as it is.
-    family: the name of the family of faults that this kind belongs to (`FAMILIES`), or "". A sweep of one
-    family draws half of its strikes from that family."""
+    weight: how often it is drawn; 0: in a sweep of its family only. needs: the option of a cluster without
+    which this kind is never drawn ("plans", "coordinators"), so that what all other seeds draw stays as it
+    is; "": none. family: the name of the family of faults that this kind belongs to (`FAMILIES`), or "". A
+    sweep of one family draws half of its strikes from that family."""
 
     name: str
     draw: Callable[[Cluster, Random], Arguments | None]
     apply: Callable[..., bool]
     weight: int = 1
-    is_plan: bool = False
+    needs: str = ""
     family: str = ""
 
 
@@ -68,7 +68,7 @@ def kind(
     draw: Callable[[Cluster, Random], Arguments | None],
     *,
     weight: int = 1,
-    is_plan: bool = False,
+    needs: str = "",
     family: str = "",
 ) -> Callable[[Callable[..., bool]], Callable[..., bool]]:
     """Registers the decorated `apply(cluster, **args)` under its name."""
@@ -77,13 +77,13 @@ def kind(
         name = apply.__name__
         assert name not in KINDS, name
         assert not family or family in FAMILIES, family
-        KINDS[name] = Kind(name, draw, apply, weight, is_plan, family)
+        KINDS[name] = Kind(name, draw, apply, weight, needs, family)
         return apply
 
     return add
 
 
-plan_kind = partial(kind, is_plan=True)
+plan_kind = partial(kind, needs="plans")
 
 
 def apply(cluster: Cluster, strike: Strike) -> bool:

@@ -30,18 +30,20 @@ from tests.simulation.scenarios.registry import play
 
 SCENARIO_SEEDS = range(3)
 FAULTS_MS = 15_000
-PRODUCT = ("controller", "dataplane")
+PRODUCT = ("controller", "coordinator", "dataplane")
 CRASH = re.compile(r"crash (\w+): .*\((?P<file>[^()]+):\d+\)$", re.DOTALL)
 ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Run:
-    """Of a scenario, or of a seed alone. family: of the seed's strikes."""
+    """Of a scenario, or of a seed alone. family: of the seed's strikes. coordinators: of the seed's
+    cluster."""
 
     seed: int
     scenario: str = ""
     family: str = ""
+    coordinators: int = 0
 
     @property
     def title(self) -> str:
@@ -53,7 +55,9 @@ class Run:
             (scenario,) = (each for each in SCENARIOS if each.title == self.scenario)
             played = play(scenario, self.seed)
             return None if played.failure is None else (played.rule or "", played.failure)
-        options = dataclasses.replace(hunting_options(self.seed), family=self.family)
+        options = dataclasses.replace(
+            hunting_options(self.seed), family=self.family, coordinators=self.coordinators
+        )
         verdict = run_seed(self.seed, options=options)
         return None if verdict.failure is None else (verdict.rule or "", verdict.failure)
 
@@ -105,6 +109,7 @@ def hunting_options(seed: int) -> ClusterOptions:
         faults_ms=FAULTS_MS,
         over_budget=False,
         plans=False,
+        coordinators=0,
     )
 
 
@@ -115,7 +120,7 @@ def runs_for(bug: Plant) -> Iterator[Run]:
             if scenario.number in bug.scenarios:
                 yield Run(seed, scenario.title)
     for seed in range(bug.seeds_max):
-        yield Run(seed, family=bug.family)
+        yield Run(seed, family=bug.family, coordinators=bug.coordinators)
 
 
 def hunt(bug: Plant) -> Hunt:

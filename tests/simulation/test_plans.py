@@ -14,7 +14,7 @@ from tests.simulation.options import ClusterOptions, draw_options
 from tests.simulation.run import run_seed
 from tests.simulation.schedule import KINDS, Strike
 
-PLANS = [kind for kind in KINDS.values() if kind.is_plan]
+PLANS = [kind for kind in KINDS.values() if kind.needs == "plans"]
 
 
 def options_of(seed: int, **others: object) -> ClusterOptions:

@@ -22,7 +22,7 @@ from tests.simulation.run import Verdict, run_seed
 ONE_IN = 20
 HASH_SEEDS = ("1", "4242", "31337", "77")
 SECONDS_MAX = 1_800
-SOURCES = ("controller", "dataplane", "tests/simulation")
+SOURCES = ("controller", "coordinator", "dataplane", "tests/simulation")
 
 Digests = tuple[str, str]
 """Of the events and of the history."""

@@ -1,14 +1,13 @@
 """A machine that counts: the smallest state in which a lost, doubled or forgotten step shows.
 
 Each client numbers its increments, one after the other; an increment writes the counter and the client's last
-number as one batch. A tick writes a row of cells, all to one number, from the first to the last: more than
-one batch holds, and legal after each of them.
+number as one batch. Some time after the last increment a tick writes a row of cells, all to one number, from
+the first to the last: more than a small batch holds, and legal after each part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from coordinator.core.machine import Outcome, Record, Reply, Timer, TimerDue
@@ -49,8 +48,7 @@ class Counted(NamedTuple):
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class Last:
+class Last(NamedTuple):
     """The last increment of a client, and what the counter was after it."""
 
     number: int = 0
@@ -67,10 +65,11 @@ def decode_last(value: bytes | None) -> Last:
 
 
 class CounterMachine:
-    """tick_ms: how often the cells are written; 0: never."""
+    """tick_ms: how soon after an increment the cells are written; 0: never."""
 
     def __init__(self, *, tick_ms: int = 0) -> None:
         self.state: TwoViews[bytes, bytes] = TwoViews()
+        self.committed_offset = 0
         self.parked: list[int] = []
         self.refusals: list[Hashable] = []
         self._tick_ms = tick_ms
@@ -78,7 +77,7 @@ class CounterMachine:
     def step(self, event: object, now_ms: int, wall_ms: int) -> Outcome:
         match event:
             case Increment():
-                return self._increment(event)
+                return self._increment(event, now_ms)
             case ReadCounter(token):
                 return Outcome(replies=(Reply(token, Counted(int(self.state.committed(COUNTER) or 0))),))
             case ReadLatest(token):
@@ -92,19 +91,16 @@ class CounterMachine:
                 number = b"%d" % (int(self.state.latest(CELLS[-1]) or 0) + 1)
                 return Outcome(
                     records=tuple(Record(cell, number) for cell in CELLS),
-                    timers=(Timer(TICK, now_ms + self._tick_ms),),
                     work=TICK,
                 )
             case _:
                 raise AssertionError(event)
 
-    def _increment(self, event: Increment) -> Outcome:
+    def _increment(self, event: Increment, now_ms: int) -> Outcome:
         key = client_key(event.client)
-        latest, stable = decode_last(self.state.latest(key)), decode_last(self.state.committed(key))
-        if stable.number == event.number and stable.operation == event.operation:
-            return Outcome(replies=(Reply(event.token, Counted(stable.value)),))
-        if latest.number >= event.number and latest != stable:  # perhaps this one: it asks again
-            return Outcome(replies=(Reply(event.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),))
+        latest = decode_last(self.state.latest(key))
+        if latest.number > event.number or latest[:2] == (event.number, event.operation):
+            return Outcome(replies=(Reply(event.token, Counted(latest.value)),), waits=True)
         value = int(self.state.latest(COUNTER) or 0) + 1
         return Outcome(
             records=(
@@ -112,13 +108,18 @@ class CounterMachine:
                 Record(key, b"%d %d %d" % (event.number, event.operation, value)),
             ),
             replies=(Reply(event.token, Counted(value)),),
+            timers=self._tick_after(now_ms),
             work=(event.client, event.number),
         )
+
+    def _tick_after(self, now_ms: int) -> tuple[Timer, ...]:
+        return (Timer(TICK, now_ms + self._tick_ms),) if self._tick_ms else ()
 
     def apply(self, record: Record, offset: int) -> None:
         self.state.set(record.key, record.value, offset)
 
     def committed(self, offset: int) -> None:
+        self.committed_offset = offset
         self.state.commit(offset)
 
     def undo(self, offset: int) -> None:
@@ -126,10 +127,10 @@ class CounterMachine:
 
     def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> Outcome:
         self.refusals.append(work)
-        return Outcome()
+        return Outcome(timers=self._tick_after(now_ms) if work == TICK else ())
 
     def opened(self, now_ms: int, wall_ms: int) -> Outcome:
-        return Outcome(timers=(Timer(TICK, now_ms + self._tick_ms),) if self._tick_ms else ())
+        return Outcome(timers=self._tick_after(now_ms))
 
     def closed(self) -> tuple[int, ...]:
         return tuple(self.parked)

@@ -1,30 +1,12 @@
-"""A shard's log with one leader, which judges each batch as the leaders of coordinator topics do."""
+"""A shard's log with one leader, whose fence judges each batch. Any writer that is higher may open."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from controller.contract.partition_state import WRITER_BATCHES_MAX, WriterId
+from dataplane.core.fence import Fence
+from dataplane.core.producer_state import Duplicate
 from springtide.wire.errors import ErrorCode
-from springtide.wire.record_batch import SEQUENCE_MAX, BatchHeader, decode_header, stamp_head
-
-BATCHES_KNOWN = 5
-
-
-def judge(header: BatchHeader, last_batches: Sequence[BatchHeader]) -> ErrorCode | BatchHeader:
-    """Return whether to append the batch (NONE), to refuse it, or where it stands already. last_batches: the
-    log's last data batches, five if it has so many."""
-    for stored in last_batches:
-        if stored.batch_length == header.batch_length and stored[3:] == header[3:]:
-            return stored
-    writer = (header.producer_id, header.producer_epoch)
-    last = last_batches[-1] if last_batches else None
-    latest = (-1, -1) if last is None else (last.producer_id, last.producer_epoch)
-    if writer < latest:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    expected = 0 if last is None or writer > latest else (last.last_sequence + 1) & SEQUENCE_MAX
-    if header.base_sequence != expected:
-        return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    return ErrorCode.NONE
+from springtide.wire.record_batch import decode_header, stamp_head
 
 
 class FencedLog:
@@ -40,8 +22,9 @@ class FencedLog:
 
     def append(self, batch: bytes) -> tuple[ErrorCode, int]:
         header = decode_header(batch)
-        verdict = judge(header, [decode_header(each) for each in self.batches[-BATCHES_KNOWN:]])
-        if isinstance(verdict, BatchHeader):
+        fence = Fence([decode_header(each) for each in self.batches[-WRITER_BATCHES_MAX:]])
+        verdict = fence.judge(header, named=WriterId(header.producer_id, header.producer_epoch))
+        if isinstance(verdict, Duplicate):
             return ErrorCode.NONE, verdict.base_offset
         if verdict is not ErrorCode.NONE or self.error is not ErrorCode.NONE:
             return verdict or self.error, -1

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
+from controller.contract.partition_state import WRITER_IDS, WriterId
 from coordinator.core.machine import Machine
 from coordinator.core.shard import ShardRuntime
 from coordinator.core.shard_ports import (
@@ -24,13 +25,12 @@ from coordinator.core.shard_ports import (
     ShardGiven,
     TimerFired,
     WriterNamed,
-    WriterNumber,
 )
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.counter import CounterMachine, Increment
 from tests.kit.coordinator.fenced_log import FencedLog
 
-WRITER_ID = 2**61
+WRITER_ID = WRITER_IDS.start
 
 
 class ControllerOfOne:
@@ -39,9 +39,9 @@ class ControllerOfOne:
     def __init__(self) -> None:
         self.named = 0
 
-    def name(self) -> WriterNumber:
+    def name(self) -> WriterId:
         self.named += 1
-        return WRITER_ID + self.named, 0
+        return WriterId(WRITER_ID + self.named)
 
 
 class ShardDesk:
@@ -92,7 +92,7 @@ class ShardDesk:
                 self.step(LogWasRead(read, ErrorCode.NONE, self.log.end_offset, self.log.read(offset)))
             case AskWriter(ask=ask):
                 writer = self.controller.name()
-                self.step(WriterNamed(ask, writer, b"nonce %d" % writer[0]))
+                self.step(WriterNamed(ask, writer, b"nonce %d" % writer.producer_id))
             case AnswerRequest(token=token, answer=answer):
                 assert token not in self.answers
                 self.answers[token] = answer

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.simulation.planted import (
     clocks,
     controllers,
+    coordinators,
     creations,
     disks,
     followers,
@@ -24,6 +25,7 @@ __all__ = [
     "Plant",
     "clocks",
     "controllers",
+    "coordinators",
     "creations",
     "disks",
     "followers",

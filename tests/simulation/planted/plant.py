@@ -16,7 +16,8 @@ Patches = list[tuple[Any, str, Any]]
 class Plant:
     """breaks: the rule of docs/replication.md. seen: where the field met it. scenarios: numbers of those that
     are made for it, played first. seeds_max: it must be found by the first so many random seeds at last.
-    family: half of the strikes of those seeds are of this family of faults (schedule.FAMILIES)."""
+    family: half of the strikes of those seeds are of this family of faults (schedule.FAMILIES). coordinators:
+    how many those seeds have."""
 
     name: str
     breaks: str
@@ -25,19 +26,27 @@ class Plant:
     seeds_max: int
     patches: Callable[[], Patches]
     family: str = ""
+    coordinators: int = 0
 
 
 PLANTS: list[Plant] = []
 
 
 def plant(
-    *, breaks: str, seen: str, scenario: str = "", seeds_max: int = 60, family: str = ""
+    *,
+    breaks: str,
+    seen: str,
+    scenario: str = "",
+    seeds_max: int = 60,
+    family: str = "",
+    coordinators: int = 0,
 ) -> Callable[[Callable[[], Patches]], Plant]:
     """Registers the decorated function, which makes the patches, under its name.
     scenario: numbers, such as "S7 S8"."""
 
     def add(patches: Callable[[], Patches]) -> Plant:
-        made = Plant(patches.__name__, breaks, seen, tuple(scenario.split()), seeds_max, patches, family)
+        numbers = tuple(scenario.split())
+        made = Plant(patches.__name__, breaks, seen, numbers, seeds_max, patches, family, coordinators)
         PLANTS.append(made)
         return made
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from controller.contract.partition_state import WriterId
 from coordinator.core.opening import OPENING_KEY, opening_record
 from coordinator.core.shard import ShardPhase
 from coordinator.core.shard_ports import (
@@ -162,7 +163,7 @@ def test_a_writer_in_the_log_above_the_one_that_is_named_afterwards_stops_the_sh
     restored = ControllerOfOne()
     other = ShardDesk(log, restored)
     other.open()
-    assert other.effects[-1] == LogIsAhead(found=(WRITER_ID + 1, 0), named=(WRITER_ID + 1, 0))
+    assert other.effects[-1] == LogIsAhead(found=WriterId(WRITER_ID + 1), named=WriterId(WRITER_ID + 1))
     assert read_counter(other, 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert len(log.batches) == 1
 
