@@ -39,7 +39,7 @@ class ControllerError(StrEnum):
     OPERATION_NOT_ATTEMPTED = "operation_not_attempted"
     #: The proposal completed something that moved the leadership away from the sender.
     NEW_LEADER_ELECTED = "new_leader_elected"
-    #: The shard is not the sender's: another coordinator owns it, or nobody.
+    #: The shard is not the sender's: another coordinator owns it, or none does.
     NOT_COORDINATOR = "not_coordinator"
     #: The write may or may not have happened. Ask again with the same proposal id.
     OUTCOME_UNKNOWN = "outcome_unknown"

@@ -131,7 +131,7 @@ class NameWriterRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 class NameWriterResponse(msgspec.Struct, frozen=True, kw_only=True):
     """A writer that was never named before and never will be again, by which this copy of the request opens
-    the shard. NOT_COORDINATOR: the shard is another's, or nobody's."""
+    the shard. NOT_COORDINATOR: the shard is another's, or no coordinator's."""
 
     error: ControllerError = ControllerError.NONE
     controller_epoch: int = -1

@@ -223,7 +223,7 @@ class CoordinatorSessions(Presence):
         return self._next_deadline_ms(image.coordinators)
 
     def follow_up(self, draft: Draft) -> None:
-        """Give each shard to whom it should belong after this step, and tell if nobody can have any."""
+        """Give each shard to its owner after this step, and tell if no coordinator can have any."""
         image = draft.image
         is_due = self._has_news or any(isinstance(record, _DECISIVE) for record in draft.records)
         if not is_due or not image.shards:

@@ -22,7 +22,7 @@ class AlarmCode(StrEnum):
     METADATA_WENT_BACK = "metadata_went_back"
     PARTITION_LEADERLESS = "partition_leaderless"
     PARTITION_BELOW_MIN_ISR = "partition_below_min_isr"
-    #: Nobody serves client groups: there are shards, and no coordinator that is alive and admitted.
+    #: No coordinator serves client groups: there are shards, and no coordinator that is alive and admitted.
     NO_COORDINATOR = "no_coordinator"
     #: A leader was chosen uncleanly and has not confirmed its log yet.
     PARTITION_RECOVERING = "partition_recovering"

@@ -66,7 +66,7 @@ def cluster_defaults(image: ClusterImage, topic: str) -> dict[str, str]:
 
 
 def unnamed_shard(topic: str) -> Shard | None:
-    """Return the shard of a partition in its first state: nobody has been named its writer yet."""
+    """Return the shard of a partition in its first state: no writer has been named yet."""
     return Shard(writer=WriterId(WRITER_IDS.start)) if topic in COORDINATOR_TOPICS else None
 
 
@@ -214,5 +214,5 @@ def _wanted_owners(
 
 
 def _least(counts: dict[int, int], *, but: int = NO_COORDINATOR) -> int:
-    """Return who has least, the lowest id of several; NO_COORDINATOR if nobody is left."""
+    """Return who has least, the lowest id of several; NO_COORDINATOR if none is left."""
     return min((c for c in counts if c != but), key=lambda c: (counts[c], c), default=NO_COORDINATOR)

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 from springtide.wire.errors import ErrorCode
 
 
-class Record(NamedTuple):
+class CoordinatorRecord(NamedTuple):
     """One record of a shard's log. value None: a tombstone."""
 
     key: bytes
@@ -27,7 +27,7 @@ class Record(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class RequestReply:
     """token: the request's, chosen by the shell. message: a value of the machine's own (JoinGroupReply)."""
 
     token: int
@@ -61,8 +61,8 @@ class Outcome:
         under way is committed, and fail as that does.
     """
 
-    records: tuple[Record, ...] = ()
-    replies: tuple[Reply, ...] = ()
+    records: tuple[CoordinatorRecord, ...] = ()
+    replies: tuple[RequestReply, ...] = ()
     timers: tuple[Timer, ...] = ()
     work: Hashable = None
     waits: bool = False
@@ -78,7 +78,7 @@ class Machine(Protocol):
         """Decide. Changes only what is not in records (waiting requests, timers): the runtime calls `apply`
         with each record right after."""
 
-    def apply(self, record: Record, offset: int) -> None:
+    def apply(self, record: CoordinatorRecord, offset: int) -> None:
         """Apply a record to the latest view: of this process's own step, of a replay, or of a standby's tail.
 
         Total: takes any legal history and any legal compaction of it. Skips unknown key types.

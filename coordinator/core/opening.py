@@ -1,15 +1,16 @@
 """The record that begins a coordinator's ownership of a shard's log.
 
 A coordinator appends it as the first batch of a writer that the controller has just named, with a nonce that
-nobody else has, and then reads the log until it finds that nonce. What stands before it is all that earlier
-owners have written, and nothing of them can follow. Compaction keeps the last one, since all have one key.
+no other opening has, and then reads the log until it finds that nonce. What stands before it is all that
+earlier owners have written, and nothing of them can follow. Compaction keeps the last one, since all have one
+key.
 """
 
 from __future__ import annotations
 
 import struct
 
-from coordinator.core.machine import Record
+from coordinator.core.machine import CoordinatorRecord
 
 _KEY_TYPE = 32_000
 """Reserved: Kafka's types of keys in coordinator topics are small numbers, and its tools skip others."""
@@ -18,6 +19,6 @@ _VERSION = 0
 OPENING_KEY = struct.pack(">h", _KEY_TYPE)
 
 
-def opening_record(nonce: bytes) -> Record:
+def opening_record(nonce: bytes) -> CoordinatorRecord:
     """Return the record: key int16 type; value int16 version and the nonce."""
-    return Record(OPENING_KEY, struct.pack(">h", _VERSION) + nonce)
+    return CoordinatorRecord(OPENING_KEY, struct.pack(">h", _VERSION) + nonce)

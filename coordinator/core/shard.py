@@ -13,11 +13,11 @@ The rules:
 
 1. (one writer) An opening asks the controller for a writer that was never named before, and begins with its
    opening record. What a writer was named for and did not come to an end is never taken up again.
-2. (level) Nobody is answered from the machine before the replay has come to that record. Another nonce in its
-   place, or a later writer's batch before it, begins another opening.
+2. (level) No client is answered from the machine before the replay has come to that record. Another nonce in
+   its place, or a later writer's batch before it, begins another opening.
 3. (committed) A reply to a step with records waits until their batch is committed; one that tells of
    records under way, until these are.
-4. (unknown) An attempt of which nobody knows is made again with the same bytes (writer.py).
+4. (unknown) An attempt with an unknown outcome is made again with the same bytes (writer.py).
 5. (undone) What was refused is taken out of the machine before anything else is decided.
 6. (cut) A leader epoch that an unclean election began, after this replay did, ends the replay, and a shard
    that serves: even an idle one may hold what is gone. Reads name the leader epoch, so no answer is from
@@ -37,7 +37,7 @@ from typing import assert_never
 
 from coordinator.core.machine import Machine, Outcome, TimerDue
 from coordinator.core.opening import opening_record
-from coordinator.core.replay import Replay
+from coordinator.core.replay import ShardReplay
 from coordinator.core.shard_ports import (
     AnswerRequest,
     AskWriter,
@@ -123,7 +123,7 @@ class ShardRuntime:
         self._is_ours = False
         self._leader_epoch = -1
         self._unclean_epoch = -1
-        self._replay = Replay(new_machine())
+        self._replay = ShardReplay(new_machine())
         self._writer: ShardWriter | None = None
         self._nonce = b""
         self._opening_offset = -1
@@ -190,7 +190,7 @@ class ShardRuntime:
         if is_cut and self.phase in (ShardPhase.SERVING, ShardPhase.FINISHING):
             self._close(Ending.CUT)
         elif is_cut:
-            self._replay = Replay(self._new_machine())
+            self._replay = ShardReplay(self._new_machine())
             self._follow()
         elif is_first:
             self._read_on()
@@ -216,7 +216,7 @@ class ShardRuntime:
         replay = self._replay
         before = replay.position
         if event.error is ErrorCode.OFFSET_OUT_OF_RANGE:  # cut, by an election that is not known here yet
-            self._replay = Replay(self._new_machine())
+            self._replay = ShardReplay(self._new_machine())
             self._read_later()
             return
         if event.error is ErrorCode.NONE:

@@ -8,8 +8,8 @@
 An attempt that had no answer, or one that does not say that nothing was written, leaves its batch *unknown*
 for good: it may be in the log, or come late from a broken connection. So it is sent again, with the same
 bytes, until it is committed or the writer is fenced; a later refusal of a retry proves nothing. Only where no
-batch in flight is unknown does a refusal undo them: their sequences may then be used again, because nobody
-else can fill them.
+batch in flight is unknown does a refusal undo them: their sequences may then be used again, because no
+other writer can fill them.
 
 The leader takes a writer's batches in the order of their sequences only. Therefore a commit of one is the
 commit of all before it, and a refusal as out of order is the fault of an earlier batch, unless there was
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from controller.contract.partition_state import WRITER_BATCHES_MAX, WriterId
-from coordinator.core.machine import Record, Reply
+from coordinator.core.machine import CoordinatorRecord, RequestReply
 from coordinator.core.shard_ports import AppendBatch, BatchAnswered
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import HEADER_BYTES, SEQUENCE_MAX
@@ -56,9 +56,9 @@ class PendingBatch:
     told. was_first: nothing was in flight before it when it was last sent."""
 
     first_offset: int
-    records: list[Record]
+    records: list[CoordinatorRecord]
     size_bytes: int
-    replies: list[Reply] = field(default_factory=list)
+    replies: list[RequestReply] = field(default_factory=list)
     works: list[Hashable] = field(default_factory=list)
     base_sequence: int = -1
     data: bytes = b""
@@ -132,7 +132,12 @@ class ShardWriter:
     def is_full(self) -> bool:
         return len(self._waiting) >= WAITING_MAX
 
-    def add(self, records: Sequence[Record], replies: Iterable[Reply] = (), work: Hashable = None) -> None:
+    def add(
+        self,
+        records: Sequence[CoordinatorRecord],
+        replies: Iterable[RequestReply] = (),
+        work: Hashable = None,
+    ) -> None:
         """Take one step's records, behind all others: into the last batch that waits, if they fit there; into
         several, where no batch is large enough. Replies and work stay with the last record."""
         size_bytes = sum(map(_size_of, records))  # of what must fit: the whole step, or else one record
@@ -148,7 +153,7 @@ class ShardWriter:
         if work is not None:
             last.works.append(work)
 
-    def add_replies(self, replies: Iterable[Reply]) -> None:
+    def add_replies(self, replies: Iterable[RequestReply]) -> None:
         """Take replies that wait for all that is under way, which must be something."""
         (self._waiting or self._in_flight)[-1].replies += replies
 
@@ -233,5 +238,5 @@ class ShardWriter:
         return batches
 
 
-def _size_of(record: Record) -> int:
+def _size_of(record: CoordinatorRecord) -> int:
     return len(record.key) + len(record.value or b"") + _RECORD_OVERHEAD_BYTES

@@ -12,7 +12,7 @@ leader looks at the header of the log's last data batch, which can't expire, and
     no writer's id                   is refused: clients do not write here
 
 A leader reads the last batches when it is first written to; it never truncates, so from then on it knows what
-it appends. Whatever a truncation, a restart or another leader did before is in the bytes that it reads.
+it appends. What a truncation, a restart or another leader did before is in the bytes that it reads.
 """
 
 from __future__ import annotations

@@ -128,7 +128,8 @@ class PendingProposal:
 class InSyncSet:
     """The in-sync set of one leadership. `epoch_start_offset`: the leader's log end when it assumed this
     leader epoch. `deleted_offset`: below it clients have deleted the records, or an earlier leader may have
-    done so for them: whoever joins has no such record either (I37, what a client deleted stays deleted)."""
+    done so for them: a replica that joins has no such record either (I37, what a client deleted stays
+    deleted)."""
 
     __slots__ = (
         "_broker_id",

@@ -1,5 +1,6 @@
-"""Offsets expire (KIP-211): a group's, long after it became empty; of topics that nobody subscribes any more,
-long after the commit. Never in a rebalance (KAFKA-13636): members that come back need them."""
+"""Offsets expire (KIP-211): a group's, long after it became empty; of topics that no member
+subscribes any more, long after the commit. Never in a rebalance (KAFKA-13636): members that come back need
+them."""
 
 from __future__ import annotations
 

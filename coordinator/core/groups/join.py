@@ -12,7 +12,7 @@ from dataclasses import replace
 from coordinator.core.groups.options import AGAIN_MS_MIN, NEW_MEMBER_TIMEOUT_MS, STRING_BYTES_MAX
 from coordinator.core.groups.registry import JoinTimer, Registry, SyncTimer, Turn, joined
 from coordinator.core.groups.requests import JoinGroup, JoinGroupReply
-from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup, GroupState, Member
+from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup, GroupMember, GroupState
 from coordinator.core.groups.subscription import subscribed_topics
 from springtide.wire.errors import ErrorCode
 
@@ -120,7 +120,7 @@ def _join_again(registry: Registry, turn: Turn, group: ClassicGroup, request: Jo
 def _add(registry: Registry, turn: Turn, group: ClassicGroup, request: JoinGroup, member_id: str) -> None:
     if not group.members:
         group.protocol_type = request.protocol_type
-    member = Member(
+    member = GroupMember(
         member_id=member_id,
         instance_id=request.instance_id,
         client_id=request.client_id,
@@ -148,7 +148,7 @@ def _take_instance_over(
     leader = group.leader
     old = registry.remove(turn, group, known_id, ErrorCode.FENCED_INSTANCE_ID)
     member_id = request.new_member_id
-    member = Member(
+    member = GroupMember(
         member_id=member_id,
         instance_id=request.instance_id,
         client_id=request.client_id,
@@ -173,7 +173,7 @@ def _take_instance_over(
         rebalance(registry, turn, group)
 
 
-def _is_same_subscription(group: ClassicGroup, old: Member, new: Member) -> bool:
+def _is_same_subscription(group: ClassicGroup, old: GroupMember, new: GroupMember) -> bool:
     if group.select_protocol() != group.protocol:
         return False
     before, after = old.metadata(group.protocol), new.metadata(group.protocol)

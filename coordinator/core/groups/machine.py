@@ -34,7 +34,7 @@ from coordinator.core.groups.requests import (
 from coordinator.core.groups.session import heartbeat, leave_group, on_session_timer
 from coordinator.core.groups.state import ClassicGroup
 from coordinator.core.groups.sync import on_assignments_refused, on_sync_timer, sync_group
-from coordinator.core.machine import Outcome, Record, TimerDue
+from coordinator.core.machine import CoordinatorRecord, Outcome, TimerDue
 from springtide.wire.errors import ErrorCode
 
 _ON_REQUEST: dict[type, Callable[[Registry, Turn, Any], None]] = {
@@ -79,7 +79,7 @@ class GroupMachine:
             case ExpiryTimer():
                 on_expiry_timer(registry, turn)
 
-    def apply(self, record: Record, offset: int) -> None:
+    def apply(self, record: CoordinatorRecord, offset: int) -> None:
         self.registry.store.apply(record, offset)
 
     def committed(self, offset: int) -> None:

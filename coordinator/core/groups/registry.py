@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from coordinator.core.group_records import GroupKey, StoredGroup, encode_group, encode_group_key
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.requests import JoinGroupReply, SyncGroupReply
-from coordinator.core.groups.state import ClassicGroup, GroupState, Member
+from coordinator.core.groups.state import ClassicGroup, GroupMember, GroupState
 from coordinator.core.groups.store import GroupStore
-from coordinator.core.machine import Outcome, Record, Reply, Timer
+from coordinator.core.machine import CoordinatorRecord, Outcome, RequestReply, Timer
 from springtide.wire.errors import ErrorCode
 
 
@@ -62,19 +62,19 @@ class Turn:
     def __init__(self, now_ms: int, wall_ms: int) -> None:
         self.now_ms = now_ms
         self.wall_ms = wall_ms
-        self.records: list[Record] = []
-        self.replies: list[Reply] = []
+        self.records: list[CoordinatorRecord] = []
+        self.replies: list[RequestReply] = []
         self.timers: dict[Hashable, int | None] = {}
         self.work: Assigned | None = None
         self.waits = False
 
     def reply(self, token: int, message: object) -> None:
-        self.replies.append(Reply(token, message))
+        self.replies.append(RequestReply(token, message))
 
     def write_group(self, group_id: str, stored: StoredGroup | None) -> None:
         """Write a group's record, or with None its tombstone."""
         key = encode_group_key(GroupKey(group_id))
-        self.records.append(Record(key, None if stored is None else encode_group(stored)))
+        self.records.append(CoordinatorRecord(key, None if stored is None else encode_group(stored)))
 
     def outcome(self) -> Outcome:
         return Outcome(
@@ -152,7 +152,7 @@ class Registry:
     def is_full(self) -> bool:
         return self.members >= self.options.members_max
 
-    def admit(self, turn: Turn, group: ClassicGroup, member: Member, *, timeout_ms: int) -> None:
+    def admit(self, turn: Turn, group: ClassicGroup, member: GroupMember, *, timeout_ms: int) -> None:
         if member.member_id in group.pending:
             group.pending.remove(member.member_id)
         else:
@@ -165,7 +165,7 @@ class Registry:
         self.members += 1
         turn.timers[SessionTimer(group.group_id, member_id)] = turn.now_ms + timeout_ms
 
-    def remove(self, turn: Turn, group: ClassicGroup, member_id: str, error: ErrorCode) -> Member:
+    def remove(self, turn: Turn, group: ClassicGroup, member_id: str, error: ErrorCode) -> GroupMember:
         """Take a member out. Its parked requests are answered with `error`."""
         member = group.drop(member_id)
         self.members -= 1
@@ -180,7 +180,7 @@ class Registry:
         turn.timers[SessionTimer(group.group_id, member_id)] = None
 
     def keep_alive(
-        self, turn: Turn, group: ClassicGroup, member: Member, timeout_ms: int | None = None
+        self, turn: Turn, group: ClassicGroup, member: GroupMember, timeout_ms: int | None = None
     ) -> None:
         """Let a member's session begin anew. The timer moves only if it would come too late: one that comes
         too early is set again when it is due, so that a heartbeat costs none."""
@@ -188,7 +188,7 @@ class Registry:
         if member.timer_ms is None or member.timer_ms > member.expires_ms:
             self.set_session_timer(turn, group, member)
 
-    def set_session_timer(self, turn: Turn, group: ClassicGroup, member: Member) -> None:
+    def set_session_timer(self, turn: Turn, group: ClassicGroup, member: GroupMember) -> None:
         member.timer_ms = member.expires_ms
         turn.timers[SessionTimer(group.group_id, member.member_id)] = member.expires_ms
 

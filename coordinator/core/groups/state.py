@@ -33,7 +33,7 @@ class GroupState(StrEnum):
     DEAD = "Dead"
 
 
-class Member:
+class GroupMember:
     """A member of a group. protocols: in its order of preference. assignment: by the present generation.
 
     is_new: it waits for its first generation. expires_ms: when its session ends. timer_ms: when its timer is
@@ -125,7 +125,7 @@ class ClassicGroup:
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, GroupMember] = {}
         self.instances: dict[str, str] = {}
         self.spoken: Counter[str] = Counter()
         self.pending: set[str] = set()
@@ -147,7 +147,7 @@ class ClassicGroup:
     def has_all_joined(self) -> bool:
         return not self.pending and len(self.joiners) == len(self.members)
 
-    def add(self, member: Member) -> None:
+    def add(self, member: GroupMember) -> None:
         """Add a member, as the leader if there is none."""
         self.members[member.member_id] = member
         if member.instance_id is not None:
@@ -156,7 +156,7 @@ class ClassicGroup:
         if self.leader is None:
             self.leader = member.member_id
 
-    def drop(self, member_id: str) -> Member:
+    def drop(self, member_id: str) -> GroupMember:
         """Take a member out, and make the longest-serving other one the leader if it led. Its parked requests
         are the caller's."""
         member = self.members.pop(member_id)
@@ -168,7 +168,7 @@ class ClassicGroup:
             self.leader = next(iter(self.members), None)
         return member
 
-    def speak(self, member: Member, protocols: tuple[JoinProtocol, ...]) -> None:
+    def speak(self, member: GroupMember, protocols: tuple[JoinProtocol, ...]) -> None:
         """Replace a member's protocols."""
         self._count(member.protocols, -1)
         member.protocols = protocols
@@ -295,7 +295,7 @@ class ClassicGroup:
         group.leader = stored.leader if stored.members else None
         for one in stored.members:
             group.add(
-                Member(
+                GroupMember(
                     member_id=one.member_id,
                     instance_id=one.instance_id,
                     client_id=one.client_id,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import NamedTuple
 
-from coordinator.core.machine import Outcome, Record, Reply, Timer, TimerDue
+from coordinator.core.machine import CoordinatorRecord, Outcome, RequestReply, Timer, TimerDue
 from coordinator.core.views import TwoViews
 from springtide.wire.errors import ErrorCode
 
@@ -79,10 +79,12 @@ class CounterMachine:
             case Increment():
                 return self._increment(event, now_ms)
             case ReadCounter(token):
-                return Outcome(replies=(Reply(token, Counted(int(self.state.committed(COUNTER) or 0))),))
+                return Outcome(
+                    replies=(RequestReply(token, Counted(int(self.state.committed(COUNTER) or 0))),)
+                )
             case ReadLatest(token):
                 value = Counted(int(self.state.latest(COUNTER) or 0))
-                return Outcome(replies=(Reply(token, value),), waits=True)
+                return Outcome(replies=(RequestReply(token, value),), waits=True)
             case AwaitNothing(token):
                 self.parked.append(token)
                 return Outcome()
@@ -90,7 +92,7 @@ class CounterMachine:
                 assert key == TICK
                 number = b"%d" % (int(self.state.latest(CELLS[-1]) or 0) + 1)
                 return Outcome(
-                    records=tuple(Record(cell, number) for cell in CELLS),
+                    records=tuple(CoordinatorRecord(cell, number) for cell in CELLS),
                     work=TICK,
                 )
             case _:
@@ -100,14 +102,14 @@ class CounterMachine:
         key = client_key(event.client)
         latest = decode_last(self.state.latest(key))
         if latest.number > event.number or latest[:2] == (event.number, event.operation):
-            return Outcome(replies=(Reply(event.token, Counted(latest.value)),), waits=True)
+            return Outcome(replies=(RequestReply(event.token, Counted(latest.value)),), waits=True)
         value = int(self.state.latest(COUNTER) or 0) + 1
         return Outcome(
             records=(
-                Record(COUNTER, b"%d" % value),
-                Record(key, b"%d %d %d" % (event.number, event.operation, value)),
+                CoordinatorRecord(COUNTER, b"%d" % value),
+                CoordinatorRecord(key, b"%d %d %d" % (event.number, event.operation, value)),
             ),
-            replies=(Reply(event.token, Counted(value)),),
+            replies=(RequestReply(event.token, Counted(value)),),
             timers=self._tick_after(now_ms),
             work=(event.client, event.number),
         )
@@ -115,7 +117,7 @@ class CounterMachine:
     def _tick_after(self, now_ms: int) -> tuple[Timer, ...]:
         return (Timer(TICK, now_ms + self._tick_ms),) if self._tick_ms else ()
 
-    def apply(self, record: Record, offset: int) -> None:
+    def apply(self, record: CoordinatorRecord, offset: int) -> None:
         self.state.set(record.key, record.value, offset)
 
     def committed(self, offset: int) -> None:

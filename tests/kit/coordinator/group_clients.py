@@ -16,7 +16,7 @@ from coordinator.core.groups.requests import (
     SyncGroup,
     SyncGroupReply,
 )
-from coordinator.core.machine import Reply
+from coordinator.core.machine import RequestReply
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.group_desk import GroupDesk
 
@@ -41,7 +41,7 @@ class WatchedDesk(GroupDesk):
             self.asked[event.token] = event
         super().step(event)
 
-    def send(self, replies: Iterable[Reply]) -> None:
+    def send(self, replies: Iterable[RequestReply]) -> None:
         replies = list(replies)
         for reply in replies:
             if isinstance(reply.message, SyncGroupReply) and reply.message.assignment:

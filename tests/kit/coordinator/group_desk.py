@@ -41,7 +41,7 @@ from coordinator.core.groups.requests import (
     SyncGroup,
     SyncGroupReply,
 )
-from coordinator.core.machine import Outcome, Record, Reply, TimerDue
+from coordinator.core.machine import CoordinatorRecord, Outcome, RequestReply, TimerDue
 from springtide.wire.errors import ErrorCode
 
 R = TypeVar("R")
@@ -64,8 +64,8 @@ RANGE = (JoinProtocol("range", subscription("t")),)
 @dataclass(slots=True)
 class InFlight:
     first_offset: int
-    records: list[Record] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
+    records: list[CoordinatorRecord] = field(default_factory=list)
+    replies: list[RequestReply] = field(default_factory=list)
     work: Hashable = None
 
 
@@ -78,7 +78,7 @@ class GroupDesk:
     ) -> None:
         self.options = options or GroupOptions()
         self.new_machine = machine
-        self.records: list[Record] = []
+        self.records: list[CoordinatorRecord] = []
         self.in_flight: list[InFlight] = []
         self.is_holding = False
         self.replies: dict[int, object] = {}
@@ -121,7 +121,7 @@ class GroupDesk:
         else:
             self.send(outcome.replies)
 
-    def send(self, replies: list[Reply] | tuple[Reply, ...]) -> None:
+    def send(self, replies: list[RequestReply] | tuple[RequestReply, ...]) -> None:
         for reply in replies:
             assert reply.token not in self.replies, "a request is answered once"
             self.replies[reply.token] = reply.message
@@ -140,7 +140,7 @@ class GroupDesk:
         if refused:
             self.machine.undo(refused[0].first_offset)
         for batch in refused:
-            self.send([Reply(reply.token, error) for reply in batch.replies])
+            self.send([RequestReply(reply.token, error) for reply in batch.replies])
         for batch in refused:
             if batch.work is not None:
                 self._carry_out(self.machine.refused(batch.work, error, self.now_ms, self.wall_ms))
@@ -149,7 +149,7 @@ class GroupDesk:
         """Another process takes the shard over. Of what was in flight `written` batches reached the log."""
         waiting = [reply.token for batch in self.in_flight for reply in batch.replies]
         for token in (*self.machine.closed(), *waiting):
-            self.send([Reply(token, ErrorCode.NOT_COORDINATOR)])
+            self.send([RequestReply(token, ErrorCode.NOT_COORDINATOR)])
         for batch in self.in_flight[:written]:
             self.records += batch.records
         self.in_flight.clear()

@@ -17,7 +17,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from coordinator.core.group_records import StoredGroup
 from coordinator.core.groups import machine, registry, session
 from coordinator.core.groups.registry import Registry, SessionTimer, Turn
-from coordinator.core.groups.state import ClassicGroup, GroupState, Member
+from coordinator.core.groups.state import ClassicGroup, GroupMember, GroupState
 from coordinator.core.groups.store import GroupStore
 from coordinator.core.machine import Outcome
 from springtide.wire.errors import ErrorCode
@@ -70,7 +70,7 @@ def a_generation_is_not_raised(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_leader_that_is_gone_is_not_replaced(patch: pytest.MonkeyPatch) -> None:
-    def drop(self: ClassicGroup, member_id: str) -> Member:
+    def drop(self: ClassicGroup, member_id: str) -> GroupMember:
         leader = self.leader
         member = DROP(self, member_id)
         self.leader = leader
