@@ -17,7 +17,8 @@ unless the partition carries an unclean-election mark newer than its log (I15, n
 watermark): it stops and an operator is told, because a follower that obeys a leader that lost data turns a
 local loss into the cluster's.
 
-An answer counts only if leader epoch and fetch offset of its request are still current. A diverging answer's
+An answer counts only if leader epoch, fetch offset and newest epoch of its request are still current: a late
+answer to what was asked before a cut would cut the records that took the place of those. A diverging answer's
 high watermark and log start are not looked at (I16, KAFKA-14704).
 
 Consumers may read here, too, below this replica's own high watermark (2.11, KIP-392): what it knows to be
@@ -139,13 +140,14 @@ class Follower(ReplicaRole):
         return LogMark(first_offset, self._state.partition_epoch, tuple(header.crc for header in headers))
 
     def on_fetched(
-        self, fetched: LeaderAnswer, *, leader_epoch: int, fetch_offset: int, now_ms: int, wall_ms: int
+        self, fetched: LeaderAnswer, *, asked: FetchPosition, now_ms: int, wall_ms: int
     ) -> Effects:
-        if (
-            self.phase is not Phase.FETCHING
-            or leader_epoch != self._state.leader_epoch
-            or fetch_offset != self._log.log_end_offset
-        ):
+        log = self._log
+        if self.phase is not Phase.FETCHING or (
+            asked.leader_epoch,
+            asked.fetch_offset,
+            asked.last_fetched_epoch,
+        ) != (self._state.leader_epoch, log.log_end_offset, log.epochs.latest):
             return NO_EFFECTS
         try:
             effects = self._take(fetched, wall_ms=wall_ms)

@@ -342,10 +342,10 @@ class ReplicaRole:
         return None
 
     def on_fetched(
-        self, fetched: LeaderAnswer, *, leader_epoch: int, fetch_offset: int, now_ms: int, wall_ms: int
+        self, fetched: LeaderAnswer, *, asked: FetchPosition, now_ms: int, wall_ms: int
     ) -> Effects:
-        """The leader answered the request that carried `leader_epoch` and `fetch_offset`. Applied only if
-        both are still current. Afterwards ask `next_fetch()` again."""
+        """The leader answered what was `asked`. Applied only if that is still the position of this log, in
+        this leader epoch. Afterwards ask `next_fetch()` again."""
         return NO_EFFECTS
 
     def on_written_aside(self, hold_id: int, *, error: str | None, now_ms: int) -> Effects:

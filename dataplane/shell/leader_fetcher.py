@@ -445,8 +445,7 @@ class LeaderFetcher:
                     diverging=data.diverging_epoch,
                     records=records,
                 ),
-                leader_epoch=asked.leader_epoch,
-                fetch_offset=asked.fetch_offset,
+                asked=asked,
                 now_ms=now_ms,
                 wall_ms=wall_ms,
             )

@@ -1279,8 +1279,7 @@ class BrokerNode:
                 self.cluster.marks.on_fetched(replica, position)
                 effects = replica.role.on_fetched(
                     fetched,
-                    leader_epoch=position.leader_epoch,
-                    fetch_offset=position.fetch_offset,
+                    asked=position,
                     now_ms=self.now_ms,
                     wall_ms=self.time.wall_ms(),
                 )

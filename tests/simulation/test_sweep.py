@@ -69,10 +69,10 @@ def test_a_violation_fails_the_sweep_and_leaves_its_schedule(
     monkeypatch.chdir(tmp_path)
     shown: list[str] = []
     with planted(next(plant for plant in PLANTS if plant.name == "ack_before_replication")):
-        part = Sweep(Plan(first=1, seeds=2, with_corpus=False), show=shown.append).run()
+        part = Sweep(Plan(first=3, seeds=2, with_corpus=False), show=shown.append).run()
     assert not part.is_ok
-    assert [failure[:10] for failure in sorted(part.failures)] == ["seed 1: I4", "seed 2: I4"]
-    assert {path.name for path in Path("build/simulation").iterdir()} >= {"seed-1.json", "seed-2.txt"}
+    assert [failure[:10] for failure in sorted(part.failures)] == ["seed 3: I4", "seed 4: I4"]
+    assert {path.name for path in Path("build/simulation").iterdir()} >= {"seed-3.json", "seed-4.txt"}
     assert shown[0].startswith("seed ")
 
 

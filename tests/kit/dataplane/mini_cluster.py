@@ -334,8 +334,7 @@ class MiniCluster:
                 if node.is_up and node.life == life:
                     effects = node.replica.role.on_fetched(
                         fetched,
-                        leader_epoch=position.leader_epoch,
-                        fetch_offset=position.fetch_offset,
+                        asked=position,
                         now_ms=self.now_ms,
                         wall_ms=WALL_MS,
                     )

@@ -9,7 +9,7 @@ from controller.contract.partition_state import PartitionState
 from controller.contract.session import BrokerStatus, HeartbeatResponse
 from controller.contract.updates import BrokerEndpoint
 from dataplane.core.effects import Effects
-from dataplane.core.fetch_session import Contact
+from dataplane.core.fetch_session import Contact, FetchPosition
 from dataplane.core.replica import Replica
 from dataplane.core.results import AppendResult, DeletionResult, FetchResult, LeaderAnswer, ReplicaOptions
 from springtide.node.lease import Lease
@@ -197,8 +197,12 @@ class Bench:
         """The leader's answer arrives, by default to the fetch that the replica would send now."""
         return self.replica.role.on_fetched(
             fetched,
-            leader_epoch=self.replica.leader_epoch if leader_epoch is None else leader_epoch,
-            fetch_offset=self.log.log_end_offset if fetch_offset is None else fetch_offset,
+            asked=FetchPosition(
+                self.log.log_end_offset if fetch_offset is None else fetch_offset,
+                self.log.epochs.latest,
+                self.replica.leader_epoch if leader_epoch is None else leader_epoch,
+                self.log.log_start_offset,
+            ),
             now_ms=self.now_ms,
             wall_ms=WALL_MS + self.now_ms,
         )

@@ -201,6 +201,20 @@ def test_a_truncation_of_an_earlier_epoch_is_off_even_if_its_copy_arrives() -> N
     assert bench.replica.role.next_fetch() == FetchPosition(2, 4, 6, 0)
 
 
+def test_a_late_answer_to_what_was_asked_before_a_cut_cuts_nothing_more() -> None:
+    """The first of two equal requests was answered, the log was cut, and a record of the new epoch took the
+    place of the one that is gone: leader epoch and offset are those of the second answer still."""
+    bench = following(log_of(4))
+    asked = bench.replica.role.next_fetch()
+    assert asked is not None
+    bench.fetched(diverging(3, 0))
+    bench.replica.role.on_written_aside(1, error=None, now_ms=0)
+    bench.fetched(LeaderAnswer(records=records_of(log_of(5))))
+    assert (bench.log.log_end_offset, epochs_of(bench.log)) == (1, [5])
+    late = bench.replica.role.on_fetched(diverging(3, 0), asked=asked, now_ms=0, wall_ms=0)
+    assert (late, epochs_of(bench.log)) == (NO_EFFECTS, [5])
+
+
 def test_i14_s8_fast_double_failover_converges_epoch_by_epoch() -> None:
     """KIP-279: A and B wrote different records at the same offsets in epochs 1 and 2; C leads epoch 3."""
     leader = Bench(1, log=log_of(0, 0, 1))

@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from controller.contract.partition_state import TopicState
+from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
 from dataplane.core.results import LeaderAnswer
@@ -136,8 +137,7 @@ def test_a_follower_keeps_what_its_limits_would_delete_and_drops_what_its_leader
                 LeaderAnswer(
                     records=records, high_watermark=high_watermark, log_start_offset=log_start_offset
                 ),
-                leader_epoch=1,
-                fetch_offset=start,
+                asked=FetchPosition(start, node.log().epochs.latest, 1, 0),
                 now_ms=0,
                 wall_ms=0,
             )

@@ -15,7 +15,9 @@ from controller.contract.lag_report import CreatedLogs, LagReportResponse
 from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
 from controller.contract.updates import UpdateBatch
 from dataplane.core.effects import BackOff, Remark
+from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.leader import Leader
+from dataplane.core.leader_epochs import UNDEFINED_EPOCH
 from dataplane.core.results import LeaderAnswer
 from dataplane.shell.log_creator import CREATIONS_AT_ONCE
 from dataplane.shell.untold import UNREPORTED_PROBLEMS_MAX
@@ -274,8 +276,7 @@ def test_l6_a_leaders_error_pauses_the_partition_and_never_drops_it() -> None:
         hosted = node.hosted()
         effects = hosted.replica.role.on_fetched(
             LeaderAnswer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER),
-            leader_epoch=1,
-            fetch_offset=0,
+            asked=FetchPosition(0, UNDEFINED_EPOCH, 1, 0),
             now_ms=0,
             wall_ms=0,
         )
@@ -296,7 +297,7 @@ def test_a_divergent_end_is_durable_aside_before_it_is_cut_and_fetching_begins_a
         await node.apply(following(leader_epoch=2, partition_epoch=2))
         hosted = node.hosted()
         effects = hosted.replica.role.on_fetched(
-            LeaderAnswer(diverging=EpochEnd(1, 1)), leader_epoch=2, fetch_offset=3, now_ms=0, wall_ms=0
+            LeaderAnswer(diverging=EpochEnd(1, 1)), asked=FetchPosition(3, 1, 2, 0), now_ms=0, wall_ms=0
         )
         node.effects.run(hosted, effects)
         assert (hosted.log.log_end_offset, hosted.replica.role.next_fetch()) == (3, None)

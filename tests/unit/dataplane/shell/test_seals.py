@@ -99,8 +99,7 @@ def test_a_follower_asks_for_more_only_when_it_may_vouch_for_what_it_has() -> No
             LeaderAnswer(
                 records=batch_of(base_offset=0, leader_epoch=1), high_watermark=0, log_start_offset=0
             ),
-            leader_epoch=1,
-            fetch_offset=0,
+            asked=position,
             now_ms=0,
             wall_ms=0,
         )
