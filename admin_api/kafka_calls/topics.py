@@ -102,7 +102,7 @@ async def _permit_deletion(calls: Calls, records: RecordsToDelete) -> AdminOutco
         action="delete_records",
         entity=Entity.TOPIC,
         entity_id=records.topic,
-        body={"before_offsets": {str(number): offset for number, offset in records.offsets.items()}},
+        body={"before_offsets": {str(each.partition): each.before_offset for each in records.partitions}},
         topic=records.topic,
     )
 

@@ -48,11 +48,16 @@ class DeleteTopicsCall(msgspec.Struct, frozen=True, kw_only=True, tag="delete_to
     topics: tuple[TopicToDelete, ...]
 
 
-class RecordsToDelete(msgspec.Struct, frozen=True, kw_only=True):
-    """offsets: by partition, the first offset to keep; -1: the high watermark."""
+class RecordsBefore(msgspec.Struct, frozen=True, kw_only=True):
+    """before_offset: the first offset to keep; -1: the high watermark."""
 
+    partition: int
+    before_offset: int
+
+
+class RecordsToDelete(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
-    offsets: dict[int, int]
+    partitions: tuple[RecordsBefore, ...]
 
 
 class DeleteRecordsCall(msgspec.Struct, frozen=True, kw_only=True, tag="delete_records"):

@@ -16,7 +16,6 @@ that was acknowledged, the controller counts its grace from the *receive* time, 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
 
 import msgspec
 
@@ -147,15 +146,12 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
     answered: int
 
 
-DiskBytes = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-
-
 class DiskSpace(msgspec.Struct, frozen=True, kw_only=True):
     """The file system that holds a broker's log directory, of which it has one. free_bytes: that the broker
     may use."""
 
-    free_bytes: DiskBytes
-    total_bytes: DiskBytes
+    free_bytes: int
+    total_bytes: int
 
 
 class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):

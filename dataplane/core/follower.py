@@ -182,15 +182,21 @@ class Follower(ReplicaRole):
             min(fetched.high_watermark, log.log_end_offset)
         ):
             effects = (*effects, HIGH_WATERMARK_MOVED)
-        if fetched.log_start_offset > log.log_start_offset:
-            # Never past our own high watermark (I26, start, high watermark and end in order); the rest
-            # follows with it.
-            start = min(fetched.log_start_offset, self._watermark.offset)
-            if start > log.log_start_offset:
-                log.advance_log_start(start)
+        self._follow_log_start(fetched.log_start_offset)
         if len(fetched.records) and self._log.must_vouch:
             effects = (*effects, STOP_FETCHING, VOUCH)
         return effects
+
+    def on_deleted_at_leader(self, log_start_offset: int) -> Effects:
+        self._follow_log_start(log_start_offset)
+        return (LOG_START_MOVED,) if self._log_start.must_store() else NO_EFFECTS
+
+    def _follow_log_start(self, leader_start_offset: int) -> None:
+        """Never past our own high watermark (I26, start, high watermark and end in order); the rest follows
+        with it."""
+        start = min(leader_start_offset, self._watermark.offset)
+        if start > self._log.log_start_offset:
+            self._log.advance_log_start(start)
 
     def _tell_of_refusal(self, refusal: str) -> Effects:
         """Report it once an offset. This broker can't know which of the two is damaged: the leader, which is

@@ -348,6 +348,11 @@ class ReplicaRole:
         this leader epoch. Afterwards ask `next_fetch()` again."""
         return NO_EFFECTS
 
+    def on_deleted_at_leader(self, log_start_offset: int) -> Effects:
+        """The leader, asked to mend what is rotten here, answered that its log begins above: nothing of it is
+        needed any more (5.7, scrubbing). Ask `Replica.on_mended` afterwards what to do."""
+        return NO_EFFECTS
+
     def on_written_aside(self, hold_id: int, *, error: str | None, now_ms: int) -> Effects:
         """The copy that WriteAside asked for is durable, or could not be made (then it is asked for again
         after a while, and an operator is told)."""

@@ -14,7 +14,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, cast
 
-from controller.contract.administration import AdminOutcome, DeleteRecordsCall, RecordsToDelete
+from controller.contract.administration import AdminOutcome, DeleteRecordsCall, RecordsBefore, RecordsToDelete
 from dataplane.core.results import DeletionResult
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.list_offsets import error_of_unhosted
@@ -66,7 +66,11 @@ class _DeleteRecords:
         call = DeleteRecordsCall(
             topics=tuple(
                 RecordsToDelete(
-                    topic=topic, offsets={number: offset for number, (_, offset) in numbers.items()}
+                    topic=topic,
+                    partitions=tuple(
+                        RecordsBefore(partition=number, before_offset=offset)
+                        for number, (_, offset) in numbers.items()
+                    ),
                 )
                 for topic, numbers in self._led.items()
             )

@@ -74,6 +74,14 @@ class NotMended(Exception):
     """A hole that can't be mended now; it is tried again."""
 
 
+class DeletedThere(NotMended):
+    """The leader has deleted what is rotten here: its log begins at `log_start_offset`."""
+
+    def __init__(self, log_start_offset: int) -> None:
+        super().__init__(f"the leader's log begins at {log_start_offset}")
+        self.log_start_offset = log_start_offset
+
+
 class Scrubber:
     def __init__(
         self,
@@ -288,6 +296,11 @@ class Scrubber:
         try:
             while hosted.log.rotten and _is_asked_for(hosted, effect):
                 await self._mend_piece(hosted, hosted.log.holes.all[0], effect)
+        except DeletedThere as deleted:
+            role = hosted.replica.role
+            self._effects.run(hosted, role.on_deleted_at_leader(deleted.log_start_offset))
+            if hosted.log.rotten:
+                await self._clock.sleep_ms(MEND_RETRY_MS)
         except (NotMended, Unfit, OSError, FrameError, MalformedRequest, LogChanged, ClosedLog) as error:
             _log.warning(
                 "log_not_mended_yet topic=%s partition=%d cause=%s", hosted.topic, hosted.partition, error
@@ -374,6 +387,8 @@ class Scrubber:
             if len(response.partitions) != 1:
                 raise NotMended(f"broker {effect.leader_id} answers {response.error_code}")
             (data,) = response.partitions
+            if data.error is ErrorCode.OFFSET_OUT_OF_RANGE and data.log_start_offset > position.fetch_offset:
+                raise DeletedThere(data.log_start_offset)
             if data.error is not ErrorCode.NONE:
                 raise NotMended(
                     f"broker {effect.leader_id} gives nothing at {position.fetch_offset}: {data.error.name}"

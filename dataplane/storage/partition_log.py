@@ -408,6 +408,7 @@ class PartitionLog:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self._epoch_file.truncate_from_start(offset)
+            self.holes.forget_gone(log_start_offset=offset)
 
     # ---- retention
 

@@ -89,6 +89,7 @@ DECLARED: dict[str, int] = {
     "rot.took.a.seat": RARE,
     "rot.mended": RARE,
     "rot.mended.as.a.follower": WATCHED,
+    "rot.deleted.at.the.leader": WATCHED,
     "rot.refused.by.a.follower": WATCHED,
     # Reading from followers.
     "read.from.follower": COMMON,

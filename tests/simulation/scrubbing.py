@@ -67,6 +67,16 @@ class Scrubbing:
         def answered(answer: ReadAnswer) -> None:
             if broker.disk.logs.get(key) is not log or hole not in log.rotten:
                 self._end(key)
+            elif (
+                answer.error is ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset > hole.first_offset
+            ):
+                replica = broker.replicas[key]
+                broker._run(key, replica.role.on_deleted_at_leader(answer.log_start_offset))
+                if hole in log.rotten:
+                    lost()
+                else:
+                    broker.cluster.marks.reached("rot.deleted.at.the.leader")
+                    self._mend(key, effect)
             elif self._is_filled(log, hole, answer):
                 broker.cluster.marks.reached("rot.mended")
                 broker.events.note(f"{broker.name} {key[0][:4]}-{key[1]} is mended at {hole.first_offset}")

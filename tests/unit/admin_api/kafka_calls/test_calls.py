@@ -26,6 +26,7 @@ from controller.contract.administration import (
     ElectLeadersCall,
     PartitionsToCreate,
     ReassignmentWish,
+    RecordsBefore,
     RecordsToDelete,
     ResourceKind,
     TopicToCreate,
@@ -181,8 +182,14 @@ async def test_the_deletion_of_records_is_written_down_before_a_broker_may_do_it
         await rest.create_topic()
         call = DeleteRecordsCall(
             topics=(
-                RecordsToDelete(topic="orders", offsets={0: 5, 1: -1}),
-                RecordsToDelete(topic="nobody", offsets={0: 5}),
+                RecordsToDelete(
+                    topic="orders",
+                    partitions=(
+                        RecordsBefore(partition=0, before_offset=5),
+                        RecordsBefore(partition=1, before_offset=-1),
+                    ),
+                ),
+                RecordsToDelete(topic="nobody", partitions=(RecordsBefore(partition=0, before_offset=5),)),
             )
         )
         assert codes(await outcomes(rest, call)) == [0, 3]

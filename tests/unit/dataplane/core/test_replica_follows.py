@@ -21,6 +21,7 @@ from dataplane.core.effects import (
     WriteAside,
 )
 from dataplane.core.fetch_session import FetchPosition
+from dataplane.core.log_port import RottenRange
 from dataplane.core.results import LeaderAnswer
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
@@ -434,6 +435,16 @@ def test_i26_the_log_start_follows_the_leaders_but_not_past_the_own_high_waterma
     bench = following(log_of(1, 1, 1), high_watermark=1)
     bench.fetched(LeaderAnswer(high_watermark=2, log_start_offset=3))
     assert (bench.log.log_start_offset, bench.high_watermark) == (2, 2)
+
+
+def test_what_is_rotten_and_was_deleted_by_the_leader_is_let_go() -> None:
+    """It is not in sync, so it does not fetch before it is whole; its leader has nothing to mend it with."""
+    bench = following(log_of(1, 1, 1), high_watermark=2, isr=(1,))
+    bench.log.note_rotten(RottenRange(0, 1, "rotten"))
+    assert bench.replica.role.next_fetch() is None
+    assert bench.replica.role.on_deleted_at_leader(3) == (LOG_START_MOVED,)
+    assert (bench.log.log_start_offset, bench.log.rotten) == (2, [])  # not past the own high watermark
+    assert StartFetching(1, 5) in bench.replica.on_mended()
 
 
 def test_a_log_that_begins_inside_a_batch_takes_the_whole_batch() -> None:

@@ -12,6 +12,7 @@ from controller.contract.administration import (
     AdminOutcome,
     AdminResponse,
     DeleteRecordsCall,
+    RecordsBefore,
     RecordsToDelete,
 )
 from controller.contract.errors import ControllerError
@@ -148,7 +149,13 @@ def test_a_deletion_is_answered_with_the_low_watermark_when_all_have_it(version:
     role = Role(DeletionResult(ErrorCode.NONE, is_waiting=True))
     table = Table(role)
     asking = Asking(table, ("orders", 0, 3), version=version)
-    assert asking.calls == [DeleteRecordsCall(topics=(RecordsToDelete(topic="orders", offsets={0: 3}),))]
+    assert asking.calls == [
+        DeleteRecordsCall(
+            topics=(
+                RecordsToDelete(topic="orders", partitions=(RecordsBefore(partition=0, before_offset=3),)),
+            )
+        )
+    ]
     assert role.asked == [(3, 5_000)]
     assert len(table.noted) == 1
     assert asking.told is None
@@ -168,7 +175,15 @@ def test_partitions_fail_one_by_one_and_only_those_led_here_are_asked_for() -> N
         ("elsewhere", 0, -1),
         ("a/b", 0, -1),
     )
-    assert asking.calls[0].topics == (RecordsToDelete(topic="orders", offsets={0: 7, 1: 7}),)
+    assert asking.calls[0].topics == (
+        RecordsToDelete(
+            topic="orders",
+            partitions=(
+                RecordsBefore(partition=0, before_offset=7),
+                RecordsBefore(partition=1, before_offset=7),
+            ),
+        ),
+    )
     assert asking.told == [
         ("orders", 0, 0, 7),
         ("orders", 1, ErrorCode.OFFSET_OUT_OF_RANGE, -1),
