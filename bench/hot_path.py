@@ -29,6 +29,7 @@ from controller.contract.updates import BrokerEndpoint
 from dataplane.core.effects import CompleteProduce
 from dataplane.core.fetch_session import (
     AskedPartition,
+    FetchPosition,
     FetchSession,
     FetchSessions,
     FollowerSession,
@@ -241,8 +242,7 @@ class Round:
         since = self._lap(CARRY, since)
         follower.replica.role.on_fetched(
             fetched,
-            leader_epoch=LEADER_EPOCH,
-            fetch_offset=position,
+            asked=position,
             now_ms=NOW_MS,
             wall_ms=WALL_MS,
         )
@@ -253,7 +253,7 @@ class Round:
         self._lap(ANSWER, since)
         self.answered += completed
 
-    def _ask(self, follower: Node) -> int:
+    def _ask(self, follower: Node) -> FetchPosition:
         """Builds and encodes what a follower asks, and decodes it as its leader does."""
         replica = follower.replica
         asked = replica.role.next_fetch()
@@ -294,7 +294,7 @@ class Round:
         )
         assert isinstance(opened, FetchSession), opened
         follower.session = opened
-        return asked.fetch_offset
+        return asked
 
     def _read(self, follower: Node) -> tuple[FetchResult, int]:
         """The replica's answer, and how many producers it lets go."""
