@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 from springtide.wire.errors import ErrorCode
 
 
-class CoordinatorRecord(NamedTuple):
+class ShardRecord(NamedTuple):
     """One record of a shard's log. value None: a tombstone."""
 
     key: bytes
@@ -51,7 +51,7 @@ class TimerDue:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepOutcome:
     """What one step wants.
 
     records: one record batch, applied and written whole or not at all.
@@ -61,7 +61,7 @@ class Outcome:
         under way is committed, and fail as that does.
     """
 
-    records: tuple[CoordinatorRecord, ...] = ()
+    records: tuple[ShardRecord, ...] = ()
     replies: tuple[RequestReply, ...] = ()
     timers: tuple[Timer, ...] = ()
     work: Hashable = None
@@ -74,11 +74,11 @@ class Machine(Protocol):
     now_ms: monotonic, what timers go by. wall_ms: Unix milliseconds, for times that records hold.
     """
 
-    def step(self, event: object, now_ms: int, wall_ms: int) -> Outcome:
+    def step(self, event: object, now_ms: int, wall_ms: int) -> StepOutcome:
         """Decide. Changes only what is not in records (waiting requests, timers): the runtime calls `apply`
         with each record right after."""
 
-    def apply(self, record: CoordinatorRecord, offset: int) -> None:
+    def apply(self, record: ShardRecord, offset: int) -> None:
         """Apply a record to the latest view: of this process's own step, of a replay, or of a standby's tail.
 
         Total: takes any legal history and any legal compaction of it. Skips unknown key types.
@@ -90,11 +90,11 @@ class Machine(Protocol):
     def undo(self, offset: int) -> None:
         """Take the records from `offset` on out of the latest view: they were refused and never written."""
 
-    def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> Outcome:
+    def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> StepOutcome:
         """Return what happens now that the batch of `work` was refused and is undone, a rebalance after a
         refused SyncGroup for one. The runtime itself answers the waiting replies with the error."""
 
-    def opened(self, now_ms: int, wall_ms: int) -> Outcome:
+    def opened(self, now_ms: int, wall_ms: int) -> StepOutcome:
         """Return what happens now that the replay is complete and the shard serves: session timers start."""
 
     def closed(self) -> tuple[int, ...]:

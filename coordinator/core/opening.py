@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 
-from coordinator.core.machine import CoordinatorRecord
+from coordinator.core.machine import ShardRecord
 
 _KEY_TYPE = 32_000
 """Reserved: Kafka's types of keys in coordinator topics are small numbers, and its tools skip others."""
@@ -19,6 +19,6 @@ _VERSION = 0
 OPENING_KEY = struct.pack(">h", _KEY_TYPE)
 
 
-def opening_record(nonce: bytes) -> CoordinatorRecord:
+def opening_record(nonce: bytes) -> ShardRecord:
     """Return the record: key int16 type; value int16 version and the nonce."""
-    return CoordinatorRecord(OPENING_KEY, struct.pack(">h", _VERSION) + nonce)
+    return ShardRecord(OPENING_KEY, struct.pack(">h", _VERSION) + nonce)

@@ -8,7 +8,7 @@ election may cut even those; then the replay is thrown away with its machine (sh
 from __future__ import annotations
 
 from controller.contract.partition_state import WriterId
-from coordinator.core.machine import CoordinatorRecord, Machine
+from coordinator.core.machine import Machine, ShardRecord
 from coordinator.core.opening import OPENING_KEY
 from springtide.wire.record_batch import iter_headers
 from springtide.wire.records import iter_records
@@ -26,7 +26,7 @@ class ShardReplay:
         self.machine = machine
         self.position = 0
         self.writer = NO_WRITER
-        self.opening: CoordinatorRecord | None = None
+        self.opening: ShardRecord | None = None
 
     def read(self, batches: bytes) -> None:
         """Apply whole batches. Raise CorruptBatch before the first record of one that is not sound."""
@@ -40,7 +40,7 @@ class ShardReplay:
                 for record in records:
                     if record.offset < self.position or record.key is None:
                         continue
-                    found = CoordinatorRecord(record.key, record.value)
+                    found = ShardRecord(record.key, record.value)
                     if record.key == OPENING_KEY:
                         self.opening = found
                     else:

@@ -35,7 +35,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import assert_never
 
-from coordinator.core.machine import Machine, Outcome, TimerDue
+from coordinator.core.machine import Machine, StepOutcome, TimerDue
 from coordinator.core.opening import opening_record
 from coordinator.core.replay import ShardReplay
 from coordinator.core.shard_ports import (
@@ -292,7 +292,7 @@ class ShardRuntime:
         else:
             self._answer(event.token, ErrorCode.NOT_COORDINATOR)
 
-    def _take(self, outcome: Outcome) -> None:
+    def _take(self, outcome: StepOutcome) -> None:
         """Carry one step of the machine out: its records are applied at once, and written as one batch."""
         assert self._writer is not None
         offset = self._writer.next_offset

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from controller.contract.partition_state import WRITER_BATCHES_MAX, WriterId
-from coordinator.core.machine import CoordinatorRecord, RequestReply
+from coordinator.core.machine import RequestReply, ShardRecord
 from coordinator.core.shard_ports import AppendBatch, BatchAnswered
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import HEADER_BYTES, SEQUENCE_MAX
@@ -56,7 +56,7 @@ class PendingBatch:
     told. was_first: nothing was in flight before it when it was last sent."""
 
     first_offset: int
-    records: list[CoordinatorRecord]
+    records: list[ShardRecord]
     size_bytes: int
     replies: list[RequestReply] = field(default_factory=list)
     works: list[Hashable] = field(default_factory=list)
@@ -134,7 +134,7 @@ class ShardWriter:
 
     def add(
         self,
-        records: Sequence[CoordinatorRecord],
+        records: Sequence[ShardRecord],
         replies: Iterable[RequestReply] = (),
         work: Hashable = None,
     ) -> None:
@@ -238,5 +238,5 @@ class ShardWriter:
         return batches
 
 
-def _size_of(record: CoordinatorRecord) -> int:
+def _size_of(record: ShardRecord) -> int:
     return len(record.key) + len(record.value or b"") + _RECORD_OVERHEAD_BYTES

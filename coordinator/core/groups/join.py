@@ -120,7 +120,16 @@ def _join_again(registry: Registry, turn: Turn, group: ClassicGroup, request: Jo
 def _add(registry: Registry, turn: Turn, group: ClassicGroup, request: JoinGroup, member_id: str) -> None:
     if not group.members:
         group.protocol_type = request.protocol_type
-    member = GroupMember(
+    member = _member_of(request, member_id)
+    member.is_new = True
+    registry.admit(turn, group, member, timeout_ms=NEW_MEMBER_TIMEOUT_MS)
+    registry.park_join(turn, group, member_id, request.token)
+    group.grew = group.state is GroupState.PREPARING
+    rebalance(registry, turn, group)
+
+
+def _member_of(request: JoinGroup, member_id: str) -> GroupMember:
+    return GroupMember(
         member_id=member_id,
         instance_id=request.instance_id,
         client_id=request.client_id,
@@ -128,12 +137,7 @@ def _add(registry: Registry, turn: Turn, group: ClassicGroup, request: JoinGroup
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
         protocols=request.protocols,
-        is_new=True,
     )
-    registry.admit(turn, group, member, timeout_ms=NEW_MEMBER_TIMEOUT_MS)
-    registry.park_join(turn, group, member_id, request.token)
-    group.grew = group.state is GroupState.PREPARING
-    rebalance(registry, turn, group)
 
 
 def _take_instance_over(
@@ -148,16 +152,8 @@ def _take_instance_over(
     leader = group.leader
     old = registry.remove(turn, group, known_id, ErrorCode.FENCED_INSTANCE_ID)
     member_id = request.new_member_id
-    member = GroupMember(
-        member_id=member_id,
-        instance_id=request.instance_id,
-        client_id=request.client_id,
-        client_host=request.client_host,
-        rebalance_timeout_ms=request.rebalance_timeout_ms,
-        session_timeout_ms=request.session_timeout_ms,
-        protocols=request.protocols,
-        assignment=old.assignment,
-    )
+    member = _member_of(request, member_id)
+    member.assignment = old.assignment
     registry.admit(turn, group, member, timeout_ms=member.session_timeout_ms)
     if leader == known_id:
         group.leader = member_id

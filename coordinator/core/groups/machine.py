@@ -34,7 +34,7 @@ from coordinator.core.groups.requests import (
 from coordinator.core.groups.session import heartbeat, leave_group, on_session_timer
 from coordinator.core.groups.state import ClassicGroup
 from coordinator.core.groups.sync import on_assignments_refused, on_sync_timer, sync_group
-from coordinator.core.machine import CoordinatorRecord, Outcome, TimerDue
+from coordinator.core.machine import ShardRecord, StepOutcome, TimerDue
 from springtide.wire.errors import ErrorCode
 
 _ON_REQUEST: dict[type, Callable[[Registry, Turn, Any], None]] = {
@@ -59,7 +59,7 @@ class GroupMachine:
     def __init__(self, options: GroupOptions) -> None:
         self.registry = Registry(options)
 
-    def step(self, event: object, now_ms: int, wall_ms: int) -> Outcome:
+    def step(self, event: object, now_ms: int, wall_ms: int) -> StepOutcome:
         turn = Turn(now_ms, wall_ms)
         if isinstance(event, TimerDue):
             self._on_timer(turn, event.key)
@@ -79,7 +79,7 @@ class GroupMachine:
             case ExpiryTimer():
                 on_expiry_timer(registry, turn)
 
-    def apply(self, record: CoordinatorRecord, offset: int) -> None:
+    def apply(self, record: ShardRecord, offset: int) -> None:
         self.registry.store.apply(record, offset)
 
     def committed(self, offset: int) -> None:
@@ -88,13 +88,13 @@ class GroupMachine:
     def undo(self, offset: int) -> None:
         self.registry.store.undo(offset)
 
-    def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> Outcome:
+    def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> StepOutcome:
         turn = Turn(now_ms, wall_ms)
         if isinstance(work, Assigned):
             on_assignments_refused(self.registry, turn, work)
         return turn.outcome()
 
-    def opened(self, now_ms: int, wall_ms: int) -> Outcome:
+    def opened(self, now_ms: int, wall_ms: int) -> StepOutcome:
         """Let the stored groups with members live here. A group that is larger than the limit now is
         rebalanced at once, and shrinks."""
         registry, turn = self.registry, Turn(now_ms, wall_ms)

@@ -21,7 +21,7 @@ from coordinator.core.groups.requests import (
     OffsetToCommit,
 )
 from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup, GroupState
-from coordinator.core.machine import CoordinatorRecord
+from coordinator.core.machine import ShardRecord
 from springtide.wire.errors import ErrorCode
 
 INT64_MAX = 2**63 - 1
@@ -52,7 +52,7 @@ def commit_offsets(registry: Registry, turn: Turn, request: CommitOffsets) -> No
                 expires_ms,
                 asked.place.topic_id,
             )
-            turn.records.append(CoordinatorRecord(encode_offset_key(key), encode_offset(value)))
+            turn.records.append(ShardRecord(encode_offset_key(key), encode_offset(value)))
     turn.reply(request.token, OffsetsReply(ErrorCode.NONE, tuple(answers)))
 
 
@@ -134,5 +134,5 @@ def _delete(
     return tuple(answers)
 
 
-def tombstone(key: OffsetKey) -> CoordinatorRecord:
-    return CoordinatorRecord(encode_offset_key(key), None)
+def tombstone(key: OffsetKey) -> ShardRecord:
+    return ShardRecord(encode_offset_key(key), None)

@@ -15,7 +15,7 @@ from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.requests import JoinGroupReply, SyncGroupReply
 from coordinator.core.groups.state import ClassicGroup, GroupMember, GroupState
 from coordinator.core.groups.store import GroupStore
-from coordinator.core.machine import CoordinatorRecord, Outcome, RequestReply, Timer
+from coordinator.core.machine import RequestReply, ShardRecord, StepOutcome, Timer
 from springtide.wire.errors import ErrorCode
 
 
@@ -55,14 +55,14 @@ class Assigned:
 
 
 class Turn:
-    """What one step collects, and when. now_ms, wall_ms: see Machine. waits: see Outcome."""
+    """What one step collects, and when. now_ms, wall_ms: see Machine. waits: see StepOutcome."""
 
     __slots__ = ("now_ms", "records", "replies", "timers", "waits", "wall_ms", "work")
 
     def __init__(self, now_ms: int, wall_ms: int) -> None:
         self.now_ms = now_ms
         self.wall_ms = wall_ms
-        self.records: list[CoordinatorRecord] = []
+        self.records: list[ShardRecord] = []
         self.replies: list[RequestReply] = []
         self.timers: dict[Hashable, int | None] = {}
         self.work: Assigned | None = None
@@ -74,10 +74,10 @@ class Turn:
     def write_group(self, group_id: str, stored: StoredGroup | None) -> None:
         """Write a group's record, or with None its tombstone."""
         key = encode_group_key(GroupKey(group_id))
-        self.records.append(CoordinatorRecord(key, None if stored is None else encode_group(stored)))
+        self.records.append(ShardRecord(key, None if stored is None else encode_group(stored)))
 
-    def outcome(self) -> Outcome:
-        return Outcome(
+    def outcome(self) -> StepOutcome:
+        return StepOutcome(
             records=tuple(self.records),
             replies=tuple(self.replies),
             timers=tuple(Timer(key, at_ms) for key, at_ms in self.timers.items()),

@@ -13,7 +13,7 @@ from coordinator.core.group_records import (
     decode_key,
     decode_offset,
 )
-from coordinator.core.machine import CoordinatorRecord
+from coordinator.core.machine import ShardRecord
 from coordinator.core.views import TwoViews
 
 
@@ -29,7 +29,7 @@ class GroupStore:
         #: The keys of each group's offsets; a superset, from which `_keys_of` takes what is gone.
         self._keys: dict[str, dict[OffsetKey, None]] = {}
 
-    def apply(self, record: CoordinatorRecord, offset: int) -> None:
+    def apply(self, record: ShardRecord, offset: int) -> None:
         """Apply a record to the latest view. Raise UnreadableGroupRecord for one that Kafka could not
         read."""
         key = decode_key(record.key)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import NamedTuple
 
-from coordinator.core.machine import CoordinatorRecord, Outcome, RequestReply, Timer, TimerDue
+from coordinator.core.machine import RequestReply, ShardRecord, StepOutcome, Timer, TimerDue
 from coordinator.core.views import TwoViews
 from springtide.wire.errors import ErrorCode
 
@@ -74,40 +74,40 @@ class CounterMachine:
         self.refusals: list[Hashable] = []
         self._tick_ms = tick_ms
 
-    def step(self, event: object, now_ms: int, wall_ms: int) -> Outcome:
+    def step(self, event: object, now_ms: int, wall_ms: int) -> StepOutcome:
         match event:
             case Increment():
                 return self._increment(event, now_ms)
             case ReadCounter(token):
-                return Outcome(
+                return StepOutcome(
                     replies=(RequestReply(token, Counted(int(self.state.committed(COUNTER) or 0))),)
                 )
             case ReadLatest(token):
                 value = Counted(int(self.state.latest(COUNTER) or 0))
-                return Outcome(replies=(RequestReply(token, value),), waits=True)
+                return StepOutcome(replies=(RequestReply(token, value),), waits=True)
             case AwaitNothing(token):
                 self.parked.append(token)
-                return Outcome()
+                return StepOutcome()
             case TimerDue(key=key):
                 assert key == TICK
                 number = b"%d" % (int(self.state.latest(CELLS[-1]) or 0) + 1)
-                return Outcome(
-                    records=tuple(CoordinatorRecord(cell, number) for cell in CELLS),
+                return StepOutcome(
+                    records=tuple(ShardRecord(cell, number) for cell in CELLS),
                     work=TICK,
                 )
             case _:
                 raise AssertionError(event)
 
-    def _increment(self, event: Increment, now_ms: int) -> Outcome:
+    def _increment(self, event: Increment, now_ms: int) -> StepOutcome:
         key = client_key(event.client)
         latest = decode_last(self.state.latest(key))
         if latest.number > event.number or latest[:2] == (event.number, event.operation):
-            return Outcome(replies=(RequestReply(event.token, Counted(latest.value)),), waits=True)
+            return StepOutcome(replies=(RequestReply(event.token, Counted(latest.value)),), waits=True)
         value = int(self.state.latest(COUNTER) or 0) + 1
-        return Outcome(
+        return StepOutcome(
             records=(
-                CoordinatorRecord(COUNTER, b"%d" % value),
-                CoordinatorRecord(key, b"%d %d %d" % (event.number, event.operation, value)),
+                ShardRecord(COUNTER, b"%d" % value),
+                ShardRecord(key, b"%d %d %d" % (event.number, event.operation, value)),
             ),
             replies=(RequestReply(event.token, Counted(value)),),
             timers=self._tick_after(now_ms),
@@ -117,7 +117,7 @@ class CounterMachine:
     def _tick_after(self, now_ms: int) -> tuple[Timer, ...]:
         return (Timer(TICK, now_ms + self._tick_ms),) if self._tick_ms else ()
 
-    def apply(self, record: CoordinatorRecord, offset: int) -> None:
+    def apply(self, record: ShardRecord, offset: int) -> None:
         self.state.set(record.key, record.value, offset)
 
     def committed(self, offset: int) -> None:
@@ -127,12 +127,12 @@ class CounterMachine:
     def undo(self, offset: int) -> None:
         self.state.undo(offset)
 
-    def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> Outcome:
+    def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> StepOutcome:
         self.refusals.append(work)
-        return Outcome(timers=self._tick_after(now_ms) if work == TICK else ())
+        return StepOutcome(timers=self._tick_after(now_ms) if work == TICK else ())
 
-    def opened(self, now_ms: int, wall_ms: int) -> Outcome:
-        return Outcome(timers=self._tick_after(now_ms))
+    def opened(self, now_ms: int, wall_ms: int) -> StepOutcome:
+        return StepOutcome(timers=self._tick_after(now_ms))
 
     def closed(self) -> tuple[int, ...]:
         return tuple(self.parked)

@@ -41,7 +41,7 @@ from coordinator.core.groups.requests import (
     SyncGroup,
     SyncGroupReply,
 )
-from coordinator.core.machine import CoordinatorRecord, Outcome, RequestReply, TimerDue
+from coordinator.core.machine import RequestReply, ShardRecord, StepOutcome, TimerDue
 from springtide.wire.errors import ErrorCode
 
 R = TypeVar("R")
@@ -64,7 +64,7 @@ RANGE = (JoinProtocol("range", subscription("t")),)
 @dataclass(slots=True)
 class InFlight:
     first_offset: int
-    records: list[CoordinatorRecord] = field(default_factory=list)
+    records: list[ShardRecord] = field(default_factory=list)
     replies: list[RequestReply] = field(default_factory=list)
     work: Hashable = None
 
@@ -78,7 +78,7 @@ class GroupDesk:
     ) -> None:
         self.options = options or GroupOptions()
         self.new_machine = machine
-        self.records: list[CoordinatorRecord] = []
+        self.records: list[ShardRecord] = []
         self.in_flight: list[InFlight] = []
         self.is_holding = False
         self.replies: dict[int, object] = {}
@@ -103,7 +103,7 @@ class GroupDesk:
     def step(self, event: object) -> None:
         self._carry_out(self.machine.step(event, self.now_ms, self.wall_ms))
 
-    def _carry_out(self, outcome: Outcome) -> None:
+    def _carry_out(self, outcome: StepOutcome) -> None:
         for timer in outcome.timers:
             self.timers.pop(timer.key, None)
             if timer.at_ms is not None:

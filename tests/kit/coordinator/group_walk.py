@@ -18,7 +18,7 @@ from coordinator.core.group_records import CommittedOffset, OffsetKey, StoredGro
 from coordinator.core.groups.requests import DeleteGroupsReply, OffsetPlace, OffsetsReply, OffsetToCommit
 from coordinator.core.groups.state import GroupState
 from coordinator.core.groups.store import GroupStore
-from coordinator.core.machine import CoordinatorRecord
+from coordinator.core.machine import ShardRecord
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.group_clients import PARTITIONS, GroupClient, WatchedDesk
 from tests.kit.coordinator.group_desk import GROUP
@@ -29,14 +29,14 @@ QUIET_SECONDS_MAX = 300
 State = tuple[dict[str, StoredGroup], dict[OffsetKey, CommittedOffset]]
 
 
-def replayed(records: Iterable[CoordinatorRecord]) -> State:
+def replayed(records: Iterable[ShardRecord]) -> State:
     store = GroupStore()
     for offset, record in enumerate(records):
         store.apply(record, offset)
     return dict(store.groups.latest_items()), dict(store.offsets.latest_items())
 
 
-def compacted(records: list[CoordinatorRecord], seed: int) -> list[CoordinatorRecord]:
+def compacted(records: list[ShardRecord], seed: int) -> list[ShardRecord]:
     """Return what a compaction may leave: of each key the last record, and as many earlier ones as chance has
     it; a last one that is a tombstone may go with all that it covers."""
     chance = random.Random(seed)

@@ -7,7 +7,7 @@ import dataclasses
 from typing import Any
 from unittest.mock import patch
 
-from coordinator.core.machine import Outcome
+from coordinator.core.machine import StepOutcome
 from coordinator.core.replay import NO_WRITER
 from coordinator.core.shard import ShardPhase, ShardRuntime
 from coordinator.core.shard_ports import BatchAnswered, WriterNamed
@@ -50,7 +50,7 @@ def served_before_it_is_level() -> Patches:
 def answered_before_the_commit() -> Patches:
     original = ShardRuntime._take
 
-    def take(self: ShardRuntime, outcome: Outcome) -> None:
+    def take(self: ShardRuntime, outcome: StepOutcome) -> None:
         for reply in outcome.replies:
             self._answer(reply.token, reply.message)
         original(self, dataclasses.replace(outcome, replies=()))

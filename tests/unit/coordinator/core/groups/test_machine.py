@@ -8,7 +8,7 @@ from coordinator.core.group_records import UnreadableGroupRecord
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.requests import Leaver
-from coordinator.core.machine import CoordinatorRecord
+from coordinator.core.machine import ShardRecord
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.group_desk import SESSION_MS, GroupDesk
 
@@ -77,8 +77,8 @@ def test_records_of_other_types_are_skipped_and_garbage_is_not() -> None:
     machine = GroupMachine(GroupOptions())
     for number, key_type in enumerate((0, 3, 8, 16, 99)):
         body = b"\x00\x01g\x00\x01t\x00\x00\x00\x00" if key_type == 0 else b"anything"
-        machine.apply(CoordinatorRecord(key_type.to_bytes(2) + body, b"\x00\x00"), number)
+        machine.apply(ShardRecord(key_type.to_bytes(2) + body, b"\x00\x00"), number)
     machine.committed(5)
     assert machine.opened(0, 0).timers
     with pytest.raises(UnreadableGroupRecord):
-        machine.apply(CoordinatorRecord(b"\x00\x02\x00\x01g", b"\x00\x09"), 5)
+        machine.apply(ShardRecord(b"\x00\x02\x00\x01g", b"\x00\x09"), 5)

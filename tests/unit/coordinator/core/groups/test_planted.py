@@ -19,7 +19,7 @@ from coordinator.core.groups import machine, registry, session
 from coordinator.core.groups.registry import Registry, SessionTimer, Turn
 from coordinator.core.groups.state import ClassicGroup, GroupMember, GroupState
 from coordinator.core.groups.store import GroupStore
-from coordinator.core.machine import Outcome
+from coordinator.core.machine import StepOutcome
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.group_walk import GroupWalk
 
@@ -40,7 +40,7 @@ def assignments_are_told_and_not_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_late_member_hears_of_its_assignment_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
-    def outcome(self: Turn) -> Outcome:
+    def outcome(self: Turn) -> StepOutcome:
         return replace(OUTCOME(self), waits=False)
 
     patch.setattr(Turn, "outcome", outcome)
