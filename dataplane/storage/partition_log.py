@@ -445,9 +445,7 @@ class PartitionLog:
     def detach_old_segments(self) -> list[str]:
         """Take the segments that lie wholly below the log start out of the log and rename their files."""
         with self._health.guarded("deleting from"):
-            detached = self._segments.detach_below(self.log_start_offset)
-        self.holes.forget_gone(log_start_offset=self.log_start_offset)
-        return detached
+            return self._segments.detach_below(self.log_start_offset)
 
     def unlink_detached(self, paths: Sequence[str]) -> None:
         """Unlink the files. Thread: unlinking a large file takes long."""
