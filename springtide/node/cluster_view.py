@@ -1,7 +1,8 @@
-"""This broker's view of the whole cluster: live brokers, topics, and the leader of each partition.
+"""This process's view of the whole cluster: live brokers and coordinators, topics, and who leads each
+partition.
 
 It is fed by the metadata stream only and read by Metadata answers, fetchers and checks of topic names. It
-decides nothing: a partition that this broker holds is decided by its replica, whose state may be newer by a
+decides nothing: a partition that a broker holds is decided by its replica, whose state may be newer by a
 moment. Entries are keyed by topic id; a name points at its current id, because names come back and ids do not
 (I21, topic ids everywhere). A state with a lower partition epoch than the known one changes nothing (I6, only
 a higher partition epoch replaces a state).
@@ -9,13 +10,13 @@ a higher partition epoch replaces a state).
 Clients are told two things differently from the stream, because of what stock clients do when a leader dies.
 A follower sees its leader's connection break before the controller's update arrives. A client that is given
 that leader once more would not ask again for a second, so for a moment the partition has no known leader. And
-a fenced broker stays in the list of brokers for a while, because librdkafka gives up a new leader when the
+a fenced broker or coordinator stays listed for a while, because librdkafka gives up a new leader when the
 old one vanishes from the same answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.updates import BrokerEndpoint, UpdateBatch
@@ -35,6 +36,7 @@ class ClusterView:
         "brokers",
         "cluster_configs",
         "cluster_id",
+        "coordinators",
         "topics",
         "unmade",
     )
@@ -43,6 +45,8 @@ class ClusterView:
         self.cluster_id: str | None = None
         self.cluster_configs: dict[str, str] = {}
         self.brokers: dict[int, BrokerEndpoint] = {}
+        #: Ids of coordinators are no brokers'.
+        self.coordinators: dict[int, BrokerEndpoint] = {}
         self.topics: dict[str, TopicState] = {}
         self._topic_ids: dict[str, str] = {}
         self._partitions: dict[str, dict[int, PartitionState]] = {}
@@ -53,23 +57,21 @@ class ClusterView:
 
     def apply(self, batch: UpdateBatch, *, now_ms: int) -> None:
         """Apply a batch of updates; a FULL one replaces everything."""
-        were_active = [broker.broker_id for broker in self.active_brokers()]
+        nodes = (self.brokers, self.coordinators)
+        were_active = [node.broker_id for known in nodes for node in known.values() if node.active]
         if batch.full:
             self.brokers.clear()  # in place: replicas hold on to this very table
+            self.coordinators.clear()
             self.topics = {}
             self._topic_ids = {}
             self._partitions = {}
         if batch.full or batch.cluster_configs:
             self.cluster_configs = dict(batch.cluster_configs)
-        for broker in batch.brokers:
-            known = self.brokers.get(broker.broker_id)
-            if known is None or broker.broker_epoch >= known.broker_epoch:
-                self.brokers[broker.broker_id] = broker
-        for broker_id in batch.removed_brokers:
-            self.brokers.pop(broker_id, None)
-        for broker_id in were_active:
-            if not self.is_active(broker_id):
-                self._fenced_at_ms[broker_id] = now_ms
+        _update(self.brokers, batch.brokers, batch.removed_brokers)
+        _update(self.coordinators, batch.coordinators, batch.removed_coordinators)
+        for node_id in were_active:
+            if not any(node_id in known and known[node_id].active for known in nodes):
+                self._fenced_at_ms[node_id] = now_ms
         for topic in batch.topics:
             self.topics[topic.topic_id] = topic
             self._topic_ids[topic.topic] = topic.topic_id
@@ -113,12 +115,28 @@ class ClusterView:
 
     def brokers_for_clients(self, now_ms: int) -> list[BrokerEndpoint]:
         """Return the active brokers, and those that were active until a moment ago."""
+        return self._listed(self.brokers, now_ms)
+
+    def coordinators_for_clients(self, now_ms: int) -> list[BrokerEndpoint]:
+        """Return the coordinators as `brokers_for_clients` returns brokers."""
+        return self._listed(self.coordinators, now_ms)
+
+    def _listed(self, nodes: Mapping[int, BrokerEndpoint], now_ms: int) -> list[BrokerEndpoint]:
         return [
-            self.brokers[broker_id]
-            for broker_id in sorted(self.brokers)
-            if self.brokers[broker_id].active
-            or now_ms - self._fenced_at_ms.get(broker_id, -LISTED_AFTER_FENCING_MS) < LISTED_AFTER_FENCING_MS
+            node
+            for node_id, node in sorted(nodes.items())
+            if node.active
+            or now_ms - self._fenced_at_ms.get(node_id, -LISTED_AFTER_FENCING_MS) < LISTED_AFTER_FENCING_MS
         ]
+
+    def shard_owner(self, topic: str, shard: int) -> BrokerEndpoint | None:
+        """Return the live coordinator that the controller gave this partition of a coordinator topic to."""
+        topic_id = self._topic_ids.get(topic)
+        state = None if topic_id is None else self.state(topic_id, shard)
+        if state is None or state.shard is None:
+            return None
+        owner = self.coordinators.get(state.shard.owner)
+        return owner if owner is not None and owner.active else None
 
     def may_be_named_leader(self, broker_id: int, now_ms: int) -> bool:
         """Return whether the broker is active and our connection to it has not just broken."""
@@ -143,3 +161,12 @@ class ClusterView:
         self._partitions.pop(topic_id, None)
         if topic is not None and self._topic_ids.get(topic.topic) == topic_id:
             del self._topic_ids[topic.topic]
+
+
+def _update(known: dict[int, BrokerEndpoint], told: Iterable[BrokerEndpoint], removed: Iterable[int]) -> None:
+    for node in told:
+        before = known.get(node.broker_id)
+        if before is None or node.broker_epoch >= before.broker_epoch:
+            known[node.broker_id] = node
+    for node_id in removed:
+        known.pop(node_id, None)

@@ -1,7 +1,7 @@
 """Asks the controllers: finds the active one, follows its hints, and ignores controllers that were replaced.
 
 Each request goes to one controller. The next one is asked if it does not answer, answers that it is not the
-active one, or speaks under a controller epoch below the highest that this broker has ever seen; a hint for
+active one, or speaks under a controller epoch below the highest that this process has ever seen; a hint for
 the active one is followed at once. An unanswered request may have had an effect, so callers send values that
 may be sent again.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import httpx
 import msgspec
@@ -27,7 +27,14 @@ from controller.contract.session import (
     RegisterResponse,
     Witness,
 )
-from controller.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse, UpdateBatch
+from controller.contract.updates import (
+    NameWriterRequest,
+    NameWriterResponse,
+    PollRequest,
+    ProducerIdsRequest,
+    ProducerIdsResponse,
+    UpdateBatch,
+)
 from springtide.node.clock import Clock
 from springtide.tls import explain_tls
 
@@ -50,7 +57,8 @@ class AnswerLost(ControllerUnavailable):
 
 
 class Seen(NamedTuple):
-    """The latest answer of any controller to this broker, restarts included (I5, one writer): see Witness."""
+    """The latest answer of any controller to this process, a broker's restarts included (I5, one writer): see
+    Witness."""
 
     controller_epoch: int = -1
     lineage: str = ""
@@ -74,13 +82,15 @@ class ControllerAnswer(Protocol):
     def lineage(self) -> str: ...
 
 
+Role = Literal["brokers", "coordinators"]
 AnswerType = TypeVar("AnswerType", bound=ControllerAnswer)
 
 
 class ControllerClient:
-    """The broker's side of `/internal/clusters/{cluster}/brokers/{id}:*`.
+    """The other side of `/internal/clusters/{cluster}/{role}/{id}:*`. role: what the process is; the ids of
+    a coordinator are then coordinators'.
 
-    Polls have a connection of their own, because an open poll is the broker's session connection: its end is
+    Polls have a connection of their own, because an open poll is the process's session connection: its end is
     how a controller notices at once that this process died.
     """
 
@@ -91,6 +101,7 @@ class ControllerClient:
         cluster: str,
         broker_id: int,
         clock: Clock,
+        role: Role = "brokers",
         seen: Seen = UNTOLD,
         on_seen: Callable[[Seen], None] | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
@@ -99,7 +110,8 @@ class ControllerClient:
     ) -> None:
         self._urls = [url.rstrip("/") for url in urls]
         self._current = self._urls[0]
-        self._prefix = f"/internal/clusters/{cluster}/brokers/{broker_id}"
+        self.role = role
+        self._prefix = f"/internal/clusters/{cluster}/{role}/{broker_id}"
         self._clock = clock
         self._on_seen = on_seen
         timeout = httpx.Timeout(REQUEST_TIMEOUT_MS / 1000, connect=CONNECT_TIMEOUT_S)
@@ -157,6 +169,9 @@ class ControllerClient:
 
     async def allocate_producer_ids(self, request: ProducerIdsRequest) -> ProducerIdsResponse:
         return await self._ask("allocate-producer-ids", request, ProducerIdsResponse)
+
+    async def name_writer(self, request: NameWriterRequest) -> NameWriterResponse:
+        return await self._ask("name-writer", request, NameWriterResponse)
 
     async def preflight(self, report: PreflightReport) -> PreflightResponse:
         return await self._ask("preflight", report, PreflightResponse)

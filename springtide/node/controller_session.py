@@ -1,4 +1,4 @@
-"""The broker's life at the controller: register, beat, apply, report, and ask leave to stop.
+"""A broker's or coordinator's life at the controller: register, beat, apply, report, ask leave to stop.
 
     register --accepted--> beat | poll and apply | report, side by side --disowned--> register again
 
@@ -8,6 +8,8 @@ counts from the moment before a heartbeat was sent (I25, docs/replication.md 2.9
 
 A controller that does not answer changes nothing but the lease. One that says that it does not know this
 incarnation makes it register again with the same incarnation id and start over from the FULL state.
+
+A coordinator has no log directory, so it has nothing to report.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from controller.contract.session import (
     DiskSpace,
     HeartbeatRequest,
     HeartbeatResponse,
+    LevelShards,
     RegisterRequest,
     RegisterResponse,
     ShutdownKind,
@@ -115,7 +118,9 @@ class HeartbeatListener(Protocol):
 
 
 class ControllerSession:
-    """identity: a registration as of this process's start."""
+    """identity: a registration as of this process's start. reports, offline_log_dir_ids, on_went_back,
+    disk_space, preflight: of a broker, about what it stores. level: of a coordinator, the shards that it is
+    level with."""
 
     def __init__(
         self,
@@ -126,13 +131,14 @@ class ControllerSession:
         lease: Lease,
         clock: BrokerClock,
         rng: random.Random,
-        reports: ReportSource,
+        reports: ReportSource | None = None,
         apply: Callable[[UpdateBatch], Awaitable[Sequence[ApplyFailure]]],
         on_registered: Callable[[RegisterResponse], Awaitable[None]],
-        offline_log_dir_ids: Callable[[], tuple[str, ...]],
-        on_went_back: Callable[[], Awaitable[None]],
+        offline_log_dir_ids: Callable[[], tuple[str, ...]] = tuple,
+        on_went_back: Callable[[], Awaitable[None]] | None = None,
         disk_space: Callable[[], DiskSpace | None] = lambda: None,
         preflight: HeartbeatListener | None = None,
+        level: Callable[[], tuple[LevelShards, ...]] = tuple,
     ) -> None:
         self._preflight = preflight
         self._client = client
@@ -147,6 +153,7 @@ class ControllerSession:
         self._offline_log_dir_ids = offline_log_dir_ids
         self._on_went_back = on_went_back
         self._disk_space = disk_space
+        self._level = level
         self._heartbeats = Heartbeats()
         self._applied = (-1, -1)
         self._failures: tuple[ApplyFailure, ...] = ()
@@ -188,7 +195,8 @@ class ControllerSession:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._beat)
                     nursery.start_soon(self._follow)
-                    nursery.start_soon(self._report)
+                    if self._reports is not None:
+                        nursery.start_soon(self._report, self._reports)
             except* Disowned as group:
                 _log.warning("registered_anew cause=%s", group.exceptions[0])
 
@@ -219,12 +227,13 @@ class ControllerSession:
                     await self._tell_holdings()
                 case ControllerError.INCONSISTENT_CLUSTER_ID:
                     raise RegistrationRefused(
-                        f"the data directory belongs to another cluster or broker: {response.detail}; "
-                        "start with its own cluster and id, or with an empty directory"
+                        f"this process belongs to another cluster or broker: {response.detail}; "
+                        "start with its own cluster and id, or with an empty data directory"
                     )
                 case ControllerError.DUPLICATE_BROKER_REGISTRATION:
                     self._complain(
-                        "broker_id_in_use broker_id=%d cause=%s",
+                        "id_in_use role=%s id=%d cause=%s",
+                        self._client.role,
                         identity.broker_id,
                         response.detail,
                     )
@@ -260,7 +269,8 @@ class ControllerSession:
 
     async def _on_accepted(self, response: RegisterResponse) -> None:
         _log.info(
-            "registered broker_id=%d cluster_id=%s broker_epoch=%d controller=%s status=%s",
+            "registered role=%s id=%d cluster_id=%s epoch=%d controller=%s status=%s",
+            self._client.role,
             self._identity.broker_id,
             response.cluster_id,
             response.broker_epoch,
@@ -268,9 +278,8 @@ class ControllerSession:
             response.status.value,
         )
         if response.status is BrokerStatus.WAITING:
-            _log.info(
-                "waiting_to_be_admitted hint=%s", "POST /clusters/{cluster}/brokers with this broker's id"
-            )
+            hint = f"POST /clusters/{{cluster}}/{self._client.role} with id {self._identity.broker_id}"
+            _log.info("waiting_to_be_admitted hint=%s", hint)
         self._cluster_id = response.cluster_id or self._cluster_id
         self.broker_epoch = response.broker_epoch
         self.status = response.status
@@ -301,6 +310,7 @@ class ControllerSession:
                 answered=self._heartbeats.answered,
                 others=self._heartbeats.others,
                 disk=self._disk_space(),
+                level=self._level(),
             )
             try:
                 response = await self._client.heartbeat(request, timeout_ms=HEARTBEAT_TIMEOUT_MS)
@@ -311,7 +321,8 @@ class ControllerSession:
             now_ms = self._clock.mono_ms()
             proof = self._heartbeats.proof(response, wants_shutdown=self.wants_shutdown)
             if proof is not None:
-                await self._on_went_back()
+                if self._on_went_back is not None:
+                    await self._on_went_back()
                 raise WentBack(
                     f"{proof}: its machine was resumed from a snapshot. Start it again: what it lost, it "
                     "fetches from its leaders, and until then it has no seat"
@@ -394,7 +405,7 @@ class ControllerSession:
 
     # Reports
 
-    async def _report(self) -> None:
+    async def _report(self, reports: ReportSource) -> None:
         next_lags_ms = self._clock.mono_ms()
         while True:
             now_ms = self._clock.mono_ms()
@@ -404,13 +415,13 @@ class ControllerSession:
             now_ms = self._clock.mono_ms()
             lags: Sequence[PartitionLag] = ()
             if now_ms >= next_lags_ms:
-                lags = self._reports.changed_lags(now_ms, count_max=REPORT_PARTITIONS_MAX)
+                lags = reports.changed_lags(now_ms, count_max=REPORT_PARTITIONS_MAX)
                 next_lags_ms = now_ms + REPORT_INTERVAL_MS
-            proposals = tuple(self._reports.due_proposals(now_ms))
-            problems = tuple(self._reports.unreported_problems())
-            log_ends = tuple(self._reports.untold_log_ends(count_max=REPORT_PARTITIONS_MAX))
-            created = tuple(self._reports.untold_creations(count_max=REPORT_PARTITIONS_MAX))
-            set_aside = self._reports.untold_set_aside()
+            proposals = tuple(reports.due_proposals(now_ms))
+            problems = tuple(reports.unreported_problems())
+            log_ends = tuple(reports.untold_log_ends(count_max=REPORT_PARTITIONS_MAX))
+            created = tuple(reports.untold_creations(count_max=REPORT_PARTITIONS_MAX))
+            set_aside = reports.untold_set_aside()
             if not (lags or proposals or problems or log_ends or created) and set_aside is None:
                 continue
             report = LagReport(
@@ -428,7 +439,7 @@ class ControllerSession:
                 response = await self._client.report(report)
             except ControllerUnavailable as error:
                 if set_aside is not None:
-                    self._reports.on_set_aside_not_told()
+                    reports.on_set_aside_not_told()
                 # Whether it arrived is unknown; the replicas ask again with the same proposal ids.
                 self._complain("report_unanswered cause=%s", error)
                 await self._pause(REPORT_RETRY_MS)
@@ -437,19 +448,21 @@ class ControllerSession:
             if response.error in _DISOWNED:
                 raise Disowned(response.error.value)
             if response.error is ControllerError.NONE:
-                self._reports.on_problems_reported(problems)
-                self._reports.on_log_ends_told(log_ends)
+                reports.on_problems_reported(problems)
+                reports.on_log_ends_told(log_ends)
                 if response.controller_epoch >= self._applied[0]:  # not one that was replaced meanwhile
-                    self._reports.on_creations_told(created)
+                    reports.on_creations_told(created)
             elif set_aside is not None:
-                self._reports.on_set_aside_not_told()
-            self._reports.on_report_answered(response, self._clock.mono_ms())
+                reports.on_set_aside_not_told()
+            reports.on_report_answered(response, self._clock.mono_ms())
 
     async def _tell_holdings(self) -> None:
         """Report this broker's holdings, from which an operator's recovery rebuilds what ZooKeeper lost.
 
-        Repeated, because another controller may be active meanwhile.
+        Repeated, because another controller may be active meanwhile. A coordinator holds nothing.
         """
+        if self._reports is None:
+            return
         now_ms = self._clock.mono_ms()
         if now_ms - self._holdings_told_ms < HOLDINGS_INTERVAL_MS:
             return

@@ -1,6 +1,7 @@
 """DescribeCluster: the cluster's id, its brokers, where to send administration (KIP-700, KIP-919, KIP-1073).
 
-The brokers are those of Metadata. A client that wants the fenced ones, too, gets every broker that the
+The brokers are those of Metadata; coordinators are not told, because tools place replicas on what they find
+here. A client that wants the fenced ones, too, gets every broker that the
 controller has told of.
 """
 

@@ -1,34 +1,64 @@
-"""FindCoordinator, while there are neither groups nor transactions.
+"""FindCoordinator: the coordinator that owns a group's shard (KIP-699: several groups a request).
 
-Groups: COORDINATOR_NOT_AVAILABLE, on which every client waits and asks again, as it would during a failover.
-Transactions: TRANSACTIONAL_ID_AUTHORIZATION_FAILED with a message that says why. It is the only code on which
-both the Java client and librdkafka stop at once; on any other, one of them asks without end.
+While there is none: COORDINATOR_NOT_AVAILABLE, on which every client waits and asks again, with a message
+that says why. Transactions, which there are none of: TRANSACTIONAL_ID_AUTHORIZATION_FAILED. It is the only
+code on which both the Java client and librdkafka stop at once; on any other, one of them asks without end.
 """
 
 from __future__ import annotations
 
 from typing import Any, cast
 
+from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers.context import NodeContext, Request
+from springtide.node.sharding import GROUPS_TOPIC, shard_of
 from springtide.wire.errors import ErrorCode
 
 KEY_TYPE_GROUP = 0
 KEY_TYPE_TRANSACTION = 1
 
-NO_GROUPS = "this cluster has no group coordinator yet: assign partitions instead of subscribing"
+NOT_ADMITTED = "this cluster has no coordinator: start `coordinator serve`, and admit it"
+NOT_ALIVE = "no coordinator of this cluster is alive"
+NOT_CREATED = f"{GROUPS_TOPIC} is not created yet: that takes as many live brokers as it has replicas"
+NOT_OWNED = "the shard of this group is being given to another coordinator"
 NO_TRANSACTIONS = "this cluster has no transactions yet: remove transactional.id"
 UNKNOWN_KEY_TYPE = "unknown key type"
 
 
-def handle(_context: NodeContext, request: Request) -> None:
+def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     key_type = getattr(message, "key_type", KEY_TYPE_GROUP)
-    if key_type == KEY_TYPE_GROUP:
-        error, text = ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_GROUPS
-    elif key_type == KEY_TYPE_TRANSACTION:
-        error, text = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS
+    keys = getattr(message, "coordinator_keys", None)  # v4 on
+    if keys is None:
+        request.reply(_coordinator(context.view, key_type, message.key))
     else:
-        error, text = ErrorCode.INVALID_REQUEST, UNKNOWN_KEY_TYPE
-    nowhere = {"node_id": -1, "host": "", "port": -1, "error_code": error, "error_message": text}
-    keys = getattr(message, "coordinator_keys", ())  # v4 on: several keys a request (KIP-699)
-    request.reply({**nowhere, "coordinators": [{"key": key, **nowhere} for key in keys]})
+        found = [{"key": key, **_coordinator(context.view, key_type, key)} for key in keys]
+        request.reply({"coordinators": found})
+
+
+def _coordinator(view: ClusterView, key_type: int, key: str) -> dict[str, object]:
+    if key_type == KEY_TYPE_TRANSACTION:
+        return _nowhere(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+    if key_type != KEY_TYPE_GROUP:
+        return _nowhere(ErrorCode.INVALID_REQUEST, UNKNOWN_KEY_TYPE)
+    topic = view.topic_by_name(GROUPS_TOPIC)
+    owner = None if topic is None else view.shard_owner(GROUPS_TOPIC, shard_of(key, topic.partitions))
+    if owner is not None:
+        return {
+            "node_id": owner.broker_id,
+            "host": owner.host,
+            "port": owner.port,
+            "error_code": ErrorCode.NONE,
+            "error_message": None,
+        }
+    if not view.coordinators:
+        reason = NOT_ADMITTED
+    elif not any(coordinator.active for coordinator in view.coordinators.values()):
+        reason = NOT_ALIVE
+    else:
+        reason = NOT_CREATED if topic is None else NOT_OWNED
+    return _nowhere(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
+
+
+def _nowhere(error: ErrorCode, reason: str) -> dict[str, object]:
+    return {"node_id": -1, "host": "", "port": -1, "error_code": error, "error_message": reason}

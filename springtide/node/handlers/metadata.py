@@ -1,7 +1,8 @@
-"""Metadata: live brokers, topics and leaders, as the metadata stream last told this broker.
+"""Metadata: live brokers and coordinators, topics and leaders, as the metadata stream last told them.
 
-Clients are told of active brokers only. Topics are not created on sight. Until the first full state has come,
-nothing is known to be absent, so every topic is answered LEADER_NOT_AVAILABLE, which clients retry.
+Clients are told of active ones only. Coordinators are listed, after the brokers, because some clients look
+the id that FindCoordinator names up here. Topics are not created on sight. Until the first full state has
+come, nothing is known to be absent, so every topic is answered LEADER_NOT_AVAILABLE, which clients retry.
 """
 
 from __future__ import annotations
@@ -42,8 +43,11 @@ def handle(context: NodeContext, request: Request) -> None:
     request.reply(
         {
             "brokers": [
-                {"node_id": broker.broker_id, "host": broker.host, "port": broker.port, "rack": broker.rack}
-                for broker in view.brokers_for_clients(request.now_ms)
+                {"node_id": node.broker_id, "host": node.host, "port": node.port, "rack": node.rack}
+                for node in (
+                    *view.brokers_for_clients(request.now_ms),
+                    *view.coordinators_for_clients(request.now_ms),
+                )
             ],
             "cluster_id": view.cluster_id,
             "controller_id": view.controller_for_clients(),

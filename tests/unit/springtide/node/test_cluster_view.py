@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from controller.contract.partition_state import PartitionState, TopicState
+from controller.contract.partition_state import PartitionState, Shard, TopicState, WriterId
 from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import LISTED_AFTER_FENCING_MS, SUSPICION_MS_MAX, ClusterView
 
@@ -99,11 +100,34 @@ def test_a_leader_whose_connection_broke_is_not_named_for_a_moment() -> None:
 
 
 @pytest.mark.parametrize("is_full", [True, False])
-def test_a_fenced_broker_stays_listed_for_clients_for_a_while(is_full: bool) -> None:
+def test_a_fenced_broker_or_coordinator_stays_listed_for_clients_for_a_while(is_full: bool) -> None:
     view = ClusterView()
-    view.apply(UpdateBatch(full=True, brokers=(endpoint(1), endpoint(2, active=False))), now_ms=0)
-    assert [b.broker_id for b in view.brokers_for_clients(0)] == [1]  # never seen active: never listed
-    view.apply(UpdateBatch(full=is_full, brokers=(endpoint(1, active=False), endpoint(2))), now_ms=500)
+
+    def listed(now_ms: int) -> tuple[list[int], list[int]]:
+        brokers, coordinators = view.brokers_for_clients(now_ms), view.coordinators_for_clients(now_ms)
+        return [node.broker_id for node in brokers], [node.broker_id for node in coordinators]
+
+    def hear(now_ms: int, *nodes: BrokerEndpoint, full: bool = True) -> None:
+        of_both = tuple(msgspec.structs.replace(node, broker_id=1000 + node.broker_id) for node in nodes)
+        view.apply(UpdateBatch(full=full, brokers=nodes, coordinators=of_both), now_ms=now_ms)
+
+    hear(0, endpoint(1), endpoint(2, active=False))
+    assert listed(0) == ([1], [1001]), "those never seen active are never listed"
+    hear(500, endpoint(1, active=False), endpoint(2), full=is_full)
     assert not view.may_be_named_leader(1, 500)
-    assert [b.broker_id for b in view.brokers_for_clients(500)] == [1, 2]
-    assert [b.broker_id for b in view.brokers_for_clients(500 + LISTED_AFTER_FENCING_MS)] == [2]
+    assert listed(500) == ([1, 2], [1001, 1002])
+    assert listed(500 + LISTED_AFTER_FENCING_MS) == ([2], [1002])
+
+
+def test_a_shards_owner_is_told_while_it_lives() -> None:
+    view = ClusterView()
+    owned = msgspec.structs.replace(state(1), shard=Shard(owner=1001, writer=WriterId(7)))
+    view.apply(UpdateBatch(coordinators=(endpoint(1001),), topics=(topic(),), partitions=(owned,)), now_ms=0)
+    assert view.shard_owner("orders", 0) == endpoint(1001)
+    assert view.shard_owner("orders", 1) is view.shard_owner("others", 0) is None
+    view.apply(UpdateBatch(coordinators=(endpoint(1001, active=False),)), now_ms=0)
+    assert view.shard_owner("orders", 0) is None
+    view.apply(UpdateBatch(removed_coordinators=(1001,)), now_ms=0)
+    assert view.coordinators == {}
+    view.apply(UpdateBatch(full=True, coordinators=(endpoint(1002),)), now_ms=0)
+    assert list(view.coordinators) == [1002]

@@ -18,8 +18,15 @@ from controller.contract.administration import (
     TopicToDelete,
 )
 from controller.contract.errors import ControllerError
+from controller.contract.partition_state import WriterId
 from controller.contract.session import Witness
-from controller.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse
+from controller.contract.updates import (
+    NameWriterRequest,
+    NameWriterResponse,
+    PollRequest,
+    ProducerIdsRequest,
+    ProducerIdsResponse,
+)
 from springtide.node.clock import MachineClock
 from springtide.node.controller_client import AnswerLost, ControllerClient, ControllerUnavailable, Seen
 
@@ -75,6 +82,33 @@ def test_the_next_is_asked_when_one_refuses_and_kept_while_it_answers() -> None:
     outcome, asked, _ = ask({ONE: refuse, TWO: ok(count=5)}, (ONE, TWO), times=2)
     assert outcome == ProducerIdsResponse(count=5)
     assert asked == [ONE, TWO, TWO]
+
+
+def test_a_coordinator_asks_under_its_own_path_for_the_name_of_a_writer() -> None:
+    asked: list[str] = []
+    named = NameWriterResponse(controller_epoch=4, writer=WriterId(9))
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        return httpx.Response(200, content=msgspec.json.encode(named))
+
+    async def run() -> NameWriterResponse:
+        client = ControllerClient(
+            urls=(ONE,),
+            cluster="prod",
+            broker_id=1001,
+            clock=MachineClock(),
+            role="coordinators",
+            transport=httpx.MockTransport(handle),
+        )
+        request = NameWriterRequest(broker_id=1001, broker_epoch=2, topic_id="t", partition=7)
+        try:
+            return await client.name_writer(request)
+        finally:
+            await client.aclose()
+
+    assert trio.run(run) == named
+    assert asked == ["/internal/clusters/prod/coordinators/1001:name-writer"]
 
 
 def test_every_request_carries_the_brokers_token_if_it_has_one() -> None:

@@ -30,6 +30,7 @@ from controller.contract.session import (
     Heard,
     HeartbeatRequest,
     HeartbeatResponse,
+    LevelShards,
     RegisterRequest,
     RegisterResponse,
     ShutdownKind,
@@ -425,6 +426,56 @@ def test_heartbeats_go_out_while_a_batch_is_being_applied_and_it_counts_only_aft
     bench = during(4_500, prepare)
     assert bench.controller.seen("heartbeat")[-1].applied_sequence == 1
     assert bench.lease.held_until_ms > 4_500
+
+
+def test_a_coordinator_tells_what_it_is_level_with_and_reports_nothing() -> None:
+    level = (LevelShards(topic_id="t", partitions=(0, 7)),)
+    controller = Controller()
+
+    async def main() -> None:
+        client = ControllerClient(
+            urls=(ONE,),
+            cluster="prod",
+            broker_id=1001,
+            clock=VirtualClock(),
+            role="coordinators",
+            transport=controller,
+        )
+        session = ControllerSession(
+            client=client,
+            identity=RegisterRequest(
+                broker_id=1001,
+                incarnation_id="me",
+                host="h",
+                port=1,
+                log_dir_ids=(),
+                last_shutdown=ShutdownKind.FIRST_START,
+            ),
+            cluster_id=None,
+            lease=Lease(),
+            clock=BrokerClock(VirtualClock()),
+            rng=random.Random(1),
+            apply=apply,
+            on_registered=on_registered,
+            level=lambda: level,
+        )
+        controller.then("heartbeat", HeartbeatResponse(error=ControllerError.METADATA_WENT_BACK))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(session.run)
+            await trio.sleep(2)
+            nursery.cancel_scope.cancel()
+        assert session.status is BrokerStatus.ACTIVE
+        await client.aclose()
+
+    async def apply(_: UpdateBatch) -> Sequence[ApplyFailure]:
+        return ()
+
+    async def on_registered(_: RegisterResponse) -> None:
+        pass
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert {verb for verb, _ in controller.asked} == {"register", "heartbeat", "poll"}
+    assert {each.level for each in controller.seen("heartbeat")} == {level}
 
 
 def test_what_could_not_be_applied_is_told_with_the_next_poll_once() -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import struct
 
+GROUPS_TOPIC = "__consumer_offsets"
+
 _INT_BITS = 32
 _HASH_FACTOR = 31
 
 
 def shard_of(name: str, shards: int) -> int:
-    """Return the partition of `__consumer_offsets` (`__transaction_state`) that holds a group (a
-    transactional id): the absolute value of Java's hash of the name, modulo the partitions. The hash that has
+    """Return the partition of GROUPS_TOPIC (`__transaction_state`) that holds a group (a transactional
+    id): the absolute value of Java's hash of the name, modulo the partitions. The hash that has
     no absolute value in 32 bits, -2^31, counts as 0."""
     hashed = java_hash(name)
     return 0 if hashed == -(1 << (_INT_BITS - 1)) else abs(hashed) % shards

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.sharding import java_hash, shard_of
+from springtide.node.sharding import java_hash, shard_of
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,115 @@
+"""FindCoordinator in every version: who serves a group, why nobody does, and Metadata that lists who does."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from controller.contract.partition_state import NO_COORDINATOR, PartitionState, Shard, TopicState, WriterId
+from controller.contract.updates import BrokerEndpoint, UpdateBatch
+from springtide.node.cluster_view import ClusterView
+from springtide.node.handlers import describe_cluster, find_coordinator, metadata
+from springtide.node.sharding import GROUPS_TOPIC
+from springtide.wire.apis import APIS, ApiKey
+from springtide.wire.errors import ErrorCode
+from tests.kit.springtide.asking import answer_of
+
+KEY = ApiKey.FIND_COORDINATOR
+GROUP, SHARD = "g", 3
+TOPIC = TopicState(topic_id="C" * 22, topic=GROUPS_TOPIC, partitions=50, replication_factor=1)
+COORDINATOR = BrokerEndpoint(broker_id=1001, broker_epoch=8, host="coord", port=9192, rack="r")
+DEAD = BrokerEndpoint(broker_id=1001, broker_epoch=8, host="coord", port=9192, active=False)
+
+
+def shard(owner: int) -> PartitionState:
+    return PartitionState(
+        topic_id=TOPIC.topic_id,
+        topic=GROUPS_TOPIC,
+        partition=SHARD,
+        replicas=(1,),
+        leader=1,
+        leader_epoch=0,
+        partition_epoch=1,
+        isr=(1,),
+        min_insync_replicas=1,
+        shard=Shard(owner=owner, writer=WriterId(7)),
+    )
+
+
+def cluster_view(**told: Any) -> ClusterView:
+    view = ClusterView()
+    broker = BrokerEndpoint(broker_id=1, broker_epoch=1, host="store", port=9092)
+    view.apply(UpdateBatch(full=True, brokers=(broker,), **told), now_ms=0)
+    return view
+
+
+def serving_view() -> ClusterView:
+    return cluster_view(coordinators=(COORDINATOR,), topics=(TOPIC,), partitions=(shard(1001),))
+
+
+def ask(view: ClusterView, version: int, key: str, key_type: int = 0) -> Any:
+    asked = {"key": key, "key_type": key_type} if version < 4 else {"coordinator_keys": [key]}
+    answer = answer_of(
+        find_coordinator.handle,
+        KEY,
+        version,
+        {"key_type": key_type} | asked,
+        context=SimpleNamespace(view=view),
+    )
+    if version < 4:
+        return answer
+    (one,) = answer.coordinators
+    assert one.key == key
+    return one
+
+
+@pytest.mark.parametrize("version", range(APIS[KEY].version_max + 1))
+def test_a_group_is_served_by_the_owner_of_its_shard(version: int) -> None:
+    found = ask(serving_view(), version, GROUP)
+    assert (found.error_code, found.node_id, found.host, found.port) == (ErrorCode.NONE, 1001, "coord", 9192)
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ({}, find_coordinator.NOT_ADMITTED),
+        ({"coordinators": (DEAD,)}, find_coordinator.NOT_ALIVE),
+        ({"coordinators": (COORDINATOR,)}, find_coordinator.NOT_CREATED),
+        ({"coordinators": (COORDINATOR,), "topics": (TOPIC,)}, find_coordinator.NOT_OWNED),
+        (
+            {"coordinators": (COORDINATOR,), "topics": (TOPIC,), "partitions": (shard(NO_COORDINATOR),)},
+            find_coordinator.NOT_OWNED,
+        ),
+    ],
+)
+def test_where_nobody_serves_a_group_its_clients_are_told_why(told: dict[str, Any], reason: str) -> None:
+    found = ask(cluster_view(**told), 4, GROUP)
+    assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+    assert found.error_message == reason
+
+
+@pytest.mark.parametrize(
+    ("key_type", "error"),
+    [(1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (2, ErrorCode.INVALID_REQUEST)],
+)
+def test_other_keys_than_groups_have_no_coordinator(key_type: int, error: ErrorCode) -> None:
+    assert ask(serving_view(), 4, GROUP, key_type).error_code == error
+
+
+def test_several_groups_are_answered_in_their_order() -> None:
+    fields = {"key_type": 0, "coordinator_keys": ["elsewhere", GROUP]}
+    answer = answer_of(find_coordinator.handle, KEY, 4, fields, context=SimpleNamespace(view=serving_view()))
+    assert [(one.key, one.node_id) for one in answer.coordinators] == [("elsewhere", -1), (GROUP, 1001)]
+
+
+def test_metadata_lists_coordinators_after_brokers_and_describe_cluster_does_not() -> None:
+    context = SimpleNamespace(view=serving_view(), is_view_complete=lambda: True)
+    listed = answer_of(metadata.handle, ApiKey.METADATA, 12, {"topics": []}, context=context)
+    assert [(one.node_id, one.host, one.rack) for one in listed.brokers] == [
+        (1, "store", None),
+        (1001, "coord", "r"),
+    ]
+    described = answer_of(describe_cluster.handle, ApiKey.DESCRIBE_CLUSTER, 0, {}, context=context)
+    assert [one.broker_id for one in described.brokers] == [1]
