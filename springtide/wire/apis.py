@@ -1,4 +1,4 @@
-"""Which APIs and versions this broker speaks: one coherent set, that of Apache Kafka 4.3.
+"""Which APIs and versions every node, broker or coordinator, speaks: one set, that of Apache Kafka 4.3.
 
 Clients infer a release from single maxima (kafka-python reads "4.3" from DescribeLogDirs 5) and switch
 features on one API at a time. So the upper bounds are those of one release, and an API is listed only if it
@@ -14,12 +14,15 @@ converted; they equal the bounds of Kafka 4 (KIP-896), which every client of the
 - ListOffsets: v0 is served for the two ends of a log, although Kafka 4 dropped it: it costs two small
   messages, and lag monitors ask nothing else in it (Burrow's sarama builds the request without a version).
 - OffsetForLeaderEpoch: v0 and v1 do not state the asker's leader epoch (KIP-320); only brokers sent them.
-- CreateTopics, DeleteTopics, DescribeConfigs, DescribeLogDirs: the versions before were dropped by KIP-896.
+- CreateTopics, DeleteTopics, DescribeConfigs, DescribeLogDirs, OffsetCommit, OffsetFetch: the versions before
+  were dropped by KIP-896.
 - InitProducerId: v6 is not stable in Kafka 4.3, whose brokers do not list it either.
-- Metadata, FindCoordinator, ApiVersions, InitProducerId and the other calls of administrators: all versions.
+- Metadata, FindCoordinator, ApiVersions, InitProducerId, the other APIs of groups and of administrators: all
+  versions.
 
-FindCoordinator is listed although there are no groups: librdkafka takes it as the sign that a broker can
-store LZ4.
+Brokers hold no groups and coordinators no records, but clients take the versions of one node for those of
+all: so each lists the same, and refuses what is the other's. Of groups there is the classic protocol; that of
+KIP-848 is not listed.
 """
 
 from __future__ import annotations
@@ -35,13 +38,21 @@ TOO_OLD_ERROR = ErrorCode.UNSUPPORTED_VERSION
 
 
 class ApiKey(IntEnum):
-    """The APIs of this broker, by their number on the wire."""
+    """The APIs by their number on the wire."""
 
     PRODUCE = 0
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -52,10 +63,12 @@ class ApiKey(IntEnum):
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TOPIC_PARTITIONS = 75
@@ -88,7 +101,15 @@ APIS: dict[int, ApiSpec] = {
         ApiSpec(ApiKey.FETCH, 4, 18, flexible_since=12, served_since=4, release=NEXT_RELEASE),
         ApiSpec(ApiKey.LIST_OFFSETS, 0, 11, flexible_since=6, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.METADATA, 0, 13, flexible_since=9, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.OFFSET_COMMIT, 2, 10, flexible_since=8, served_since=2, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.OFFSET_FETCH, 1, 10, flexible_since=6, served_since=1, release=NEXT_RELEASE),
         ApiSpec(ApiKey.FIND_COORDINATOR, 0, 6, flexible_since=3, served_since=0),
+        ApiSpec(ApiKey.JOIN_GROUP, 0, 9, flexible_since=6, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.HEARTBEAT, 0, 4, flexible_since=4, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.LEAVE_GROUP, 0, 5, flexible_since=4, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.SYNC_GROUP, 0, 5, flexible_since=4, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.DESCRIBE_GROUPS, 0, 6, flexible_since=5, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.LIST_GROUPS, 0, 5, flexible_since=3, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.API_VERSIONS, 0, 4, flexible_since=3, served_since=0),
         ApiSpec(ApiKey.CREATE_TOPICS, 2, 7, flexible_since=5, served_since=2),
         ApiSpec(ApiKey.DELETE_TOPICS, 1, 6, flexible_since=4, served_since=1),
@@ -99,12 +120,14 @@ APIS: dict[int, ApiSpec] = {
         ApiSpec(ApiKey.ALTER_CONFIGS, 0, 2, flexible_since=2, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, flexible_since=2, served_since=1, release=NEXT_RELEASE),
         ApiSpec(ApiKey.CREATE_PARTITIONS, 0, 3, flexible_since=2, served_since=0),
+        ApiSpec(ApiKey.DELETE_GROUPS, 0, 2, flexible_since=2, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.ELECT_LEADERS, 0, 2, flexible_since=2, served_since=0),
         ApiSpec(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, flexible_since=1, served_since=0),
         ApiSpec(
             ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, flexible_since=0, served_since=0, release=NEXT_RELEASE
         ),
         ApiSpec(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, flexible_since=0, served_since=0),
+        ApiSpec(ApiKey.OFFSET_DELETE, 0, 0, flexible_since=1, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.DESCRIBE_CLUSTER, 0, 2, flexible_since=0, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.DESCRIBE_PRODUCERS, 0, 0, flexible_since=0, served_since=0),
         ApiSpec(

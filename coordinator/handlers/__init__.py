@@ -1,0 +1,1 @@
+"""What a coordinator answers to Kafka's clients, one file an API."""

@@ -1,0 +1,84 @@
+"""APIs of groups where there are none, in every version: each answer says NOT_COORDINATOR in its shape."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from typing import Any
+
+import pytest
+
+from dataplane.handlers.table import HANDLERS
+from springtide.wire import codec
+from springtide.wire.apis import APIS, ApiKey
+from springtide.wire.errors import ErrorCode
+from tests.kit.springtide.asking import answer_of
+from tests.kit.springtide.random_message import random_message
+
+REFUSED = (
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.JOIN_GROUP,
+    ApiKey.HEARTBEAT,
+    ApiKey.LEAVE_GROUP,
+    ApiKey.SYNC_GROUP,
+    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.DELETE_GROUPS,
+    ApiKey.OFFSET_DELETE,
+)
+EACH = [
+    (key, version) for key in REFUSED for version in range(APIS[key].version_min, APIS[key].version_max + 1)
+]
+TOPIC_ID = uuid.UUID(int=7)
+
+
+def ask(key: int, version: int, **fields: Any) -> Any:
+    return answer_of(HANDLERS[key], key, version, fields, context=None)
+
+
+@pytest.mark.parametrize(("key", "version"), EACH)
+def test_any_request_is_answered_with_the_way_to_the_coordinator(key: ApiKey, version: int) -> None:
+    told = set()
+    for seed in range(20):
+        asked = random_message(codec.request_type(key, version), random.Random(seed))
+        told.update(errors_in(ask(key, version, **vars_of(asked))))
+    assert told == {ErrorCode.NOT_COORDINATOR}
+
+
+def vars_of(message: Any) -> dict[str, Any]:
+    return {name: getattr(message, name) for name in message.__dataclass_fields__}
+
+
+def errors_in(message: Any) -> list[int]:
+    found = []
+    for name, value in vars_of(message).items():
+        if name == "error_code":
+            found.append(int(value))
+        elif isinstance(value, tuple):
+            found += [
+                error for one in value if hasattr(one, "__dataclass_fields__") for error in errors_in(one)
+            ]
+    return found
+
+
+def test_each_thing_that_was_named_has_its_error() -> None:
+    topics = [{"topic_id": TOPIC_ID, "partitions": [{"partition_index": 3, "committed_offset": 1}]}]
+    (topic,) = ask(ApiKey.OFFSET_COMMIT, 10, group_id="g", member_id="", topics=topics).topics
+    assert (topic.topic_id, topic.partitions[0].partition_index) == (TOPIC_ID, 3)
+    (topic,) = ask(
+        ApiKey.OFFSET_FETCH, 1, group_id="g", topics=[{"name": "t", "partition_indexes": [3]}]
+    ).topics
+    (partition,) = topic.partitions
+    assert (topic.name, partition.partition_index, partition.committed_offset) == ("t", 3, -1)
+    assert partition.error_code == ErrorCode.NOT_COORDINATOR
+    groups = ask(ApiKey.OFFSET_FETCH, 10, groups=[{"group_id": "g"}, {"group_id": "h"}]).groups
+    assert [(group.group_id, group.error_code) for group in groups] == [("g", 16), ("h", 16)]
+    assert [one.group_id for one in ask(ApiKey.DESCRIBE_GROUPS, 0, groups=["g", "h"]).groups] == ["g", "h"]
+    assert [one.group_id for one in ask(ApiKey.DELETE_GROUPS, 2, groups_names=["g"]).results] == ["g"]
+    assert ask(ApiKey.JOIN_GROUP, 9, group_id="g", member_id="m-1").member_id == "m-1"
+
+
+@pytest.mark.parametrize("version", range(APIS[ApiKey.LIST_GROUPS].version_max + 1))
+def test_a_broker_lists_no_groups(version: int) -> None:
+    answer = ask(ApiKey.LIST_GROUPS, version)
+    assert (answer.error_code, answer.groups) == (ErrorCode.NONE, ())
