@@ -381,6 +381,7 @@ class StorageBroker:
         settings = self.topic_settings(hosted.topic_id)
         hosted.log.options = settings.log
         hosted.segment_bytes = settings.log.segment_bytes
+        hosted.is_compacted = settings.compaction is not None
         hosted.max_message_bytes = settings.max_message_bytes
         hosted.timestamp_before_ms_max = settings.timestamp_before_ms_max
         hosted.timestamp_after_ms_max = settings.timestamp_after_ms_max

@@ -14,6 +14,8 @@ from typing import Final
 from controller.core.events import Refusal, RefusalCode
 from controller.core.settings_table import CLUSTER_PROTECTED, DISK_RESERVE, TOPIC_SETTINGS, Setting
 
+MIN_LAG: Final = "min.compaction.lag.ms"
+MAX_LAG: Final = "max.compaction.lag.ms"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _DOUBLE: Final = re.compile(r"[+-]?[0-9]*\.?[0-9]+([eE][+-]?[0-9]{1,3})?")
 _REPLICAS: Final = re.compile(r"\*|([0-9]{1,10}:[0-9]{1,10}(,[0-9]{1,10}:[0-9]{1,10})*)?")
@@ -81,10 +83,12 @@ def checked_value(setting: Setting, text: str) -> str:
             raise BadValueError(f"must be {setting.default or 'empty'}, not {shown}")
         return value
     match setting.kind:
-        case "int":
+        case "int" | "double":
             if value is None:
-                raise BadValueError(f"must be an integer, not {shown}")
-            if not setting.low <= int(value) <= setting.high:
+                noun = "an integer" if setting.kind == "int" else "a number"
+                raise BadValueError(f"must be {noun}, not {shown}")
+            number = int(value) if setting.kind == "int" else float(value)
+            if not setting.low <= number <= setting.high:
                 raise BadValueError(f"must lie between {setting.low} and {setting.high}, not {value}")
         case "bool":
             if value is None:
@@ -134,6 +138,19 @@ def effective_min_insync_replicas(
     if configured is None:
         return replication_factor // 2 + 1
     return min(int(configured), replication_factor)
+
+
+def check_lags(topic: Mapping[str, str], cluster: Mapping[str, str]) -> Refusal | None:
+    """Refuse valid settings of a topic by which a record would have to be compacted before it may be."""
+    least, most = (effective(name, topic, cluster) for name in (MIN_LAG, MAX_LAG))
+    assert least is not None and most is not None
+    if int(least) <= int(most):
+        return None
+    return Refusal(
+        code=RefusalCode.INVALID_CONFIG,
+        field=f"configs.{MIN_LAG if MIN_LAG in topic else MAX_LAG}",
+        detail=f"{MIN_LAG} must be at most {MAX_LAG}, {most}, not {least}",
+    )
 
 
 def is_unclean_election_allowed(topic: Mapping[str, str], cluster: Mapping[str, str]) -> bool:

@@ -74,6 +74,7 @@ def _all_refused(hint: str, names: str) -> dict[str, Setting]:
 
 
 _COMPACTION = "log compaction is not available in this release"
+_COMPACTED = "it concerns compacted topics only; no topic can be compacted in this release"
 _STORED = "batches are stored as the producer compressed them; set compression at the producer"
 _TIERED = "it concerns tiered storage, which does not exist here: brokers keep all records on their disks"
 _GROUPS = "it concerns group coordinators, which do not exist in this release"
@@ -99,7 +100,9 @@ TOPIC_SETTINGS: dict[str, Setting] = {
         "choice", "producer", choices=("producer",), cluster_name="compression.type", hint=_STORED
     ),
     "compression.zstd.level": _only("int", "3", _STORED, "compression.zstd.level"),
-    "delete.retention.ms": _only("int", "86400000", _COMPACTION, "log.cleaner.delete.retention.ms"),
+    "delete.retention.ms": Setting(
+        "int", "86400000", cluster_name="log.cleaner.delete.retention.ms", hint=_COMPACTED
+    ),
     "file.delete.delay.ms": _only(
         "int",
         "60000",
@@ -114,7 +117,13 @@ TOPIC_SETTINGS: dict[str, Setting] = {
     "leader.replication.throttled.replicas": Setting("replicas", "", hint=_LISTS),
     "local.retention.bytes": _only("int", "-2", _TIERED, "log.local.retention.bytes"),
     "local.retention.ms": _only("int", "-2", _TIERED, "log.local.retention.ms"),
-    "max.compaction.lag.ms": _only("int", str(INT64_MAX), _COMPACTION, "log.cleaner.max.compaction.lag.ms"),
+    "max.compaction.lag.ms": Setting(
+        "int",
+        str(INT64_MAX),
+        low=1,
+        cluster_name="log.cleaner.max.compaction.lag.ms",
+        hint=_COMPACTED,
+    ),
     "max.message.bytes": Setting("int", "1048588", high=INT32_MAX, cluster_name="message.max.bytes"),
     "message.downconversion.enable": _refused(_REMOVED),
     "message.format.version": _refused(_REMOVED),
@@ -136,8 +145,12 @@ TOPIC_SETTINGS: dict[str, Setting] = {
         choices=("CreateTime", "LogAppendTime"),
         cluster_name="log.message.timestamp.type",
     ),
-    "min.cleanable.dirty.ratio": _only("double", "0.5", _COMPACTION, "log.cleaner.min.cleanable.ratio"),
-    "min.compaction.lag.ms": _only("int", "0", _COMPACTION, "log.cleaner.min.compaction.lag.ms"),
+    "min.cleanable.dirty.ratio": Setting(
+        "double", "0.5", high=1, cluster_name="log.cleaner.min.cleanable.ratio", hint=_COMPACTED
+    ),
+    "min.compaction.lag.ms": Setting(
+        "int", "0", cluster_name="log.cleaner.min.compaction.lag.ms", hint=_COMPACTED
+    ),
     "min.insync.replicas": Setting("int", None, low=1, high=INT32_MAX, cluster_name="min.insync.replicas"),
     "preallocate": _only(
         "bool", "false", "segments grow as they are written; none is laid out beforehand", "log.preallocate"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from controller.contract.partition_state import TopicState
-from controller.core.configs import changed_configs
+from controller.core.configs import changed_configs, check_lags
 from controller.core.draft import Draft
 from controller.core.events import (
     AddPartitions,
@@ -25,7 +25,7 @@ from controller.core.minimum import changed_minimums, check_minimum, follow_mini
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord, TopicRecord
 from controller.core.settings_table import TOPIC_SETTINGS
-from controller.core.shards import PINNED_NAMES, reserved
+from controller.core.shards import PINNED_NAMES, cluster_defaults, reserved
 from controller.core.topics import (
     check_assignments,
     check_spread,
@@ -129,7 +129,9 @@ def configure_topic(draft: Draft, event: ConfigureTopic) -> TopicConfigured | Re
         return configs
     # The fewest replicas that a partition has, or is being given.
     factors = (len(state.target_replicas) for state in image.partitions_of(topic.topic_id))
-    refusal = check_minimum(event.configs, replication_factor=min(factors, default=topic.replication_factor))
+    refusal = check_minimum(
+        event.configs, replication_factor=min(factors, default=topic.replication_factor)
+    ) or check_lags(configs, cluster_defaults(image, topic.topic))
     if refusal is not None:
         return refusal
     after = msgspec.structs.replace(topic, configs=configs)

@@ -15,7 +15,12 @@ import msgspec
 
 from controller.contract.partition_state import PartitionState, TopicState
 from controller.core.assignment import first_leader
-from controller.core.configs import changed_configs, checked_configs, effective_min_insync_replicas
+from controller.core.configs import (
+    changed_configs,
+    check_lags,
+    checked_configs,
+    effective_min_insync_replicas,
+)
 from controller.core.draft import Draft
 from controller.core.events import (
     ClusterConfigured,
@@ -116,7 +121,9 @@ def _create(draft: Draft, event: CreateTopic, options: ControllerOptions) -> Top
     if isinstance(plan, Refusal):
         return plan
     replication_factor = len(plan[0])
-    refusal = check_minimum(configs, replication_factor=replication_factor)
+    refusal = check_minimum(configs, replication_factor=replication_factor) or check_lags(
+        configs, cluster_defaults(image, event.topic)
+    )
     if refusal is not None:
         return refusal
     topic = TopicState(

@@ -566,7 +566,8 @@ class Leader(ReplicaRole):
     ) -> tuple[DeletionResult, Effects]:
         if not self.may_serve(now_ms):
             return DeletionResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), NO_EFFECTS
-        if self.in_sync.state.shard is not None:  # its state is the whole log (13, coordinator topics)
+        is_whole_log = self.in_sync.state.shard is not None  # the state of a shard (13, coordinator topics)
+        if is_whole_log or self._replica.options.is_compact_only:
             return DeletionResult(ErrorCode.POLICY_VIOLATION), NO_EFFECTS
         high_watermark = self._watermark.offset
         offset = high_watermark if before_offset == -1 else before_offset

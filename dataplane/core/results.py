@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from dataplane.core.compaction.rounds import CompactionOptions
 from dataplane.core.fetch_session import FETCH_BYTES_MAX
 from dataplane.core.log_port import Buffer, LogSlice
 from dataplane.core.producer_state import ProducerView
@@ -29,6 +30,8 @@ class ReplicaOptions(msgspec.Struct, frozen=True, kw_only=True):
     fetch_bytes_max: replica.fetch.max.bytes. fetch_backoff_ms: after a leader's error. aside_retry_ms: after
         a failed write aside.
     waiters_max: producers that may wait in one partition; the next one is refused before the append.
+    compaction: None unless cleanup.policy has compact. is_compact_only: it has nothing else, so that clients
+        delete no records.
     """
 
     lag_ms_max: int = 10_000
@@ -39,6 +42,8 @@ class ReplicaOptions(msgspec.Struct, frozen=True, kw_only=True):
     fetch_backoff_ms: int = 200
     aside_retry_ms: int = 5_000
     waiters_max: int = 100_000
+    compaction: CompactionOptions | None = None
+    is_compact_only: bool = False
 
 
 class AppendResult(msgspec.Struct, frozen=True):

@@ -304,7 +304,8 @@ class ReplicaRole:
         may be elected has stored as high a log start (I37, what a client deleted stays deleted), or at
         `expires_ms` (monotonic) with REQUEST_TIMED_OUT.
         Errors before anything was deleted: NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE,
-        LEADER_NOT_AVAILABLE (what is committed is not known yet), POLICY_VIOLATION (a shard's log),
+        LEADER_NOT_AVAILABLE (what is committed is not known yet), POLICY_VIOLATION (a shard's log, or
+        one that is compacted and nothing else),
         THROTTLING_QUOTA_EXCEEDED (too many waiters).
         """
         return DeletionResult(self.refusal), NO_EFFECTS

@@ -41,7 +41,8 @@ TIMEOUT_MS_MAX = 10 * 60 * 1000
 """A producer may wait this long for its in-sync set; it is the client's own delivery timeout that counts."""
 
 DECOMPRESSED_FACTOR_MAX = 64
-"""With log.message.validation=records: what a batch may unfold to, in multiples of max.message.bytes."""
+"""With log.message.validation=records, or in a compacted topic: what a batch may unfold to, in multiples of
+max.message.bytes."""
 
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
@@ -49,6 +50,7 @@ ERROR_MESSAGES = {
     ErrorCode.UNSUPPORTED_VERSION: "record batches of format 2 (Produce v3 and later) are required",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this cluster has no transactions yet",
     ErrorCode.INVALID_TXN_STATE: "this cluster has no transactions yet",
+    ErrorCode.INVALID_RECORD: "no sound batch of records, or one without a key for a compacted topic",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "only the coordinators of this cluster write to this topic",
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer in-sync replicas than min.insync.replicas; nothing was written",
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "written, but the in-sync set fell below min.insync.replicas",
@@ -143,9 +145,12 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
         timestamp_ms_min=hosted.timestamp_ms_min(wall_ms),
         timestamp_ms_max=hosted.timestamp_ms_max(wall_ms),
     )
-    if error is ErrorCode.NONE and header is not None and context.config.validates_records:
+    is_deep = hosted.is_compacted or context.config.validates_records
+    if error is ErrorCode.NONE and header is not None and is_deep:
         bytes_max = hosted.max_message_bytes * DECOMPRESSED_FACTOR_MAX
-        error = check_records_deep(records, header, decompressed_bytes_max=bytes_max)
+        error = check_records_deep(
+            records, header, decompressed_bytes_max=bytes_max, needs_keys=hosted.is_compacted
+        )
     if error is ErrorCode.NONE and size > hosted.segment_bytes:
         error = ErrorCode.RECORD_LIST_TOO_LARGE
     if error is not ErrorCode.NONE or header is None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from dataplane.core.compaction.rounds import CompactionOptions
 from dataplane.core.results import ReplicaOptions
 from dataplane.storage.log_settings import LogOptions
 
@@ -39,6 +40,13 @@ def _between(low: int, high: int) -> Callable[[str], int]:
         return value
 
     return parse
+
+
+def _ratio(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError("must be between 0 and 1")
+    return value
 
 
 def _one_of(*allowed: str) -> Callable[[str], str]:
@@ -82,6 +90,23 @@ BROKER_KEYS: dict[str, _Key] = {
     "log.roll.ms": _Key(str(168 * HOUR_MS), _positive, "age at which a segment is closed"),
     "log.retention.ms": _Key(str(168 * HOUR_MS), _or_unlimited, "how long records are kept; -1: for ever"),
     "log.retention.bytes": _Key("-1", _or_unlimited, "bytes kept per partition; -1: all"),
+    "log.cleanup.policy": _Key(
+        "delete",
+        _one_of("delete"),
+        "what becomes of old records; compaction is not available in this release",
+    ),
+    "log.cleaner.min.cleanable.ratio": _Key(
+        "0.5", _ratio, "compacted topics: share of a log that is dirty before it is compacted"
+    ),
+    "log.cleaner.min.compaction.lag.ms": _Key(
+        "0", _not_negative, "compacted topics: how old a record is before it is compacted"
+    ),
+    "log.cleaner.max.compaction.lag.ms": _Key(
+        str(LONG_MAX), _positive, "compacted topics: how old a record gets before it is compacted"
+    ),
+    "log.cleaner.delete.retention.ms": _Key(
+        "86400000", _not_negative, "compacted topics: how long a deletion is kept for its readers"
+    ),
     "log.retention.check.interval.ms": _Key("300000", _positive, "how often retention runs"),
     "log.flush.interval.messages": _Key(str(LONG_MAX), _positive, "records between fsyncs of a partition"),
     "log.flush.interval.ms": _Key(str(LONG_MAX), _positive, "longest time between fsyncs of a partition"),
@@ -136,6 +161,10 @@ TOPIC_KEYS: dict[str, str] = {
     "flush.ms": "log.flush.interval.ms",
     "index.interval.bytes": "log.index.interval.bytes",
     "segment.index.bytes": "log.index.size.max.bytes",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
 }
 
 #: What people will try, and what to write instead.
@@ -163,7 +192,11 @@ HINTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """The settings of a topic: its overrides, and the broker's defaults for the rest."""
+    """The settings of a topic: its overrides, and the broker's defaults for the rest.
+
+    retention_ms, retention_bytes: -1, unlimited, where the policy is to compact only. compaction: None unless
+    the policy has compact.
+    """
 
     max_message_bytes: int
     is_append_time: bool
@@ -171,6 +204,8 @@ class TopicSettings:
     timestamp_after_ms_max: int | None
     retention_ms: int
     retention_bytes: int
+    is_compact_only: bool
+    compaction: CompactionOptions | None
     log: LogOptions
 
 
@@ -180,15 +215,17 @@ class BrokerConfig:
 
     values: Mapping[str, object] = field(default_factory=dict)
 
-    def number(self, key: str) -> int:
+    def _value(self, key: str) -> object:
         value = self.values.get(key)
-        if value is None:
-            value = BROKER_KEYS[key].parse(BROKER_KEYS[key].default)
+        return BROKER_KEYS[key].parse(BROKER_KEYS[key].default) if value is None else value
+
+    def number(self, key: str) -> int:
+        value = self._value(key)
         assert isinstance(value, int)
         return value
 
     def text(self, key: str) -> str:
-        return str(self.values.get(key, BROKER_KEYS[key].default))
+        return str(self._value(key))
 
     @property
     def validates_records(self) -> bool:
@@ -212,25 +249,43 @@ class BrokerConfig:
     def topic_settings(self, overrides: Mapping[str, str]) -> TopicSettings:
         """Overrides that can't be read, which the controller should have refused, count as absent."""
 
-        def number(key: str) -> int:
+        def value(key: str) -> object:
             broker_key = TOPIC_KEYS[key]
             if key in overrides:
-                try:
-                    value = BROKER_KEYS[broker_key].parse(overrides[key])
-                except ValueError:
-                    return self.number(broker_key)
-                assert isinstance(value, int)
-                return value
-            return self.number(broker_key)
+                with contextlib.suppress(ValueError):
+                    return BROKER_KEYS[broker_key].parse(overrides[key])
+            return self._value(broker_key)
+
+        def number(key: str) -> int:
+            found = value(key)
+            assert isinstance(found, int)
+            return found
+
+        def ratio(key: str) -> float:
+            found = value(key)
+            assert isinstance(found, float)
+            return found
 
         kind = overrides.get("message.timestamp.type", self.text("log.message.timestamp.type"))
+        policies = overrides.get("cleanup.policy", self.text("log.cleanup.policy")).split(",")
+        is_compacted = "compact" in policies
+        is_compact_only = is_compacted and "delete" not in policies
         return TopicSettings(
             max_message_bytes=number("max.message.bytes"),
             is_append_time=kind == "LogAppendTime",
             timestamp_before_ms_max=_none_if_unlimited(number("message.timestamp.before.max.ms")),
             timestamp_after_ms_max=_none_if_unlimited(number("message.timestamp.after.max.ms")),
-            retention_ms=number("retention.ms"),
-            retention_bytes=number("retention.bytes"),
+            retention_ms=-1 if is_compact_only else number("retention.ms"),
+            retention_bytes=-1 if is_compact_only else number("retention.bytes"),
+            is_compact_only=is_compact_only,
+            compaction=CompactionOptions(
+                min_cleanable_dirty_ratio=ratio("min.cleanable.dirty.ratio"),
+                min_compaction_lag_ms=number("min.compaction.lag.ms"),
+                max_compaction_lag_ms=number("max.compaction.lag.ms"),
+                delete_retention_ms=number("delete.retention.ms"),
+            )
+            if is_compacted
+            else None,
             log=LogOptions(
                 segment_bytes=number("segment.bytes"),
                 segment_ms=number("segment.ms"),
@@ -248,6 +303,8 @@ class BrokerConfig:
             is_append_time=settings.is_append_time,
             fetch_bytes_max=self.number("replica.fetch.max.bytes"),
             fetch_backoff_ms=self.number("replica.fetch.backoff.ms"),
+            compaction=settings.compaction,
+            is_compact_only=settings.is_compact_only,
         )
 
 

@@ -30,6 +30,7 @@ class HostedPartition:
     #: From the topic's configuration; None if there is no bound.
     max_message_bytes: int = 1_048_588
     segment_bytes: int = 2**30
+    is_compacted: bool = False
     timestamp_before_ms_max: int | None = None
     timestamp_after_ms_max: int | None = None
     #: What the last report said; an idle partition is not reported again.

@@ -143,16 +143,19 @@ def read_spans(
     return payload, spans
 
 
-def check_records_deep(view: memoryview, header: BatchHeader, *, decompressed_bytes_max: int) -> ErrorCode:
+def check_records_deep(
+    view: memoryview, header: BatchHeader, *, decompressed_bytes_max: int, needs_keys: bool = False
+) -> ErrorCode:
     """Walk every record as Kafka's LogValidator does; return NONE if the batch holds what its header says.
 
     Call it after check_produced_batch, which has checked `header`. Bad record or header lengths, offset
-    deltas that do not count 0, 1, 2..., a wrong record count: INVALID_RECORD. A broken compressed stream:
-    CORRUPT_MESSAGE. More output than `decompressed_bytes_max` (max.message.bytes times a factor):
-    MESSAGE_TOO_LARGE, with no more than the cap ever allocated.
+    deltas that do not count 0, 1, 2..., a wrong record count, no key although `needs_keys`: INVALID_RECORD. A
+    broken compressed stream: CORRUPT_MESSAGE. More output than `decompressed_bytes_max` (max.message.bytes
+    times a factor): MESSAGE_TOO_LARGE, with no more than the cap ever allocated.
 
-    This costs ~2 us a record and the decompression, so a leader runs it only where its configuration says
-    that producers are not trusted. Without it such a batch is stored and fails its consumers instead.
+    This costs ~2 us a record and the decompression, so a leader runs it only in compacted topics, which need
+    keys, and where its configuration says that producers are not trusted. Without it such a batch is stored
+    and fails its consumers instead.
     """
     try:
         payload = _payload(view, header, decompressed_bytes_max)
@@ -163,7 +166,7 @@ def check_records_deep(view: memoryview, header: BatchHeader, *, decompressed_by
     position = 0
     try:
         for offset_delta in range(header.record_count):
-            position = _skip_record(payload, position, offset_delta)
+            position = _skip_record(payload, position, offset_delta, needs_key=needs_keys)
     except _BadRecords:
         return ErrorCode.INVALID_RECORD
     return ErrorCode.NONE if position == len(payload) else ErrorCode.INVALID_RECORD
@@ -299,13 +302,13 @@ def _read_record(
     return end, Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers))
 
 
-def _skip_record(payload: Buffer, position: int, offset_delta_expected: int) -> int:
+def _skip_record(payload: Buffer, position: int, offset_delta_expected: int, *, needs_key: bool) -> int:
     position, end = _record_end(payload, position)
     position, _ = _read_varint(payload, position + 1, end, VARLONG_SHIFT_MAX)
     position, offset_delta = _read_varint(payload, position, end, VARINT_SHIFT_MAX)
     if offset_delta != offset_delta_expected:
         raise _BadRecords(f"offset delta {offset_delta} where {offset_delta_expected} is due")
-    position = _skip_sized(payload, position, end, is_nullable=True)
+    position = _skip_sized(payload, position, end, is_nullable=not needs_key)
     position = _skip_sized(payload, position, end, is_nullable=True)
     if position == end - 1 and payload[position] == 0:  # no headers: nearly always
         return end

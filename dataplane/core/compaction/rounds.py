@@ -63,6 +63,15 @@ class Round(NamedTuple):
     waiting: tuple[Decided, ...] = ()
 
 
+class CompactionOptions(NamedTuple):
+    """The options of a compacted topic, which operators may tune: Kafka's settings of these names."""
+
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    delete_retention_ms: int
+
+
 class Dirt(NamedTuple):
     """What a leader measured of its log.
 

@@ -14,6 +14,7 @@ from crc32c import crc32c
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import BatchHeader, encode_header
+from springtide.wire.records import NewRecord, encode_batch
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
 from tests.kit.dataplane.raw import Raw, list_offsets_fields, request
 
@@ -173,6 +174,26 @@ def test_a_bad_produce_gets_its_code_and_leaves_the_log_empty(
         hosted = cluster.brokers[1].broker.table.get_by_name("orders", 0)
         assert hosted is not None
         assert hosted.log.log_end_offset == 0
+
+    on_a_broker(tmp_path, test)
+
+
+def test_a_record_without_a_key_is_refused_to_a_compacted_topic_with_its_whole_batch(tmp_path: Path) -> None:
+    async def test(wire: Raw, cluster: ClusterInProcess) -> None:
+        hosted = cluster.brokers[1].broker.table.get_by_name("orders", 0)
+        assert hosted is not None
+        hosted.is_compacted = True
+        mixed = encode_batch([NewRecord(b"k", b"v", 1), NewRecord(None, b"v", 1)])
+        await wire.begin(ApiKey.PRODUCE, 8, produce_fields("orders", mixed))
+        (refused,) = (await wire.answer(ApiKey.PRODUCE, 8)).responses[0].partition_responses
+        assert refused.error_code == ErrorCode.INVALID_RECORD
+        assert "without a key" in refused.error_message
+        assert hosted.log.log_end_offset == 0
+        await wire.begin(
+            ApiKey.PRODUCE, 8, produce_fields("orders", encode_batch([NewRecord(b"k", None, 1)]))
+        )
+        (taken,) = (await wire.answer(ApiKey.PRODUCE, 8)).responses[0].partition_responses
+        assert (taken.error_code, taken.base_offset) == (ErrorCode.NONE, 0)
 
     on_a_broker(tmp_path, test)
 

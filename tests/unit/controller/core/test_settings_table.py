@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.core.configs import changed_configs, checked_configs, effective
+from controller.core.configs import changed_configs, check_lags, checked_configs, effective
 from controller.core.events import Refusal, RefusalCode
 from controller.core.settings_table import (
     BROKER_SETTINGS,
@@ -115,6 +115,10 @@ def test_a_known_setting_can_be_unset_where_it_is_not_set(holder: str, name: str
         ("segment.bytes", "1023"),  # brokers take no less
         ("min.cleanable.dirty.ratio", "nan"),
         ("min.cleanable.dirty.ratio", "half"),
+        ("min.cleanable.dirty.ratio", "1.01"),
+        ("min.cleanable.dirty.ratio", "-0.1"),
+        ("max.compaction.lag.ms", "0"),
+        ("delete.retention.ms", "-1"),
         ("preallocate", "no"),
         ("compression.type", "Producer"),
         ("leader.replication.throttled.replicas", "1"),
@@ -137,6 +141,29 @@ def test_spellings_of_one_value_are_one() -> None:
     given = {"retention.ms": "+0604800000", "min.cleanable.dirty.ratio": "5e-1", "preallocate": "FALSE"}
     one = {"retention.ms": "604800000", "min.cleanable.dirty.ratio": "0.5", "preallocate": "false"}
     assert checked_configs(given) == one
+
+
+@pytest.mark.parametrize(
+    ("topic", "cluster", "field"),
+    [
+        ({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "9"}, {}, None),
+        ({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"}, {}, "configs.min.compaction.lag.ms"),
+        (
+            {"max.compaction.lag.ms": "9"},
+            {"log.cleaner.min.compaction.lag.ms": "10"},
+            "configs.max.compaction.lag.ms",
+        ),
+    ],
+)
+def test_what_must_be_compacted_before_it_may_be_is_refused(
+    topic: dict[str, str], cluster: dict[str, str], field: str | None
+) -> None:
+    refusal = check_lags(topic, cluster)
+    if field is None:
+        assert refusal is None
+    else:
+        assert refusal is not None
+        assert (refusal.code, refusal.field) == (RefusalCode.INVALID_CONFIG, field)
 
 
 def test_a_value_applies_in_any_spelling() -> None:

@@ -10,11 +10,13 @@ from controller.core.events import (
     BrokerRemoved,
     ClusterConfigured,
     ConfigureCluster,
+    ConfigureTopic,
     CreateTopic,
     DeleteTopic,
     Refusal,
     RefusalCode,
     RemoveBroker,
+    TopicConfigured,
     TopicCreated,
     TopicDeletionStarted,
 )
@@ -247,6 +249,23 @@ def test_settings_are_known_by_name_and_checked_by_type_and_range(
     else:
         assert isinstance(reply, Refusal)
         assert (reply.code, reply.field) == (code, f"configs.{name}")
+
+
+def test_a_topics_lags_of_compaction_are_held_against_each_other_and_the_clusters() -> None:
+    cluster = Cluster()
+    cluster.step(
+        ConfigureCluster(wall_ms=0, actor="ann", configs={"log.cleaner.min.compaction.lag.ms": "50"})
+    )
+    refusal = cluster.ask(creation(configs={"max.compaction.lag.ms": "49"}), Refusal)
+    assert (refusal.code, refusal.field) == (RefusalCode.INVALID_CONFIG, "configs.max.compaction.lag.ms")
+    cluster.ask(creation(configs={"max.compaction.lag.ms": "50"}), TopicCreated)
+    less: dict[str, str | None] = {"max.compaction.lag.ms": "7"}
+    change = ConfigureTopic(wall_ms=0, actor="ann", topic="orders", configs=less)
+    assert cluster.ask(change, Refusal).code is RefusalCode.INVALID_CONFIG
+    both = ConfigureTopic(
+        wall_ms=0, actor="ann", topic="orders", configs={**less, "min.compaction.lag.ms": "0"}
+    )
+    assert cluster.ask(both, TopicConfigured).state.configs["max.compaction.lag.ms"] == "7"
 
 
 def test_every_default_passes_its_own_check_and_compaction_is_refused_with_a_reason() -> None:

@@ -49,6 +49,13 @@ def test_a_shards_log_is_deleted_from_by_nobody() -> None:
     assert bench.log.log_start_offset == 0
 
 
+def test_a_log_that_is_compacted_only_is_deleted_from_by_nobody() -> None:
+    bench = Bench(log=log_of(1, 1, 1, 1), high_watermark=4, is_compact_only=True)
+    bench.apply(leader_epoch=2)
+    assert bench.delete(1) == (DeletionResult(ErrorCode.POLICY_VIOLATION), NO_EFFECTS)
+    assert bench.log.log_start_offset == 0
+
+
 def test_i19_a_leader_that_does_not_know_yet_what_is_committed_refuses_what_it_can_not_judge() -> None:
     bench = Bench(log=log_of(1, 1, 1), high_watermark=2)
     bench.apply(leader_epoch=2)

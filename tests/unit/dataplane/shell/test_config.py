@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.core.settings_table import CLUSTER_SETTINGS
+from dataplane.core.compaction.rounds import CompactionOptions
 from dataplane.shell.config import (
     BROKER_KEYS,
     TOPIC_KEYS,
@@ -46,6 +47,8 @@ def test_an_unknown_key_is_refused_with_a_hint(name: str, hint: str) -> None:
         ("log.segment.bytes", "many"),
         ("log.segment.bytes", "0"),
         ("log.message.timestamp.type", "Now"),
+        ("log.cleanup.policy", "compact"),
+        ("log.cleaner.min.cleanable.ratio", "nan"),
         ("socket.request.max.bytes", str(2**31)),
     ],
 )
@@ -80,6 +83,20 @@ def test_the_clusters_settings_lie_over_the_brokers_and_unknown_or_bad_ones_coun
     assert in_cluster.replica_options(settings).lag_ms_max == 700
     assert in_cluster.topic_settings({"retention.ms": "9"}).retention_ms == 9
     assert config.topic_settings({}).retention_ms == 1000
+
+
+def test_a_compacted_topic_keeps_what_is_old_unless_its_policy_deletes_too() -> None:
+    config = parse_config([("log.retention.ms", "5"), ("log.cleaner.min.cleanable.ratio", "0.25")])
+    both = config.topic_settings({"cleanup.policy": "compact,delete", "delete.retention.ms": "3"})
+    assert both.compaction == CompactionOptions(0.25, 0, 2**63 - 1, 3)
+    assert (both.retention_ms, both.retention_bytes) == (5, -1)
+    assert not config.replica_options(both).is_compact_only
+    alone = config.topic_settings({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "2"})
+    assert alone.compaction == CompactionOptions(0.25, 0, 2**63 - 1, 86_400_000), "a bad ratio is absent"
+    assert (alone.retention_ms, alone.retention_bytes) == (-1, -1)
+    options = config.replica_options(alone)
+    assert options.is_compact_only and options.compaction == alone.compaction
+    assert config.topic_settings({}).compaction is None
 
 
 def test_limits_that_mean_never_are_none() -> None:

@@ -100,6 +100,16 @@ def test_a_foreign_writers_batches_pass_both_checks(compression: Compression) ->
     assert [record.value for record in iter_records(batch)] == [b"v" * index for index in range(50)]
 
 
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+def test_a_record_without_a_key_is_refused_where_keys_are_needed(compression: Compression) -> None:
+    def judged(*keys: bytes | None) -> ErrorCode:
+        batch = memoryview(encode_batch([NewRecord(key, b"v") for key in keys], compression=compression))
+        return check_records_deep(batch, decode_header(batch), decompressed_bytes_max=MIB, needs_keys=True)
+
+    assert judged(b"k", b"", b"k" * 70) is ErrorCode.NONE
+    assert judged(b"k", None) is ErrorCode.INVALID_RECORD
+
+
 def test_append_time_replaces_each_records_timestamp() -> None:
     batch = encode_batch(
         [NewRecord(timestamp=5), NewRecord(timestamp=9)], timestamp_type=TimestampType.LOG_APPEND_TIME
