@@ -3,13 +3,12 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
-import msgspec
 import pytest
 
 from controller.contract.holdings import SetAsideLog
 from controller.contract.lag_report import LagReport
-from controller.contract.session import RegisterRequest, ShutdownKind
 from controller.core.events import Report
+from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.rest import Rest, controller, pointers, problem
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
@@ -75,16 +74,7 @@ async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
     report = LagReport(broker_id=first.broker_id, broker_epoch=first.broker_epoch, set_aside=logs)
     await rest.engine.submit("prod", Report(request=report, wall_ms=0))
     for number in (901, 902):
-        coordinator = RegisterRequest(
-            broker_id=number,
-            incarnation_id=f"i{number}",
-            host="127.0.0.1",
-            port=9_000 + number,
-            log_dir_ids=(),
-            last_shutdown=ShutdownKind.FIRST_START,
-        )
-        path = f"/internal/clusters/prod/coordinators/{number}:register"
-        await rest.client.post(path, content=msgspec.json.encode(coordinator))
+        await Coordinator(rest, number).register()
     for name in ("test", "dev"):
         await rest.post("/clusters", {"name": name})
     for number, name in enumerate(("a", "b", "c", "d", "e")):

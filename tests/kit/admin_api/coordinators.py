@@ -1,0 +1,78 @@
+"""A coordinator that says over HTTP what coordinators say to the controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from controller.contract.session import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    LevelShards,
+    RegisterRequest,
+    RegisterResponse,
+    ShutdownKind,
+)
+from controller.contract.updates import NameWriterRequest, NameWriterResponse, PollRequest, UpdateBatch
+from tests.kit.admin_api.rest import Rest
+
+
+class Coordinator:
+    """A coordinator, as far as the controller sees it."""
+
+    def __init__(self, rest: Rest, coordinator_id: int) -> None:
+        self.rest = rest
+        self.coordinator_id = coordinator_id
+        self.epoch = -1
+        self.update = UpdateBatch()
+
+    async def ask(self, verb: str, body: Any, kind: type[Any]) -> Any:
+        path = f"/internal/clusters/prod/coordinators/{self.coordinator_id}:{verb}"
+        answer = await self.rest.client.post(path, content=msgspec.json.encode(body))
+        assert answer.status_code == 200, answer.text
+        return msgspec.json.decode(answer.content, type=kind)
+
+    async def register(self) -> RegisterResponse:
+        request = RegisterRequest(
+            broker_id=self.coordinator_id,
+            incarnation_id=f"i{self.coordinator_id}",
+            host="127.0.0.1",
+            port=9000 + self.coordinator_id,
+            log_dir_ids=(),
+            last_shutdown=ShutdownKind.FIRST_START,
+        )
+        response: RegisterResponse = await self.ask("register", request, RegisterResponse)
+        self.epoch = response.broker_epoch
+        return response
+
+    async def poll(self) -> UpdateBatch:
+        request = PollRequest(
+            broker_id=self.coordinator_id,
+            broker_epoch=self.epoch,
+            applied_controller_epoch=self.update.controller_epoch,
+            applied_sequence=self.update.sequence,
+            wait_ms_max=0,
+        )
+        self.update = await self.ask("poll", request, UpdateBatch)
+        return self.update
+
+    async def heartbeat(self, *level: int) -> HeartbeatResponse:
+        (topic_id,) = {key[0] for key in self.rest.engine.image("prod").image.shards} or {""}
+        request = HeartbeatRequest(
+            broker_id=self.coordinator_id,
+            broker_epoch=self.epoch,
+            incarnation_id=f"i{self.coordinator_id}",
+            applied_controller_epoch=self.update.controller_epoch,
+            applied_sequence=self.update.sequence,
+            level=(LevelShards(topic_id=topic_id, partitions=level),),
+        )
+        response: HeartbeatResponse = await self.ask("heartbeat", request, HeartbeatResponse)
+        return response
+
+    async def name_writer(self, topic_id: str, partition: int) -> NameWriterResponse:
+        request = NameWriterRequest(
+            broker_id=self.coordinator_id, broker_epoch=self.epoch, topic_id=topic_id, partition=partition
+        )
+        response: NameWriterResponse = await self.ask("name-writer", request, NameWriterResponse)
+        return response
