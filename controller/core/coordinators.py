@@ -45,12 +45,13 @@ from controller.core.records import (
     TopicRecord,
 )
 from controller.core.registration import check_node
-from controller.core.shards import assign_shards
+from controller.core.shards import assign_shards, ordinary_topics
 from controller.core.topics import operator_change
 
 _DECISIVE = (CoordinatorRecord, RemoveCoordinatorRecord, TopicRecord)
 """Records after which a shard may have to go to another coordinator."""
 _NO_COORDINATOR = AlarmKey(code=AlarmCode.NO_COORDINATOR)
+_TOPIC_BLOCKED = AlarmKey(code=AlarmCode.COORDINATOR_TOPIC_BLOCKED)
 
 
 class CoordinatorSessions(Presence):
@@ -223,12 +224,15 @@ class CoordinatorSessions(Presence):
         return self._next_deadline_ms(image.coordinators)
 
     def follow_up(self, draft: Draft) -> None:
-        """Give each shard to its owner after this step, and tell if no coordinator can have any."""
+        """Give each shard to its owner after this step, and tell if there can be none, or no coordinator can
+        have any."""
         image = draft.image
-        is_due = self._has_news or any(isinstance(record, _DECISIVE) for record in draft.records)
-        if not is_due or not image.shards:
+        if not self._has_news and not any(isinstance(record, _DECISIVE) for record in draft.records):
             return
         self._has_news = False
+        self._tell_of_ordinary_topics(draft)
+        if not image.shards:
+            return
         assign_shards(draft, lambda standby, key: key in self._level.get(standby, ()))
         if any(coordinator.is_active for coordinator in image.coordinators.values()):
             self._alarms.clear_alarm(draft, _NO_COORDINATOR)
@@ -240,6 +244,20 @@ class CoordinatorSessions(Presence):
                 "no coordinator is alive and admitted: client groups can neither commit offsets nor "
                 f"rebalance (registered: {ids})",
             )
+
+    def _tell_of_ordinary_topics(self, draft: Draft) -> None:
+        image = draft.image
+        names = ordinary_topics(image)
+        if names and any(coordinator.admitted for coordinator in image.coordinators.values()):
+            self._alarms.raise_alarm(
+                draft,
+                _TOPIC_BLOCKED,
+                f"{', '.join(names)} is an ordinary topic, older than the reservation of its name for client "
+                "groups' state: no group can be served. Copy what is still needed of it to another topic, "
+                f"then `springtide topics delete {names[0]}`: the coordinators' own is created by itself",
+            )
+        else:
+            self._alarms.clear_alarm(draft, _TOPIC_BLOCKED)
 
     def forget(self, coordinator_id: int) -> None:
         del self._by_id[coordinator_id]

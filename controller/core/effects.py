@@ -24,6 +24,8 @@ class AlarmCode(StrEnum):
     PARTITION_BELOW_MIN_ISR = "partition_below_min_isr"
     #: No coordinator serves client groups: there are shards, and no coordinator that is alive and admitted.
     NO_COORDINATOR = "no_coordinator"
+    #: An ordinary topic, older than the reservation of its name, is where a coordinator topic belongs.
+    COORDINATOR_TOPIC_BLOCKED = "coordinator_topic_blocked"
     #: A leader was chosen uncleanly and has not confirmed its log yet.
     PARTITION_RECOVERING = "partition_recovering"
     LOG_MISSING = "log_missing"

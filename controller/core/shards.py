@@ -86,6 +86,13 @@ def missing_topics(image: ClusterImage) -> list[str]:
     return sorted(COORDINATOR_TOPICS - image.topic_ids.keys())
 
 
+def ordinary_topics(image: ClusterImage) -> list[str]:
+    """Return the names of coordinator topics that ordinary topics have: they were made by a controller that
+    did not reserve them, and have no shards."""
+    found = {topic: image.topic_ids[topic] for topic in COORDINATOR_TOPICS & image.topic_ids.keys()}
+    return sorted(topic for topic, topic_id in found.items() if (topic_id, 0) not in image.shards)
+
+
 # --- writers ------------------------------------------------------------------------------------------------
 
 

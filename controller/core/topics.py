@@ -408,7 +408,7 @@ def delete_topic(draft: Draft, event: DeleteTopic) -> TopicDeletionStarted | Ref
     if isinstance(topic, Refusal):
         return topic
     refusal = reserved(topic.topic, "it is not deleted")
-    if refusal is not None:
+    if refusal is not None and (topic.topic_id, 0) in image.shards:
         return refusal
     deleting = msgspec.structs.replace(topic, deleting=True)
     if event.dry_run:

@@ -93,6 +93,7 @@ ALARMS_THAT_NEED_A_PERSON: Final = frozenset(
         AlarmCode.STORAGE_ERROR,
         AlarmCode.LOG_DIRS_OFFLINE,
         AlarmCode.DUPLICATE_BROKER,
+        AlarmCode.COORDINATOR_TOPIC_BLOCKED,
     }
 )
 #: Changes that wait to be rendered for the audit.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,14 +32,16 @@ from controller.core.events import (
     RemoveCoordinator,
     Tick,
     TopicConfigured,
+    TopicDeletionStarted,
 )
-from controller.core.records import Cause, CoordinatorRecord, PartitionRecord
+from controller.core.records import Cause, CoordinatorRecord, PartitionRecord, Record, TopicRecord
 from controller.core.shards import PINNED, SHARDS
 from tests.kit.controller.coordinator_cluster import OFFSETS_ID, CoordinatorCluster
 from tests.kit.controller.images import build_update
 
 OFFSETS = "__consumer_offsets"
 NOBODY = AlarmKey(code=AlarmCode.NO_COORDINATOR)
+BLOCKED = AlarmKey(code=AlarmCode.COORDINATOR_TOPIC_BLOCKED)
 
 
 def alarms(cluster: CoordinatorCluster) -> list[AlarmKey]:
@@ -238,6 +241,32 @@ def test_a_coordinator_is_refused_as_a_replica_by_what_it_is() -> None:
     (result,) = cluster.ask(moved, ReassignmentsAltered).results
     assert result.refusal is not None
     assert result.refusal.detail == "1001 is a coordinator: it has no disk and holds no replicas"
+
+
+def test_an_ordinary_topic_of_that_name_is_an_alarm_until_it_is_deleted() -> None:
+    cluster = CoordinatorCluster()
+    cluster.create((1, 2, 3))
+    cluster.records = [_named_as_reserved(record) for record in cluster.records]
+    cluster.fail_over()
+    assert BLOCKED not in alarms(cluster), "nobody needs the name yet"
+    cluster.join(1001)
+    (alarm,) = (alarm for alarm in cluster.machine.alarms() if alarm.key == BLOCKED)
+    assert f"`springtide topics delete {OFFSETS}`" in alarm.detail
+    cluster.fail_over()
+    assert BLOCKED in alarms(cluster)
+    cluster.beat(1001)
+    assert not cluster.shards
+    cluster.ask(DeleteTopic(wall_ms=0, actor="ann", topic=OFFSETS), TopicDeletionStarted)
+    assert BLOCKED not in alarms(cluster)
+    cluster.step(Tick(wall_ms=0, fresh_id=OFFSETS_ID))
+    assert cluster.owned == {1001: SHARDS}
+
+
+def _named_as_reserved(record: Record) -> Record:
+    """The row as an older controller wrote it for a topic that a user called so."""
+    if not isinstance(record, PartitionRecord | TopicRecord):
+        return record
+    return msgspec.structs.replace(record, state=msgspec.structs.replace(record.state, topic=OFFSETS))
 
 
 # --- shards ---
