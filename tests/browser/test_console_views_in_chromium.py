@@ -42,7 +42,7 @@ def test_a_topic_is_found_and_looked_at_with_the_keyboard(browser: Browser, cann
     canned.put("/clusters/prod/topics/orders/partitions", partitions)
     browser.look(width=DESK, dark=False)
     browser.open(f"{canned.url}/#prod")
-    until("the tabs", lambda: len(browser.texts("#views a")) == 5)
+    until("the tabs", lambda: len(browser.texts("#views a")) == 6)
     press(browser, "#views a[href='#prod/topics']", Keys.ENTER)
     until("the list", lambda: len(browser.texts("#view tbody tr")) == 200)
     assert "302 topics; the first 200" in browser.text("#view .body")
@@ -68,6 +68,33 @@ def test_a_topic_is_found_and_looked_at_with_the_keyboard(browser: Browser, cann
     assert browser.complaints() == []
 
 
+def test_coordinators_are_shown_with_what_keeps_them_from_serving(
+    browser: Browser, canned: CannedController
+) -> None:
+    coordinators = canned.example("/clusters/prod/coordinators")
+    coordinators["items"][0] |= {"state": "fenced", "draining": True, "demoted": True, "endpoint": HOSTILE}
+    canned.put("/clusters/prod/coordinators", coordinators)
+    (alarm,) = canned.example("/clusters/prod/alarms")["items"]
+    nobody = {**alarm, "code": "no_coordinator", "broker_id": None, "detail": "no coordinator is alive"}
+    alarms = {"items": [alarm, nobody], "counts": {"no_coordinator": 1, "broker_fenced": 1}}
+    canned.put("/clusters/prod/alarms", {**alarms, "next_page_token": None})
+    browser.look(width=DESK, dark=False)
+    browser.open(f"{canned.url}/#prod")
+    until("the panel", lambda: len(browser.texts("#coordinators tbody tr")) == 2)
+    assert "no coordinator is alive" in browser.text("#alarms")
+    browser.open(f"{canned.url}/#prod/coordinators")
+    until("the list", lambda: len(browser.texts("#view tbody tr")) == 2)
+    assert browser.texts("#view .blocked li") == ["no coordinator is alive"], "and no alarm of another thing"
+    named = [text.split("\n") for text in browser.texts("#view tbody th")]
+    assert named == [["1001", f"{HOSTILE} · r1"], ["1002", "desk2:9092 · r2"]]
+    assert browser.texts("#view tbody .badge") == ["fenced", "draining", "demoted", "waiting"]
+    assert browser.texts("#view tbody td.number") == ["50", "0", "0", "0"]
+    browser.screenshot("console-coordinators")
+    canned.put("/clusters/prod/coordinators", {"items": [], "next_page_token": None})
+    until("what to do", lambda: "Start one with this cluster's name" in browser.text("#view .body"))
+    assert browser.complaints() == []
+
+
 def test_every_view_opens_by_its_address_and_fits_a_phone(browser: Browser, canned: CannedController) -> None:
     browser.look(width=PHONE, dark=False)
     operation = canned.example("/operations/op_1")["id"]
@@ -76,6 +103,7 @@ def test_every_view_opens_by_its_address_and_fits_a_phone(browser: Browser, cann
         "topics/orders": "min.insync.replicas",
         "brokers": "store1:9092",
         "brokers/1": "owner: storage",
+        "coordinators": "desk2:9092",
         "operations": "Add broker",
         f"operations/{operation}": "Must end by",
         "audit?topic=orders": "broker died",

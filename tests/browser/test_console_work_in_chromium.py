@@ -109,6 +109,16 @@ def test_each_action_is_shown_before_it_is_done(browser: Browser, canned: Canned
         assert dry[2] == real[2] == body, "the change is what was shown"
 
 
+def test_a_coordinator_that_waits_is_admitted(browser: Browser, canned: CannedController) -> None:
+    browser.look(width=PHONE, dark=False)
+    open_action(browser, f"{canned.url}/#prod/coordinators", "Admit a coordinator")
+    fill(browser, "coordinator_id", "1002")
+    assert "Admit coordinator 1002 at desk2:9092." in look(browser)
+    assert do_it(browser).startswith("Done.")
+    asked = "POST", {"coordinator_ids": [1002]}
+    assert [(method, body) for method, _, body in canned.changes] == [asked, asked]
+
+
 def test_what_a_role_may_not_do_is_refused_in_the_controllers_words(
     browser: Browser, canned: CannedController
 ) -> None:

@@ -56,6 +56,15 @@ export function addBroker({ path }) {
   };
 }
 
+export function admitCoordinator({ path }) {
+  return {
+    title: "Admit a coordinator",
+    before: "It takes over its share of the client groups once it has read their state.",
+    fields: [{ name: "coordinator_id", text: "Id", type: "number", min: 0, needed: true, hint: "of one that waits" }],
+    request: (values) => ({ method: "POST", path: `${path}/coordinators`, body: { coordinator_ids: [Number(values.coordinator_id)] } }),
+  };
+}
+
 /** own: the broker's address. */
 export function drainBroker(own, id) {
   return { title: `Drain broker ${id}`, fields: [THROTTLE], versionOf: own, request: (values) => ({ method: "POST", path: `${own}:drain`, body: numbers(values, ["throttle_bytes_per_s"]) }) };

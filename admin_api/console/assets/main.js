@@ -1,6 +1,7 @@
 // Asks, draws, waits, asks again. The address's fragment names the cluster; everything else is asked anew each time.
 
 import { NoAnswer, ask, everyOne, get, keepToken } from "./api.js";
+import { showCoordinators } from "./coordinators.js";
 import { ago, h, show, tickAll } from "./dom.js";
 import { clock, duration } from "./format.js";
 import { remember, showLag } from "./lag.js";
@@ -84,8 +85,9 @@ async function drawClusters(readiness, isCurrent) {
     return;
   }
   entered = null;
-  const [brokers, replication, alarms, operations, audit] = await Promise.all([
+  const [brokers, coordinators, replication, alarms, operations, audit] = await Promise.all([
     everyOne(`${path}/brokers`),
+    everyOne(`${path}/coordinators`),
     get(`${path}/replication`),
     readiness.role === "active" ? ask(`${path}/alarms?limit=200`) : ELSEWHERE,
     ask(`/operations?${query}&limit=50`),
@@ -115,6 +117,7 @@ async function drawClusters(readiness, isCurrent) {
   showAlarms(node("alarms"), alarms);
   showPartitions(node("partitions"), partitions, states, byId, cluster.name);
   showBrokers(node("brokers"), brokers.items, replication.body, cluster.name);
+  showCoordinators(node("coordinators"), coordinators.items);
   showLag(node("lag"), cluster.name, source === "standby");
   showOperations(node("operations"), operations);
   showAudit(node("audit"), audit, operations);

@@ -13,6 +13,7 @@ export function outcomeOf({ body }) {
   if ("leaders_moved" in body) return [line(`move ${plural(body.leaders_moved, "leadership")} at once`), warnings(body.warnings)];
   if (body.elected && body.refused) return ofElections(body);
   if ("is_read_only" in body) return [line(`make ${body.name} ${body.value ?? "none"}, from ${body.source}`)];
+  if (body.items?.[0]?.coordinator_id !== undefined) return line(`admit ${body.items.map((item) => `coordinator ${item.coordinator_id} at ${item.endpoint}`).join(", ")}`);
   if (body.kind && body.steps) return [line(`leave the operation ${words(body.state)}`), warnings(body.blocked.map((item) => item.detail))];
   return line("be carried out");
 }

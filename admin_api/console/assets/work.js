@@ -176,7 +176,7 @@ function about(row) {
 }
 
 function list(changes, key) {
-  const entities = ["cluster", "broker", "topic", "partition"].map((entity) => [entity, changes.filter((row) => row.entity === entity)]);
+  const entities = ["cluster", "broker", "coordinator", "topic", "partition"].map((entity) => [entity, changes.filter((row) => row.entity === entity)]);
   const sums = entities.filter(([, rows]) => rows.length > 0).map(([entity, rows]) => plural(new Set(rows.map((row) => row.entity_id)).size, entity));
   return h(
     "details",

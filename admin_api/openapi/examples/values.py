@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from admin_api.openapi.examples.changes import CHANGES, VERIFICATIONS
+from admin_api.openapi.examples.coordinators import COORDINATORS
 from admin_api.openapi.examples.plans import PLANS
 from admin_api.openapi.examples.story import (
     BLOCKED_PARTITION,
@@ -309,6 +310,7 @@ ANSWERS: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
         ),
     ),
     **CHANGES,
+    **COORDINATORS,
     **PLANS,
     **VERIFICATIONS,
 }
