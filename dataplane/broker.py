@@ -12,12 +12,9 @@ from __future__ import annotations
 
 import logging
 import random
-import socket
-import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import httpx
 import trio
 from prometheus_client.metrics_core import Metric
 
@@ -53,17 +50,17 @@ from dataplane.shell.untold import Untold
 from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import DIVERGENT, LogDir
 from springtide.node.administration import Administration
-from springtide.node.clock import BrokerClock, Clock, MachineClock
+from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.connection import Connection
 from springtide.node.controller_client import ControllerClient, Seen
 from springtide.node.controller_session import ControllerSession
 from springtide.node.handlers.dispatch import make_dispatch
 from springtide.node.lease import Lease
-from springtide.node.net import Listener, Net, SystemNet
-from springtide.node.server import Server, ServerLimits
+from springtide.node.net import Listener
+from springtide.node.server import Server
+from springtide.node.settings import NodePorts, NodeSettings, bind
 from springtide.node.status import MetricsCollector, StatusServer, gauge
-from springtide.node.threads import Threads, TrioThreads
 
 _log = logging.getLogger(__name__)
 
@@ -71,35 +68,18 @@ SESSION_ID_BITS = 31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings:
-    """The settings of `dataplane serve`. `advertise_*` is the address that clients and peers connect to."""
+class BrokerSettings(NodeSettings):
+    """The settings of `dataplane serve`."""
 
-    cluster: str
     broker_id: int
-    listen_host: str
-    listen_port: int
-    advertise_host: str | None = None
-    advertise_port: int | None = None
-    controllers: tuple[str, ...]
-    controller_token: str | None = field(default=None, repr=False)
-    controller_tls: ssl.SSLContext | None = None
-    rack: str | None = None
-    metrics_host: str | None = None
-    metrics_port: int = 0
     config: BrokerConfig = field(default_factory=BrokerConfig)
-    version: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
-    """The world: clocks, network, disk, threads, randomness, and the road to the controller."""
+class Ports(NodePorts):
+    """The world of a broker, which has a disk."""
 
-    clock: Clock = field(default_factory=MachineClock)
-    net: Net = field(default_factory=SystemNet)
     disk: Disk = field(default_factory=PosixDisk)
-    threads: Threads = field(default_factory=TrioThreads)
-    rng: random.Random = field(default_factory=random.SystemRandom)
-    controller_transport: httpx.AsyncBaseTransport | None = None
 
 
 class StorageBroker:
@@ -262,17 +242,11 @@ class StorageBroker:
             clock=ports.clock,
             threads=ports.threads,
             counters=self.counters,
-            limits=ServerLimits(
-                connections_max=config.number("max.connections"),
-                connections_per_ip_max=config.number("max.connections.per.ip"),
-                idle_ms_max=config.number("connections.max.idle.ms"),
-                memory_bytes_max=config.number("queued.max.request.bytes"),
-                request_bytes_max=config.number("socket.request.max.bytes"),
-            ),
+            limits=config.server_limits,
             on_turn_end=self.fetches.wake,
             on_connection_closed=self._on_connection_closed,
         )
-        host, port = self._advertised(listener.address)
+        host, port = settings.advertised(listener.address)
         self._client = ControllerClient(
             urls=settings.controllers,
             cluster=settings.cluster,
@@ -461,7 +435,7 @@ class StorageBroker:
             self.settings.cluster,
             self.settings.broker_id,
             "{}:{}".format(*self.server.address),
-            "{}:{}".format(*self._advertised(self.server.address)),
+            "{}:{}".format(*self.settings.advertised(self.server.address)),
         )
         await self.server.serve()
 
@@ -497,12 +471,6 @@ class StorageBroker:
     def _leader_count(self) -> int:
         return sum(isinstance(hosted.replica.role, Leader) for hosted in self.table)
 
-    def _advertised(self, bound: tuple[str, int]) -> tuple[str, int]:
-        host = self.settings.advertise_host or bound[0]
-        if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
-            host = socket.getfqdn()
-        return host, self.settings.advertise_port or bound[1]
-
     # Metrics
 
     def _collect(self) -> Iterator[Metric]:
@@ -528,10 +496,7 @@ async def listen(
     settings: BrokerSettings, ports: Ports, log_dir: LogDir, problems: Sequence[ReplicaProblem], seen: Seen
 ) -> StorageBroker:
     """Bind the listeners and put the broker together. Raises OSError."""
-    listener = await ports.net.listen(settings.listen_host, settings.listen_port)
-    metrics_listener = None
-    if settings.metrics_host is not None:
-        metrics_listener = await ports.net.listen(settings.metrics_host, settings.metrics_port)
+    listener, metrics_listener = await bind(settings, ports.net)
     return StorageBroker(
         settings, ports, log_dir, problems, seen, listener=listener, metrics_listener=metrics_listener
     )

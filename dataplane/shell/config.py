@@ -1,45 +1,21 @@
-"""A broker's configuration under Kafka's names: only keys that do something, everything else refused.
+"""A broker's configuration, and what it makes of the cluster's and a topic's.
 
-A key that is silently ignored is worse than an error (Redpanda #3416), so an unknown one is refused with
-the nearest that exists. Topic overrides come with the metadata stream under Kafka's topic-level names;
-they win over the broker's defaults here.
+Topic overrides come with the metadata stream under Kafka's topic-level names; they win over the broker's
+defaults here.
 """
 
 from __future__ import annotations
 
 import contextlib
-import difflib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from dataplane.core.compaction.rounds import CompactionOptions
 from dataplane.core.results import ReplicaOptions
 from dataplane.storage.log_settings import LogOptions
+from springtide.node.config import LONG_MAX, NODE_HINTS, NODE_KEYS, ConfigKey, NodeConfig, between, positive
 
-LONG_MAX = 2**63 - 1
 HOUR_MS = 60 * 60 * 1000
-CONFIG_FILE_BYTES_MAX = 1024 * 1024
-
-
-class BrokerConfigError(Exception):
-    """The configuration can't be used; the message says which key and what to do."""
-
-
-class _Key(NamedTuple):
-    default: str
-    parse: Callable[[str], object]
-    text: str
-
-
-def _between(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        value = int(text)
-        if not low <= value <= high:
-            raise ValueError(f"must be between {low} and {high}")
-        return value
-
-    return parse
 
 
 def _ratio(text: str) -> float:
@@ -58,92 +34,88 @@ def _one_of(*allowed: str) -> Callable[[str], str]:
     return parse
 
 
-_positive = _between(1, LONG_MAX)
-_not_negative = _between(0, LONG_MAX)
-_or_unlimited = _between(-1, LONG_MAX)
+_not_negative = between(0, LONG_MAX)
+_or_unlimited = between(-1, LONG_MAX)
 
-BROKER_KEYS: dict[str, _Key] = {
-    "connections.max.idle.ms": _Key("600000", _positive, "close connections idle for so long"),
-    "max.connections": _Key("10000", _positive, "connections in all"),
-    "max.connections.per.ip": _Key("10000", _positive, "connections per client address"),
-    "socket.request.max.bytes": _Key("104857600", _between(1024, 2**31 - 1), "largest request"),
-    "queued.max.request.bytes": _Key("536870912", _positive, "bytes that all connections may hold"),
-    "fetch.max.bytes": _Key("57671680", _between(1024, 2**31 - 1), "largest fetch answer"),
-    "max.incremental.fetch.session.cache.slots": _Key("1000", _positive, "fetch sessions kept"),
-    "message.max.bytes": _Key("1048588", _between(0, 2**31 - 1), "largest record batch"),
-    "log.message.timestamp.type": _Key(
+BROKER_KEYS: dict[str, ConfigKey] = {
+    **NODE_KEYS,
+    "fetch.max.bytes": ConfigKey("57671680", between(1024, 2**31 - 1), "largest fetch answer"),
+    "max.incremental.fetch.session.cache.slots": ConfigKey("1000", positive, "fetch sessions kept"),
+    "message.max.bytes": ConfigKey("1048588", between(0, 2**31 - 1), "largest record batch"),
+    "log.message.timestamp.type": ConfigKey(
         "CreateTime", _one_of("CreateTime", "LogAppendTime"), "whose timestamps are kept"
     ),
-    "log.message.timestamp.before.max.ms": _Key(
+    "log.message.timestamp.before.max.ms": ConfigKey(
         str(LONG_MAX), _not_negative, "how old a record may claim to be"
     ),
-    "log.message.timestamp.after.max.ms": _Key(
+    "log.message.timestamp.after.max.ms": ConfigKey(
         str(LONG_MAX), _not_negative, "how new a record may claim to be"
     ),
-    "log.message.validation": _Key(
+    "log.message.validation": ConfigKey(
         "batch",
         _one_of("batch", "records"),
         "what a leader checks of a produced batch: its header and CRC, or each record in it, opened, "
         "which costs about 2 us a record (ours, not Kafka's)",
     ),
-    "log.segment.bytes": _Key("1073741824", _between(1024, 2**31 - 1), "size of a segment"),
-    "log.roll.ms": _Key(str(168 * HOUR_MS), _positive, "age at which a segment is closed"),
-    "log.retention.ms": _Key(str(168 * HOUR_MS), _or_unlimited, "how long records are kept; -1: for ever"),
-    "log.retention.bytes": _Key("-1", _or_unlimited, "bytes kept per partition; -1: all"),
-    "log.cleanup.policy": _Key(
+    "log.segment.bytes": ConfigKey("1073741824", between(1024, 2**31 - 1), "size of a segment"),
+    "log.roll.ms": ConfigKey(str(168 * HOUR_MS), positive, "age at which a segment is closed"),
+    "log.retention.ms": ConfigKey(
+        str(168 * HOUR_MS), _or_unlimited, "how long records are kept; -1: for ever"
+    ),
+    "log.retention.bytes": ConfigKey("-1", _or_unlimited, "bytes kept per partition; -1: all"),
+    "log.cleanup.policy": ConfigKey(
         "delete",
         _one_of("delete"),
         "what becomes of old records; compaction is not available in this release",
     ),
-    "log.cleaner.min.cleanable.ratio": _Key(
+    "log.cleaner.min.cleanable.ratio": ConfigKey(
         "0.5", _ratio, "compacted topics: share of a log that is dirty before it is compacted"
     ),
-    "log.cleaner.min.compaction.lag.ms": _Key(
+    "log.cleaner.min.compaction.lag.ms": ConfigKey(
         "0", _not_negative, "compacted topics: how old a record is before it is compacted"
     ),
-    "log.cleaner.max.compaction.lag.ms": _Key(
-        str(LONG_MAX), _positive, "compacted topics: how old a record gets before it is compacted"
+    "log.cleaner.max.compaction.lag.ms": ConfigKey(
+        str(LONG_MAX), positive, "compacted topics: how old a record gets before it is compacted"
     ),
-    "log.cleaner.delete.retention.ms": _Key(
+    "log.cleaner.delete.retention.ms": ConfigKey(
         "86400000", _not_negative, "compacted topics: how long a deletion is kept for its readers"
     ),
-    "log.retention.check.interval.ms": _Key("300000", _positive, "how often retention runs"),
-    "log.flush.interval.messages": _Key(str(LONG_MAX), _positive, "records between fsyncs of a partition"),
-    "log.flush.interval.ms": _Key(str(LONG_MAX), _positive, "longest time between fsyncs of a partition"),
-    "log.flush.scheduler.interval.ms": _Key("1000", _positive, "how often flush limits are looked at"),
-    "log.flush.offset.checkpoint.interval.ms": _Key(
-        "60000", _positive, "how often recovery points are written"
+    "log.retention.check.interval.ms": ConfigKey("300000", positive, "how often retention runs"),
+    "log.flush.interval.messages": ConfigKey(
+        str(LONG_MAX), positive, "records between fsyncs of a partition"
     ),
-    "log.scrub.bytes.per.second": _Key(
+    "log.flush.interval.ms": ConfigKey(str(LONG_MAX), positive, "longest time between fsyncs of a partition"),
+    "log.flush.scheduler.interval.ms": ConfigKey("1000", positive, "how often flush limits are looked at"),
+    "log.flush.offset.checkpoint.interval.ms": ConfigKey(
+        "60000", positive, "how often recovery points are written"
+    ),
+    "log.scrub.bytes.per.second": ConfigKey(
         "2097152",
         _not_negative,
         "how fast stored bytes are read again to find what has rotted; 0: never (ours, not Kafka's)",
     ),
-    "log.scrub.interval.ms": _Key(
+    "log.scrub.interval.ms": ConfigKey(
         str(168 * HOUR_MS),
-        _positive,
+        positive,
         "how old a reading may be before a log is read again (ours, not Kafka's)",
     ),
-    "log.index.interval.bytes": _Key("4096", _between(0, 2**31 - 1), "bytes between index entries"),
-    "log.index.size.max.bytes": _Key("16777216", _between(1024, 2**31 - 1), "largest index"),
-    "producer.id.expiration.ms": _Key("86400000", _positive, "how long an idle producer is remembered"),
-    "producer.id.expiration.check.interval.ms": _Key(
-        "600000", _positive, "how often idle producers are looked for"
+    "log.index.interval.bytes": ConfigKey("4096", between(0, 2**31 - 1), "bytes between index entries"),
+    "log.index.size.max.bytes": ConfigKey("16777216", between(1024, 2**31 - 1), "largest index"),
+    "producer.id.expiration.ms": ConfigKey("86400000", positive, "how long an idle producer is remembered"),
+    "producer.id.expiration.check.interval.ms": ConfigKey(
+        "600000", positive, "how often idle producers are looked for"
     ),
-    "replica.lag.time.max.ms": _Key("30000", _positive, "how long a follower may lag and stay in sync"),
-    "replica.fetch.wait.max.ms": _Key("500", _positive, "how long a leader holds an empty replica fetch"),
-    "replica.fetch.min.bytes": _Key("1", _positive, "bytes a leader waits for"),
-    "replica.fetch.max.bytes": _Key("1048576", _positive, "bytes per partition and replica fetch"),
-    "replica.fetch.response.max.bytes": _Key(
-        "10485760", _between(1024, 2**31 - 1), "bytes per replica fetch"
+    "replica.lag.time.max.ms": ConfigKey("30000", positive, "how long a follower may lag and stay in sync"),
+    "replica.fetch.wait.max.ms": ConfigKey("500", positive, "how long a leader holds an empty replica fetch"),
+    "replica.fetch.min.bytes": ConfigKey("1", positive, "bytes a leader waits for"),
+    "replica.fetch.max.bytes": ConfigKey("1048576", positive, "bytes per partition and replica fetch"),
+    "replica.fetch.response.max.bytes": ConfigKey(
+        "10485760", between(1024, 2**31 - 1), "bytes per replica fetch"
     ),
-    "replica.fetch.backoff.ms": _Key("200", _positive, "pause after a failed replica fetch"),
-    "replica.socket.timeout.ms": _Key("30000", _positive, "how long a leader may be silent"),
-    "replica.high.watermark.checkpoint.interval.ms": _Key(
-        "5000", _positive, "how often high watermarks are kept"
-    ),
-    "controlled.shutdown.timeout.ms": _Key(
-        "30000", _positive, "how long SIGTERM waits for leaderships to move"
+    "replica.fetch.backoff.ms": ConfigKey("200", positive, "pause after a failed replica fetch"),
+    "replica.socket.timeout.ms": ConfigKey("30000", positive, "how long a leader may be silent"),
+    "replica.high.watermark.checkpoint.interval.ms": ConfigKey(
+        "5000", positive, "how often high watermarks are kept"
     ),
 }
 
@@ -169,14 +141,12 @@ TOPIC_KEYS: dict[str, str] = {
 
 #: What people will try, and what to write instead.
 HINTS = {
+    **NODE_HINTS,
+    **{name: f"that is a topic's key; the broker's default is {key}" for name, key in TOPIC_KEYS.items()},
     "broker.id": "use --broker-id",
     "node.id": "use --broker-id",
-    "broker.rack": "use --rack",
     "log.dirs": "use --data-dir",
     "log.dir": "use --data-dir",
-    "listeners": "use --listen",
-    "advertised.listeners": "use --advertise",
-    "zookeeper.connect": "brokers talk to controllers only: use --controllers",
     "log.retention.hours": "use log.retention.ms",
     "log.retention.minutes": "use log.retention.ms",
     "log.roll.hours": "use log.roll.ms",
@@ -185,8 +155,6 @@ HINTS = {
     "default.replication.factor": "the controller decides it, per cluster",
     "num.partitions": "the controller decides it, per cluster",
     "auto.create.topics.enable": "topics are created with POST /topics only",
-    "num.network.threads": "a broker is one loop; run a process per core",
-    "num.io.threads": "a broker is one loop; run a process per core",
 }
 
 
@@ -210,22 +178,12 @@ class TopicSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerConfig:
-    """Parsed values by Kafka's names; the properties are those that code asks for often."""
+class BrokerConfig(NodeConfig):
+    """A broker's; the properties are those that code asks for often."""
 
-    values: Mapping[str, object] = field(default_factory=dict)
-
-    def _value(self, key: str) -> object:
-        value = self.values.get(key)
-        return BROKER_KEYS[key].parse(BROKER_KEYS[key].default) if value is None else value
-
-    def number(self, key: str) -> int:
-        value = self._value(key)
-        assert isinstance(value, int)
-        return value
-
-    def text(self, key: str) -> str:
-        return str(self._value(key))
+    KEYS = BROKER_KEYS
+    HINTS = HINTS
+    PROGRAM = "dataplane"
 
     @property
     def validates_records(self) -> bool:
@@ -310,49 +268,3 @@ class BrokerConfig:
 
 def _none_if_unlimited(value: int) -> int | None:
     return None if value == LONG_MAX else value
-
-
-def parse_config(pairs: Iterable[tuple[str, str]]) -> BrokerConfig:
-    """Later pairs win. Raises BrokerConfigError."""
-    values: dict[str, object] = {}
-    for name, text in pairs:
-        key = BROKER_KEYS.get(name)
-        if key is None:
-            raise BrokerConfigError(f"unknown configuration key {name!r}: {_hint(name)}")
-        try:
-            values[name] = key.parse(text.strip())
-        except ValueError as error:
-            raise BrokerConfigError(f"{name}={text}: {error} ({key.text})") from error
-    return BrokerConfig(values)
-
-
-def _hint(name: str) -> str:
-    if name in HINTS:
-        return HINTS[name]
-    if name in TOPIC_KEYS:
-        return f"that is a topic's key; the broker's default is {TOPIC_KEYS[name]}"
-    near = difflib.get_close_matches(name, BROKER_KEYS, n=1)
-    return f"did you mean {near[0]!r}?" if near else "`dataplane serve --help` lists the keys"
-
-
-def split_pair(text: str) -> tuple[str, str]:
-    """KEY=VALUE. Raises BrokerConfigError."""
-    name, separator, value = text.partition("=")
-    if not separator or not name.strip():
-        raise BrokerConfigError(f"{text!r} is not KEY=VALUE")
-    return name.strip(), value.strip()
-
-
-def read_properties(text: str) -> list[tuple[str, str]]:
-    """Return the pairs of a server.properties: `key=value` lines; `#` and `!` begin comments. Raises
-    BrokerConfigError."""
-    pairs = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        stripped = line.strip()
-        if not stripped or stripped[0] in "#!":
-            continue
-        try:
-            pairs.append(split_pair(stripped))
-        except BrokerConfigError as error:
-            raise BrokerConfigError(f"line {number}: {error}") from error
-    return pairs

@@ -10,7 +10,7 @@ import trio
 from dataplane.__main__ import open_broker
 from dataplane.broker import BrokerSettings, Ports, StorageBroker
 from dataplane.core.log_port import LogError
-from dataplane.shell.config import parse_config
+from dataplane.shell.config import BrokerConfig
 from dataplane.storage.log_dir import DIVERGENT, QUARANTINE
 from dataplane.storage.log_dir_identity import LogDirRefused
 from dataplane.storage.segment_list import DELETED_SUFFIX
@@ -213,7 +213,7 @@ class BrokerNode:
             listen_host=self.machine.address,
             listen_port=PORT,
             controllers=tuple(cluster.controller_urls),
-            config=parse_config(cluster.options.broker_configs().items()),
+            config=BrokerConfig.parse(cluster.options.broker_configs().items()),
             version="simulated",
         )
         opened = open_broker(settings, ports, data_dir=DATA_DIR, boot_id=f"{self.name}-{self.boots}")

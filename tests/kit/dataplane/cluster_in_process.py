@@ -46,7 +46,7 @@ from controller.core.image import ClusterImage
 from controller.core.machine import ClusterMachine
 from controller.core.options import ControllerOptions
 from dataplane.broker import BrokerSettings, Ports, StorageBroker, listen
-from dataplane.shell.config import parse_config
+from dataplane.shell.config import BrokerConfig
 from dataplane.shell.data_directory import read_seen
 from dataplane.shell.log_loading import load_logs
 from dataplane.storage.disk import Disk, PosixDisk
@@ -293,7 +293,7 @@ class ClusterInProcess:
             listen_port=self._ports.get(broker_id, 0),
             controllers=("http://controller.invalid",),
             metrics_host="127.0.0.1",
-            config=parse_config((configs or {}).items()),
+            config=BrokerConfig.parse((configs or {}).items()),
             version="test",
         )
         # Each process draws from another stream: its incarnation id must be its own.

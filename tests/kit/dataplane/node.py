@@ -17,7 +17,7 @@ from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from dataplane.core.creations import PendingCreations
 from dataplane.core.fetch_session import FetchSessions
 from dataplane.core.results import AppendResult, FetchResult
-from dataplane.shell.config import BrokerConfig, TopicSettings, parse_config
+from dataplane.shell.config import BrokerConfig, TopicSettings
 from dataplane.shell.data_directory import DataDirectory
 from dataplane.shell.effect_runner import EffectRunner, ReplicaFetching, Scrubbing
 from dataplane.shell.fetches import Fetches
@@ -139,7 +139,7 @@ class Node:
         self.clock = clock or ManualClock()
         self.timekeeper = BrokerClock(self.clock)
         self.hear_controller()
-        self.config: BrokerConfig = parse_config((configs or {}).items())
+        self.config: BrokerConfig = BrokerConfig.parse((configs or {}).items())
         self.log_dir: LogDir = open_log_dir(disk, path, broker_id=1, new_dir_id="dir-1", boot_id="boot")
         self.problems = load_logs(self.log_dir, wall_ms=self.clock.wall_ms)
         self.log_dir.on_registered(cluster_id="cluster", broker_epoch=5)

@@ -8,19 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from dataplane.__main__ import (
-    TOKEN_CHARS_MAX,
-    CommandLineError,
-    _parser,
-    _settings,
-    open_broker,
-    raise_open_files_limit,
-)
+from dataplane.__main__ import _parser, _settings, open_broker
 from dataplane.broker import BrokerSettings, Ports
 from dataplane.shell.log_loading import load_logs
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.log_dir import open_log_dir
 from dataplane.storage.log_settings import PartitionId
+from springtide.node.command_line import TOKEN_CHARS_MAX, CommandLineError, raise_open_files_limit
 
 SERVE = ("serve", "--cluster", "prod", "--broker-id", "1", "--controllers", "http://c1:1", "--data-dir", "d")
 

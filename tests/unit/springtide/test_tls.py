@@ -19,9 +19,10 @@ from admin_api.settings import ApiSettings
 from controller.__main__ import main
 from controller.config import ConfigError, advertised_url, load_config
 from controller.contract.updates import ProducerIdsRequest
-from dataplane.__main__ import CommandLineError, _parser, _settings
+from dataplane.__main__ import _parser, _settings
 from springtide.__main__ import execute
 from springtide.node.clock import MachineClock
+from springtide.node.command_line import CommandLineError
 from springtide.node.controller_client import ControllerClient, ControllerUnavailable
 from springtide.tls import TlsFilesInvalid, check_server_files, client_context
 from tests.kit.controller.http_bytes import SETTINGS, connect, serving

@@ -6,18 +6,12 @@ import pytest
 
 from controller.core.settings_table import CLUSTER_SETTINGS
 from dataplane.core.compaction.rounds import CompactionOptions
-from dataplane.shell.config import (
-    BROKER_KEYS,
-    TOPIC_KEYS,
-    BrokerConfigError,
-    parse_config,
-    read_properties,
-    split_pair,
-)
+from dataplane.shell.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig
+from springtide.node.config import NodeConfigError, read_properties, split_pair
 
 
 def test_every_default_is_a_value_of_its_key() -> None:
-    parsed = parse_config((name, key.default) for name, key in BROKER_KEYS.items())
+    parsed = BrokerConfig.parse((name, key.default) for name, key in BROKER_KEYS.items())
     assert parsed.values.keys() == BROKER_KEYS.keys()
 
 
@@ -36,8 +30,8 @@ def test_every_topic_key_overrides_an_existing_one() -> None:
     ],
 )
 def test_an_unknown_key_is_refused_with_a_hint(name: str, hint: str) -> None:
-    with pytest.raises(BrokerConfigError, match="unknown configuration key") as refused:
-        parse_config([(name, "1")])
+    with pytest.raises(NodeConfigError, match="unknown configuration key") as refused:
+        BrokerConfig.parse([(name, "1")])
     assert hint in str(refused.value)
 
 
@@ -53,24 +47,24 @@ def test_an_unknown_key_is_refused_with_a_hint(name: str, hint: str) -> None:
     ],
 )
 def test_a_value_out_of_range_is_refused(name: str, text: str) -> None:
-    with pytest.raises(BrokerConfigError, match=name):
-        parse_config([(name, text)])
+    with pytest.raises(NodeConfigError, match=name):
+        BrokerConfig.parse([(name, text)])
 
 
 def test_the_last_pair_wins() -> None:
-    parsed = parse_config([("log.segment.bytes", "2048"), ("log.segment.bytes", " 4096 ")])
+    parsed = BrokerConfig.parse([("log.segment.bytes", "2048"), ("log.segment.bytes", " 4096 ")])
     assert parsed.number("log.segment.bytes") == 4096
 
 
 def test_topic_overrides_win_over_the_brokers_defaults_and_bad_ones_count_as_absent() -> None:
-    config = parse_config([("log.retention.ms", "1000"), ("log.segment.bytes", "2048")])
+    config = BrokerConfig.parse([("log.retention.ms", "1000"), ("log.segment.bytes", "2048")])
     settings = config.topic_settings({"retention.ms": "5", "segment.bytes": "nonsense"})
     assert settings.retention_ms == 5
     assert settings.log.segment_bytes == 2048
 
 
 def test_the_clusters_settings_lie_over_the_brokers_and_unknown_or_bad_ones_count_as_absent() -> None:
-    config = parse_config([("log.retention.ms", "1000"), ("log.segment.bytes", "2048")])
+    config = BrokerConfig.parse([("log.retention.ms", "1000"), ("log.segment.bytes", "2048")])
     cluster = {
         "log.retention.ms": "5",
         "log.segment.bytes": "nonsense",
@@ -86,7 +80,7 @@ def test_the_clusters_settings_lie_over_the_brokers_and_unknown_or_bad_ones_coun
 
 
 def test_a_compacted_topic_keeps_what_is_old_unless_its_policy_deletes_too() -> None:
-    config = parse_config([("log.retention.ms", "5"), ("log.cleaner.min.cleanable.ratio", "0.25")])
+    config = BrokerConfig.parse([("log.retention.ms", "5"), ("log.cleaner.min.cleanable.ratio", "0.25")])
     both = config.topic_settings({"cleanup.policy": "compact,delete", "delete.retention.ms": "3"})
     assert both.compaction == CompactionOptions(0.25, 0, 2**63 - 1, 3)
     assert (both.retention_ms, both.retention_bytes) == (5, -1)
@@ -100,7 +94,7 @@ def test_a_compacted_topic_keeps_what_is_old_unless_its_policy_deletes_too() -> 
 
 
 def test_limits_that_mean_never_are_none() -> None:
-    settings = parse_config([]).topic_settings({})
+    settings = BrokerConfig.parse([]).topic_settings({})
     assert settings.log.flush_messages is None
     assert settings.timestamp_after_ms_max is None
 
@@ -108,12 +102,12 @@ def test_limits_that_mean_never_are_none() -> None:
 def test_a_properties_file_has_comments_and_says_where_it_is_wrong() -> None:
     text = "# a comment\n\n log.segment.bytes = 4096 \n! another\nmax.connections=7\n"
     assert read_properties(text) == [("log.segment.bytes", "4096"), ("max.connections", "7")]
-    with pytest.raises(BrokerConfigError, match="line 2"):
+    with pytest.raises(NodeConfigError, match="line 2"):
         read_properties("a=b\nno pair\n")
 
 
 def test_a_pair_needs_a_key() -> None:
-    with pytest.raises(BrokerConfigError):
+    with pytest.raises(NodeConfigError):
         split_pair("=value")
 
 

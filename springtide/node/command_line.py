@@ -1,0 +1,246 @@
+"""The command line of every process that serves clients: `dataplane serve`, `coordinator serve`.
+
+SIGTERM and SIGINT begin a controlled shutdown; a second one ends the process at once, which is as safe as
+SIGKILL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib.metadata
+import logging
+import os
+import resource
+import signal
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import trio
+
+from springtide.log_lines import LOG_FORMATS, LOG_LEVELS
+from springtide.node.config import ConfigKey, read_properties, split_pair
+from springtide.node.controller_session import RegistrationRefused, WentBack
+from springtide.tls import TlsFilesInvalid, client_context
+
+_log = logging.getLogger(__name__)
+
+CONFIG_FILE_BYTES_MAX = 1024 * 1024
+TOKEN_CHARS_MAX = 400
+GC_ALLOCATIONS = 20_000
+GC_MIDDLE_EVERY = 20
+GC_FULL_EVERY = 100
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+class CommandLineError(Exception):
+    """The command line can't be used; the message says why and what to do."""
+
+
+class ServingProcess(Protocol):
+    async def run(self) -> object: ...
+
+    async def shut_down(self) -> bool:
+        """Leave in order; return False if something could not be kept. Cancel `run` afterwards."""
+
+
+def add_serve(commands: Any, *, what: str, port: int, keys: Mapping[str, ConfigKey]) -> Any:
+    """Add `serve` to the program's commands, with the options that all have, and return its parser. what: the
+    process, "broker"."""
+    serve = commands.add_parser(
+        "serve",
+        help=f"run a {what}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="configuration keys (--config, --config-file):\n"
+        + "\n".join(f"  {name}={key.default}\n      {key.text}" for name, key in keys.items()),
+    )
+    serve.add_argument("--cluster", required=True, help="name of the cluster at the controller")
+    serve.add_argument(
+        f"--{what}-id", type=int, required=True, help=f"this {what}'s id, unique in the cluster"
+    )
+    serve.add_argument("--listen", default=f"127.0.0.1:{port}", metavar="HOST:PORT")
+    serve.add_argument("--advertise", metavar="HOST:PORT", help="what clients connect to, if not --listen")
+    serve.add_argument("--controllers", required=True, metavar="URL[,URL...]", help="all controllers")
+    serve.add_argument(
+        "--controller-token-file",
+        metavar="FILE",
+        help=f"the token of role broker that the controllers know this {what} by",
+    )
+    serve.add_argument(
+        "--controller-ca",
+        metavar="FILE",
+        help="for https:// controllers: the CAs to trust, in PEM (default: public ones)",
+    )
+    serve.add_argument(
+        "--controller-client-cert",
+        metavar="FILE",
+        help=f"this {what}'s certificate, for controllers with --client-ca",
+    )
+    serve.add_argument(
+        "--controller-client-key", metavar="FILE", help="that certificate's key, not encrypted"
+    )
+    serve.add_argument("--rack", help="where it stands; replicas of a partition are spread over racks")
+    serve.add_argument("--metrics-listen", metavar="HOST:PORT", help="/metrics, /healthz, /readyz")
+    serve.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="may be repeated")
+    serve.add_argument("--config-file", metavar="FILE", help="a server.properties; --config wins over it")
+    serve.add_argument("--log-level", default="info", type=str.lower, choices=LOG_LEVELS)
+    serve.add_argument("--log-format", default="text", choices=LOG_FORMATS, help="json: an object a line")
+    return serve
+
+
+def node_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of NodeSettings as the command line gives them. Raise CommandLineError."""
+    controllers = tuple(url.strip() for url in arguments.controllers.split(",") if url.strip())
+    if not controllers or not all(url.startswith(("http://", "https://")) for url in controllers):
+        raise CommandLineError("--controllers takes URLs, such as http://127.0.0.1:8080")
+    listen = _address(arguments.listen, "--listen")
+    advertise = (None, None) if arguments.advertise is None else _address(arguments.advertise, "--advertise")
+    metrics = (
+        (None, 0)
+        if arguments.metrics_listen is None
+        else _address(arguments.metrics_listen, "--metrics-listen")
+    )
+    return {
+        "cluster": arguments.cluster,
+        "listen_host": listen[0],
+        "listen_port": listen[1],
+        "advertise_host": advertise[0],
+        "advertise_port": advertise[1],
+        "controllers": controllers,
+        "controller_token": _token(arguments.controller_token_file),
+        "controller_tls": _tls(arguments),
+        "rack": arguments.rack,
+        "metrics_host": metrics[0],
+        "metrics_port": metrics[1],
+        "version": _version(),
+    }
+
+
+def id_of(arguments: argparse.Namespace, what: str) -> int:
+    """Return the process's id. Raise CommandLineError."""
+    node_id: int = getattr(arguments, f"{what}_id")
+    if node_id < 0:
+        raise CommandLineError(f"--{what}-id is 0 or more")
+    return node_id
+
+
+def config_pairs(arguments: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return the configuration's keys and values, those that win last. Raise CommandLineError or
+    NodeConfigError."""
+    pairs: list[tuple[str, str]] = []
+    if arguments.config_file is not None:
+        path = Path(arguments.config_file)
+        try:
+            if path.stat().st_size > CONFIG_FILE_BYTES_MAX:
+                raise CommandLineError(f"{path} is too large for a configuration file")
+            pairs += read_properties(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandLineError(f"--config-file {path}: {error}") from error
+    return pairs + [split_pair(text) for text in arguments.config]
+
+
+def _token(file: str | None) -> str | None:
+    if file is None:
+        return None
+    try:
+        with Path(file).open(encoding="ascii") as opened:
+            token = opened.read(TOKEN_CHARS_MAX + 1).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandLineError(f"--controller-token-file {file}: {error}") from error
+    if not token or len(token) > TOKEN_CHARS_MAX or len(token.split()) != 1:
+        raise CommandLineError(f"--controller-token-file {file} must hold a token and nothing else")
+    return token
+
+
+def _tls(arguments: argparse.Namespace) -> ssl.SSLContext | None:
+    ca, cert, key = (
+        arguments.controller_ca,
+        arguments.controller_client_cert,
+        arguments.controller_client_key,
+    )
+    if ca is cert is key is None:
+        return None
+    try:
+        return client_context(ca=ca, cert=cert, key=key)
+    except TlsFilesInvalid as error:
+        raise CommandLineError(
+            f"--controller-ca, --controller-client-cert, --controller-client-key: {error}"
+        ) from error
+
+
+def _address(text: str, option: str) -> tuple[str, int]:
+    """HOST:PORT, the host in brackets if it is an IPv6 address."""
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isdecimal() or int(port) > 65_535:
+        raise CommandLineError(f"{option} takes HOST:PORT, not {text!r}")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("springtide")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+# The process
+
+
+def raise_open_files_limit() -> int:
+    """Raise this process's soft limit of open files to its hard one, as Java does, and return it.
+
+    Each client is a socket, and each log of a broker keeps a file or two open. Shells start with 1,024, and a
+    log that can't be opened takes its whole directory offline.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def calm_the_collector() -> None:
+    """What was loaded until now stays; and requests leave no cycles, so full collections may be rare. Each
+    one stops the loop."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_ALLOCATIONS, GC_MIDDLE_EVERY, GC_FULL_EVERY)
+
+
+async def run_until_signal(listen: Callable[[], Awaitable[ServingProcess]], *, address: str) -> int:
+    """Run what `listen` brings up until a signal, and return the exit code. address: for the message that it
+    can't be bound."""
+    exit_code = EXIT_FAILED
+    try:
+        async with trio.open_nursery() as nursery:
+            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                process = await listen()
+                nursery.start_soon(process.run)
+                await anext(aiter(signals))
+                nursery.start_soon(_exit_on_second, signals)
+                exit_code = EXIT_OK if await process.shut_down() else EXIT_FAILED
+                nursery.cancel_scope.cancel()
+    except* (RegistrationRefused, WentBack) as group:
+        _log.error("process_ends cause=%s", first_of(group))
+    except* OSError as group:
+        hint = "is another process running there?"
+        _log.error("can_not_listen address=%s cause=%s hint=%s", address, first_of(group), hint)
+    return exit_code
+
+
+async def _exit_on_second(signals: Any) -> None:
+    async for number in signals:
+        _log.warning(
+            "second_signal signal=%s consequence=%s", signal.Signals(number).name, "no clean shutdown"
+        )
+        os._exit(128 + number)
+
+
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first exception that is no group itself."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
