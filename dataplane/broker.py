@@ -42,7 +42,6 @@ from dataplane.shell.partition_metrics import collect_partitions
 from dataplane.shell.partition_reports import PartitionReports
 from dataplane.shell.partitions import PartitionTable
 from dataplane.shell.preflight import Preflight
-from dataplane.shell.producer_ids import ProducerIds
 from dataplane.shell.produces import Produces
 from dataplane.shell.replica_fetcher import ReplicaFetchers
 from dataplane.shell.scrubber import Scrubber
@@ -58,6 +57,7 @@ from springtide.node.controller_session import ControllerSession
 from springtide.node.handlers.dispatch import make_dispatch
 from springtide.node.lease import Lease
 from springtide.node.net import Listener
+from springtide.node.producer_ids import ProducerIds
 from springtide.node.server import Server
 from springtide.node.settings import NodePorts, NodeSettings, bind
 from springtide.node.status import MetricsCollector, StatusServer, gauge

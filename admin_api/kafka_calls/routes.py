@@ -1,4 +1,4 @@
-"""POST /internal/clusters/{cluster}/brokers/{broker_id}:administer
+"""POST /internal/clusters/{cluster}/brokers/{broker_id}:administer, and of coordinators
 
 The gate lets brokers in and exempts their requests from read-only mode, because leases and elections must go
 on. This request is nevertheless an operator's, so this route checks both. Read-only mode refuses a write. A
@@ -38,6 +38,7 @@ from controller.contract.administration import (
 from controller.contract.errors import ControllerError
 from controller.shell.broker_api import (
     BODY_TIMEOUT_MS,
+    COORDINATORS_TAG,
     TAG,
     BodyRefused,
     add_endpoint,
@@ -51,10 +52,10 @@ _CLIENT_ID: Final = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
 
 def create_kafka_calls_router(*, has_tokens: bool) -> APIRouter:
     """Return the router. has_tokens: whether the controller uses tokens."""
-    router = APIRouter(prefix="/internal/clusters/{cluster}/brokers", tags=[TAG])
+    router = APIRouter(prefix="/internal/clusters/{cluster}")
 
     async def administer(cluster: str, broker_id: int, request: Request) -> Response:
-        """Carry out what a Kafka client asked the broker to administer."""
+        """Carry out what a Kafka client asked the broker or coordinator to administer."""
         services: Services = request.app.state.services
         with services.clock.timeout_ms(BODY_TIMEOUT_MS) as scope:
             try:
@@ -66,7 +67,10 @@ def create_kafka_calls_router(*, has_tokens: bool) -> APIRouter:
         answer = await _carry_out(services, cluster, body, request, has_tokens=has_tokens)
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
-    add_endpoint(router, "administer", administer, AdminRequest, AdminResponse)
+    for noun, tag in (("broker", TAG), ("coordinator", COORDINATORS_TAG)):
+        of_noun = APIRouter(prefix=f"/{noun}s", tags=[tag])
+        add_endpoint(of_noun, "administer", administer, AdminRequest, AdminResponse, noun=noun)
+        router.include_router(of_noun)
     return router
 
 
@@ -105,14 +109,17 @@ async def _carry_out(
 
 
 def _check_broker(services: Services, cluster: str, body: AdminRequest) -> ControllerError:
-    """Return the error for a broker that is not a member of this cluster now: it may not send requests for
-    clients. Raises UnknownCluster."""
-    broker = services.engine.decided(cluster).brokers.get(body.broker_id)
-    if broker is None:
+    """Return the error for a broker or coordinator that is not a member of this cluster now: it may not send
+    requests for clients. Raises UnknownCluster."""
+    image = services.engine.decided(cluster)
+    broker, coordinator = image.brokers.get(body.broker_id), image.coordinators.get(body.broker_id)
+    if broker is not None:
+        epoch = broker.broker_epoch
+    elif coordinator is not None:
+        epoch = coordinator.coordinator_epoch
+    else:
         return ControllerError.BROKER_NOT_REGISTERED
-    if broker.broker_epoch != body.broker_epoch:
-        return ControllerError.STALE_BROKER_EPOCH
-    return ControllerError.NONE
+    return ControllerError.NONE if epoch == body.broker_epoch else ControllerError.STALE_BROKER_EPOCH
 
 
 def _refusal(services: Services, call: AdminCall, *, has_tokens: bool) -> AdminOutcome | None:

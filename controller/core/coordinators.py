@@ -18,7 +18,7 @@ from controller.contract.errors import ControllerError
 from controller.contract.partition_state import PartitionKey
 from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterRequest, RegisterResponse
 from controller.core.alarms import AlarmBook
-from controller.core.draft import Draft
+from controller.core.draft import Draft, actor_of_coordinator
 from controller.core.effects import AlarmCode, AlarmKey
 from controller.core.events import (
     AdmitCoordinators,
@@ -114,7 +114,7 @@ class CoordinatorSessions(Presence):
             version=request.version,
         )
         if registration != before:
-            change = draft.change(Cause.COORDINATOR_REGISTERED, actor=_actor_of(coordinator_id))
+            change = draft.change(Cause.COORDINATOR_REGISTERED, actor=actor_of_coordinator(coordinator_id))
             draft.write(CoordinatorRecord(registration=registration, change=change))
         if not is_same:
             self.applied.pop(coordinator_id, None)
@@ -339,7 +339,3 @@ def _change(
             draft.write(CoordinatorRecord(registration=after, change=change))
         changed.append(after)
     return CoordinatorsChanged(coordinators=tuple(changed), dry_run=event.dry_run)
-
-
-def _actor_of(coordinator_id: int) -> str:
-    return f"coordinator:{coordinator_id}"

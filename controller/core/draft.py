@@ -61,3 +61,7 @@ class Draft:
 
 def actor_of(broker_id: int) -> str:
     return f"broker:{broker_id}"
+
+
+def actor_of_coordinator(coordinator_id: int) -> str:
+    return f"coordinator:{coordinator_id}"

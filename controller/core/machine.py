@@ -36,7 +36,7 @@ from controller.core.coordinators import (
     maintain_coordinators,
     remove_coordinator,
 )
-from controller.core.draft import Draft, actor_of
+from controller.core.draft import Draft, actor_of, actor_of_coordinator
 from controller.core.effects import Alarm, AlarmCode, AlarmKey, Effect
 from controller.core.election import (
     begin_anew,
@@ -469,7 +469,12 @@ class ClusterMachine:
                 begin_anew(draft, key, change)  # it may have been promised a seat
 
     def _on_allocate_producer_ids(self, draft: Draft, request: ProducerIdsRequest) -> ProducerIdsResponse:
-        error = self._sessions.check_broker(self.image, request.broker_id, request.broker_epoch)
+        if request.broker_id in self.image.coordinators:  # no broker has its id
+            actor = actor_of_coordinator(request.broker_id)
+            error = self._coordinators.check(self.image, request.broker_id, request.broker_epoch)
+        else:
+            actor = actor_of(request.broker_id)
+            error = self._sessions.check_broker(self.image, request.broker_id, request.broker_epoch)
         first = self.image.next_producer_id
         count = min(self.options.producer_id_block_size, INT64_MAX - first)
         if error is ControllerError.NONE and count < 1:
@@ -479,7 +484,7 @@ class ClusterMachine:
         draft.write(
             ProducerIdsRecord(
                 next_producer_id=first + count,
-                change=draft.change(Cause.PRODUCER_IDS_ALLOCATED, actor=actor_of(request.broker_id)),
+                change=draft.change(Cause.PRODUCER_IDS_ALLOCATED, actor=actor),
             )
         )
         return ProducerIdsResponse(

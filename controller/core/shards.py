@@ -24,7 +24,7 @@ from controller.contract.partition_state import (
     WriterId,
 )
 from controller.contract.updates import NameWriterRequest, NameWriterResponse
-from controller.core.draft import Draft
+from controller.core.draft import Draft, actor_of_coordinator
 from controller.core.events import Refusal, RefusalCode
 from controller.core.image import ClusterImage
 from controller.core.records import Cause
@@ -112,7 +112,7 @@ def name_writer(draft: Draft, request: NameWriterRequest, *, controller_epoch: i
         error = ControllerError.NOT_COORDINATOR
     else:
         writer = WriterId(WRITER_IDS.start + state.partition_epoch + 1)
-        change = draft.change(Cause.WRITER_NAMED, actor=f"coordinator:{request.broker_id}")
+        change = draft.change(Cause.WRITER_NAMED, actor=actor_of_coordinator(request.broker_id))
         shard = msgspec.structs.replace(state.shard, writer=writer)
         draft.write_partition(_with_shard(state, shard), change)
         return NameWriterResponse(controller_epoch=controller_epoch, writer=writer)

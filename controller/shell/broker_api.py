@@ -147,6 +147,7 @@ def create_coordinator_router(engine: Engine) -> APIRouter:
         ("heartbeat", api.heartbeat, HeartbeatRequest, HeartbeatResponse),
         ("poll", api.poll, PollRequest, UpdateBatch),
         ("name-writer", api.name_writer, NameWriterRequest, NameWriterResponse),
+        ("allocate-producer-ids", api.allocate_producer_ids, ProducerIdsRequest, ProducerIdsResponse),
     )
     for name, endpoint, request_type, response_type in endpoints:
         add_endpoint(router, name, endpoint, request_type, response_type, noun="coordinator")
@@ -213,7 +214,7 @@ class BrokerApi:
         return await self._ask(cluster, request, _Question(broker_id, LagReport, LagReportResponse, Report))
 
     async def allocate_producer_ids(self, cluster: str, broker_id: int, request: Request) -> Response:
-        """Reserve a block of producer ids that no other broker was or will be given."""
+        """Reserve a block of producer ids that nobody else was or will be given."""
         return await self._ask(
             cluster,
             request,

@@ -15,7 +15,6 @@ from dataplane.shell.fetches import Fetches
 from dataplane.shell.lookups import Lookups
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.partitions import PartitionTable
-from dataplane.shell.producer_ids import ProducerIds
 from dataplane.shell.produces import Produces
 from springtide.node.handlers.context import NodeContext
 
@@ -31,7 +30,6 @@ class BrokerContext(NodeContext):
     effects: EffectRunner
     produces: Produces
     fetches: Fetches
-    producer_ids: ProducerIds
     lookups: Lookups
     asides: Asides
     #: Why the log directory may not be used any more, or None.

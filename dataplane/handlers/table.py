@@ -7,7 +7,6 @@ from dataplane.handlers import (
     describe_log_dirs,
     describe_producers,
     fetch,
-    init_producer_id,
     list_offsets,
     offset_for_leader_epoch,
     produce,
@@ -27,6 +26,7 @@ from springtide.node.handlers import (
     find_coordinator,
     group_refusals,
     incremental_alter_configs,
+    init_producer_id,
     list_partition_reassignments,
     metadata,
 )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from springtide.node.cluster_view import ClusterView
     from springtide.node.connection import PendingAnswer
     from springtide.node.counters import NodeCounters
+    from springtide.node.producer_ids import ProducerIds
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -71,6 +72,7 @@ class NodeContext:
     #: Whether a FULL state has been applied since this process started.
     is_view_complete: Callable[[], bool]
     administration: Administration
+    producer_ids: ProducerIds
     counters: NodeCounters
     wall_ms: Callable[[], int]
     mono_ms: Callable[[], int]

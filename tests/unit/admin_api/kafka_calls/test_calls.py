@@ -35,6 +35,7 @@ from controller.contract.administration import (
 from controller.contract.lag_report import LagReport, ReplicaLogEnd
 from controller.core.events import Report
 from controller.core.settings_table import TOPIC_SETTINGS
+from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.rest import Rest, controller, silence
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
@@ -107,6 +108,29 @@ async def test_topics_are_created_each_alone_and_audited_as_the_clients(zookeepe
         ]
         (change,) = await rest.recorded(cause="topic_created", topic="orders", entity="topic")
         assert change["actor"] == ACTOR
+
+
+async def test_a_coordinator_sends_its_clients_requests_as_brokers_do(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        coordinator = Coordinator(rest, 1001)
+        registered = await coordinator.register()
+
+        async def create(epoch: int) -> AdminResponse:
+            request = AdminRequest(
+                broker_id=1001,
+                broker_epoch=epoch,
+                client_id="ops-tool",
+                client_host="10.1.2.3",
+                call=creation("orders"),
+            )
+            answer: AdminResponse = await coordinator.ask("administer", request, AdminResponse)
+            return answer
+
+        assert (await create(registered.broker_epoch + 1)).error == "stale_broker_epoch"
+        assert codes(list((await create(registered.broker_epoch)).outcomes)) == [0]
+        (row,) = await rest.recorded(cause="create_topic")
+        assert row["actor"] == "unverified:ops-tool@10.1.2.3/kafka:1001"
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from controller.contract.errors import ControllerError
 from controller.contract.partition_state import NO_COORDINATOR, WRITER_IDS, Shard, WriterId
 from controller.contract.session import BrokerStatus
-from controller.contract.updates import PollRequest
+from controller.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse
 from controller.core.effects import AlarmCode, AlarmKey, ProbeBroker
 from controller.core.events import (
     AddPartitions,
     AdmitCoordinators,
+    AllocateProducerIds,
     AlterReassignments,
     BrokerFenceReply,
     BrokerProvenDead,
@@ -108,6 +109,18 @@ def test_one_that_wants_to_stop_gives_its_shards_up_and_may() -> None:
     cluster = CoordinatorCluster(1001, 1002)
     assert cluster.beat(1001, wants_shutdown=True).may_shut_down
     assert cluster.owned == {1002: SHARDS}
+
+
+def test_one_gets_producer_ids_as_brokers_do() -> None:
+    cluster = CoordinatorCluster(1001)
+    epoch = cluster.image.coordinators[1001].coordinator_epoch
+
+    def ids(broker_id: int, broker_epoch: int) -> ProducerIdsResponse:
+        request = ProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+        return cluster.ask(AllocateProducerIds(wall_ms=0, request=request), ProducerIdsResponse)
+
+    assert [ids(1001, epoch).first_producer_id, ids(1, 1).first_producer_id] == [0, 1000]
+    assert ids(1001, epoch - 1).error is ControllerError.STALE_BROKER_EPOCH
 
 
 def test_only_one_that_is_down_is_removed_and_its_epoch_is_not_used_again() -> None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from dataplane.handlers.context import BrokerContext
-from springtide.node.handlers.context import Request
+from springtide.node.handlers.context import NodeContext, Request
 from springtide.wire.errors import ErrorCode
 
 
-def handle(context: BrokerContext, request: Request) -> None:
+def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     if message.transactional_id is not None:
         _reply(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)

@@ -9,8 +9,8 @@ import trio.testing
 
 from controller.contract.errors import ControllerError
 from controller.contract.updates import ProducerIdsResponse
-from dataplane.shell.producer_ids import ProducerIds
 from springtide.node.controller_client import ControllerUnavailable
+from springtide.node.producer_ids import ProducerIds
 from tests.kit.clocks import EagerClock
 
 
