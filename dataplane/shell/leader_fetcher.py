@@ -36,6 +36,7 @@ from dataplane.shell.metrics import BrokerCounters
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Channel, ChannelReadiness, Net, Poller
+from springtide.node.question import connect
 from springtide.node.topic_ids import topic_id_text
 from springtide.wire import fetch_request, fetch_response
 from springtide.wire.errors import ErrorCode
@@ -297,11 +298,9 @@ class LeaderFetcher:
         if endpoint is None:
             raise LeaderLost("its address is not known")
         self._endpoint = endpoint
-        channel: Channel | None = None
-        with parts.clock.timeout_ms(CONNECT_TIMEOUT_MS):
-            channel = await parts.net.connect(endpoint.host, endpoint.port)
-        if channel is None:
-            raise LeaderLost("connecting took too long")
+        channel = await connect(
+            parts.net, parts.clock, endpoint.host, endpoint.port, timeout_ms=CONNECT_TIMEOUT_MS
+        )
         if self._is_stopped:
             channel.close()
             return

@@ -1,9 +1,17 @@
-"""One request to another broker and its answer, on a connection that does nothing else."""
+"""One request to another process that speaks Kafka, and its answer."""
 
 from __future__ import annotations
 
-from springtide.node.net import Channel
+from springtide.node.clock import Clock
+from springtide.node.net import Channel, Net
 from springtide.wire.framing import FrameReader
+
+
+async def connect(net: Net, clock: Clock, host: str, port: int, *, timeout_ms: int) -> Channel:
+    """Return a connection. Raise OSError, of which TimeoutError is one."""
+    with clock.timeout_ms(timeout_ms):
+        return await net.connect(host, port)
+    raise TimeoutError("connecting took too long")
 
 
 async def send_all(channel: Channel, data: bytes) -> None:
@@ -16,11 +24,9 @@ async def send_all(channel: Channel, data: bytes) -> None:
             await channel.wait_writable()
 
 
-async def ask(channel: Channel, frame: bytes, *, answer_bytes_max: int) -> memoryview:
-    """Send a request and return the whole frame of its answer. Raise OSError, FrameError."""
-    await send_all(channel, frame)
-    frames = FrameReader(frame_bytes_max=answer_bytes_max)
-    while (answer := frames.next_frame()) is None:
+async def receive(channel: Channel, frames: FrameReader) -> memoryview:
+    """Return the next whole frame. Raise OSError, FrameError."""
+    while (frame := frames.next_frame()) is None:
         try:
             count = channel.recv_into(frames.writable())
         except BlockingIOError:
@@ -29,4 +35,11 @@ async def ask(channel: Channel, frame: bytes, *, answer_bytes_max: int) -> memor
         if not count:
             raise ConnectionResetError("it closed the connection without an answer")
         frames.received(count)
-    return answer
+    return frame
+
+
+async def ask(channel: Channel, frame: bytes, *, answer_bytes_max: int) -> memoryview:
+    """Send a request and return the whole frame of its answer, on a connection on which nothing else is on
+    its way. Raise OSError, FrameError."""
+    await send_all(channel, frame)
+    return await receive(channel, FrameReader(frame_bytes_max=answer_bytes_max))
