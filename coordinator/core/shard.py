@@ -35,9 +35,10 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import assert_never
 
+from controller.contract.partition_state import WriterId
 from coordinator.core.machine import Machine, StepOutcome, TimerDue
 from coordinator.core.opening import opening_record
-from coordinator.core.replay import ShardReplay
+from coordinator.core.replay import NO_WRITER, ShardReplay
 from coordinator.core.shard_ports import (
     AnswerRequest,
     AskWriter,
@@ -141,6 +142,12 @@ class ShardRuntime:
     def position(self) -> int:
         """Return up to where the log has been replayed."""
         return self._replay.position
+
+    @property
+    def found(self) -> WriterId | None:
+        """Return the highest writer that was met in the log, if any was."""
+        writer = self._replay.writer
+        return None if writer == NO_WRITER else writer
 
     @property
     def writer(self) -> ShardWriter | None:

@@ -1,7 +1,7 @@
 """What a shard's runtime and its shell say to each other. Values only.
 
 The shell steps the runtime with an event and carries out the effects in their order. It answers each
-AppendBatch and each ReadLog exactly once, with LOST where no answer came.
+AppendBatch exactly once, with LOST where no answer came, and so each ReadLog that no later one has replaced.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from controller.contract.partition_state import WRITER_BATCHES_MAX, WriterId
 from dataplane.core.fence import Fence
 from dataplane.core.producer_state import Duplicate
@@ -34,4 +36,7 @@ class FencedLog:
 
     def read(self, offset: int) -> bytes:
         """Return all batches that do not end at or before the offset."""
-        return b"".join(batch for batch in self.batches if decode_header(batch).next_offset > offset)
+        return b"".join(self.batches_from(offset))
+
+    def batches_from(self, offset: int) -> Iterator[bytes]:
+        return (batch for batch in self.batches if decode_header(batch).next_offset > offset)

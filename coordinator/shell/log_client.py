@@ -1,0 +1,364 @@
+"""One shard's road to its log: batches go to the partition's leader over one connection, reads over another.
+
+Answers come in the order of requests. So a read that waits for news has a connection of its own, and so has
+each shard: one stuck partition would hold all others.
+
+A connection that fails, is silent, or leads to a broker that does not lead any more is given up. What was
+sent over it may have arrived; it is told as LOST, and what to do then is the runtime's to decide.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import trio
+
+from controller.contract.partition_state import PartitionKey
+from controller.contract.updates import BrokerEndpoint
+from coordinator.core.shard_ports import LOST, AppendBatch, BatchAnswered, LogWasRead, ReadLog
+from coordinator.shell.timers import Spawn
+from springtide.node.clock import Clock
+from springtide.node.cluster_view import ClusterView
+from springtide.node.net import Channel, Net
+from springtide.node.question import ask, connect, receive, send_all
+from springtide.node.topic_ids import topic_id_bytes
+from springtide.wire.apis import REPLICA_FETCH_VERSION, ApiKey
+from springtide.wire.errors import error_code
+from springtide.wire.fetch_request import FetchPartition, FetchRequest, encode_fetch_request
+from springtide.wire.fetch_response import decode_fetch_frame
+from springtide.wire.framing import FrameError, FrameReader, encode_request_frame
+from springtide.wire.headers import decode_response_header, encode_request_header
+from springtide.wire.primitives import MalformedRequest
+from springtide.wire.produce import decode_produce_response, encode_produce_request
+
+_log = logging.getLogger(__name__)
+
+PRODUCE_VERSION = 13
+ACKS_ALL = -1
+CONNECT_MS_MAX = 3_000
+COMMIT_MS_MAX = 5_000
+"""The time for which the leader waits for its in-sync followers before it answers."""
+SILENCE_MS_MAX = 2_000
+"""The time for which an answer may be overdue."""
+FOLLOW_WAIT_MS = 2_000
+FOLLOW_BYTES_MIN = 32 * 1024
+"""A standby reads a log that grows in portions of this size, and what is less than one so often. At five
+microseconds a record it is never more than some milliseconds behind, and an idle shard costs little."""
+READ_BYTES_MAX = 128 * 1024
+"""Of one read: to replay a thousand records takes milliseconds, for which nothing else is served."""
+READ_ANSWER_BYTES_MAX = READ_BYTES_MAX + 2 * 1024 * 1024
+"""An answer may exceed what was asked for by one batch, which coordinator topics bound at one MiB."""
+APPEND_ANSWER_BYTES_MAX = 64 * 1024
+READ_REST_MS = (50, 1_000)
+"""The pause after a read that failed, and what it grows to."""
+
+_FAILURES = (OSError, trio.ClosedResourceError, FrameError, MalformedRequest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogParts:
+    """What the log clients of a process share."""
+
+    view: ClusterView
+    net: Net
+    clock: Clock
+    rng: random.Random
+    spawn: Spawn
+    client_id: str
+
+
+class LogClient:
+    """heard: called with each answer, by a task; not after `stop`."""
+
+    def __init__(
+        self, key: PartitionKey, parts: LogParts, heard: Callable[[BatchAnswered | LogWasRead], None]
+    ) -> None:
+        self._key = key
+        self._parts = parts
+        self._heard = heard
+        self._place = _Place(topic_id_bytes(key[0]), key[1], self._find_leader())
+        self._appends: AppendConnection | None = None
+        self._reads = LogReader(parts, heard)
+
+    def append(self, append: AppendBatch) -> None:
+        connection = self._appends
+        if connection is None or connection.is_over or connection.number != append.connection:
+            self._close_appends()
+            connection = AppendConnection(append.connection, self._place, self._parts, self._heard)
+            self._appends = connection
+            self._parts.spawn(connection.run)
+        connection.send(append)
+
+    def read(self, read: ReadLog, *, waits: bool) -> None:
+        """Read, in the place of a read that was not answered. waits: for news, as a standby does."""
+        self._reads.read(read, self._place, waits=waits)
+
+    def hurry(self) -> None:
+        """Have a read that waits for news answered at once."""
+        self._reads.hurry()
+
+    def end_reading(self) -> None:
+        self._reads.close()
+
+    def on_view_changed(self) -> bool:
+        """Leave a broker that does not lead any more, or lives anew. Return whether there was one."""
+        leader = self._find_leader()
+        if _process_of(leader) == _process_of(self._place.leader):
+            return False
+        self._place = _Place(self._place.topic, self._place.partition, leader)
+        self._close_appends()
+        self._reads.move(self._place)
+        return True
+
+    def stop(self) -> None:
+        self._close_appends()
+        self._reads.stop()
+
+    def _close_appends(self) -> None:
+        if self._appends is not None:
+            self._appends.close()
+
+    def _find_leader(self) -> BrokerEndpoint | None:
+        view = self._parts.view
+        state = view.state(*self._key)
+        return None if state is None else view.brokers.get(state.leader)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a shard's log is. topic: its id's 16 bytes."""
+
+    topic: bytes
+    partition: int
+    leader: BrokerEndpoint | None
+
+
+class AppendConnection:
+    """Batches leave in order and are answered in order; with the connection all that have no answer are lost.
+    number: the runtime's name of it."""
+
+    def __init__(
+        self, number: int, place: _Place, parts: LogParts, heard: Callable[[BatchAnswered], None]
+    ) -> None:
+        self.number = number
+        self.is_over = False
+        self._place = place
+        self._parts = parts
+        self._heard = heard
+        self._scope = trio.CancelScope()
+        self._unsent: deque[AppendBatch] = deque()
+        #: (correlation id, attempt), in order.
+        self._unanswered: deque[tuple[int, int]] = deque()
+        self._correlation_id = 0
+        self._has_unsent = trio.Event()
+        self._has_unanswered = trio.Event()
+
+    def send(self, append: AppendBatch) -> None:
+        self._unsent.append(append)
+        self._has_unsent.set()
+
+    def close(self) -> None:
+        self._scope.cancel()
+
+    async def run(self) -> None:
+        try:
+            with self._scope:
+                await self._exchange()
+        except* _FAILURES as failures:
+            _log.debug("append_connection_lost partition=%d cause=%r", self._place.partition, failures)
+        self.is_over = True
+        attempts = [attempt for _, attempt in self._unanswered] + [one.attempt for one in self._unsent]
+        for attempt in attempts:
+            self._heard(BatchAnswered(attempt, LOST))
+
+    async def _exchange(self) -> None:
+        channel = await _connect(self._parts, self._place)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._send_all, channel)
+                nursery.start_soon(self._hear_all, channel)
+        finally:
+            channel.close()
+
+    async def _send_all(self, channel: Channel) -> None:
+        while True:
+            while self._unsent:
+                append = self._unsent.popleft()
+                self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+                self._unanswered.append((self._correlation_id, append.attempt))
+                self._has_unanswered.set()
+                await send_all(channel, self._frame(append))
+            self._has_unsent = trio.Event()
+            await self._has_unsent.wait()
+
+    def _frame(self, append: AppendBatch) -> bytes:
+        place = self._place
+        body = encode_produce_request(
+            PRODUCE_VERSION,
+            [((place.topic, place.partition), append.batch)],
+            acks=ACKS_ALL,
+            timeout_ms=COMMIT_MS_MAX,
+        )
+        head = encode_request_header(
+            api_key=ApiKey.PRODUCE,
+            api_version=PRODUCE_VERSION,
+            correlation_id=self._correlation_id,
+            client_id=self._parts.client_id,
+        )
+        return encode_request_frame(head, b"".join(body))
+
+    async def _hear_all(self, channel: Channel) -> None:
+        frames = FrameReader(frame_bytes_max=APPEND_ANSWER_BYTES_MAX)
+        while True:
+            if not self._unanswered:
+                self._has_unanswered = trio.Event()
+                await self._has_unanswered.wait()
+            self._on_answer(await self._next_answer(channel, frames))
+
+    async def _next_answer(self, channel: Channel, frames: FrameReader) -> memoryview:
+        with self._parts.clock.timeout_ms(COMMIT_MS_MAX + SILENCE_MS_MAX):
+            return await receive(channel, frames)
+        raise TimeoutError("the leader is silent")
+
+    def _on_answer(self, frame: memoryview) -> None:
+        correlation_id, position = decode_response_header(
+            frame, api_key=ApiKey.PRODUCE, api_version=PRODUCE_VERSION
+        )
+        outcomes = decode_produce_response(PRODUCE_VERSION, frame, position)
+        expected, attempt = self._unanswered[0]
+        if correlation_id != expected or len(outcomes) != 1:
+            raise MalformedRequest(f"answer {correlation_id} where {expected} is due")
+        self._unanswered.popleft()
+        (outcome,) = outcomes
+        self._heard(BatchAnswered(attempt, error_code(outcome.error_code), outcome.base_offset))
+
+
+class LogReader:
+    """One read at a time, each answered before the next is asked, by a task that runs while there is one."""
+
+    def __init__(self, parts: LogParts, heard: Callable[[LogWasRead], None]) -> None:
+        self._parts = parts
+        self._heard = heard
+        self._place = _Place(b"", -1, None)
+        self._read: ReadLog | None = None
+        self._waits = False
+        self._is_running = False
+        #: Ends the present attempt; what is to be read is then asked anew.
+        self._scope = trio.CancelScope()
+        self._channel: Channel | None = None
+        self._rest_ms = READ_REST_MS[0]
+
+    def read(self, read: ReadLog, place: _Place, *, waits: bool) -> None:
+        self._read, self._place, self._waits = read, place, waits
+        if self._is_running:
+            self._scope.cancel()
+        else:
+            self._is_running = True
+            self._parts.spawn(self._run)
+
+    def hurry(self) -> None:
+        if self._waits:
+            self._waits = False
+            self._scope.cancel()
+
+    def move(self, place: _Place) -> None:
+        """Ask the new leader."""
+        self._place = place
+        self._rest_ms = READ_REST_MS[0]
+        self.close()
+        self._scope.cancel()
+
+    def stop(self) -> None:
+        self._read = None
+        self.close()
+        self._scope.cancel()
+
+    def close(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    async def _run(self) -> None:
+        while (read := self._read) is not None:
+            with trio.CancelScope() as self._scope:
+                answer = await self._answer_to(read)
+            if not self._scope.cancelled_caught and read is self._read:
+                self._read = None
+                self._heard(answer)
+        self._is_running = False
+
+    async def _answer_to(self, read: ReadLog) -> LogWasRead:
+        try:
+            answer = await self._exchange(read)
+        except _FAILURES as error:
+            _log.debug("read_failed partition=%d cause=%r", self._place.partition, error)
+            await self._parts.clock.sleep_ms(self._rest_ms * self._parts.rng.uniform(0.5, 1.0))
+            self._rest_ms = min(2 * self._rest_ms, READ_REST_MS[1])
+            return LogWasRead(read.read, LOST)
+        self._rest_ms = READ_REST_MS[0]
+        return answer
+
+    async def _exchange(self, read: ReadLog) -> LogWasRead:
+        wait_ms = FOLLOW_WAIT_MS if self._waits else 0
+        is_sound = False
+        try:
+            with self._parts.clock.timeout_ms(wait_ms + SILENCE_MS_MAX):
+                if self._channel is None:
+                    self._channel = await _connect(self._parts, self._place)
+                frame = await ask(
+                    self._channel, self._frame(read, wait_ms), answer_bytes_max=READ_ANSWER_BYTES_MAX
+                )
+                answer = _read_answer(read, frame)
+                is_sound = True
+                return answer
+            raise TimeoutError("the leader is silent")
+        finally:
+            if not is_sound:  # an answer may be on its way there
+                self.close()
+
+    def _frame(self, read: ReadLog, wait_ms: int) -> bytes:
+        place = self._place
+        asked = FetchPartition(
+            place.topic, place.partition, read.leader_epoch, read.offset, max_bytes=READ_BYTES_MAX
+        )
+        request = FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=FOLLOW_BYTES_MIN if wait_ms else 0,
+            max_bytes=READ_BYTES_MAX,
+            partitions=(asked,),
+        )
+        head = encode_request_header(
+            api_key=ApiKey.FETCH,
+            api_version=REPLICA_FETCH_VERSION,
+            correlation_id=read.read & 0x7FFFFFFF,
+            client_id=self._parts.client_id,
+        )
+        return encode_request_frame(head, encode_fetch_request(REPLICA_FETCH_VERSION, request))
+
+
+def _read_answer(read: ReadLog, frame: memoryview) -> LogWasRead:
+    correlation_id, response = decode_fetch_frame(frame)
+    if correlation_id != read.read & 0x7FFFFFFF:
+        raise MalformedRequest(f"answer {correlation_id} where {read.read} is due")
+    if response.error_code:
+        return LogWasRead(read.read, response.error)
+    if len(response.partitions) != 1:
+        raise MalformedRequest(f"an answer about {len(response.partitions)} partitions")
+    (data,) = response.partitions
+    return LogWasRead(read.read, data.error, data.high_watermark, bytes(data.view))
+
+
+async def _connect(parts: LogParts, place: _Place) -> Channel:
+    """Raise OSError."""
+    leader = place.leader
+    if leader is None:
+        raise ConnectionRefusedError("the partition has no leader")
+    return await connect(parts.net, parts.clock, leader.host, leader.port, timeout_ms=CONNECT_MS_MAX)
+
+
+def _process_of(broker: BrokerEndpoint | None) -> tuple[int, int, str, int] | None:
+    return None if broker is None else (broker.broker_id, broker.broker_epoch, broker.host, broker.port)

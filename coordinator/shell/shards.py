@@ -1,0 +1,220 @@
+"""All shards of a coordinator process: which it owns and which it follows, as the controller says, and a host
+for each.
+
+The partitions' states say who owns a shard and who stands by. A shard that closes while it is still this
+process's begins anew, after a pause: what closed it may not be over.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import trio
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+
+from controller.contract.partition_state import PartitionState, WriterId
+from controller.contract.session import LevelShards
+from controller.contract.updates import NameWriterResponse
+from coordinator.core.machine import Machine
+from coordinator.core.shard import ShardPhase
+from coordinator.core.shard_ports import ShardClosed
+from coordinator.shell.shard_host import ShardCounters, ShardHost, ShardParts, WriterNamer
+from coordinator.shell.timers import Spawn
+from springtide.node.clock import Clock
+from springtide.node.cluster_view import ClusterView
+from springtide.node.net import Net
+from springtide.node.sharding import GROUPS_TOPIC
+from springtide.node.status import counter, gauge
+from springtide.wire.errors import ErrorCode
+
+BEGIN_ANEW_MS = 100
+ASKED_AT_ONCE_MAX = 16
+"""Shards for which the controller is asked at once: a start opens all of them together."""
+
+_KAFKA = "kafka_server_group_coordinator_metrics"
+
+
+class Shards:
+    """coordinator_id: as the controller knows it. new_machine: makes an empty machine. name_writer: asks the
+    controller. spawn: starts a task of the process's. end_turn: sends the answers that are complete."""
+
+    def __init__(
+        self,
+        *,
+        coordinator_id: int,
+        view: ClusterView,
+        net: Net,
+        clock: Clock,
+        rng: random.Random,
+        new_machine: Callable[[], Machine],
+        name_writer: WriterNamer,
+        spawn: Spawn,
+        end_turn: Callable[[], None],
+    ) -> None:
+        self._coordinator_id = coordinator_id
+        self._name_writer = name_writer
+        self._asking = trio.CapacityLimiter(ASKED_AT_ONCE_MAX)
+        self._counters = ShardCounters()
+        self._parts = ShardParts(
+            view=view,
+            net=net,
+            clock=clock,
+            rng=rng,
+            spawn=spawn,
+            client_id=f"coordinator-{coordinator_id}",
+            new_machine=new_machine,
+            name_writer=self._ask_controller,
+            end_turn=end_turn,
+            counters=self._counters,
+        )
+        self._topic_id = ""
+        self._hosts: dict[int, ShardHost] = {}
+        #: Shards that have closed a moment ago.
+        self._resting: set[int] = set()
+        self._is_stopped = False
+
+    # ShardDesk
+
+    def submit(self, shard: int, make: Callable[[int], object], answered: Callable[[object], None]) -> None:
+        """Have the shard answer make(token). answered: called once, on the loop, with the machine's message
+        or an ErrorCode. The caller ends the turn."""
+        host = self._hosts.get(shard)
+        if host is not None:
+            host.submit(make, answered)
+        elif self._owns(self._parts.view.state(self._topic_id, shard)):
+            answered(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        else:
+            answered(ErrorCode.NOT_COORDINATOR)
+
+    def owned(self) -> Sequence[int]:
+        states = self._parts.view.partitions_of(self._topic_id)
+        return sorted(partition for partition, state in states.items() if self._owns(state))
+
+    # The session
+
+    def on_view_changed(self) -> None:
+        """Take in a batch that was applied to the view: owners, standbys, leaders."""
+        if self._is_stopped:
+            return
+        topic = self._parts.view.topic_by_name(GROUPS_TOPIC)
+        topic_id = "" if topic is None or topic.deleting else topic.topic_id
+        if topic_id != self._topic_id:
+            self._stop_hosts()
+            self._topic_id = topic_id
+        for partition in self._parts.view.partitions_of(topic_id):
+            self._look_at(partition)
+        self._parts.end_turn()
+
+    def level(self) -> tuple[LevelShards, ...]:
+        """Return the shards that this process could take over now, for its heartbeats."""
+        partitions = tuple(sorted(partition for partition, host in self._hosts.items() if host.is_level))
+        return (LevelShards(topic_id=self._topic_id, partitions=partitions),) if partitions else ()
+
+    def stop(self) -> None:
+        """End all shards. Those that wait are answered; nothing is asked of a broker any more."""
+        self._is_stopped = True
+        self._topic_id = ""
+        self._stop_hosts()
+        self._parts.end_turn()
+
+    # Hosts
+
+    def _look_at(self, partition: int) -> None:
+        """Begin, go on with, or end one shard, as its state says."""
+        state = self._parts.view.state(self._topic_id, partition)
+        if state is None or state.shard is None or self._is_stopped:
+            return
+        is_owner = self._owns(state)
+        is_wanted = is_owner or state.shard.standby == self._coordinator_id
+        host = self._hosts.get(partition)
+        if host is not None:
+            host.on_state(state, is_owner=is_owner)
+            if partition in self._hosts and not host.is_of_use(state.shard.writer, is_wanted=is_wanted):
+                del self._hosts[partition]
+                host.stop()
+        if is_wanted and partition not in self._hosts and partition not in self._resting:
+            host = ShardHost((self._topic_id, partition), self._parts, self._on_closed)
+            self._hosts[partition] = host
+            host.on_state(state, is_owner=is_owner)
+
+    def _on_closed(self, host: ShardHost, _closed: ShardClosed) -> None:
+        partition = host.key[1]
+        del self._hosts[partition]
+        self._resting.add(partition)
+        self._parts.spawn(partial(self._begin_anew, partition))
+
+    async def _begin_anew(self, partition: int) -> None:
+        await self._parts.clock.sleep_ms(BEGIN_ANEW_MS)
+        self._resting.discard(partition)
+        self._look_at(partition)
+        self._parts.end_turn()
+
+    def _stop_hosts(self) -> None:
+        hosts, self._hosts = self._hosts, {}
+        for host in hosts.values():
+            host.stop()
+
+    def _owns(self, state: PartitionState | None) -> bool:
+        shard = None if state is None else state.shard
+        return shard is not None and shard.owner == self._coordinator_id
+
+    async def _ask_controller(
+        self, topic_id: str, partition: int, found: WriterId | None
+    ) -> NameWriterResponse:
+        async with self._asking:
+            return await self._name_writer(topic_id, partition, found)
+
+    # Metrics
+
+    def collect(self) -> Iterator[Metric]:
+        hosts = list(self._hosts.values())
+        states = Counter(map(_state_of, hosts))
+        partitions = GaugeMetricFamily(
+            f"{_KAFKA}_num_partitions", "Shards that this coordinator owns", labels=["state"]
+        )
+        for state in ("loading", "active", "failed"):
+            partitions.add_metric([state], states[state])
+        yield partitions
+        openings_ms = [host.opening_ms for host in hosts if host.opening_ms is not None]
+        yield gauge(
+            f"{_KAFKA}_partition_load_time_max",
+            "Longest opening of the shards that are served, ms",
+            max(openings_ms, default=0),
+        )
+        yield gauge(
+            f"{_KAFKA}_partition_load_time_avg",
+            "Average opening of the shards that are served, ms",
+            sum(openings_ms) / max(1, len(openings_ms)),
+        )
+        yield gauge("springtide_shards_followed", "Shards followed as their standby", states["followed"])
+        yield gauge(
+            "springtide_shard_replay_lag_max",
+            "Offsets that the slowest shard has yet to replay",
+            max((host.lag for host in hosts), default=0),
+        )
+        counts = self._counters
+        yield counter("springtide_shard_openings", "Shards opened", counts.openings)
+        yield counter("springtide_shard_endings", "Shards given away, fenced or cut", counts.endings)
+        yield counter("springtide_shard_appends", "Batches sent to shards' logs", counts.appends)
+        yield counter(
+            "springtide_shard_failed_appends",
+            "Batches that were refused or not answered",
+            counts.failed_appends,
+        )
+        yield counter(
+            "springtide_shard_requests_turned_away",
+            "Requests refused because too many waited in their shard",
+            counts.requests_turned_away,
+        )
+
+
+def _state_of(host: ShardHost) -> str:
+    """Return the state as Kafka's metric names it, `followed` for a standby's."""
+    if host.ahead is not None:
+        return "failed"
+    if host.runtime.phase is ShardPhase.SERVING:
+        return "active"
+    return "loading" if host.is_owner else "followed"
