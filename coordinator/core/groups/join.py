@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core.groups.options import AGAIN_MS_MIN, NEW_MEMBER_TIMEOUT_MS, STRING_BYTES_MAX
+from coordinator.core.groups.options import (
+    AGAIN_MS_MIN,
+    NEW_MEMBER_TIMEOUT_MS,
+    PROTOCOLS_MAX,
+    STRING_BYTES_MAX,
+)
 from coordinator.core.groups.registry import JoinTimer, Registry, SyncTimer, Turn, joined
 from coordinator.core.groups.requests import JoinGroup, JoinGroupReply
 from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup, GroupMember, GroupState
@@ -31,6 +36,8 @@ def join_group(registry: Registry, turn: Turn, request: JoinGroup) -> None:
 
 def _check(registry: Registry, request: JoinGroup) -> ErrorCode:
     options = registry.options
+    if len(request.protocols) > PROTOCOLS_MAX:
+        return ErrorCode.POLICY_VIOLATION
     texts = (
         request.new_member_id,
         request.instance_id or "",

@@ -10,6 +10,8 @@ STRING_BYTES_MAX = 32_767
 NEW_MEMBER_TIMEOUT_MS = 5 * MINUTE_MS
 """How long a member that waits for its first generation may wait: it knows no member id yet, so it cannot
 send heartbeats. Kafka's constant."""
+PROTOCOLS_MAX = 1_000
+"""Protocols of one member: those without a name and metadata count no bytes."""
 AGAIN_MS_MIN = 1_000
 """The least pause between two looks for static members that are away: a client may name a rebalance timeout
 of 0."""

@@ -19,6 +19,7 @@ def _bits(*operations: int) -> int:
 
 ON_TOPIC = _bits(READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
 ON_CLUSTER = _bits(CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE)
+ON_GROUP = _bits(READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
 
 
 def of_topic(message: Any) -> int:
@@ -29,3 +30,8 @@ def of_topic(message: Any) -> int:
 def of_cluster(message: Any) -> int:
     """Return the field of the answer to a Metadata or DescribeCluster request."""
     return ON_CLUSTER if getattr(message, "include_cluster_authorized_operations", False) else NOT_ASKED
+
+
+def of_group(message: Any) -> int:
+    """Return what a client may do with a group, for a DescribeGroups request that asks."""
+    return ON_GROUP if getattr(message, "include_authorized_operations", False) else NOT_ASKED

@@ -21,11 +21,29 @@ def answer_of(
     now_ms: int = 0,
 ) -> Any:
     """Return the message that the handler answers with at once."""
-    sent: list[bytes] = []
+    (answer,) = answers_of(handle, api_key, api_version, fields, context=context, now_ms=now_ms)
+    return answer
+
+
+def answers_of(
+    handle: Callable[[Any, Request], None],
+    api_key: int,
+    api_version: int,
+    fields: dict[str, Any],
+    *,
+    context: Any,
+    now_ms: int = 0,
+    client_id: str | None = "client",
+) -> list[Any]:
+    """Return a list that gets the message that the handler answers with, now or later."""
+    answers: list[Any] = []
 
     def complete(chunks: Sequence[Any]) -> None:
-        sent.append(b"".join(bytes(chunk) for chunk in chunks))
+        frame = b"".join(bytes(chunk) for chunk in chunks)
+        header_bytes = 8 + response_header_version(api_key, api_version)
+        answers.append(codec.decode(codec.response_type(api_key, api_version), frame, header_bytes))
 
+    connection = SimpleNamespace(client_id=client_id, peer="10.0.0.1")
     body = codec.encode(codec.build(codec.request_type(api_key, api_version), fields))
     request = Request(
         api_key=api_key,
@@ -33,10 +51,8 @@ def answer_of(
         correlation_id=9,
         frame=memoryview(body),
         body_position=0,
-        answer=cast(Any, SimpleNamespace(complete=complete)),
+        answer=cast(Any, SimpleNamespace(complete=complete, connection=connection)),
         now_ms=now_ms,
     )
     handle(context, request)
-    (frame,) = sent
-    header_bytes = 8 + response_header_version(api_key, api_version)
-    return codec.decode(codec.response_type(api_key, api_version), frame, header_bytes)
+    return answers

@@ -1,0 +1,126 @@
+"""The way from a handler to the shards of its groups, and back.
+
+A shard answers with a reply of its machine, or with an error: its shard is elsewhere or opens, or its record
+was not written. Clients of a coordinator do not know what a partition's leader says of an append, and are
+told what they do, as by Kafka's coordinators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeVar
+
+from coordinator.core.groups.options import STRING_BYTES_MAX
+from coordinator.core.groups.requests import Request as ShardRequest
+from coordinator.handlers.context import CoordinatorContext, MakeRequest
+from springtide.node.handlers.context import Request
+from springtide.node.handlers.group_refusals import refuse
+from springtide.node.sharding import GROUPS_TOPIC, shard_of
+from springtide.wire.errors import ErrorCode
+
+A = TypeVar("A")
+E = TypeVar("E")
+
+NO_SHARD = -1
+"""Nobody's: requests for it are refused with NOT_COORDINATOR."""
+MILLISECOND = timedelta(milliseconds=1)
+
+_TOLD: Mapping[ErrorCode, ErrorCode] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def ask_group(
+    context: CoordinatorContext,
+    request: Request,
+    message: Any,
+    make: MakeRequest,
+    answer: Callable[[Any], None],
+    *,
+    while_opening: ErrorCode = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+) -> None:
+    """Ask the shard of the request's group. `answer` gets the machine's reply; an error is answered here."""
+
+    def answered(replies: Mapping[int, object]) -> None:
+        (reply,) = replies.values()
+        if not isinstance(reply, ErrorCode):
+            answer(reply)
+        else:
+            is_opening = reply is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            refuse(request, message, while_opening if is_opening else reply)
+
+    if len(message.group_id) > STRING_BYTES_MAX:
+        refuse(request, message, ErrorCode.INVALID_GROUP_ID)
+    else:
+        ask_shards(context, {_shard_of(context, message.group_id): make}, answered)
+
+
+def ask_groups(
+    context: CoordinatorContext,
+    asked: Sequence[A],
+    *,
+    group_of: Callable[[A], str],
+    make: Callable[[int, tuple[A, ...]], ShardRequest],
+    entries: Callable[[Any], Sequence[E]],
+    done: Callable[[Sequence[E | ErrorCode]], None],
+) -> None:
+    """Ask the shards of several groups, each once.
+
+    make: the request of one shard, from its token and what is asked of the shard. entries: what a reply says
+    of each, in that order. done: gets each entry, or an error, in the order of `asked`.
+    """
+    found: list[E | ErrorCode] = [ErrorCode.INVALID_GROUP_ID] * len(asked)
+    places: dict[int, list[int]] = {}
+    for place, one in enumerate(asked):
+        group_id = group_of(one)
+        if len(group_id) <= STRING_BYTES_MAX:
+            places.setdefault(_shard_of(context, group_id), []).append(place)
+
+    def answered(replies: Mapping[int, Any]) -> None:
+        for shard, reply in replies.items():
+            is_error = isinstance(reply, ErrorCode)
+            of_shard = [reply] * len(places[shard]) if is_error else entries(reply)
+            for place, entry in zip(places[shard], of_shard, strict=True):
+                found[place] = entry
+        done(found)
+
+    def ask(shard: int) -> MakeRequest:
+        of_shard = tuple(asked[place] for place in places[shard])
+        return lambda token: make(token, of_shard)
+
+    ask_shards(context, {shard: ask(shard) for shard in places}, answered)
+
+
+def ask_shards(
+    context: CoordinatorContext,
+    asks: Mapping[int, MakeRequest],
+    done: Callable[[Mapping[int, Any]], None],
+) -> None:
+    """Ask each shard. done: gets the replies by shard, once all have come: of the machine, or an error that
+    clients know."""
+    replies: dict[int, object] = {}
+
+    def answered(shard: int, reply: object) -> None:
+        replies[shard] = _TOLD.get(reply, reply) if isinstance(reply, ErrorCode) else reply
+        if len(replies) == len(asks):
+            done(replies)
+
+    for shard, make in asks.items():
+        context.shards.submit(shard, make, partial(answered, shard))
+    if not asks:
+        done(replies)
+
+
+def _shard_of(context: CoordinatorContext, group_id: str) -> int:
+    topic = context.view.topic_by_name(GROUPS_TOPIC)
+    return NO_SHARD if topic is None else shard_of(group_id, topic.partitions)

@@ -1,0 +1,33 @@
+"""DeleteGroups: groups without members go, and all that they have committed (KIP-229)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from coordinator.core.groups.requests import DeleteGroups
+from coordinator.handlers.asking import ask_groups
+from coordinator.handlers.context import CoordinatorContext
+from springtide.node.handlers.context import Request
+from springtide.wire.errors import ErrorCode
+
+
+def handle(context: CoordinatorContext, request: Request) -> None:
+    message = cast(Any, request.decode())
+    groups = tuple(dict.fromkeys(message.groups_names))
+
+    def done(errors: Sequence[ErrorCode]) -> None:
+        results = [
+            {"group_id": group_id, "error_code": error}
+            for group_id, error in zip(groups, errors, strict=True)
+        ]
+        request.reply({"results": results})
+
+    ask_groups(
+        context,
+        groups,
+        group_of=str,
+        make=lambda token, of_shard: DeleteGroups(token=token, group_ids=of_shard),
+        entries=lambda reply: [error for _, error in reply.errors],
+        done=done,
+    )

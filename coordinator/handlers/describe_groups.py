@@ -1,0 +1,66 @@
+"""DescribeGroups: the state, members and assignments of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from coordinator.core.groups.requests import DescribedGroup, DescribeGroups
+from coordinator.handlers.asking import ask_groups
+from coordinator.handlers.context import CoordinatorContext
+from springtide.node.handlers import authorized_operations
+from springtide.node.handlers.context import Request
+from springtide.node.handlers.group_refusals import Fields
+from springtide.wire.errors import ErrorCode
+
+GROUP_ID_NOT_FOUND_SINCE = 6
+"""Before it a group that does not exist is a dead one, without an error (KIP-1043)."""
+NOT_FOUND = "there is no group with this id"
+
+
+def handle(context: CoordinatorContext, request: Request) -> None:
+    message = cast(Any, request.decode())
+    groups = tuple(dict.fromkeys(message.groups))  # answered once each: none can be asked for a thousandfold
+    allowed = authorized_operations.of_group(message)
+
+    def done(found: Sequence[DescribedGroup | ErrorCode]) -> None:
+        told = [
+            {"group_id": group_id, "error_code": group}
+            if isinstance(group, ErrorCode)
+            else _described(group, request.api_version, allowed)
+            for group_id, group in zip(groups, found, strict=True)
+        ]
+        request.reply({"groups": told})
+
+    ask_groups(
+        context,
+        groups,
+        group_of=str,
+        make=lambda token, of_shard: DescribeGroups(token=token, group_ids=of_shard),
+        entries=lambda reply: reply.groups,
+        done=done,
+    )
+
+
+def _described(group: DescribedGroup, api_version: int, allowed: int) -> Fields:
+    error = group.error if api_version >= GROUP_ID_NOT_FOUND_SINCE else ErrorCode.NONE
+    return {
+        "error_code": error,
+        "error_message": NOT_FOUND if error is ErrorCode.GROUP_ID_NOT_FOUND else None,
+        "group_id": group.group_id,
+        "group_state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol_data": group.protocol,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.metadata,
+                "member_assignment": member.assignment,
+            }
+            for member in group.members
+        ],
+        "authorized_operations": allowed,
+    }

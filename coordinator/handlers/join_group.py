@@ -1,0 +1,64 @@
+"""JoinGroup: a client becomes a member of a group, or stays one, in a new generation, for which the answer
+waits (KIP-345, 394, 559, 814)."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from coordinator.core.groups.requests import JoinGroup, JoinGroupReply, JoinProtocol
+from coordinator.handlers.asking import MILLISECOND, ask_group
+from coordinator.handlers.context import CoordinatorContext
+from springtide.node.handlers.context import Request
+from springtide.wire.errors import ErrorCode
+
+MEMBER_ID_REQUIRED_SINCE = 4
+SKIP_ASSIGNMENT_SINCE = 9
+
+
+def handle(context: CoordinatorContext, request: Request) -> None:
+    message = cast(Any, request.decode())
+    connection = request.answer.connection
+    client_id = connection.client_id or ""
+    instance_id: str | None = getattr(message, "group_instance_id", None)
+    prefix = client_id if instance_id is None else instance_id
+
+    def make(token: int) -> JoinGroup:
+        return JoinGroup(
+            token=token,
+            group_id=message.group_id,
+            member_id=message.member_id,
+            new_member_id=f"{prefix}-{context.new_member_suffix()}",
+            instance_id=instance_id,
+            client_id=client_id,
+            client_host=f"/{connection.peer}",  # as Java writes an address
+            session_timeout_ms=message.session_timeout // MILLISECOND,
+            rebalance_timeout_ms=getattr(message, "rebalance_timeout", message.session_timeout)
+            // MILLISECOND,
+            protocol_type=message.protocol_type,
+            protocols=tuple(JoinProtocol(own.name, own.metadata) for own in message.protocols),
+            requires_member_id=request.api_version >= MEMBER_ID_REQUIRED_SINCE,
+            may_skip_assignment=request.api_version >= SKIP_ASSIGNMENT_SINCE,
+        )
+
+    ask_group(context, request, message, make, lambda reply: _answer(request, reply))
+
+
+def _answer(request: Request, reply: JoinGroupReply) -> None:
+    fields: dict[str, object] = {"error_code": reply.error, "member_id": reply.member_id}
+    if reply.error is ErrorCode.NONE:
+        fields |= {
+            "generation_id": reply.generation_id,
+            "protocol_type": reply.protocol_type,
+            "protocol_name": reply.protocol,
+            "leader": reply.leader,
+            "skip_assignment": reply.skip_assignment,
+            "members": [
+                {
+                    "member_id": member.member_id,
+                    "group_instance_id": member.instance_id,
+                    "metadata": member.metadata,
+                }
+                for member in reply.members
+            ],
+        }
+    request.reply(fields)

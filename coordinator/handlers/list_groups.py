@@ -1,0 +1,52 @@
+"""ListGroups: the groups of the shards that this process owns. Clients ask every node and put it together.
+
+A shard that opens fails the whole, so that a client asks again rather than take a part for all; one that has
+gone to another process meanwhile has no groups here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from coordinator.core.groups.requests import ListedGroup, ListGroups, ListGroupsReply
+from coordinator.handlers.asking import ask_shards
+from coordinator.handlers.context import CoordinatorContext
+from springtide.node.handlers.context import Request
+from springtide.node.handlers.group_refusals import refuse
+from springtide.wire.errors import ErrorCode
+
+
+def handle(context: CoordinatorContext, request: Request) -> None:
+    message = cast(Any, request.decode())
+
+    def make(token: int) -> ListGroups:
+        return ListGroups(
+            token=token,
+            states=tuple(getattr(message, "states_filter", ())),
+            types=tuple(getattr(message, "types_filter", ())),
+        )
+
+    def done(replies: Mapping[int, ListGroupsReply | ErrorCode]) -> None:
+        groups: list[ListedGroup] = []
+        for reply in replies.values():
+            if not isinstance(reply, ErrorCode):
+                groups += reply.groups
+            elif reply is not ErrorCode.NOT_COORDINATOR:
+                refuse(request, message, reply)
+                return
+        request.reply(
+            {
+                "groups": [
+                    {
+                        "group_id": group.group_id,
+                        "protocol_type": group.protocol_type,
+                        "group_state": group.state,
+                        "group_type": group.group_type,
+                    }
+                    for group in groups
+                ]
+            }
+        )
+
+    ask_shards(context, dict.fromkeys(context.shards.owned(), make), done)

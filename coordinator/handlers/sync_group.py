@@ -1,0 +1,38 @@
+"""SyncGroup: the leader brings the assignments of a generation, each member gets its own (KIP-345, 559)."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from coordinator.core.groups.requests import SyncGroup, SyncGroupReply
+from coordinator.handlers.asking import ask_group
+from coordinator.handlers.context import CoordinatorContext
+from springtide.node.handlers.context import Request
+
+
+def handle(context: CoordinatorContext, request: Request) -> None:
+    message = cast(Any, request.decode())
+
+    def make(token: int) -> SyncGroup:
+        return SyncGroup(
+            token=token,
+            group_id=message.group_id,
+            generation_id=message.generation_id,
+            member_id=message.member_id,
+            instance_id=getattr(message, "group_instance_id", None),
+            protocol_type=getattr(message, "protocol_type", None),
+            protocol=getattr(message, "protocol_name", None),
+            assignments=tuple((one.member_id, one.assignment) for one in message.assignments),
+        )
+
+    def answer(reply: SyncGroupReply) -> None:
+        request.reply(
+            {
+                "error_code": reply.error,
+                "protocol_type": reply.protocol_type,
+                "protocol_name": reply.protocol,
+                "assignment": reply.assignment,
+            }
+        )
+
+    ask_group(context, request, message, make, answer)

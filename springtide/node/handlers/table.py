@@ -1,0 +1,42 @@
+"""What every node answers alike, broker or coordinator."""
+
+from __future__ import annotations
+
+from springtide.node.handlers import (
+    alter_configs,
+    alter_partition_reassignments,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_topic_partitions,
+    elect_leaders,
+    find_coordinator,
+    incremental_alter_configs,
+    init_producer_id,
+    list_partition_reassignments,
+    metadata,
+)
+from springtide.node.handlers.context import NodeContext
+from springtide.node.handlers.dispatch import Handler
+from springtide.wire.apis import ApiKey
+
+SHARED_HANDLERS: dict[int, Handler[NodeContext]] = {
+    ApiKey.METADATA: metadata.handle,
+    ApiKey.FIND_COORDINATOR: find_coordinator.handle,
+    ApiKey.API_VERSIONS: api_versions.handle,
+    ApiKey.CREATE_TOPICS: create_topics.handle,
+    ApiKey.DELETE_TOPICS: delete_topics.handle,
+    ApiKey.INIT_PRODUCER_ID: init_producer_id.handle,
+    ApiKey.DESCRIBE_CONFIGS: describe_configs.handle,
+    ApiKey.ALTER_CONFIGS: alter_configs.handle,
+    ApiKey.CREATE_PARTITIONS: create_partitions.handle,
+    ApiKey.ELECT_LEADERS: elect_leaders.handle,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.handle,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments.handle,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments.handle,
+    ApiKey.DESCRIBE_CLUSTER: describe_cluster.handle,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.handle,
+}

@@ -1,0 +1,182 @@
+"""Errors of shards as clients hear them, and hostile requests: each is answered, or waits."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from coordinator.handlers.table import HANDLERS
+from springtide.wire import codec
+from springtide.wire.apis import APIS, ApiKey
+from springtide.wire.errors import ErrorCode
+from tests.kit.coordinator.group_shards import SHARDS, Coordinator
+from tests.kit.springtide.random_message import random_message
+
+OF_GROUPS = (
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.JOIN_GROUP,
+    ApiKey.HEARTBEAT,
+    ApiKey.LEAVE_GROUP,
+    ApiKey.SYNC_GROUP,
+    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.LIST_GROUPS,
+    ApiKey.DELETE_GROUPS,
+    ApiKey.OFFSET_DELETE,
+)
+WAIT = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
+SHARED_FIELDS: dict[str, Any] = {
+    "group_id": "g",
+    "groups_names": ["g"],
+    "member_id": "m",
+    "session_timeout": 10_000,
+    "topics": [{"name": "orders", "partitions": [{"partition_index": 0}], "partition_indexes": [0]}],
+}
+
+
+def each_version(*keys: ApiKey) -> list[Any]:
+    return [
+        pytest.param(key, version, id=f"{key.kafka_name}-{version}")
+        for key in keys
+        for version in range(APIS[key].served_since, APIS[key].version_max + 1)
+    ]
+
+
+def ask(coordinator: Coordinator, key: ApiKey, version: int) -> Any:
+    groups: list[Any] = ["g"] if key is ApiKey.DESCRIBE_GROUPS else [{"group_id": "g", "topics": None}]
+    coordinator.has_topic("orders", 1)
+    fields = SHARED_FIELDS | {"groups": groups}
+    if version == 10:
+        fields["topics"] = []  # by id: the group's own error is enough
+    return coordinator.ask(key, version, **fields)
+
+
+def errors_in(message: Any) -> set[int]:
+    found: set[int] = set()
+    for name in message.__dataclass_fields__:
+        value = getattr(message, name)
+        if name == "error_code":
+            found.add(int(value))
+        elif isinstance(value, tuple):
+            for one in value:
+                if hasattr(one, "__dataclass_fields__"):
+                    found |= errors_in(one)
+    return found - {0}
+
+
+def test_a_coordinator_answers_all_that_it_lists() -> None:
+    assert set(HANDLERS) == set(APIS)
+
+
+@pytest.mark.parametrize(
+    ("of_shard", "to_client"),
+    [
+        (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ErrorCode.INVALID_FETCH_SIZE, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+@pytest.mark.parametrize("key", OF_GROUPS)
+def test_what_a_shard_says_is_told_as_coordinators_do(
+    key: ApiKey, of_shard: ErrorCode, to_client: ErrorCode
+) -> None:
+    for version in range(APIS[key].version_min, APIS[key].version_max + 1):
+        coordinator = Coordinator()
+        coordinator.shards.errors = dict.fromkeys(range(SHARDS), of_shard)
+        is_beat_while_opening = key is ApiKey.HEARTBEAT and of_shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        is_absent = key is ApiKey.LIST_GROUPS and to_client is ErrorCode.NOT_COORDINATOR
+        names_nothing = key is ApiKey.OFFSET_COMMIT and version == 10
+        expected = set() if is_beat_while_opening or is_absent or names_nothing else {int(to_client)}
+        assert errors_in(ask(coordinator, key, version)) == expected, version
+
+
+@pytest.mark.parametrize("key", [key for key in OF_GROUPS if key is not ApiKey.LIST_GROUPS])
+def test_before_the_topic_of_groups_exists_nobody_coordinates(key: ApiKey) -> None:
+    coordinator = Coordinator()
+    for topic in coordinator.view.live_topics():
+        coordinator.lacks_topic(topic.topic_id)
+    version = APIS[key].version_min
+    assert errors_in(ask(coordinator, key, version)) == {ErrorCode.NOT_COORDINATOR}
+
+
+@pytest.mark.parametrize(("key", "version"), each_version(*OF_GROUPS))
+def test_any_request_is_answered_or_waits(key: ApiKey, version: int) -> None:
+    """Nulls, empty and long texts, extreme numbers: also after a group of such texts has come about."""
+    coordinator = Coordinator(session_timeout_ms_min=0)
+    coordinator.has_topic("topic-1", 1)
+    for seed in range(40):
+        rng = random.Random(seed)
+        asked_key, asked_version = (key, version) if seed % 2 else (ApiKey.JOIN_GROUP, 5)
+        asked = random_message(codec.request_type(asked_key, asked_version), rng)
+        fields = {name: getattr(asked, name) for name in asked.__dataclass_fields__}
+        answers = coordinator.start(asked_key, asked_version, rng.choice([None, "", "жук"]), **fields)
+        coordinator.wait(rng.choice([0, 3_000, 3_600_000]))
+        assert len(answers) == 1 or asked_key in WAIT
+
+
+@pytest.mark.parametrize("key", [ApiKey.DESCRIBE_GROUPS, ApiKey.DELETE_GROUPS, ApiKey.OFFSET_FETCH])
+def test_a_group_id_longer_than_any_can_be_is_refused_without_its_neighbours(key: ApiKey) -> None:
+    names = ["g" * 40_000, "g"]
+    groups: list[Any] = names if key is ApiKey.DESCRIBE_GROUPS else [{"group_id": name} for name in names]
+    version = APIS[key].version_max
+    answer = Coordinator().ask(key, version, groups=groups, groups_names=names)
+    first, second = answer.results if key is ApiKey.DELETE_GROUPS else answer.groups
+    assert first.error_code == ErrorCode.INVALID_GROUP_ID
+    assert second.error_code != ErrorCode.INVALID_GROUP_ID
+
+
+def test_group_ids_may_have_any_character() -> None:
+    names = ["", "\0", "a\nb", "жук", "\N{ROCKET}", "../..", "g" * 32_767]
+    answer = Coordinator().ask(ApiKey.DESCRIBE_GROUPS, 6, groups=names)
+    assert [group.group_id for group in answer.groups] == names
+    assert {group.error_code for group in answer.groups} == {ErrorCode.GROUP_ID_NOT_FOUND}
+
+
+RECORDS = (
+    ApiKey.FETCH,
+    ApiKey.LIST_OFFSETS,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    ApiKey.DELETE_RECORDS,
+    ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.PRODUCE,
+)
+
+
+@pytest.mark.parametrize(("key", "version"), each_version(*RECORDS))
+def test_a_coordinator_leads_no_partition(key: ApiKey, version: int) -> None:
+    partition = {"partition": 3, "partition_index": 3, "index": 3, "records": b""}
+    topic = {
+        "topic": "orders",
+        "name": "orders",
+        "partitions": [partition],
+        "partition_indexes": [3],
+        "partition_data": [partition],
+    }
+    fields = {"topics": [topic], "topic_data": [topic], "session_epoch": 0, "acks": -1}
+    answer = Coordinator().ask(key, version, **fields)
+    (told,) = getattr(answer, "topics", ()) or answer.responses
+    (refused,) = getattr(told, "partitions", ()) or told.partition_responses
+    number = next(
+        getattr(refused, name) for name in ("partition_index", "partition", "index") if hasattr(refused, name)
+    )
+    assert (refused.error_code, number) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 3)
+    assert {"orders"} >= {getattr(told, name) for name in ("name", "topic") if hasattr(told, name)}
+
+
+def test_a_fetch_session_is_not_known_here() -> None:
+    answer = Coordinator().ask(ApiKey.FETCH, 18, session_id=7, session_epoch=3)
+    assert (answer.error_code, answer.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ())
+
+
+def test_a_coordinator_has_no_disk() -> None:
+    assert Coordinator().ask(ApiKey.DESCRIBE_LOG_DIRS, 5, topics=None).results == ()
