@@ -52,7 +52,7 @@ _CLIENT_ID: Final = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
 
 def create_kafka_calls_router(*, has_tokens: bool) -> APIRouter:
     """Return the router. has_tokens: whether the controller uses tokens."""
-    router = APIRouter(prefix="/internal/clusters/{cluster}")
+    router = APIRouter()
 
     async def administer(cluster: str, broker_id: int, request: Request) -> Response:
         """Carry out what a Kafka client asked the broker or coordinator to administer."""
@@ -68,9 +68,9 @@ def create_kafka_calls_router(*, has_tokens: bool) -> APIRouter:
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
     for noun, tag in (("broker", TAG), ("coordinator", COORDINATORS_TAG)):
-        of_noun = APIRouter(prefix=f"/{noun}s", tags=[tag])
+        of_noun = APIRouter(prefix=f"/internal/clusters/{{cluster}}/{noun}s", tags=[tag])
         add_endpoint(of_noun, "administer", administer, AdminRequest, AdminResponse, noun=noun)
-        router.include_router(of_noun)
+        router.routes.extend(of_noun.routes)  # see create_app: the routes themselves, not a router
     return router
 
 
