@@ -20,6 +20,7 @@ from admin_api.clusters import routes as clusters
 from admin_api.configs import routes as configs
 from admin_api.console.routes import create_console_router, create_docs_router
 from admin_api.coordinators import routes as coordinators
+from admin_api.groups import routes as groups
 from admin_api.health import router as health_router
 from admin_api.health import text_router as metrics_router
 from admin_api.http.gate import Gate, HttpMetrics
@@ -44,6 +45,7 @@ from admin_api.topics import routes as topics
 from controller.audit.outbox import AuditOutbox
 from controller.database.sql import Database
 from controller.operations.shell.runner import OperationsRunner
+from controller.shell.client_groups import ClientGroups
 from controller.shell.clock import ControllerClock, Ids, RandomBytes
 from controller.shell.engine_port import EnginePort
 
@@ -53,6 +55,7 @@ def create_app(
     engine: EnginePort,
     database: Database,
     outbox: AuditOutbox,
+    client_groups: ClientGroups,
     settings: ApiSettings,
     clock: ControllerClock,
     random_bytes: RandomBytes,
@@ -78,6 +81,7 @@ def create_app(
         database=database,
         outbox=outbox,
         operations=operations,
+        groups=client_groups,
         settings=settings,
         clock=clock,
         ids=Ids(random_bytes),
@@ -104,6 +108,7 @@ def create_app(
         clusters.router,
         brokers.router,
         coordinators.router,
+        groups.router,
         topics.router,
         configs.router,
         partitions.router,

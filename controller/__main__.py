@@ -49,6 +49,7 @@ from controller.database.sql import Database, cause_of
 from controller.shell.broker_api import create_coordinator_router, create_router
 from controller.shell.clock import Ids, SystemClock
 from controller.shell.engine import Engine, read_published
+from controller.shell.kafka_groups import KafkaGroups
 from controller.shell.kazoo_meta import KazooMeta
 from controller.shell.leadership import CLUSTERS_PATH
 from controller.shell.listeners import TcpListeners
@@ -210,6 +211,7 @@ async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
         engine=engine,
         database=store,
         outbox=outbox,
+        client_groups=KafkaGroups(engine.image, engine.clock),
         settings=settings,
         clock=engine.clock,
         random_bytes=os.urandom,

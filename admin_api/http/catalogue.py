@@ -56,6 +56,12 @@ CATALOGUE: Mapping[str, Kind] = {
     "coordinator_not_found": Kind(
         404, "No such coordinator", "GET /clusters/{cluster}/coordinators lists those registered"
     ),
+    "group_not_found": Kind(
+        404,
+        "No such consumer group",
+        "GET /clusters/{cluster}/groups lists those that coordinators know",
+        kafka_error=KafkaError(69, "GROUP_ID_NOT_FOUND"),
+    ),
     "plan_not_found": Kind(
         404, "No such plan", "GET /clusters/{cluster}/plans lists those kept; they go some days after expiry"
     ),
@@ -336,6 +342,18 @@ CATALOGUE: Mapping[str, Kind] = {
     "coordinator_in_use": Kind(
         409, "The coordinator is still running", "stop its process, and wait until it is fenced"
     ),
+    "group_in_use": Kind(
+        409,
+        "The group has members",
+        "stop its clients, and wait until its state is `empty`: a member that was killed counts until its "
+        "session.timeout.ms is over",
+        kafka_error=KafkaError(68, "NON_EMPTY_GROUP"),
+    ),
+    "reset_incomplete": Kind(
+        409,
+        "Some offsets of the group were not set",
+        "errors names them; look at the group, and repeat it for these partitions",
+    ),
     "reserved_topic": Kind(
         422,
         "The topic belongs to the cluster's coordinators",
@@ -369,6 +387,20 @@ CATALOGUE: Mapping[str, Kind] = {
     ),
     "no_active_controller": Kind(
         503, "No controller is active at the moment", "an election is under way; try again", retryable=True
+    ),
+    "coordinator_unavailable": Kind(
+        503,
+        "No coordinator answers for the group",
+        "GET /clusters/{cluster}/coordinators says which are live; groups are served again when one is",
+        retryable=True,
+        kafka_error=KafkaError(15, "COORDINATOR_NOT_AVAILABLE"),
+    ),
+    "log_unavailable": Kind(
+        503,
+        "The leader of a partition does not tell its offsets",
+        "errors names the partitions; GET .../partitions says why one has no leader",
+        retryable=True,
+        kafka_error=KafkaError(5, "LEADER_NOT_AVAILABLE"),
     ),
     "audit_unavailable": Kind(
         503,

@@ -33,7 +33,21 @@ class _Word(Convertor[str]):
         return value
 
 
+class _Whole(Convertor[str]):
+    """`{group_id:whole}`: the rest of a path, or all before the route's last `:verb`, for names of any
+    characters. A slash that was percent-encoded is a slash by now, and belongs to the name."""
+
+    regex = r"[\s\S]+"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
 register_url_convertor("word", _Word())
+register_url_convertor("whole", _Whole())
 
 
 class StrictRoute(APIRoute):

@@ -14,6 +14,7 @@ from admin_api.settings import ApiSettings
 from controller.audit.outbox import AuditOutbox
 from controller.database.sql import Database
 from controller.operations.shell.runner import OperationsRunner
+from controller.shell.client_groups import ClientGroups
 from controller.shell.clock import ControllerClock, Ids
 from controller.shell.engine_port import EnginePort
 
@@ -27,6 +28,7 @@ class Services:
     database: Database
     outbox: AuditOutbox
     operations: OperationsRunner
+    groups: ClientGroups
     settings: ApiSettings
     clock: ControllerClock
     ids: Ids

@@ -25,6 +25,7 @@ from controller.database.sql import Database
 from controller.shell.broker_api import create_coordinator_router, create_router
 from controller.shell.clock import SystemClock
 from controller.shell.engine import Engine
+from controller.shell.kafka_groups import KafkaGroups
 from controller.shell.kazoo_meta import KazooMeta
 from controller.shell.listeners import TcpListeners
 
@@ -50,6 +51,7 @@ async def _build() -> dict[str, Any]:
             engine=engine,
             database=store,
             outbox=AuditOutbox(store, clock=clock, truth=engine.truth),
+            client_groups=KafkaGroups(engine.image, clock),
             settings=ApiSettings(),
             clock=clock,
             random_bytes=os.urandom,

@@ -19,6 +19,7 @@ class Entity(StrEnum):
     CLUSTER = "cluster"
     BROKER = "broker"
     COORDINATOR = "coordinator"
+    GROUP = "group"
     TOPIC = "topic"
     PARTITION = "partition"
 
@@ -83,7 +84,7 @@ def brokers_touched(change: AuditedChange) -> tuple[int, ...]:
             for name in names:
                 touched |= before.get(name, frozenset()) ^ after.get(name, frozenset())
             return tuple(sorted(touched))
-        case Entity.CLUSTER | Entity.COORDINATOR | Entity.TOPIC:
+        case Entity.CLUSTER | Entity.COORDINATOR | Entity.GROUP | Entity.TOPIC:
             return ()
 
 

@@ -54,7 +54,8 @@ class RequestOutcome(StrEnum):
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
     """A request for a change. It is written before the change is tried, or the change is not tried.
 
-    entity_id: what the request names: a topic by name, a partition as `name/partition`, a broker by id.
+    entity_id: what the request names: a topic by name, a partition as `name/partition`, a broker or a group
+        by id.
     action: `create_topic`, `delete_topic`, ... body: the request as understood.
     """
 

@@ -204,8 +204,8 @@ def truth(published: Published, *, controller_epoch: int) -> Iterator[AuditedCha
                 after = image.coordinators[int(entity_id)]
             case Entity.TOPIC:
                 after = image.topics[entity_id]
-            case Entity.PARTITION:
-                raise AssertionError("partitions keep their changes apart")
+            case Entity.PARTITION | Entity.GROUP:
+                raise AssertionError("partitions keep their changes apart, and groups are coordinators'")
             case _:
                 assert_never(entity)
         entities.append((entity, entity_id, change, version, after))

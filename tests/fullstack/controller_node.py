@@ -21,6 +21,7 @@ from tests.fullstack.http import serve_http
 from tests.fullstack.life import Life, WallClock
 from tests.fullstack.ports import FencedMeta, SimListeners
 from tests.fullstack.sockets import SimNet
+from tests.kit.admin_api.groups import MemoryGroups
 from tests.simulation.memory_zookeeper import MemoryMeta
 
 if TYPE_CHECKING:
@@ -198,6 +199,7 @@ class ControllerNode:
             engine=engine,
             database=store,
             outbox=outbox,
+            client_groups=MemoryGroups(),
             settings=ApiSettings(),
             clock=engine.clock,
             random_bytes=random.randbytes,

@@ -24,6 +24,7 @@ from controller.database.tables import metadata
 from controller.shell.broker_api import create_coordinator_router, create_router
 from controller.shell.engine import Engine
 from controller.shell.metrics import EngineCollector
+from tests.kit.admin_api.groups import MemoryGroups
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.shell import AddressBook, Broker, form_cluster, make_engine, until_active
 from tests.kit.controller.sql import run_in_place
@@ -64,6 +65,7 @@ class Rest:
     meta: MemoryMeta
     sql: Sql
     listeners: AddressBook
+    groups: MemoryGroups
 
     async def post(self, path: str, body: Any, **headers: str) -> httpx.Response:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -144,10 +146,12 @@ async def controller(
     engine.attach_outbox(outbox)
     registry = CollectorRegistry()
     registry.register(EngineCollector(engine))
+    groups = MemoryGroups()
     app = create_app(
         engine=engine,
         database=store,
         outbox=outbox,
+        client_groups=groups,
         settings=settings or ApiSettings(),
         clock=clock,
         random_bytes=random.Random(f"rest {name}").randbytes,
@@ -167,7 +171,7 @@ async def controller(
                 tasks.start_soon(outbox.run)
             if is_active:
                 await until_active([engine])
-            yield Rest(client, app, engine, store, outbox, clock, meta, sql, listeners)
+            yield Rest(client, app, engine, store, outbox, clock, meta, sql, listeners, groups)
             tasks.cancel_scope.cancel()
     finally:
         store.close()

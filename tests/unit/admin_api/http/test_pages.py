@@ -75,6 +75,8 @@ async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
     await rest.engine.submit("prod", Report(request=report, wall_ms=0))
     for number in (901, 902):
         await Coordinator(rest, number).register()
+    for name in ("billing", "search", "x" * 700):
+        rest.groups.add(name)
     for name in ("test", "dev"):
         await rest.post("/clusters", {"name": name})
     for number, name in enumerate(("a", "b", "c", "d", "e")):
@@ -103,6 +105,7 @@ async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
         "topic": "c",
         "broker_id": "1",
         "plan_id": plan.json()["id"],
+        "group_id": "billing",
         "operation_id": execution.json()["id"],
         "verification_id": verification.json()["id"],
     }
@@ -153,6 +156,7 @@ async def test_a_token_belongs_to_its_list_and_order(zookeeper: MemoryZooKeeper)
             "/audit",
             f"{PROD}/alarms",
             f"{PROD}/brokers",
+            f"{PROD}/groups",
             f"{PROD}/brokers?sort=-replicas",
             f"{PROD}/topics",
             f"{PROD}/topics?sort=-name",

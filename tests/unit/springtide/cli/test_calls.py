@@ -166,6 +166,65 @@ def test_coordinators_are_admitted_drained_demoted_and_taken_back() -> None:
     assert first_request("coordinators remove 1001").method == "DELETE"
 
 
+def test_a_group_is_only_reset_with_execute() -> None:
+    line = "groups reset a/b --topic orders --topic bills:0,3 --shift-by -10 --reason late"
+    body = {
+        "to": {"kind": "shift", "by": -10},
+        "topics": ["orders"],
+        "partitions": [{"topic": "bills", "partition": 0}, {"topic": "bills", "partition": 3}],
+        "reason": "late",
+    }
+    for shown in (line, f"{line} --dry-run"):
+        tried = first_request(shown)
+        assert tried.method == "POST"
+        assert tried.url.raw_path == b"/clusters/prod/groups/a%2Fb:reset-offsets?dry_run=true"
+        assert body_of(tried) == body
+    done = first_request(f"{line} --execute")
+    assert (done.url.raw_path, body_of(done)) == (b"/clusters/prod/groups/a%2Fb:reset-offsets", body)
+
+
+@pytest.mark.parametrize(
+    ("option", "to"),
+    [
+        ("--to-earliest", {"kind": "earliest"}),
+        ("--to-latest", {"kind": "latest"}),
+        ("--to-offset 0", {"kind": "offset", "offset": 0}),
+        ("--to-datetime 2026-11-21T09:30:00Z", {"kind": "time", "time": "2026-11-21T09:30:00Z"}),
+        ("--shift-by +5", {"kind": "shift", "by": 5}),
+    ],
+)
+def test_a_group_is_reset_to_one_place(option: str, to: dict[str, Any]) -> None:
+    assert body_of(first_request(f"groups reset billing --all-topics {option}")) == {"to": to}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--all-topics", "say where to"),
+        ("--all-topics --to-latest --to-offset 3", "say where to"),
+        ("--to-latest", "say which partitions"),
+        ("--to-latest --all-topics --topic orders", "say which partitions"),
+        ("--to-latest --all-topics --execute --dry-run", "exclude each other"),
+    ],
+)
+def test_a_reset_that_is_not_clear_is_not_asked_for(options: str, told: str) -> None:
+    ran = run(lambda request: ok({}), "groups", "reset", "billing", *options.split())
+    assert (ran.status, ran.asked) == (2, [])
+    assert told in ran.err
+
+
+def test_groups_are_listed_shown_and_deleted() -> None:
+    listed = first_request("groups list --state empty --prefix bill")
+    assert dict(parse_qsl(listed.url.query.decode())) | {"limit": ""} == {
+        "state": "empty",
+        "prefix": "bill",
+        "limit": "",
+    }
+    assert first_request("groups show 'a b'").url.raw_path == b"/clusters/prod/groups/a%20b"
+    deleted = first_request("groups delete ä --yes --reason old")
+    assert (deleted.method, deleted.url.raw_path) == ("DELETE", b"/clusters/prod/groups/%C3%A4?reason=old")
+
+
 def test_partitions_are_a_topics_or_the_clusters() -> None:
     assert first_request("partitions list orders").url.path == "/clusters/prod/topics/orders/partitions"
     assert first_request("partitions list").url.path == "/clusters/prod/partitions"

@@ -1,0 +1,1 @@
+"""Client groups: who reads what, how far, and where they go on."""
