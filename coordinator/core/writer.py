@@ -31,7 +31,8 @@ from springtide.wire.record_batch import HEADER_BYTES, SEQUENCE_MAX
 from springtide.wire.records import NewRecord, encode_batch
 
 WAITING_MAX = 64
-"""Batches that may wait behind those in flight; then the shard is too busy."""
+WAITING_BYTES_MAX = 4 * 1024 * 1024
+"""Batches and their bytes that may wait behind those in flight; then the shard is too busy."""
 _RECORD_OVERHEAD_BYTES = 32
 
 #: The leader's words for "nothing was written". All others leave it open.
@@ -130,7 +131,8 @@ class ShardWriter:
 
     @property
     def is_full(self) -> bool:
-        return len(self._waiting) >= WAITING_MAX
+        waiting = self._waiting
+        return len(waiting) >= WAITING_MAX or sum(b.size_bytes for b in waiting) >= WAITING_BYTES_MAX
 
     def add(
         self,

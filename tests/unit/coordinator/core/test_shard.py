@@ -367,6 +367,24 @@ def test_too_much_that_waits_is_refused_with_an_error_that_clients_retry(desk: S
     assert 60 not in desk.answers
 
 
+def test_batches_that_wait_are_bounded_by_their_bytes_too(
+    log: FencedLog, controller: ControllerOfOne
+) -> None:
+    desk = ShardDesk(log, controller, batch_bytes_max=900_000)
+    desk.open()
+    desk.is_holding = True
+    big = "x" * 100_000
+    for number in range(1, 80):
+        desk.increment(number, client=f"{big}{number}")
+    assert 40 < min(desk.answers) < 60
+    assert set(desk.answers.values()) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    desk.is_holding = False
+    while desk.held:
+        desk.deliver()
+    desk.increment(80, client="a")
+    assert isinstance(desk.answers[80], Counted)
+
+
 # The end.
 
 

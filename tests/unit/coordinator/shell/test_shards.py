@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from controller.contract.partition_state import WRITER_IDS, WriterId
+from controller.contract.updates import UpdateBatch
 from coordinator.shell import shard_host
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import decode_header
@@ -341,6 +342,22 @@ def test_a_shard_without_a_leader_waits_for_one() -> None:
         world.elect(0, leader)
         with trio.fail_after(0.1):
             assert await one.answer(number) == Counted(1)
+
+    in_shard_world(story)
+
+
+def test_a_topic_that_is_deleted_takes_its_shards_with_it() -> None:
+    async def story(world: ShardWorld) -> None:
+        one = await serving(world)
+        parked = one.submit(0, AwaitNothing)
+        one.apply(UpdateBatch(deleted_topics=(TOPIC_ID,)))
+        assert one.answers[parked] is ErrorCode.NOT_COORDINATOR
+        assert one.answers[one.increment(0)] is ErrorCode.NOT_COORDINATOR
+        assert one.shards.owned() == []
+        await trio.sleep(0.1)
+        assert one.tasks == 0
+        one.apply(world.update(full=True))
+        await one.opened(0)
 
     in_shard_world(story)
 
