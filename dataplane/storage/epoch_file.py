@@ -38,11 +38,14 @@ class EpochFile:
             if self.epochs.assign(leader_epoch, start_offset=start_offset):
                 self.is_behind = True
 
-    def take_batches(self, headers: Iterable[BatchHeader]) -> None:
-        """Record and write the epochs of appended batches."""
+    def take_batches(self, headers: Iterable[BatchHeader], *, end_offset: int) -> None:
+        """Record and write the epochs of batches appended at `end_offset`. Each begins where the one before
+        ended, also where its first batches are gone from the compacted log that they are copied from: else a
+        log that differs there would be taken for a prefix of this one."""
         with self._lock:
             for header in headers:
-                self.epochs.assign(header.leader_epoch, start_offset=header.base_offset)
+                self.epochs.assign(header.leader_epoch, start_offset=end_offset)
+                end_offset = header.next_offset
         self.write()
 
     def reconcile(self, leader_epoch: int) -> None:

@@ -184,7 +184,7 @@ class PartitionLog:
         segments.size_bytes += size
         self._last_append_ms = now_ms
         if leader_epoch != self.epochs.latest:
-            self._epoch_file.take_batches(headers)
+            self._epoch_file.take_batches(headers, end_offset=self.log_end_offset)
         elif self._epoch_file.is_behind:
             self._epoch_file.write()
         producers = self.producers

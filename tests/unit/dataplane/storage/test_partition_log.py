@@ -55,6 +55,13 @@ def test_chunks_that_are_not_the_batches_are_refused() -> None:
     assert log.log_end_offset == 0
 
 
+def test_an_epoch_begins_where_the_one_before_ended_although_its_first_batches_are_gone() -> None:
+    """They were compacted away at the leader; a log that ends between the two is no prefix of this one."""
+    _, log = new_log()
+    append(log, batch(0, leader_epoch=1), batch(9, leader_epoch=2))
+    assert [(entry.leader_epoch, entry.start_offset) for entry in log.epochs.entries] == [(1, 0), (2, 1)]
+
+
 def test_a_batch_may_come_in_any_pieces() -> None:
     _, log = new_log()
     first, second = batch(0), batch(1, value=b"x" * 50)
