@@ -31,6 +31,7 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from controller.contract.partition_state import NO_LEADER, PartitionState
+from dataplane.core.compaction.rounds import Compacted
 from dataplane.core.effects import (
     HIGH_WATERMARK_MOVED,
     LOG_START_MOVED,
@@ -94,9 +95,11 @@ class Follower(ReplicaRole):
     def _is_mending(self) -> bool:
         """Rotten, and without a seat: until it is mended it does not fetch, so no leader can propose it
         (5.7, scrubbing). With a seat it goes on: its leader waits for it until the seat is taken."""
-        state = self._state
-        broker_id = self._replica.broker_id
-        return bool(self._log.rotten) and broker_id not in state.isr and broker_id not in state.elr
+        return bool(self._log.rotten) and not self._has_seat
+
+    @property
+    def _has_seat(self) -> bool:
+        return self._replica.broker_id in (*self._state.isr, *self._state.elr)
 
     def standing_effects(self) -> Effects:
         if self.phase is Phase.FETCHING and self._is_mending:
@@ -130,10 +133,12 @@ class Follower(ReplicaRole):
         )
 
     def log_mark(self) -> LogMark | None:
-        """Return a mark of what this log holds before its end, for the leader of a new fetch session."""
-        end_offset = self._log.log_end_offset
+        """Return a mark of what this log holds before its end, for the leader of a new fetch session; of no
+        batch that compaction may have made another than the leader's."""
+        log = self._log
+        end_offset, compacted_to = log.log_end_offset, log.rounds.compacted_to
         try:
-            headers = self._log.last_batches(end_offset) or ()
+            headers = [h for h in log.last_batches(end_offset) or () if h.base_offset >= compacted_to]
         except LogError:
             return None
         first_offset = headers[0].base_offset if headers else end_offset
@@ -162,6 +167,9 @@ class Follower(ReplicaRole):
             return (BackOff(self._replica.options.fetch_backoff_ms, fetched.error),)
         if fetched.diverging is not None:
             return self._on_diverging(fetched.diverging)
+        anew = self._begin_anew(fetched.compacted)
+        if anew is not None:
+            return anew
         self._has_agreed = True
         effects = self._reconcile()
         fetch_offset = self._log.log_end_offset
@@ -197,6 +205,27 @@ class Follower(ReplicaRole):
         start = min(leader_start_offset, self._watermark.offset)
         if start > self._log.log_start_offset:
             self._log.advance_log_start(start)
+
+    def _begin_anew(self, told: Compacted | None) -> Effects | None:
+        """Empty this log, or return None. It may hold records whose tombstones are gone from the leader's; or
+        lack records whose newer ones an unclean election has dropped. What is not known to be committed is
+        written aside. A member of the in-sync set has every tombstone: one that has not does not know yet
+        that it has lost its seat."""
+        log = self._log
+        start_offset, end_offset = log.log_start_offset, log.log_end_offset
+        is_dead = told is not None and log.rounds.must_restart(told, log_end_offset=end_offset)
+        is_torn = self._is_marked_unclean and log.rounds.is_spoilt_by_cut(end_offset)
+        if start_offset == end_offset or not (is_dead or is_torn):
+            if told is not None:
+                log.note_compacted(told)
+            return None
+        if self._has_seat:
+            return (BackOff(self._replica.options.fetch_backoff_ms, ErrorCode.OFFSET_NOT_AVAILABLE),)
+        unproven = start_offset if self._is_marked_unclean else max(start_offset, self._watermark.offset)
+        if unproven < end_offset:
+            return self._hold_for(first_offset=unproven, cut_offset=start_offset)
+        self._cut_to(start_offset)
+        return (Remark(f"begun anew at {start_offset}: leader {self._state.leader} has been compacted"),)
 
     def _tell_of_refusal(self, refusal: str) -> Effects:
         """Report it once an offset. This broker can't know which of the two is damaged: the leader, which is
@@ -414,7 +443,10 @@ class Follower(ReplicaRole):
         if offset < log.log_start_offset or offset > log.log_end_offset:
             self._restart_at(offset)
             return
-        self._log.truncate_to(offset)
+        if log.rounds.is_spoilt_by_cut(offset):  # it lacks records that the leader has below this offset
+            self._restart_at(log.log_start_offset)
+            return
+        log.truncate_to(offset)
         self._watermark.on_log_cut()
 
     def _restart_at(self, offset: int) -> None:

@@ -19,6 +19,8 @@ from itertools import zip_longest
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag
 from controller.contract.partition_state import WRITER_BATCHES_MAX, PartitionState, Shard
+from dataplane.core.compaction.deciding import due_round
+from dataplane.core.compaction.rounds import Dirt, encode_round
 from dataplane.core.effects import (
     DATA_APPENDED,
     HIGH_WATERMARK_MOVED,
@@ -190,17 +192,7 @@ class Leader(ReplicaRole):
             return AppendResult(ErrorCode.KAFKA_STORAGE_ERROR), self._replica.go_offline(str(error))
         if self._fence is not None:
             self._fence.on_appended(stamped)
-        for follower in in_sync.waited_for:
-            if follower.log_end_offset == base_offset:
-                follower.on_leader_append()
-        for follower in in_sync.outsiders:
-            if follower.log_end_offset == base_offset:
-                follower.on_leader_append()
-        effects = _APPENDED
-        if not in_sync.waited_for:  # a follower has yet to fetch it, else
-            effects += self.commit(now_ms)
-        if log.must_vouch:
-            effects += (VOUCH,)
+        effects = self._on_appended(base_offset, now_ms)
         is_waiting = acks == ACKS_ALL and self._watermark.offset < log.log_end_offset
         if is_waiting:
             self._purgatory.add(
@@ -213,6 +205,22 @@ class Leader(ReplicaRole):
             AppendResult(ErrorCode.NONE, base_offset, append_time_ms, log.log_start_offset, is_waiting),
             effects,
         )
+
+    def _on_appended(self, base_offset: int, now_ms: int) -> Effects:
+        """The log was as long as `base_offset`, and has one batch more."""
+        in_sync = self.in_sync
+        for follower in in_sync.waited_for:
+            if follower.log_end_offset == base_offset:
+                follower.on_leader_append()
+        for follower in in_sync.outsiders:
+            if follower.log_end_offset == base_offset:
+                follower.on_leader_append()
+        effects = _APPENDED
+        if not in_sync.waited_for:  # a follower has yet to fetch it, else
+            effects += self.commit(now_ms)
+        if self._log.must_vouch:
+            effects += (VOUCH,)
+        return effects
 
     def _settle_writer(
         self, header: BatchHeader, shard: Shard, *, acks: int, waiter: object, expires_ms: int
@@ -259,6 +267,36 @@ class Leader(ReplicaRole):
             ),
             NO_EFFECTS,
         )
+
+    def decide_round(self, dirt: Dirt, *, agreed_ms: int, now_ms: int, wall_ms: int) -> Effects:
+        """Not while less than the minimum is in sync, since it could not be committed. A follower that is
+        silent holds no tombstone: when it is back it begins anew if it has to."""
+        in_sync, log, options = self.in_sync, self._log, self._replica.options
+        if options.compaction is None or in_sync.is_under_min or not self.may_serve(now_ms):
+            return NO_EFFECTS
+        round_ = due_round(
+            log.rounds,
+            dirt,
+            options.compaction,
+            high_watermark=self._watermark.offset,
+            agreed_ms=agreed_ms,
+            log_ends=[
+                follower.log_end_offset
+                for follower in (*in_sync.waited_for, *in_sync.outsiders)
+                if follower.log_end_offset != UNKNOWN_OFFSET
+                and now_ms - follower.last_heard_ms <= options.lag_ms_max
+            ],
+            producers_floor=log.producers.last_batches_from,
+        )
+        if round_ is None:
+            return NO_EFFECTS
+        base_offset = log.log_end_offset
+        batch = encode_round(round_, leader_epoch=self.leader_epoch, base_offset=base_offset)
+        try:
+            log.append((decode_header(batch),), (batch,), now_ms=wall_ms)
+        except LogError as error:
+            return self._replica.go_offline(str(error))
+        return self._on_appended(base_offset, now_ms)
 
     def describe_producers(self, now_ms: int) -> ProducersResult:
         """Return what `append` judges the next batch by: the states at the log's end, committed or not."""
@@ -383,6 +421,7 @@ class Leader(ReplicaRole):
                 records,
                 None,
                 not at_least_one and not records.size_bytes and fetch_offset < end_offset,
+                log.rounds.compacted,
             ),
             effects,
         )
@@ -391,7 +430,7 @@ class Leader(ReplicaRole):
         """Return from where on this log holds other batches than the follower's log, before its fetch offset
         and under the same leader epochs: a leader went back, and wrote again (3.10, a host that goes back).
         None if nothing shows that."""
-        if not mark.crcs:
+        if not mark.crcs or mark.first_offset < self._log.rounds.compacted_to:
             return None
         headers = self._log.last_batches(fetch_offset, first_offset=mark.first_offset)
         if headers is None:

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from dataplane.core.compaction.known import KnownRounds
+from dataplane.core.compaction.rounds import Compacted
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.producer_state import ProducerStates
 from springtide.wire.framing import FileChunk
@@ -114,6 +116,13 @@ class LogPort(Protocol):
 
     @property
     def producers(self) -> ProducerStates: ...
+
+    @property
+    def rounds(self) -> KnownRounds: ...
+
+    def note_compacted(self, told: Compacted) -> None:
+        """Take in with `rounds.on_told` what the leader's log lacks. A killed process knows it when it starts
+        again, before it knows any record that is appended later."""
 
     @property
     def rotten(self) -> Sequence[RottenRange]:

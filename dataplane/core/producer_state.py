@@ -129,6 +129,12 @@ class ProducerStates:
         """One past the last offset of a producer's batch that this state has seen."""
         return self._end_offset
 
+    @property
+    def last_batches_from(self) -> int:
+        """Return where the oldest of the producers' last batches begins; without any, the end."""
+        firsts = (p.batches[-1].first_offset for p in self._producers.values() if p.batches)
+        return min(firsts, default=self._end_offset)
+
     def check(self, header: BatchHeader) -> ErrorCode | Duplicate:
         """Return what a leader must do with a batch that a client sent: append it (NONE), answer it as a
         duplicate, or refuse it. Mutates nothing.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dataplane.core.compaction.rounds import CompactionOptions
+from dataplane.core.compaction.rounds import Compacted, CompactionOptions
 from dataplane.core.fetch_session import FETCH_BYTES_MAX
 from dataplane.core.log_port import Buffer, LogSlice
 from dataplane.core.producer_state import ProducerView
@@ -67,7 +67,8 @@ class FetchResult(msgspec.Struct, frozen=True):
 
     last_stable_offset equals high_watermark while there are no transactions. On errors offsets are -1, but
     OFFSET_OUT_OF_RANGE carries log_start_offset, which a follower needs. found_no_room: there are records,
-    but not even the first batch may be sent within the limits of this evaluation.
+    but not even the first batch may be sent within the limits of this evaluation. compacted: for
+    followers.
     """
 
     error: ErrorCode
@@ -76,6 +77,7 @@ class FetchResult(msgspec.Struct, frozen=True):
     records: LogSlice | None = None
     diverging: EpochEnd | None = None
     found_no_room: bool = False
+    compacted: Compacted | None = None
 
 
 class EpochEndResult(msgspec.Struct, frozen=True):
@@ -125,10 +127,12 @@ class TimestampLookup(msgspec.Struct, frozen=True):
 
 class LeaderAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One partition of a leader's Fetch answer, as the follower got it. `records`: whole batches, perhaps
-    a cut-off one at the end, which is ignored."""
+    a cut-off one at the end, which is ignored. compacted: what is gone from the leader's log; None:
+    nothing."""
 
     error: ErrorCode = ErrorCode.NONE
     high_watermark: int = -1
     log_start_offset: int = -1
     diverging: EpochEnd | None = None
     records: Buffer = b""
+    compacted: Compacted | None = None

@@ -17,6 +17,7 @@ from weakref import proxy
 from controller.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag, ReplicaProblem
 from controller.contract.partition_state import PartitionState
 from controller.contract.updates import BrokerEndpoint
+from dataplane.core.compaction.rounds import Dirt
 from dataplane.core.effects import (
     LEADERSHIP_CHANGED,
     NO_EFFECTS,
@@ -227,6 +228,11 @@ class ReplicaRole:
         that may serve answers: what another replica lacks, its reader would write again (6.9, named producer
         ids)."""
         return ProducersResult(self.refusal)
+
+    def decide_round(self, dirt: Dirt, *, agreed_ms: int, now_ms: int, wall_ms: int) -> Effects:
+        """Append the next round of compaction if this leader's log needs one. dirt: measured now. agreed_ms:
+        Unix time that does not follow a leap of the machine's clock."""
+        return NO_EFFECTS
 
     def on_replica_fetch(
         self,

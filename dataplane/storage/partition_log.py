@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dataplane.core.compaction.known import KnownRounds
+from dataplane.core.compaction.rounds import Compacted
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.log_port import LogSlice, RottenBytes, RottenRange, TimestampHit
 from dataplane.core.producer_state import ProducerStates
@@ -68,6 +70,8 @@ class PartitionLog:
         self.options = settings.options
         self.epochs = epochs
         self.producers = producers
+        #: None is in it yet: no topic can be compacted.
+        self.rounds = KnownRounds()
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self._disk = disk
@@ -112,6 +116,10 @@ class PartitionLog:
     def rotten(self) -> Sequence[RottenRange]:
         """See LogPort."""
         return self.holes.ranges
+
+    def note_compacted(self, told: Compacted) -> None:
+        """See LogPort."""
+        self.rounds.on_told(told, log_start_offset=self.log_start_offset, log_end_offset=self.log_end_offset)
 
     @property
     def vouched_end_offset(self) -> int:

@@ -43,6 +43,7 @@ from dataplane.core.effects import (
     LogStartMoved,
     MendLog,
     ProposalReady,
+    Remark,
     ReportProblem,
     StartFetching,
     StopFetching,
@@ -83,6 +84,7 @@ from tests.simulation.clients import (
     ReadCall,
 )
 from tests.simulation.clock import NodeClock, timekeeper
+from tests.simulation.compaction import Compacting
 from tests.simulation.events import Events, Timer
 from tests.simulation.memory_log import MemoryLog
 from tests.simulation.network import Network
@@ -395,6 +397,8 @@ class BrokerNode:
         self._after(PASS_MS, self.scrubbing.scrub)
         self._after(self.cluster.options.tick_ms, self._tick)
         self._after(self.cluster.options.flush_ms, self._seal_idle)
+        if self.cluster.options.compacted:
+            Compacting(self)
         if self.cluster.options.retention_ms:
             self._after(RETENTION_LOOK_MS, self._apply_retention)
 
@@ -1094,6 +1098,9 @@ class BrokerNode:
                 self.cluster.marks.on_commit(self, self.replicas[key])
                 self.cluster.oracle.on_high_watermark_moved(self, key)
                 self._tell_soon(key)
+            case Remark(text=text) if text.startswith("begun anew"):
+                self.cluster.marks.reached("round.begins.a.log.anew")
+                self.events.note(f"{self.name} {key[0][:4]}-{key[1]} {text}")
             case DataAppended():
                 self._wake(key)
             case LeadershipChanged():
@@ -1534,6 +1541,7 @@ class BrokerNode:
             log_start_offset=result.log_start_offset,
             diverging=result.diverging,
             records=b"".join(parts) if parts else b"",  # type: ignore[arg-type]  # none lies in a file
+            compacted=result.compacted,
         )
 
     def _produce(self, request: ProduceCall, answer: Callable[[Any], None]) -> None:

@@ -18,6 +18,7 @@ from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import crc_is_valid, decode_header, iter_headers
 from springtide.wire.records import NewRecord, encode_batch
 from tests.simulation.clock import WALL_START_MS
+from tests.simulation.compaction import keyed
 from tests.simulation.oracle import Content, content_of
 from tests.simulation.violation import Violation
 
@@ -183,6 +184,8 @@ class Clients:
         values = tuple(f"{producer.producer_id}/{first + i}" for i in range(count))
         at_ms = WALL_START_MS + self.events.now_ms  # clients' clocks are right
         records = [NewRecord(timestamp=at_ms, key=None, value=value.encode()) for value in values]
+        if options.compacted:
+            records = keyed(records, first, random)
         if producer.is_idempotent:
             batch = encode_batch(
                 records,

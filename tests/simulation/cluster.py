@@ -19,6 +19,7 @@ from dataplane.core.results import ReplicaOptions
 from tests.simulation.broker_node import BrokerNode, Disk
 from tests.simulation.budget import LossBudget
 from tests.simulation.clients import Clients, Consumer, Producer
+from tests.simulation.compaction import compaction_options
 from tests.simulation.controller_node import ControllerNode, row_key
 from tests.simulation.events import Events, keyed_random
 from tests.simulation.history import HistoryRecorder
@@ -108,6 +109,7 @@ class Cluster:
                     lag_ms_max=options.lag_ms_max,
                     proposal_retry_ms=options.proposal_retry_ms,
                     refused_retry_ms=300,
+                    compaction=compaction_options(options),
                 ),
                 Disk(f"dir-{n}"),
             )

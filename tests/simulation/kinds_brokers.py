@@ -250,6 +250,8 @@ def _draw_rot(cluster: Cluster, random: Random) -> Arguments | None:
     broker = any_broker(cluster, random)
     if broker is None or cluster.options.over_budget or not cluster.budget.may_lose(broker):
         return None
+    if cluster.options.compacted:
+        return None  # a copy of a batch that another round went over is no copy
     key = random.choice(cluster.keys)
     log = broker.disk.logs.get(key)
     headers = [] if log is None else _committed(cluster, key, log)

@@ -60,7 +60,8 @@ def _elect(cluster: Cluster, key: PartitionKey) -> None:
     up = [b for b in state.replicas if cluster.brokers[b].is_up and key in cluster.brokers[b].disk.logs]
     if not up:
         return
-    chosen = max(up, key=lambda b: cluster.brokers[b].disk.logs[key].log_end_offset)
+    logs = {b: cluster.brokers[b].disk.logs[key] for b in up}
+    chosen = max(up, key=lambda b: (logs[b].is_whole, logs[b].log_end_offset))
     cluster.oracle.concede(key)
 
     def answered(reply: Any) -> None:

@@ -91,6 +91,10 @@ DECLARED: dict[str, int] = {
     "rot.mended.as.a.follower": WATCHED,
     "rot.deleted.at.the.leader": WATCHED,
     "rot.refused.by.a.follower": WATCHED,
+    # Compaction.
+    "round.decided": COMMON,
+    "round.applied": COMMON,
+    "round.begins.a.log.anew": WATCHED,
     # Reading from followers.
     "read.from.follower": COMMON,
     "read.by.debugging": COMMON,

@@ -20,6 +20,10 @@ from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
+from dataplane.core.compaction.known import KnownRounds, PlacedRound
+from dataplane.core.compaction.newest import KEYS_MAX
+from dataplane.core.compaction.rewriting import Rewrite
+from dataplane.core.compaction.rounds import Compacted, Dirt
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.log_port import (
     Buffer,
@@ -66,6 +70,7 @@ class MemoryLog:
         self._size_bytes = 0
         self._epochs = LeaderEpochs()
         self._producers = ProducerStates()
+        self.rounds = KnownRounds()
         self._flushed_batches = 0
         #: So many from the first on were scanned by a recovery.
         self._scanned_batches = 0
@@ -149,6 +154,9 @@ class MemoryLog:
             found.append(header)
         return found
 
+    def data_of(self, header: BatchHeader) -> bytes:
+        return self._batches[self._bases.index(header.base_offset)].data
+
     def append(self, headers: Sequence[BatchHeader], chunks: Sequence[Buffer], *, now_ms: int) -> None:
         self._touch_disk()
         data = b"".join(chunks)
@@ -159,7 +167,9 @@ class MemoryLog:
             self._batches.append(StoredBatch(header, data[position : position + size]))
             self._bases.append(header.base_offset)
             position += size
-            self._epochs.assign(header.leader_epoch, start_offset=header.base_offset)
+            if header.is_control:
+                self.rounds.on_appended(header, memoryview(self._batches[-1].data))
+            self._epochs.assign(header.leader_epoch, start_offset=self.log_end_offset)
             self._producers.update(header, now_ms=now_ms)
             self.log_end_offset = header.next_offset
         assert position == len(data), "headers and bytes disagree"
@@ -278,6 +288,7 @@ class MemoryLog:
                 kept -= 1
             cut = self._batches[kept].header.base_offset if kept < len(self._batches) else offset
             self._keep(kept, end_offset=min(offset, cut))
+            self.rounds.on_cut(self.log_end_offset)
         if self._epochs.truncate_from_end(min(offset, self.log_end_offset)):
             self._is_epoch_unstored = False
 
@@ -289,6 +300,7 @@ class MemoryLog:
         self._keep(0, end_offset=offset)
         self._epochs.clear()
         self._producers.clear()
+        self.rounds = KnownRounds()
 
     def advance_log_start(self, offset: int) -> None:
         self._touch_disk()
@@ -337,6 +349,56 @@ class MemoryLog:
                 epochs.assign(entry.leader_epoch, start_offset=entry.start_offset)
         epochs.reconcile(self._epochs.reconciled)
         self._epochs = epochs
+
+    # Compaction.
+
+    def note_compacted(self, told: Compacted) -> None:
+        self._touch_disk()
+        self.rounds.on_told(told, log_start_offset=self.log_start_offset, log_end_offset=self.log_end_offset)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has the newest record of each key that it was copied with."""
+        return self.log_end_offset >= self.rounds.whole_from
+
+    def dirt(self, high_watermark: int, *, before_ms: int) -> Dirt:
+        """What a leader measures: up to the high watermark or the first record as young as `before_ms`."""
+        last = self.rounds.last
+        clean_to = 0 if last is None else last.end_offset
+        clean, dirty, end_offset, oldest_ms = 0, 0, clean_to, None
+        for header, data in self._batches:
+            if header.next_offset > high_watermark or header.max_timestamp >= before_ms:
+                break
+            if header.next_offset <= clean_to:
+                clean += len(data)
+                continue
+            dirty, end_offset = dirty + len(data), header.next_offset
+            oldest_ms = header.base_timestamp if oldest_ms is None else min(oldest_ms, header.base_timestamp)
+        return Dirt(end_offset, clean, dirty, oldest_ms)
+
+    def compact(self, placed: PlacedRound, *, keys_max: int = KEYS_MAX) -> None:
+        """Make one pass. What it rewrote, the round's record and the log start are durable before it, or a
+        crash would bring back what stood below, or leave a log that ends below what was done to it."""
+        self._touch_disk()
+        self.stored_log_start_offset = self.log_start_offset
+        self._deleted.clear()
+        rewrite = Rewrite(placed.round_, from_offset=self.rounds.reaches, keys_max=keys_max)
+        for header, data in self._batches:
+            rewrite.read(memoryview(data), header)
+        rewritten, untouched = [], []
+        for stored in self._batches:
+            if stored.header.base_offset >= rewrite.reaches:
+                untouched.append(stored)
+            elif (left := rewrite.rewritten(memoryview(stored.data), stored.header)) is not None:
+                rewritten.append(StoredBatch(decode_header(left), bytes(left)))
+        gone = len(self._batches) - len(rewritten) - len(untouched)
+        at = sum(header.base_offset <= placed.offset for header, _ in self._batches) - gone
+        self._flushed_batches = max(self._flushed_batches - gone, at)
+        self._scanned_batches = max(self._scanned_batches - gone, at)
+        self._batches = rewritten + untouched
+        self._bases = [header.base_offset for header, _ in self._batches]
+        self._size_bytes = sum(len(data) for _, data in self._batches)
+        self.rounds.on_pass(placed, reaches=rewrite.reaches)
 
     # Rot (5.7).
 
@@ -423,6 +485,7 @@ class MemoryLog:
         other._flushed_batches = len(self._batches)
         other._scanned_batches = self._scanned_batches
         other._torn = self._torn
+        other.rounds = self.rounds.copy()
         if self._is_seal_durable:
             other.seal, other._is_seal_durable = self.seal, True
         other.at_rest, other.rotten = dict(self.at_rest), list(self.rotten)
@@ -481,11 +544,14 @@ class MemoryLog:
         self._batches, self._bases, self._size_bytes = [], [], 0
         self.log_end_offset = self.log_start_offset
         self._producers = ProducerStates()
+        self.rounds.on_read_again()
         for batch in known:
             self._take(batch)
         self._scan(found)
         self._scanned_batches = len(self._batches)
-        if not self._is_tail_lost:  # the end can lie beyond the last batch: an emptied log begun anew
+        if self._is_tail_lost:
+            self.rounds.on_cut(self.log_end_offset)
+        else:  # the end can lie beyond the last batch: an emptied log begun anew
             self.log_end_offset = end_offset
         # An epoch that began where the cut is has no record left that would prove it.
         is_forgotten = self._is_tail_lost or (self._is_epoch_unstored and not is_clean)
@@ -526,6 +592,8 @@ class MemoryLog:
         self._bases.append(header.base_offset)
         self._size_bytes += len(data)
         self._producers.update(header, now_ms=header.max_timestamp)
+        if header.is_control:
+            self.rounds.on_appended(header, memoryview(data))
         self.log_end_offset = header.next_offset
 
     def _keep(self, count: int, *, end_offset: int) -> None:

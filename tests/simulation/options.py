@@ -6,10 +6,12 @@ tests that play their own schedule.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.simulation.events import keyed_random
 
+#: Of all seeds without coordinators, how many have compacted topics.
+COMPACTED = 0.12
 #: Of all seeds, how many have none, two or three coordinators, in percent.
 COORDINATORS = (75, 20, 5)
 RETENTION_MS = 4 * 24 * 60 * 60 * 1000
@@ -40,6 +42,7 @@ class ClusterOptions:
     plans: operators also move many partitions at once, empty brokers and retire them.
     coordinators: how many there are, of one shard on a topic of its own; 0: no shard.
     records_per_write: a step's records are persisted, and published, so many at a time.
+    compacted: all topics are compacted: records have keys, and rounds go over the logs.
     family: half of the strikes are of this family (schedule.FAMILIES); "": all kinds alike.
     """
 
@@ -80,6 +83,7 @@ class ClusterOptions:
     plans: bool = False
     coordinators: int = 0
     records_per_write: int = 1_000
+    compacted: bool = False
     family: str = ""
 
     @property
@@ -204,7 +208,9 @@ def draw_options(seed: int, shape: Shape | None = None) -> ClusterOptions:
     minimum = random.choice((majority, majority, majority, min(2, replication_factor), 1))
     heartbeat_ms = random.choice(shape.heartbeat_ms)
     lease_ms = heartbeat_ms * random.choice(shape.leases)
-    return ClusterOptions(
+    coordinators = keyed_random(seed, "coordinators").choices((0, 2, 3), COORDINATORS)[0]
+    compacted = not coordinators and keyed_random(seed, "compaction").random() < COMPACTED
+    drawn = ClusterOptions(
         brokers=brokers,
         controllers=random.choices((1, 2, 3), (30, 50, 20))[0],
         partitions=random.choice((1, 1, 2, 3)),
@@ -239,6 +245,9 @@ def draw_options(seed: int, shape: Shape | None = None) -> ClusterOptions:
         over_budget=random.random() < 0.1,
         retention_ms=RETENTION_MS,
         plans=random.random() < 0.25,
-        coordinators=keyed_random(seed, "coordinators").choices((0, 2, 3), COORDINATORS)[0],
+        coordinators=coordinators,
         records_per_write=random.choice((1_000, 7)),
+        compacted=compacted,
     )
+    # Of several batches in flight only the last is known after a round and a restart, as in Kafka.
+    return replace(drawn, in_flight_max=1) if compacted else drawn

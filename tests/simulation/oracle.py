@@ -36,6 +36,7 @@ from dataplane.core.leader import Leader
 from dataplane.core.replica import Replica
 from dataplane.storage.retention import SegmentView
 from springtide.wire.record_batch import BatchHeader, iter_headers
+from tests.simulation.compaction import check_equal, unlike
 from tests.simulation.memory_log import MemoryLog
 from tests.simulation.violation import Violation
 
@@ -86,14 +87,17 @@ def committed_of(header: BatchHeader) -> Committed:
 
 @dataclass(slots=True)
 class Ghost:
-    """`headers`: of the same batches, to compare as a whole."""
+    """`headers`: of the same batches, to compare as a whole. `data`: their bytes, if topics are
+    compacted."""
 
     batches: list[Committed] = field(default_factory=list)
     headers: list[BatchHeader] = field(default_factory=list)
+    data: list[bytes] = field(default_factory=list)
     end_offset: int = 0
 
-    def append(self, header: BatchHeader) -> None:
+    def append(self, header: BatchHeader, data: bytes = b"") -> None:
         self.headers.append(header)
+        self.data.append(data)
         self.batches.append(committed_of(header))
         self.end_offset = header.next_offset
 
@@ -133,6 +137,8 @@ class Oracle:
         self.deletable: dict[PartitionKey, int] = {}
         self.deleted: dict[PartitionKey, int] = {}
         self._lost: set[tuple[PartitionKey, Content]] = set()
+        #: Partitions for which an operator had to choose a log that compaction had left with gaps.
+        self.torn: set[PartitionKey] = set()
 
     # --- brokers ----------------------------------------------------------------------------------------
 
@@ -207,8 +213,9 @@ class Oracle:
                 )
         ghost = self.ghosts[key]
         if ghost.end_offset < high_watermark:
-            for header in headers_of(replica.log, ghost.end_offset, high_watermark):
-                ghost.append(header)
+            log: Any = replica.log
+            for header in headers_of(log, ghost.end_offset, high_watermark):
+                ghost.append(header, log.data_of(header) if self.cluster.options.compacted else b"")
             state = self.cluster.truth(key)
             if state is not None and not self._is_back:
                 self._check_candidates(key, state)
@@ -295,10 +302,9 @@ class Oracle:
         log = self.cluster.brokers[state.leader].disk.logs[key]
         kept = ghost.from_offset(log.log_start_offset)  # what it deleted is not compared
         held = headers_of(log, log.log_start_offset, log.log_end_offset)
-        for header, other in zip(ghost.headers[kept:], held, strict=False):
-            if header != other:
-                break
-            kept += 1
+        kept, _ = unlike(ghost.headers, kept, held, compacted_to=log.rounds.compacted_to)
+        if log.log_end_offset < log.rounds.whole_from:
+            self.torn.add(key)
         if key not in self.conceded:
             if kept < len(ghost.headers):
                 raise Violation(
@@ -307,7 +313,7 @@ class Oracle:
             self.chosen[key] = state.unclean_leader_epoch
             return
         self._lost.update((key, committed.content) for committed in ghost.batches[kept:])
-        del ghost.headers[kept:], ghost.batches[kept:]
+        del ghost.headers[kept:], ghost.batches[kept:], ghost.data[kept:]
         ghost.end_offset = ghost.headers[-1].next_offset if kept else 0
         self.conceded[key] = (state.unclean_leader_epoch, ghost.end_offset)
         for place, verified in self._verified.items():
@@ -352,11 +358,10 @@ class Oracle:
             raise Violation("I18", f"{key} told a consumer of high watermark {high_watermark}")
         if not headers:
             return
-        index = ghost.from_offset(offset)
-        for header in headers:
-            if index >= len(ghost.headers) or ghost.headers[index] != header:
-                raise Violation("I18", f"{key} gave a consumer {committed_of(header)} at {offset}")
-            index += 1
+        compacted_to = ghost.end_offset if self.cluster.options.compacted else 0
+        _, wrong = unlike(ghost.headers, ghost.from_offset(offset), headers, compacted_to=compacted_to)
+        if wrong is not None:
+            raise Violation("I18", f"{key} gave a consumer {committed_of(wrong)} at {offset}")
 
     # --- checks -----------------------------------------------------------------------------------------
 
@@ -373,15 +378,17 @@ class Oracle:
             end_offset = min(end_offset, self.conceded[key][1])  # it is still to cut what was given up
         if verified >= end_offset:
             return
-        index = ghost.from_offset(verified)
-        for header in headers_of(log, verified, end_offset):
-            if index >= len(ghost.headers) or ghost.headers[index] != header:
-                expected = ghost.batches[index] if index < len(ghost.batches) else None
-                raise Violation(
-                    "I13",
-                    f"{key} on broker {broker_id}: {committed_of(header)}, where {expected} was committed",
-                )
-            index += 1
+        index, wrong = unlike(
+            ghost.headers,
+            ghost.from_offset(verified),
+            headers_of(log, verified, end_offset),
+            compacted_to=log.rounds.compacted_to,
+        )
+        if wrong is not None:
+            expected = ghost.batches[index] if index < len(ghost.batches) else None
+            raise Violation(
+                "I13", f"{key} on broker {broker_id}: {committed_of(wrong)}, where {expected} was committed"
+            )
         self._verified[place] = end_offset
 
     def on_log_replaced(self, broker_id: int) -> None:
@@ -496,10 +503,15 @@ class Oracle:
                 # A deletion that was not answered may have come to some replicas only.
                 start = log.log_start_offset
                 held = headers_of(log, start, log.log_end_offset)
-                if list(held) != ghost.headers[ghost.from_offset(start) :]:
+                count, wrong = unlike(
+                    ghost.headers, ghost.from_offset(start), held, compacted_to=log.rounds.compacted_to
+                )
+                if wrong is not None or count != len(ghost.headers):
                     raise Violation("I13", f"{key} broker {broker_id} differs at the end")
                 if isinstance(log, MemoryLog) and (log.at_rest or log.rotten):
                     raise Violation("5.7", f"{key} broker {broker_id} is rotten at {sorted(log.at_rest)}")
+            if cluster.options.compacted:
+                check_equal(cluster, key, state.replicas)
 
 
 def headers_of(log: Any, offset: int, end_offset: int) -> Sequence[BatchHeader]:

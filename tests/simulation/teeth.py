@@ -37,13 +37,14 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Run:
-    """Of a scenario, or of a seed alone. family: of the seed's strikes. coordinators: of the seed's
-    cluster."""
+    """Of a scenario, or of a seed alone. family: of the seed's strikes. coordinators, compacted: of the
+    seed's cluster."""
 
     seed: int
     scenario: str = ""
     family: str = ""
     coordinators: int = 0
+    compacted: bool = False
 
     @property
     def title(self) -> str:
@@ -56,8 +57,13 @@ class Run:
             played = play(scenario, self.seed)
             return None if played.failure is None else (played.rule or "", played.failure)
         options = dataclasses.replace(
-            hunting_options(self.seed), family=self.family, coordinators=self.coordinators
+            hunting_options(self.seed),
+            family=self.family,
+            coordinators=self.coordinators,
+            compacted=self.compacted,
         )
+        if self.compacted:
+            options = dataclasses.replace(options, in_flight_max=1)
         verdict = run_seed(self.seed, options=options)
         return None if verdict.failure is None else (verdict.rule or "", verdict.failure)
 
@@ -110,6 +116,7 @@ def hunting_options(seed: int) -> ClusterOptions:
         over_budget=False,
         plans=False,
         coordinators=0,
+        compacted=False,
     )
 
 
@@ -120,7 +127,7 @@ def runs_for(bug: Plant) -> Iterator[Run]:
             if scenario.number in bug.scenarios:
                 yield Run(seed, scenario.title)
     for seed in range(bug.seeds_max):
-        yield Run(seed, family=bug.family, coordinators=bug.coordinators)
+        yield Run(seed, family=bug.family, coordinators=bug.coordinators, compacted=bug.compacted)
 
 
 def hunt(bug: Plant) -> Hunt:

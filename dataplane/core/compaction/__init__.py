@@ -5,6 +5,7 @@ back (compare redpanda 28087). Here the leader decides a *round* and writes it i
 record; each replica applies it to its own bytes once it is committed. Everything that is not in the bytes
 stands in the round, so replicas that applied the same round hold the same records.
 
-`rounds` says what a round is and when the next one is due; `newest` finds the newest record of each key in
-bounded memory; `rewriting` turns one batch into what a round leaves of it. Storage carries it out.
+`rounds` says what a round is and when the next one is due; `deciding` is a leader's choice; `newest` finds
+the newest record of each key in bounded memory; `rewriting` turns one batch into what a round leaves of it;
+`known` is what a log remembers. Storage carries it out.
 """

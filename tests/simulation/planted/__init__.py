@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tests.simulation.planted import (
     clocks,
+    compaction,
     controllers,
     coordinators,
     creations,
@@ -24,6 +25,7 @@ __all__ = [
     "PLANTS",
     "Plant",
     "clocks",
+    "compaction",
     "controllers",
     "coordinators",
     "creations",

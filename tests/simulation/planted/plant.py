@@ -17,7 +17,7 @@ class Plant:
     """breaks: the rule of docs/replication.md. seen: where the field met it. scenarios: numbers of those that
     are made for it, played first. seeds_max: it must be found by the first so many random seeds at last.
     family: half of the strikes of those seeds are of this family of faults (schedule.FAMILIES). coordinators:
-    how many those seeds have."""
+    how many those seeds have. compacted: their topics are."""
 
     name: str
     breaks: str
@@ -27,6 +27,7 @@ class Plant:
     patches: Callable[[], Patches]
     family: str = ""
     coordinators: int = 0
+    compacted: bool = False
 
 
 PLANTS: list[Plant] = []
@@ -40,13 +41,16 @@ def plant(
     seeds_max: int = 60,
     family: str = "",
     coordinators: int = 0,
+    compacted: bool = False,
 ) -> Callable[[Callable[[], Patches]], Plant]:
     """Registers the decorated function, which makes the patches, under its name.
     scenario: numbers, such as "S7 S8"."""
 
     def add(patches: Callable[[], Patches]) -> Plant:
         numbers = tuple(scenario.split())
-        made = Plant(patches.__name__, breaks, seen, numbers, seeds_max, patches, family, coordinators)
+        made = Plant(
+            patches.__name__, breaks, seen, numbers, seeds_max, patches, family, coordinators, compacted
+        )
         PLANTS.append(made)
         return made
 
