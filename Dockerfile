@@ -1,4 +1,4 @@
-# One image for both planes: `controller serve ...` or `dataplane serve ...`. ZooKeeper and PostgreSQL are images of
+# One image for all: `controller serve ...`, `dataplane serve ...`, `coordinator serve ...`. ZooKeeper and PostgreSQL are images of
 # their own; no Java is needed here.
 # A tag is built anew when Debian mends something; who needs the very bytes adds the digest of the day.
 FROM python:3.11.15-slim-trixie

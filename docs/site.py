@@ -84,16 +84,19 @@ def commands() -> str:
 
 
 def configuration() -> str:
-    """Return the settings of brokers, topics and clusters, and what becomes of each that Kafka has."""
+    """Return the settings of all processes, topics and clusters, and what becomes of each that Kafka has."""
     from controller.core.settings_table import (  # noqa: PLC0415
         BROKER_SETTINGS,
         CLUSTER_SETTINGS,
         TOPIC_SETTINGS,
         Standing,
     )
+    from coordinator.config import COORDINATOR_KEYS  # noqa: PLC0415
     from dataplane.shell.config import BROKER_KEYS  # noqa: PLC0415
 
-    brokers = ((f"`{name}`", f"`{key.default}`", key.text) for name, key in BROKER_KEYS.items())
+    def keys(known: dict[str, Any]) -> str:
+        rows = ((f"`{name}`", f"`{key.default}`", key.text) for name, key in known.items())
+        return table(("name", "default", "meaning"), rows)
 
     def settings(known: dict[str, Any]) -> str:
         rows = (
@@ -121,7 +124,10 @@ def configuration() -> str:
         + settings({name: one for name, one in BROKER_SETTINGS.items() if one.is_honoured})
         + "\n## When a broker starts\n\n"
         + "`dataplane serve --config NAME=VALUE`, or `--config-file` with a server.properties.\n\n"
-        + table(("name", "default", "meaning"), brokers)
+        + keys(BROKER_KEYS)
+        + "\n## When a coordinator starts\n\n"
+        + "`coordinator serve --config NAME=VALUE`, or `--config-file`.\n\n"
+        + keys(COORDINATOR_KEYS)
     )
 
 
@@ -129,7 +135,7 @@ def metrics() -> str:
     """Return every metric: each is made by a call with its name and its text as constants."""
     found = {
         (name, plane, text)
-        for plane in ("dataplane", "controller", "admin_api", "springtide")
+        for plane in ("dataplane", "coordinator", "controller", "admin_api", "springtide")
         for path in sorted((ROOT / plane).rglob("*.py"))
         for name, text in _metrics_of(path)
     }

@@ -77,7 +77,9 @@ _COMPACTION = "log compaction is not available in this release"
 _COMPACTED = "it concerns compacted topics only; no topic can be compacted in this release"
 _STORED = "batches are stored as the producer compressed them; set compression at the producer"
 _TIERED = "it concerns tiered storage, which does not exist here: brokers keep all records on their disks"
-_GROUPS = "it concerns group coordinators, which do not exist in this release"
+_GROUPS = "it concerns groups of protocols that do not exist in this release"
+_AT_COORDINATORS_START = "a coordinator reads it when it starts: `coordinator serve --config`"
+_PINNED = "coordinator topics have fixed settings: 50 partitions, three replicas"
 _TRANSACTIONS = "it concerns transactions, which do not exist in this release"
 _LISTS = "taken and shown, changes nothing: a throttle bounds every replica that is being added, and no other"
 _LOOP = "it sizes a pool of threads; a broker is one event loop"
@@ -274,10 +276,14 @@ CLUSTER_SETTINGS: dict[str, Setting] = {
         "listener.security.protocol.map listeners log.dir log.dirs node.id",
     ),
     **_all_refused(
-        _GROUPS,
-        "group.initial.rebalance.delay.ms group.max.session.timeout.ms "
-        "group.min.session.timeout.ms offsets.retention.minutes offsets.topic.num.partitions "
-        "offsets.topic.replication.factor",
+        _AT_COORDINATORS_START,
+        "group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size "
+        "group.min.session.timeout.ms offset.metadata.max.bytes offsets.retention.check.interval.ms "
+        "offsets.retention.minutes",
+    ),
+    **_all_refused(
+        _PINNED,
+        "offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes",
     ),
     **_all_refused(
         _TRANSACTIONS,

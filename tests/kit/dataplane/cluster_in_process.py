@@ -1,6 +1,7 @@
-"""Brokers in one trio process, over loopback sockets and real files, under the controller's real core.
+"""Brokers and coordinators in one trio process, over loopback sockets and real files, under the real core of
+the controller.
 
-What is left out is ZooKeeper and HTTP: an httpx transport hands each broker request to a ClusterMachine and
+What is left out is ZooKeeper and HTTP: an httpx transport hands each request to a ClusterMachine and
 waits on its image for polls, as the controller's shell does. So everything between a client's socket and the
 controller's decision runs as it does in production, and a test needs no JVM.
 """
@@ -13,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import httpx
 import msgspec
@@ -24,10 +25,11 @@ from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReport
 from controller.contract.partition_state import PartitionState
 from controller.contract.session import BrokerStatus, HeartbeatRequest, RegisterRequest
-from controller.contract.updates import PollRequest, ProducerIdsRequest
+from controller.contract.updates import NameWriterRequest, PollRequest, ProducerIdsRequest
 from controller.core.effects import ProbeBroker
 from controller.core.events import (
     AdmitBrokers,
+    AdmitCoordinators,
     AllocateProducerIds,
     AppliedReply,
     BrokerApplied,
@@ -37,7 +39,9 @@ from controller.core.events import (
     DeleteTopic,
     Event,
     Heartbeat,
+    NameWriter,
     RegisterBroker,
+    RegisterCoordinator,
     Report,
     Tick,
     TopicCreated,
@@ -45,6 +49,9 @@ from controller.core.events import (
 from controller.core.image import ClusterImage
 from controller.core.machine import ClusterMachine
 from controller.core.options import ControllerOptions
+from coordinator.config import CoordinatorConfig
+from coordinator.process import CoordinatorProcess, CoordinatorSettings
+from coordinator.process import listen as listen_as_coordinator
 from dataplane.broker import BrokerSettings, Ports, StorageBroker, listen
 from dataplane.shell.config import BrokerConfig
 from dataplane.shell.data_directory import read_seen
@@ -53,6 +60,7 @@ from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.tail_cache import TailBudget
 from springtide.node.clock import MachineClock
+from springtide.node.settings import NodePorts
 from tests.kit.controller.images import build_update
 
 CLUSTER = "prod"
@@ -62,7 +70,7 @@ WAIT_S = 60.0
 
 
 class CoreController(httpx.AsyncBaseTransport):
-    """The broker endpoints over a ClusterMachine."""
+    """The endpoints of brokers and coordinators over a ClusterMachine."""
 
     def __init__(self, options: ControllerOptions | None = None) -> None:
         self._clock = MachineClock()
@@ -81,7 +89,7 @@ class CoreController(httpx.AsyncBaseTransport):
         self.probes: list[ProbeBroker] = []
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        self.submit(Tick(wall_ms=self._clock.wall_ms()))
+        self._tick()
         self.submit(
             ConfigureCluster(
                 wall_ms=0, actor="test", configs={"default.replication.factor": "1", "num.partitions": "1"}
@@ -91,10 +99,16 @@ class CoreController(httpx.AsyncBaseTransport):
         while True:
             await trio.sleep(TICK_MS / 1000)
             if not self.is_down:
-                self.submit(Tick(wall_ms=self._clock.wall_ms()))
+                self._tick()
             for probe in self.probes:
                 await self._probe(probe)
             self.probes = []
+
+    def _tick(self) -> None:
+        self.submit(Tick(wall_ms=self._clock.wall_ms(), fresh_id=self._fresh_id()))
+
+    def _fresh_id(self) -> str:
+        return base64.urlsafe_b64encode(self._rng.randbytes(16)).decode().rstrip("=")
 
     async def _probe(self, probe: ProbeBroker) -> None:
         try:
@@ -123,10 +137,13 @@ class CoreController(httpx.AsyncBaseTransport):
     def admit(self, *broker_ids: int) -> None:
         self.submit(AdmitBrokers(wall_ms=0, actor="test", broker_ids=broker_ids))
 
+    def admit_coordinators(self, *coordinator_ids: int) -> None:
+        self.submit(AdmitCoordinators(wall_ms=0, actor="test", coordinator_ids=coordinator_ids))
+
     def create_topic(
         self, name: str, assignments: tuple[tuple[int, ...], ...], configs: dict[str, str] | None = None
     ) -> str:
-        topic_id = base64.urlsafe_b64encode(self._rng.randbytes(16)).decode().rstrip("=")
+        topic_id = self._fresh_id()
         reply = self.submit(
             CreateTopic(
                 wall_ms=0,
@@ -160,22 +177,31 @@ class CoreController(httpx.AsyncBaseTransport):
         verb = request.url.path.rpartition(":")[2]
         if self.is_down:
             raise httpx.ConnectError("the controller is down", request=request)
-        answer = await self._answer(verb, body)
+        answer = await self._answer(verb, body, of_coordinator="/coordinators/" in request.url.path)
         if self.is_down:
             raise httpx.ReadError("the controller went down", request=request)
         return httpx.Response(200, content=msgspec.json.encode(answer))
 
-    async def _answer(self, verb: str, body: bytes) -> Any:
+    async def _answer(self, verb: str, body: bytes, *, of_coordinator: bool) -> Any:
         wall_ms = self._clock.wall_ms()
         match verb:
             case "register":
                 request = msgspec.json.decode(body, type=RegisterRequest)
-                return self.submit(RegisterBroker(wall_ms=wall_ms, request=request))
+                register = RegisterCoordinator if of_coordinator else RegisterBroker
+                return self.submit(register(wall_ms=wall_ms, request=request))
             case "heartbeat":
                 beat = msgspec.json.decode(body, type=HeartbeatRequest)
                 return self.submit(
-                    Heartbeat(wall_ms=wall_ms, request=beat, received_ms=self._clock.mono_ms())
+                    Heartbeat(
+                        wall_ms=wall_ms,
+                        request=beat,
+                        received_ms=self._clock.mono_ms(),
+                        of_coordinator=of_coordinator,
+                    )
                 )
+            case "name-writer":
+                writer = msgspec.json.decode(body, type=NameWriterRequest)
+                return self.submit(NameWriter(wall_ms=wall_ms, request=writer))
             case "report":
                 report = msgspec.json.decode(body, type=LagReport)
                 return self.submit(Report(wall_ms=wall_ms, request=report))
@@ -183,7 +209,8 @@ class CoreController(httpx.AsyncBaseTransport):
                 ids = msgspec.json.decode(body, type=ProducerIdsRequest)
                 return self.submit(AllocateProducerIds(wall_ms=wall_ms, request=ids))
             case "poll":
-                return await self._poll(msgspec.json.decode(body, type=PollRequest))
+                poll = msgspec.json.decode(body, type=PollRequest)
+                return await self._poll(poll, of_coordinator=of_coordinator)
             case "administer":
                 call = msgspec.json.decode(body, type=AdminRequest).call
                 assert isinstance(call, DeleteRecordsCall), call  # the one that brokers carry out themselves
@@ -191,7 +218,7 @@ class CoreController(httpx.AsyncBaseTransport):
             case _:
                 raise AssertionError(verb)
 
-    async def _poll(self, poll: PollRequest) -> Any:
+    async def _poll(self, poll: PollRequest, *, of_coordinator: bool) -> Any:
         reply = self.submit(
             BrokerApplied(
                 wall_ms=self._clock.wall_ms(),
@@ -200,6 +227,7 @@ class CoreController(httpx.AsyncBaseTransport):
                 controller_epoch=poll.applied_controller_epoch,
                 sequence=poll.applied_sequence,
                 failures=poll.failures,
+                of_coordinator=of_coordinator,
             )
         )
         assert isinstance(reply, AppliedReply)
@@ -222,37 +250,58 @@ class CoreController(httpx.AsyncBaseTransport):
         )
 
 
-class RunningBroker:
-    """One broker, its directory, and how to stop it in each way."""
+P = TypeVar("P", bound=StorageBroker | CoordinatorProcess)
 
-    def __init__(
-        self, broker: StorageBroker, log_dir: LogDir, scope: trio.CancelScope, done: trio.Event
-    ) -> None:
-        self.broker = broker
-        self.log_dir = log_dir
-        self._scope = scope
-        self._done = done
+
+class Running(Generic[P]):
+    """One process that runs, and how to stop it in each way."""
+
+    def __init__(self, process: P) -> None:
+        self.process = process
+        self._scope = trio.CancelScope()
+        self._done = trio.Event()
+
+    async def run(self, *, task_status: trio.TaskStatus[Any] = trio.TASK_STATUS_IGNORED) -> None:
+        try:
+            with self._scope:
+                await self.process.run(task_status=task_status)
+        finally:
+            self._done.set()
 
     @property
     def port(self) -> int:
-        return self.broker.server.address[1]
+        return self.process.server.address[1]
 
     async def kill(self) -> None:
         """As SIGKILL: nothing is flushed or said; what was written stays in the page cache."""
-        self._scope.cancel()
-        await self._done.wait()
-        self.log_dir.abandon()
+        await self._end()
 
     async def stop(self) -> bool:
         """As SIGTERM."""
-        is_clean = await self.broker.shut_down()
+        is_clean = await self.process.shut_down()
+        await self._end()
+        return is_clean
+
+    async def _end(self) -> None:
         self._scope.cancel()
         await self._done.wait()
-        return is_clean
+
+
+class RunningBroker(Running[StorageBroker]):
+    """One broker and its directory."""
+
+    def __init__(self, broker: StorageBroker, log_dir: LogDir) -> None:
+        super().__init__(broker)
+        self.broker = broker
+        self.log_dir = log_dir
+
+    async def kill(self) -> None:
+        await super().kill()
+        self.log_dir.abandon()
 
 
 class ClusterInProcess:
-    """Starts brokers; each keeps its port and directory over its lives."""
+    """Starts brokers and coordinators; each keeps its port, and a broker its directory, over its lives."""
 
     def __init__(self, root: Path, nursery: trio.Nursery, controller: CoreController) -> None:
         self._root = root
@@ -261,6 +310,7 @@ class ClusterInProcess:
         self._processes = count(1)
         self.controller = controller
         self.brokers: dict[int, RunningBroker] = {}
+        self.coordinators: dict[int, Running[CoordinatorProcess]] = {}
         #: A broker's disk, where it is not the plain one.
         self.disks: dict[int, Disk] = {}
         #: How much of the logs' ends each broker keeps in memory; None: as much as in production.
@@ -304,22 +354,51 @@ class ClusterInProcess:
     async def start(
         self, broker_id: int, *, boot_id: str = BOOT_ID, configs: dict[str, str] | None = None
     ) -> RunningBroker:
-        broker, log_dir = await self.open(broker_id, boot_id=boot_id, configs=configs)
-        scope = trio.CancelScope()
-        done = trio.Event()
-
-        async def run(*, task_status: trio.TaskStatus[StorageBroker] = trio.TASK_STATUS_IGNORED) -> None:
-            try:
-                with scope:
-                    await broker.run(task_status=task_status)
-            finally:
-                done.set()
-
-        await self._nursery.start(run)
-        running = RunningBroker(broker, log_dir, scope, done)
+        running = RunningBroker(*await self.open(broker_id, boot_id=boot_id, configs=configs))
+        await self._nursery.start(running.run)
         self._ports[broker_id] = running.port
         self.brokers[broker_id] = running
         return running
+
+    async def start_coordinator(
+        self, coordinator_id: int, *, configs: dict[str, str] | None = None
+    ) -> Running[CoordinatorProcess]:
+        settings = CoordinatorSettings(
+            cluster=CLUSTER,
+            coordinator_id=coordinator_id,
+            listen_host="127.0.0.1",
+            listen_port=self._ports.get(coordinator_id, 0),
+            controllers=("http://controller.invalid",),
+            metrics_host="127.0.0.1",
+            config=CoordinatorConfig.parse((configs or {}).items()),
+            version="test",
+        )
+        rng = random.Random(f"coordinator {coordinator_id}, process {next(self._processes)}")
+        ports = NodePorts(rng=rng, controller_transport=self.controller)
+        running = Running(await listen_as_coordinator(settings, ports))
+        await self._nursery.start(running.run)
+        self._ports[coordinator_id] = running.port
+        self.coordinators[coordinator_id] = running
+        return running
+
+    async def form_coordinators(self, *coordinator_ids: int, configs: dict[str, str] | None = None) -> None:
+        """Start them, admit them, and wait until they serve all shards."""
+        for coordinator_id in coordinator_ids:
+            await self.start_coordinator(coordinator_id, configs=configs)
+        image = self.controller.image
+        await self.controller.wait_for(
+            lambda: all(each in image.coordinators for each in coordinator_ids), "coordinators register"
+        )
+        self.controller.admit_coordinators(*coordinator_ids)
+        await self.controller.wait_for(
+            lambda: {owner for _, owner in self.shard_owners()} == {*coordinator_ids}, "shards have owners"
+        )
+
+    def shard_owners(self) -> list[tuple[int, int]]:
+        """Return (shard, owner) of all shards."""
+        image = self.controller.image
+        shards = [(key[1], image.partitions[key].shard) for key in sorted(image.shards)]
+        return [(number, shard.owner) for number, shard in shards if shard is not None]
 
     async def form(self, *broker_ids: int, configs: dict[str, str] | None = None) -> None:
         """Start them, admit them, and wait until all are active."""
@@ -351,9 +430,12 @@ class ClusterInProcess:
         return ",".join(f"127.0.0.1:{running.port}" for running in self.brokers.values())
 
     async def stop_all(self) -> None:
+        for coordinator in self.coordinators.values():
+            await coordinator.kill()
         for running in list(self.brokers.values()):
             await running.kill()
         self.brokers = {}
+        self.coordinators = {}
 
 
 @asynccontextmanager

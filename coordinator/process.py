@@ -1,0 +1,272 @@
+"""One coordinator, put together: the parts, who knows whom, and how it starts and stops.
+
+    listen -> register -> follow the metadata stream -> open the shards that it is given -> serve
+    SIGTERM: ask for leave -> its shards go to others -> refuse connections -> exit
+
+Constructors store; `run` does. A coordinator can be killed at any point: whoever is given its shards replays
+their logs.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import trio
+from prometheus_client.metrics_core import Metric
+
+from controller.contract.administration import AdminRequest, AdminResponse
+from controller.contract.partition_state import WriterId
+from controller.contract.session import BrokerStatus, RegisterRequest, RegisterResponse, ShutdownKind
+from controller.contract.updates import (
+    ApplyFailure,
+    NameWriterRequest,
+    NameWriterResponse,
+    ProducerIdsRequest,
+    ProducerIdsResponse,
+    UpdateBatch,
+)
+from coordinator.config import CoordinatorConfig
+from coordinator.core.groups.machine import GroupMachine
+from coordinator.handlers.context import CoordinatorContext
+from coordinator.handlers.table import HANDLERS
+from coordinator.shell.shards import Shards
+from springtide.node.administration import Administration
+from springtide.node.clock import BrokerClock
+from springtide.node.cluster_view import ClusterView
+from springtide.node.controller_client import ControllerClient
+from springtide.node.controller_session import ControllerSession
+from springtide.node.counters import NodeCounters, collect_node_counters
+from springtide.node.handlers.dispatch import make_dispatch
+from springtide.node.lease import Lease
+from springtide.node.net import Listener
+from springtide.node.producer_ids import ProducerIds
+from springtide.node.server import Server
+from springtide.node.settings import NodePorts, NodeSettings, bind
+from springtide.node.status import MetricsCollector, StatusServer, gauge
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorSettings(NodeSettings):
+    """The settings of `coordinator serve`."""
+
+    coordinator_id: int
+    config: CoordinatorConfig = field(default_factory=CoordinatorConfig)
+
+
+class CoordinatorProcess:
+    """See the module. Both listeners are bound; `listen` makes them."""
+
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        ports: NodePorts,
+        *,
+        listener: Listener,
+        metrics_listener: Listener | None = None,
+    ) -> None:
+        self.settings = settings
+        self._ports = ports
+        self._listener = listener
+        self._nursery: trio.Nursery | None = None
+        self._has_begun = trio.Event()
+        self._has_no_shard = trio.Event()
+        clock = BrokerClock(ports.clock)
+        self.counters = NodeCounters()
+        self.counters.started_us = ports.clock.mono_us()
+        self.view = ClusterView()
+        self.shards = Shards(
+            coordinator_id=settings.coordinator_id,
+            view=self.view,
+            net=ports.net,
+            clock=clock,
+            rng=ports.rng,
+            new_machine=partial(GroupMachine, settings.config.group_options),
+            name_writer=self._name_writer,
+            spawn=self.spawn,
+            end_turn=self.end_turn,
+        )
+        context = CoordinatorContext(
+            view=self.view,
+            is_view_complete=lambda: self.session.has_full_state,
+            administration=Administration(
+                broker_id=settings.coordinator_id,
+                broker_epoch=lambda: self.session.broker_epoch,
+                ask=self._administer,
+                spawn=self.spawn,
+                end_turn=self.end_turn,
+            ),
+            producer_ids=ProducerIds(
+                allocate=self._allocate_producer_ids, spawn=self.spawn, clock=clock, end_turn=self.end_turn
+            ),
+            counters=self.counters,
+            wall_ms=clock.wall_ms,
+            mono_ms=clock.mono_ms,
+            shards=self.shards,
+            new_member_suffix=lambda: str(uuid.UUID(int=ports.rng.getrandbits(128), version=4)),
+        )
+        self.server = Server(
+            listener=listener,
+            poller=ports.net.poller(),
+            dispatch=make_dispatch(HANDLERS, context, ports.clock),
+            clock=ports.clock,
+            threads=ports.threads,
+            counters=self.counters,
+            limits=settings.config.server_limits,
+            on_turn_end=lambda: None,
+        )
+        self._client = ControllerClient(
+            urls=settings.controllers,
+            cluster=settings.cluster,
+            broker_id=settings.coordinator_id,
+            clock=ports.clock,
+            role="coordinators",
+            transport=ports.controller_transport,
+            token=settings.controller_token,
+            tls=settings.controller_tls,
+        )
+        host, port = settings.advertised(listener.address)
+        self.session = ControllerSession(
+            client=self._client,
+            identity=RegisterRequest(
+                broker_id=settings.coordinator_id,
+                incarnation_id=f"{ports.rng.getrandbits(128):032x}",
+                host=host,
+                port=port,
+                rack=settings.rack,
+                log_dir_ids=(),
+                last_shutdown=ShutdownKind.FIRST_START,
+                version=settings.version,
+            ),
+            cluster_id=None,
+            lease=Lease(),
+            clock=clock,
+            rng=ports.rng,
+            apply=self._apply,
+            on_registered=self._on_registered,
+            level=self.shards.level,
+        )
+        self._status: StatusServer | None = None
+        if metrics_listener is not None:
+            self._status = StatusServer(
+                listener=metrics_listener,
+                collector=MetricsCollector([self._collect]),
+                is_ready=lambda: self.session.status is BrokerStatus.ACTIVE,
+                clock=ports.clock,
+                threads=ports.threads,
+            )
+
+    # What parts ask of the whole
+
+    def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run something beside everything else; it ends with the process."""
+        if self._nursery is not None:
+            self._nursery.start_soon(work)
+
+    def end_turn(self) -> None:
+        self.server.end_turn()
+
+    async def _name_writer(self, topic_id: str, partition: int, found: WriterId | None) -> NameWriterResponse:
+        return await self._client.name_writer(
+            NameWriterRequest(
+                broker_id=self.settings.coordinator_id,
+                broker_epoch=self.session.broker_epoch,
+                topic_id=topic_id,
+                partition=partition,
+                found=found,
+            )
+        )
+
+    async def _allocate_producer_ids(self) -> ProducerIdsResponse:
+        return await self._client.allocate_producer_ids(
+            ProducerIdsRequest(broker_id=self.settings.coordinator_id, broker_epoch=self.session.broker_epoch)
+        )
+
+    async def _administer(self, request: AdminRequest, timeout_ms: int) -> AdminResponse:
+        return await self._client.administer(request, timeout_ms)
+
+    async def _on_registered(self, response: RegisterResponse) -> None:
+        self.view.cluster_id = response.cluster_id
+
+    async def _apply(self, batch: UpdateBatch) -> Sequence[ApplyFailure]:
+        self.view.apply(batch, now_ms=self._ports.clock.mono_ms())
+        self.shards.on_view_changed()
+        if self.session.wants_shutdown and not self.shards.owned():
+            self._has_no_shard.set()
+        return ()
+
+    # Life
+
+    async def run(
+        self, *, task_status: trio.TaskStatus[CoordinatorProcess] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve until cancelled or told to shut down. Raise RegistrationRefused, WentBack."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                nursery.start_soon(self.server.drive)
+                nursery.start_soon(self._serve_when_alone)
+                if self._status is not None:
+                    nursery.start_soon(self._status.serve)
+                    _log.info("metrics_served url=%s", "http://{}:{}/metrics".format(*self._status.address))
+                nursery.start_soon(self.session.run)
+                self._has_begun.set()
+                task_status.started(self)
+        finally:
+            self._nursery = None
+            self._listener.close()
+            self.server.poller.close()
+            with trio.CancelScope(shield=True):
+                await self._client.aclose()
+
+    async def _serve_when_alone(self) -> None:
+        await self.session.may_listen.wait()
+        _log.info(
+            "serving_kafka cluster=%s coordinator_id=%d address=%s advertised=%s",
+            self.settings.cluster,
+            self.settings.coordinator_id,
+            "{}:{}".format(*self.server.address),
+            "{}:{}".format(*self.settings.advertised(self.server.address)),
+        )
+        await self.server.serve()
+
+    async def shut_down(self) -> bool:
+        """Give the shards away and stop. Cancel `run` afterwards. Return False if they were not given away in
+        time."""
+        await self._has_begun.wait()
+        deadline_ms = self.settings.config.number("controlled.shutdown.timeout.ms")
+        self.session.begin_shutdown()
+        is_in_time = True
+        if self.session.broker_epoch >= 0:
+            _log.info("shutting_down shards=%d", len(self.shards.owned()))
+            with self._ports.clock.timeout_ms(deadline_ms) as scope:
+                await self.session.may_shut_down.wait()
+                if self.shards.owned():
+                    await self._has_no_shard.wait()
+            is_in_time = not scope.cancelled_caught
+            if not is_in_time:
+                _log.warning(
+                    "leaving_without_leave waited_ms=%d shards=%d", deadline_ms, len(self.shards.owned())
+                )
+        self.shards.stop()
+        self.server.stop_serving()
+        _log.info("stopped")
+        return is_in_time
+
+    # Metrics
+
+    def _collect(self) -> Iterator[Metric]:
+        yield from collect_node_counters(self.counters, now_us=self._ports.clock.mono_us())
+        yield gauge("springtide_connections", "Connections open", self.server.connection_count)
+        yield from self.shards.collect()
+
+
+async def listen(settings: CoordinatorSettings, ports: NodePorts) -> CoordinatorProcess:
+    """Bind the listeners and put the coordinator together. Raise OSError."""
+    listener, metrics_listener = await bind(settings, ports.net)
+    return CoordinatorProcess(settings, ports, listener=listener, metrics_listener=metrics_listener)

@@ -1,0 +1,91 @@
+"""Stock consumers in groups: subscribe, commit, come back, and lose their coordinator meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import kafka
+import pytest
+import trio
+
+from springtide.node.sharding import GROUPS_TOPIC, shard_of
+from tests.kit.dataplane.clients_in_threads import produce
+from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
+
+GROUP, TOPIC = "billing", "orders"
+VALUES = [b"value %d" % number for number in range(300)]
+AT_ONCE = 10
+NO_DELAY = {"group.initial.rebalance.delay.ms": "0"}
+
+Consume = Callable[[str, int, Callable[[int], None]], list[bytes]]
+"""(bootstrap, how many, told how many after each commit) to the values that a member of GROUP read."""
+
+
+def by_kafka_python(bootstrap: str, count: int, committed: Callable[[int], None]) -> list[bytes]:
+    consumer = kafka.KafkaConsumer(
+        TOPIC,
+        bootstrap_servers=bootstrap.split(","),
+        group_id=GROUP,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    values: list[bytes] = []
+    while len(values) < count:
+        for records in consumer.poll(timeout_ms=500, max_records=AT_ONCE).values():
+            values += [record.value for record in records]
+            consumer.commit()
+            committed(len(values))
+    consumer.close()
+    return values
+
+
+def owner_of(cluster: ClusterInProcess, group: str) -> int:
+    shards = dict(cluster.shard_owners())
+    return shards[shard_of(group, len(shards))]
+
+
+@pytest.mark.parametrize("consume", [by_kafka_python])
+def test_each_record_is_read_once_over_restarts_of_consumers_and_the_death_of_their_coordinator(
+    consume: Consume, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        async with cluster_in_process(tmp_path) as cluster:
+            await cluster.form(1, 2, 3)
+            cluster.controller.create_topic(TOPIC, ((1, 2, 3),))
+            await cluster.form_coordinators(1001, 1002, configs=NO_DELAY)
+            await produce(cluster.bootstrap(), TOPIC, VALUES, acks="all")
+            before = owner_of(cluster, GROUP)
+
+            def kill_after_50(count: int) -> None:
+                if count == 50:
+                    trio.from_thread.run(cluster.coordinators.pop(before).kill)
+
+            async def read(count: int, committed: Callable[[int], None] = lambda _: None) -> list[bytes]:
+                work = partial(consume, cluster.bootstrap(), count, committed)
+                return await trio.to_thread.run_sync(work)
+
+            first = await read(100)
+            second = await read(150, kill_after_50)
+            after = owner_of(cluster, GROUP)
+            assert {before, after} == {1001, 1002}
+            await cluster.start_coordinator(before)
+            third = await read(50)
+            assert [first, second, third] == [VALUES[:100], VALUES[100:250], VALUES[250:]]
+
+    trio.run(run)
+
+
+def test_a_coordinator_that_is_stopped_gives_its_shards_away_first(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster_in_process(tmp_path) as cluster:
+            await cluster.form(1, 2, 3)
+            await cluster.form_coordinators(1001, 1002)
+            assert await cluster.coordinators.pop(1001).stop()
+            assert {owner for _, owner in cluster.shard_owners()} == {1002}
+            topic = cluster.coordinators[1002].process.view.topic_by_name(GROUPS_TOPIC)
+            assert topic is not None
+            assert cluster.coordinators[1002].process.shards.owned() == list(range(topic.partitions))
+
+    trio.run(run)
