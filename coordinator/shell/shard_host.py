@@ -79,12 +79,11 @@ class ShardParts(LogParts):
 
 
 class ShardHost:
-    """on_closed: called when the runtime has closed. opening_ms: from being given to serving, None before.
-    ahead: set where the log holds what the controller can't have named yet: the shard stays stopped."""
+    """on_closed: called when the runtime has closed, or failed. opening_ms: from being given to serving, None
+    before. ahead: set where the log holds what the controller can't have named yet: the shard stays
+    stopped."""
 
-    def __init__(
-        self, key: PartitionKey, parts: ShardParts, on_closed: Callable[[ShardHost, ShardClosed], None]
-    ) -> None:
+    def __init__(self, key: PartitionKey, parts: ShardParts, on_closed: Callable[[ShardHost], None]) -> None:
         self.key = key
         self.is_owner = False
         self.opening_ms: int | None = None
@@ -129,8 +128,9 @@ class ShardHost:
             answered(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)  # every client tries again
         else:
             self._tokens += 1
+            request = make(self._tokens)
             self._waiting[self._tokens] = answered
-            self._step(RequestCame(self._tokens, make(self._tokens)))
+            self._step(RequestCame(self._tokens, request))
 
     def on_state(self, state: PartitionState, *, is_owner: bool) -> None:
         """Take in the newest state of the partition. The caller ends the turn."""
@@ -160,7 +160,7 @@ class ShardHost:
         self._log.stop()
         waiting, self._waiting = self._waiting, {}
         for answered in waiting.values():
-            answered(ErrorCode.NOT_COORDINATOR)
+            self._tell(answered, ErrorCode.NOT_COORDINATOR)
 
     # What tasks bring
 
@@ -178,14 +178,21 @@ class ShardHost:
             return
         self._is_stepping = True
         clock, runtime = self._parts.clock, self.runtime
-        while self._events and not self._is_over:
-            was_serving = runtime.phase is ShardPhase.SERVING
-            effects = runtime.step(self._events.popleft(), now_ms=clock.mono_ms(), wall_ms=clock.wall_ms())
-            if runtime.phase is ShardPhase.SERVING and not was_serving:
-                self._on_opened()
-            for effect in effects:
-                self._carry_out(effect)
-        self._is_stepping = False
+        try:
+            while self._events and not self._is_over:
+                was_serving = runtime.phase is ShardPhase.SERVING
+                effects = runtime.step(
+                    self._events.popleft(), now_ms=clock.mono_ms(), wall_ms=clock.wall_ms()
+                )
+                if runtime.phase is ShardPhase.SERVING and not was_serving:
+                    self._on_opened()
+                for effect in effects:
+                    self._carry_out(effect)
+        except Exception:  # a bug: what is in memory is worth nothing any more, what is in the log is
+            _log.exception("shard_failed shard=%d", self.key[1])
+            self._close()
+        finally:
+            self._is_stepping = False
 
     def _on_opened(self) -> None:
         self._log.end_reading()
@@ -206,19 +213,28 @@ class ShardHost:
                 self._asked = ask
                 self._parts.spawn(partial(self._ask_writer, ask))
             case AnswerRequest(token=token, answer=answer):
-                self._waiting.pop(token)(answer)
+                self._tell(self._waiting.pop(token), answer)
             case SetTimer(key=key, at_ms=at_ms):
                 self._timers.set(key, at_ms)
             case ShardClosed(ending=ending):
                 _log.info("shard_closed shard=%d cause=%s", self.key[1], ending.name.lower())
-                self._parts.counters.endings += 1
-                self.stop()
-                self._on_closed(self, effect)
+                self._close()
             case LogIsAhead(found=found, named=named):
                 _log.error("shard_stopped shard=%d found=%s named=%s", self.key[1], found, named)
                 self.ahead = effect
             case _:
                 assert_never(effect)
+
+    def _close(self) -> None:
+        self._parts.counters.endings += 1
+        self.stop()
+        self._on_closed(self)
+
+    def _tell(self, answered: Callable[[object], None], answer: object) -> None:
+        try:
+            answered(answer)
+        except Exception:  # a bug in one handler must not end the shard of all other clients
+            _log.exception("answer_failed shard=%d", self.key[1])
 
     async def _ask_writer(self, ask: int) -> None:
         pause_ms = ASK_AGAIN_MS[0]

@@ -20,7 +20,6 @@ from controller.contract.session import LevelShards
 from controller.contract.updates import NameWriterResponse
 from coordinator.core.machine import Machine
 from coordinator.core.shard import ShardPhase
-from coordinator.core.shard_ports import ShardClosed
 from coordinator.shell.shard_host import ShardCounters, ShardHost, ShardParts, WriterNamer
 from coordinator.shell.timers import Spawn
 from springtide.node.clock import Clock
@@ -140,7 +139,7 @@ class Shards:
             self._hosts[partition] = host
             host.on_state(state, is_owner=is_owner)
 
-    def _on_closed(self, host: ShardHost, _closed: ShardClosed) -> None:
+    def _on_closed(self, host: ShardHost) -> None:
         partition = host.key[1]
         del self._hosts[partition]
         self._resting.add(partition)
@@ -197,7 +196,7 @@ class Shards:
         )
         counts = self._counters
         yield counter("springtide_shard_openings", "Shards opened", counts.openings)
-        yield counter("springtide_shard_endings", "Shards given away, fenced or cut", counts.endings)
+        yield counter("springtide_shard_endings", "Shards given away, fenced, cut or failed", counts.endings)
         yield counter("springtide_shard_appends", "Batches sent to shards' logs", counts.appends)
         yield counter(
             "springtide_shard_failed_appends",

@@ -346,6 +346,35 @@ def test_a_shard_without_a_leader_waits_for_one() -> None:
     in_shard_world(story)
 
 
+def test_a_shard_that_fails_begins_anew_from_its_log_and_the_others_go_on() -> None:
+    async def story(world: ShardWorld) -> None:
+        one = await serving(world)
+        assert await counted(one) == Counted(1)
+        parked = [one.submit(shard, AwaitNothing) for shard in (0, 1)]
+        failed = one.submit(0, lambda _token: "what no machine understands")
+        assert one.answers[failed] is one.answers[parked[0]] is ErrorCode.NOT_COORDINATOR
+        assert parked[1] not in one.answers
+        await one.opened(0)
+        assert await counted(one, number=2) == Counted(2)
+        assert await counted(one, shard=1) == Counted(1)
+
+    in_shard_world(story, count=2)
+
+
+def test_an_answer_that_cannot_be_told_ends_no_shard() -> None:
+    async def story(world: ShardWorld) -> None:
+        one = await serving(world)
+
+        def answered(answer: object) -> None:
+            raise ValueError(answer)
+
+        one.shards.submit(0, ReadCounter, answered)
+        assert await counted(one) == Counted(1)
+        assert one.metrics()["springtide_shard_endings_total"] == 0
+
+    in_shard_world(story)
+
+
 def test_a_topic_that_is_deleted_takes_its_shards_with_it() -> None:
     async def story(world: ShardWorld) -> None:
         one = await serving(world)
