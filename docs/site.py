@@ -156,8 +156,8 @@ def _metrics_of(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def kafka_apis() -> str:
-    """Return the APIs of the Kafka protocol that brokers serve, beside those of Kafka's own brokers."""
-    return "# Kafka APIs\n\nWhat a broker advertises to clients.\n\n" + kafka_api_table()
+    """Return the APIs of the Kafka protocol that are served, beside those of Kafka's own brokers."""
+    return "# Kafka APIs\n\nWhat brokers and coordinators advertise to clients.\n\n" + kafka_api_table()
 
 
 def kafka_api_table() -> str:

@@ -8,10 +8,18 @@ from coordinator.core.groups.requests import SyncGroup, SyncGroupReply
 from coordinator.handlers.asking import ask_group
 from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers.context import Request
+from springtide.node.handlers.group_refusals import refuse
+from springtide.wire.errors import ErrorCode
+
+PROTOCOL_SINCE = 5
+"""The first version in which a member must say what it believes the group's protocol to be."""
 
 
 def handle(context: CoordinatorContext, request: Request) -> None:
     message = cast(Any, request.decode())
+    if request.api_version >= PROTOCOL_SINCE and None in (message.protocol_type, message.protocol_name):
+        refuse(request, message, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return
 
     def make(token: int) -> SyncGroup:
         return SyncGroup(

@@ -227,7 +227,10 @@ def _milliseconds(value: datetime.timedelta | int) -> int:
 
 
 def _timedelta(value: int) -> datetime.timedelta:
-    return datetime.timedelta(milliseconds=value)
+    try:
+        return datetime.timedelta(milliseconds=value)
+    except OverflowError:  # beyond 2.7 million years
+        return datetime.timedelta.max if value > 0 else datetime.timedelta.min
 
 
 def _datetime(value: int) -> datetime.datetime | None:

@@ -131,6 +131,16 @@ def test_the_first_version_waits_for_other_members_as_long_as_a_session_lasts() 
     assert second[0].error_code == ErrorCode.NONE
 
 
+def test_a_member_says_what_it_believes_the_protocol_to_be() -> None:
+    coordinator = Coordinator()
+    joined = join_alone(coordinator, 9)
+    asked = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id, "protocol_type": "consumer"}
+    for said in ({}, {"protocol_name": "other"}):
+        answer = coordinator.ask(ApiKey.SYNC_GROUP, 5, **asked, **said)
+        assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert coordinator.ask(ApiKey.SYNC_GROUP, 4, **asked).error_code == ErrorCode.NONE
+
+
 def test_only_the_leader_gets_the_members() -> None:
     coordinator = Coordinator()
     answers = [start_join(coordinator, 3), start_join(coordinator, 3)]

@@ -186,6 +186,10 @@ def test_the_retention_of_old_clients_is_kept(coordinator: Coordinator) -> None:
     commit(coordinator, 2, ("orders", 1, 7), retention_time=-1)
     coordinator.wait(20 * 60_000)
     assert told(fetch(coordinator, 2, None)) == [(1, 7, ErrorCode.NONE)]
+    assert commit(coordinator, 2, ("orders", 0, 8), retention_time=2**63 - 1) == [ErrorCode.NONE]
+    assert commit(coordinator, 2, ("orders", 1, 8), retention_time=-(2**63)) == [ErrorCode.NONE]
+    coordinator.wait(20 * 60_000)
+    assert len(told(fetch(coordinator, 2, None))) == 2
 
 
 def test_metadata_may_be_null_and_not_too_long(coordinator: Coordinator) -> None:

@@ -31,6 +31,8 @@ SHARED_FIELDS: dict[str, Any] = {
     "group_id": "g",
     "groups_names": ["g"],
     "member_id": "m",
+    "protocol_type": "consumer",
+    "protocol_name": "range",
     "session_timeout": 10_000,
     "topics": [{"name": "orders", "partitions": [{"partition_index": 0}], "partition_indexes": [0]}],
 }
