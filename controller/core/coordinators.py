@@ -74,8 +74,10 @@ class CoordinatorSessions(Presence):
             now_ms=now_ms,
         )
         self._alarms = alarms
-        #: Shards that each standby says it is level with.
+        #: Shards that each standby says it is level with, and has said so since it was named.
         self._level: dict[int, frozenset[PartitionKey]] = {}
+        #: Sequence up to which a standby must have applied to be believed: since the shard's last assignment.
+        self._assigned: dict[PartitionKey, int] = {}
         #: Something other than a record may have changed who should have a shard.
         self._has_news = True
 
@@ -148,7 +150,7 @@ class CoordinatorSessions(Presence):
         if error is not ControllerError.NONE:
             return HeartbeatResponse(error=error, controller_epoch=self.controller_epoch)
         self._see(coordinator_id, min(received_ms, now_ms))
-        level = frozenset((told.topic_id, number) for told in request.level for number in told.partitions)
+        level = self._level_of(image, request)
         if level != self._level.get(coordinator_id, frozenset()):
             self._level[coordinator_id] = level
             self._has_news = True
@@ -168,6 +170,17 @@ class CoordinatorSessions(Presence):
             lease_ms=self._options.lease_ms,
             sequence=image.sequence,
             may_shut_down=request.wants_shutdown,
+        )
+
+    def _level_of(self, image: ClusterImage, request: HeartbeatRequest) -> frozenset[PartitionKey]:
+        """Return the shards that are said to be level by one that knows how they are assigned now."""
+        if request.applied_controller_epoch != self.controller_epoch:
+            return frozenset()
+        told = ((level.topic_id, number) for level in request.level for number in level.partitions)
+        return frozenset(
+            key
+            for key in told
+            if key in image.shards and request.applied_sequence >= self._assigned.get(key, 0)
         )
 
     def on_applied(self, draft: Draft, event: BrokerApplied, now_ms: int) -> AppliedReply:
@@ -233,7 +246,10 @@ class CoordinatorSessions(Presence):
         self._tell_of_ordinary_topics(draft)
         if not image.shards:
             return
-        assign_shards(draft, lambda standby, key: key in self._level.get(standby, ()))
+        moved = assign_shards(draft, lambda standby, key: key in self._level.get(standby, ()))
+        if moved:
+            self._assigned.update(dict.fromkeys(moved, image.sequence))
+            self._level = {standby: level.difference(moved) for standby, level in self._level.items()}
         if any(coordinator.is_active for coordinator in image.coordinators.values()):
             self._alarms.clear_alarm(draft, _NO_COORDINATOR)
         else:

@@ -131,10 +131,10 @@ def _with_shard(state: PartitionState, shard: Shard) -> PartitionState:
 # --- owners and standbys ------------------------------------------------------------------------------------
 
 
-def assign_shards(draft: Draft, is_level: Callable[[int, PartitionKey], bool]) -> None:
-    """Give each shard the owner and the standby that it should have now. is_level: whether a standby has all
-    of the shard's log that it could have."""
-    image = draft.image
+def assign_shards(draft: Draft, is_level: Callable[[int, PartitionKey], bool]) -> list[PartitionKey]:
+    """Give each shard the owner and the standby that it should have now; return those of which one has
+    changed. is_level: whether a standby has all of the shard's log that it could have."""
+    image, moved = draft.image, []
     change = draft.change(Cause.SHARD_ASSIGNED)
     for key, (owner, standby) in _assignments(image, is_level).items():
         state = image.partitions[key]
@@ -142,6 +142,8 @@ def assign_shards(draft: Draft, is_level: Callable[[int, PartitionKey], bool]) -
         shard = msgspec.structs.replace(state.shard, owner=owner, standby=standby)
         if shard != state.shard:
             draft.write_partition(_with_shard(state, shard), change)
+            moved.append(key)
+    return moved
 
 
 def _assignments(

@@ -53,9 +53,15 @@ class CoordinatorCluster(Cluster):
         return self.ask(RegisterCoordinator(wall_ms=0, request=request), RegisterResponse)
 
     def beat(
-        self, coordinator_id: int, *, level: bool | Sequence[int] = False, wants_shutdown: bool = False
+        self,
+        coordinator_id: int,
+        *,
+        level: bool | Sequence[int] = False,
+        applied: int | None = None,
+        wants_shutdown: bool = False,
     ) -> HeartbeatResponse:
-        """level: with the shards of these numbers; True: with all that it is the standby of."""
+        """level: with the shards of these numbers; True: with all that it is the standby of. applied: up to
+        which sequence; None: all."""
         coordinator = self.image.coordinators[coordinator_id]
         if isinstance(level, bool):
             level = [
@@ -66,7 +72,7 @@ class CoordinatorCluster(Cluster):
             broker_epoch=coordinator.coordinator_epoch,
             incarnation_id=coordinator.incarnation_id,
             applied_controller_epoch=self.controller_epoch,
-            applied_sequence=self.image.sequence,
+            applied_sequence=self.image.sequence if applied is None else applied,
             level=(LevelShards(topic_id=OFFSETS_ID, partitions=tuple(level)),),
             wants_shutdown=wants_shutdown,
         )

@@ -357,6 +357,40 @@ def test_a_demoted_coordinator_owns_nothing_while_another_can_and_goes_on_follow
     assert cluster.owned == {1001: SHARDS}
 
 
+def test_a_coordinator_that_was_level_before_it_was_named_standby_says_so_again_first() -> None:
+    """Between, it may have forgotten what it followed."""
+    cluster = CoordinatorCluster(1001, 1002)
+    cluster.beat_coordinators(level=True)
+    mine = {key for key, shard in cluster.shards.items() if shard.owner == 1001}
+    for coordinator_id in (1001, 1002):
+        cluster.beat(coordinator_id, level=range(SHARDS))
+    cluster.step(MaintainCoordinators(wall_ms=0, actor="ann", coordinator_ids=(1001,), demoted=True))
+    assert cluster.owned == {1002: SHARDS}
+    sequence = cluster.image.sequence
+    for coordinator_id in (1001, 1002):
+        demoted = MaintainCoordinators(
+            wall_ms=0, actor="ann", coordinator_ids=(coordinator_id,), demoted=coordinator_id == 1002
+        )
+        cluster.step(demoted)
+    assert {cluster.shards[key].owner for key in mine} == {1002}
+    cluster.beat(1001, level=range(SHARDS), applied=sequence - 1)  # before it heard that it is the standby
+    assert {cluster.shards[key].owner for key in mine} == {1002}
+    cluster.beat(1001, level=range(SHARDS))
+    assert cluster.owned == {1001: SHARDS}
+
+
+def test_what_a_standby_says_is_heard_although_it_said_the_same_before_it_was_named() -> None:
+    cluster = CoordinatorCluster(1001, 1002)
+    cluster.beat(1002, level=range(SHARDS))
+    assert cluster.owned == {1001: 25, 1002: 25}
+    epoch = cluster.image.coordinators[1002].coordinator_epoch
+    cluster.step(BrokerProvenDead(wall_ms=0, broker_id=1002, broker_epoch=epoch))
+    cluster.beat(1002, level=range(SHARDS))
+    assert (cluster.owned, cluster.followed) == ({1001: SHARDS}, {1002: SHARDS})
+    cluster.beat(1002, level=range(SHARDS))
+    assert cluster.owned == {1001: 25, 1002: 25}
+
+
 def test_no_coordinator_alive_is_an_alarm_and_no_owner() -> None:
     cluster = CoordinatorCluster(1001)
     assert NOBODY not in alarms(cluster)
