@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from controller.core.shards import SHARDS
+
 
 class PreflightLimits(msgspec.Struct, frozen=True, kw_only=True):
     """clock_skew_ms_max: timestamps of records and retention by time rest on brokers' wall clocks, nothing
@@ -36,6 +38,7 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     reassignment_stall_ms: a reassignment is shown as blocked when a target has not advanced for so long.
     throttle_behind_ms: a throttled learner must have fallen behind for so long before that is called blocked.
     producer_id_block_size: ids handed to a broker at a time (6.8, blocks of ids).
+    shards: partitions of a coordinator topic (13.3, the topic). Only simulations have fewer than SHARDS.
     preflight: what a broker must show before it is admitted.
     """
 
@@ -56,6 +59,7 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     reassignment_stall_ms: int = 60_000
     throttle_behind_ms: int = 30_000
     producer_id_block_size: int = 1_000
+    shards: int = SHARDS
     partitions_per_topic_max: int = 10_000
     replication_factor_max: int = 100
     partitions_per_cluster_max: int = 200_000

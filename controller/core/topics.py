@@ -47,7 +47,7 @@ from controller.core.records import (
     TopicRecord,
 )
 from controller.core.settings_table import CLUSTER_SETTINGS
-from controller.core.shards import PINNED, SHARDS, cluster_defaults, reserved, unnamed_shard, wanted_factor
+from controller.core.shards import PINNED, cluster_defaults, reserved, unnamed_shard, wanted_factor
 
 TOPIC_NAME_LENGTH_MAX = 249
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -97,7 +97,7 @@ def create_coordinator_topic(draft: Draft, topic: str, topic_id: str, options: C
         actor=ACTOR_CONTROLLER,
         topic_id=topic_id,
         topic=topic,
-        partitions=SHARDS,
+        partitions=options.shards,
         replication_factor=wanted_factor(draft.image),
         configs=PINNED,
     )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from controller.contract.errors import ControllerError
 from controller.contract.holdings import HeldLog, Holdings, SetAsideLog
 from controller.contract.lag_report import LagReport, LagReportResponse, ReplicaProblem
-from controller.contract.partition_state import PartitionKey, PartitionState, Shard, TopicState, WriterId
+from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.session import (
     UNANSWERED_INCARNATIONS_MAX,
     HeartbeatRequest,
@@ -56,7 +56,6 @@ from dataplane.core.log_port import LogError
 from dataplane.core.replica import Replica
 from dataplane.core.results import (
     LATEST_TIMESTAMP,
-    AppendResult,
     DeletionResult,
     LeaderAnswer,
     OffsetResult,
@@ -68,12 +67,12 @@ from dataplane.shell.partitions import ahead, is_behind
 from dataplane.storage.retention import UNLIMITED, SegmentView, segments_to_delete
 from dataplane.storage.seal import Seal
 from springtide.node.clock import BrokerClock
-from springtide.node.controller_client import UNTOLD, Seen
+from springtide.node.controller_client import UNTOLD, ControllerAnswer, Seen
 from springtide.node.heartbeats import Heartbeats
 from springtide.node.lease import Lease
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
-from springtide.wire.record_batch import BatchHeader, decode_header
+from springtide.wire.record_batch import decode_header
 from tests.simulation.clients import (
     READ_BYTES_MAX,
     DeleteCall,
@@ -457,7 +456,7 @@ class BrokerNode:
                 log.die_in_append(bytes(torn_bytes) if not log.batches else log.batches[-1].data[:torn_bytes])
         how = "is killed" if machine is None else "loses power" if reboots else "loses its volume"
         self.events.note(f"{self.name} {how}")
-        self.cluster.on_broker_down(self)
+        self.cluster.on_process_down(self.name, self.broker_id, self.broker_epoch)
 
     def replace_disk(self) -> None:
         assert not self.is_up
@@ -545,18 +544,11 @@ class BrokerNode:
         return Witness(cluster_id=self.disk.cluster_id, **seen._asdict())
 
     def _hear(self, answer: RegisterResponse | HeartbeatResponse | UpdateBatch) -> bool:
-        """As springtide.node.controller_client does; False: of a controller that is not to be believed."""
-        seen = self.disk.seen
-        epoch = answer.controller_epoch
-        if epoch < 0:
-            return True
-        if epoch < seen.controller_epoch:
-            return False
-        if epoch == seen.controller_epoch and "" != answer.lineage != seen.lineage != "":
-            return False
-        if epoch > seen.controller_epoch:
-            self.disk.seen = seen._replace(controller_epoch=epoch, lineage=answer.lineage)
-        return True
+        """False: of a controller that is not to be believed."""
+        seen = hear(self.disk.seen, answer)
+        if seen is not None:
+            self.disk.seen = seen
+        return seen is not None
 
     def _identity(
         self, kind: ShutdownKind, previous_epoch: int, unanswered: tuple[str, ...]
@@ -762,7 +754,7 @@ class BrokerNode:
         def lost() -> None:
             self._after(20, self._poll)
 
-        self.cluster.on_poll_sent(self, self._controller)
+        self.cluster.on_poll_sent(self.broker_id, self._controller)
         timeout_ms = self.cluster.options.poll_wait_ms + 500
         if self.poll_delays_ms:  # it hears of things late, and then of several at once
             self._after(
@@ -1560,7 +1552,7 @@ class BrokerNode:
         waiter_id = self.produce_count
         header = decode_header(request.batch)
         end_offset = replica.log.log_end_offset
-        result, effects = self._settle_writer(request, header, complete) or replica.role.append(
+        result, effects = replica.role.append(
             header,
             memoryview(request.batch),
             acks=request.acks,
@@ -1580,23 +1572,6 @@ class BrokerNode:
         self._run(request.key, effects)
         self.cluster.oracle.on_replica_touched(self, request.key)
 
-    def _settle_writer(
-        self, request: ProduceCall, header: BatchHeader, complete: Callable[[ErrorCode], None]
-    ) -> tuple[AppendResult, Effects] | None:
-        """What the fence of the shard's log says; None: append it. The states of the simulation name no
-        writer, so any that is higher may open (shard_authority.py)."""
-        shards, role = self.cluster.shards, self.replicas[request.key].role
-        is_shards = shards is not None and request.key == shards.key
-        if not is_shards or not isinstance(role, Leader) or not role.may_serve(self.now_ms):
-            return None
-        return role._settle_writer(
-            header,
-            Shard(writer=WriterId(header.producer_id, header.producer_epoch)),
-            acks=request.acks,
-            waiter=complete,
-            expires_ms=self.now_ms + PRODUCE_WAIT_MS,
-        )
-
     def _check_owed(self, now_ms: int) -> None:
         """L1: what is owed to producers is answered when its time is up, whatever has become of the replica.
         After a pause the tick that answers comes first."""
@@ -1604,6 +1579,20 @@ class BrokerNode:
             if now_ms > due_ms + 2 * self.cluster.options.tick_ms:
                 raise Violation("L1", f"{self.name} still owes a producer an answer")
             return  # the others were promised later
+
+
+def hear(seen: Seen, answer: ControllerAnswer) -> Seen | None:
+    """As springtide.node.controller_client does; None: it is of a controller that is not to be believed."""
+    epoch = answer.controller_epoch
+    if epoch < 0:
+        return seen
+    if epoch < seen.controller_epoch:
+        return None
+    if epoch == seen.controller_epoch and "" != answer.lineage != seen.lineage != "":
+        return None
+    if epoch > seen.controller_epoch:
+        return seen._replace(controller_epoch=epoch, lineage=answer.lineage)
+    return seen
 
 
 def is_news(answers: dict[PartitionKey, LeaderAnswer]) -> bool:

@@ -40,7 +40,7 @@ class LossBudget:
         if cluster.zookeeper.is_back:
             return False
         unknown = self.unknown
-        if len(unknown | {broker.broker_id}) >= cluster.options.min_insync_replicas:
+        if len(unknown | {broker.broker_id}) >= cluster.options.least_minimum:
             return False
         for key in cluster.keys:
             state = cluster.truth(key)

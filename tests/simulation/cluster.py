@@ -10,10 +10,19 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
+from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, Shard
 from controller.core.events import AdmitBrokers, BrokersAdmitted, CreateTopic, TopicCreated
 from controller.core.options import ControllerOptions
-from controller.core.records import Cause, Change, ClusterRecord, PartitionRecord, Record
+from controller.core.records import (
+    Cause,
+    Change,
+    ClusterRecord,
+    PartitionRecord,
+    Record,
+    RemoveCoordinatorRecord,
+    TopicRecord,
+    partition_key,
+)
 from dataplane.core.leader import Leader
 from dataplane.core.results import ReplicaOptions
 from tests.simulation.broker_node import BrokerNode, Disk
@@ -21,6 +30,7 @@ from tests.simulation.budget import LossBudget
 from tests.simulation.clients import Clients, Consumer, Producer
 from tests.simulation.compaction import compaction_options
 from tests.simulation.controller_node import ControllerNode, row_key
+from tests.simulation.coordinator_node import SHARDS_SIMULATED
 from tests.simulation.events import Events, keyed_random
 from tests.simulation.history import HistoryRecorder
 from tests.simulation.network import Network, NetworkOptions
@@ -80,7 +90,9 @@ class Cluster:
             grace_ms=options.grace_ms,
             probe_after_ms=2 * options.heartbeat_interval_ms,
             preferred_leader_delay_ms=options.preferred_leader_delay_ms,
+            shards=SHARDS_SIMULATED,
         )
+        self._topic_ids = keyed_random(seed, "topic ids")
         self.controllers = [
             ControllerNode(
                 name,
@@ -88,9 +100,10 @@ class Cluster:
                 self.network,
                 self.zookeeper,
                 controller_options,
-                self._is_broker_listening,
+                self._new_topic_id,
                 self._on_published,
                 self._on_went_back,
+                self._on_shard_moved,
                 self.marks,
                 poll_wait_ms=options.poll_wait_ms,
                 records_per_write=options.records_per_write,
@@ -157,6 +170,8 @@ class Cluster:
             controller.start()
         for broker in self.brokers.values():
             broker.start()
+        if self.shards is not None:
+            self.shards.start()
         self._set_up()
 
     def add_clients(self, key: PartitionKey) -> list[Producer]:
@@ -268,9 +283,7 @@ class Cluster:
                     AdmitBrokers(wall_ms=self.events.now_ms, actor="operator", broker_ids=waiting),
                     lambda reply: self._expect(reply, BrokersAdmitted),
                 )
-            elif active == len(self.brokers):
-                if self.shards is not None:
-                    self.shards.create()
+            elif active == len(self.brokers) and (self.shards is None or self.shards.is_there()):
                 event = CreateTopic(
                     wall_ms=self.events.now_ms,
                     actor="operator",
@@ -322,28 +335,24 @@ class Cluster:
         node = self.zookeeper.nodes.get(self._broker_paths[broker_id])
         return -1 if node is None else self.brokers[broker_id].life_of(node.value.registration.incarnation_id)
 
-    def _is_broker_listening(self, broker_id: int) -> bool:
-        return self.network.is_listening(f"broker-{broker_id}")
-
     def _reaches_zookeeper(self, session: str) -> bool:
         return (session.split("#", maxsplit=1)[0], "zookeeper") not in self.network.cuts
 
     # --- what happens -----------------------------------------------------------------------------------
 
-    def on_poll_sent(self, broker: BrokerNode, controller: str) -> None:
-        self.polling[broker.broker_id] = controller
+    def on_poll_sent(self, member_id: int, controller: str) -> None:
+        self.polling[member_id] = controller
 
-    def on_broker_down(self, broker: BrokerNode) -> None:
+    def on_process_down(self, name: str, member_id: int, member_epoch: int) -> None:
         """The kernel closes the session connection; its controller learns of it, unless it is cut off."""
-        name = self.polling.pop(broker.broker_id, None)
-        controller = next((c for c in self.controllers if c.name == name), None)
-        epoch = broker.broker_epoch
-        if controller is None or (broker.name, controller.name) in self.network.cuts:
+        polled = self.polling.pop(member_id, None)
+        controller = next((c for c in self.controllers if c.name == polled), None)
+        if controller is None or (name, controller.name) in self.network.cuts:
             return
 
         def closed() -> None:
             if controller.is_up and not controller.is_paused:
-                controller.on_session_closed(broker.broker_id, epoch, f"host-{broker.broker_id}", 9092)
+                controller.on_session_closed(member_id, member_epoch, f"host-{member_id}", 9092)
 
         self.events.after(0.5, closed)
 
@@ -360,13 +369,24 @@ class Cluster:
             self.events.note(
                 f"{controller.name} {record.change.cause} {state.topic_id[:4]}-{state.partition} leader "
                 f"{state.leader} le {state.leader_epoch} pe {state.partition_epoch} isr {state.isr} "
-                f"elr {state.elr}"
+                f"elr {state.elr}" + (f" shard {state.shard}" if state.shard else "")
             )
+        elif isinstance(record, TopicRecord) and self.shards is not None:
+            self.shards.on_topic(record.state)
+        elif isinstance(record, RemoveCoordinatorRecord):
+            self.marks.reached("coordinator.forgotten")
 
     def _on_went_back(self, controller: ControllerNode) -> None:
         if not self.zookeeper.times_back:
             assert controller.machine is not None
             raise Violation("went back", f"ZooKeeper did not: {controller.machine.went_back}")
+
+    def _on_shard_moved(self, before: Shard, after: PartitionState, is_owner_alive: bool) -> None:
+        if self.shards is not None and partition_key(after) == self.shards.key and after.shard is not None:
+            self.shards.on_moved(before, after.shard, is_owner_alive=is_owner_alive)
+
+    def _new_topic_id(self) -> str:
+        return base64.urlsafe_b64encode(self._topic_ids.randbytes(16)).decode().rstrip("=")
 
     # --- for tests that play by hand --------------------------------------------------------------------
 

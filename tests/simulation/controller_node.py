@@ -19,8 +19,9 @@ import msgspec
 
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReport, LagReportResponse
+from controller.contract.partition_state import PartitionState, Shard
 from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterRequest, RegisterResponse
-from controller.contract.updates import PollRequest, UpdateBatch
+from controller.contract.updates import NameWriterRequest, NameWriterResponse, PollRequest, UpdateBatch
 from controller.core.effects import ProbeBroker
 from controller.core.events import (
     BrokerApplied,
@@ -28,7 +29,9 @@ from controller.core.events import (
     Event,
     Heartbeat,
     MetadataRecovered,
+    NameWriter,
     RegisterBroker,
+    RegisterCoordinator,
     Report,
     Tick,
 )
@@ -48,6 +51,7 @@ from controller.core.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from controller.core.shards import missing_topics
 from controller.core.witnesses import TermStart
 from controller.shell.loop_watch import LoopWatch
 from controller.shell.rows import TERMS_MAX
@@ -62,10 +66,20 @@ if TYPE_CHECKING:
     from tests.simulation.sightings import Sightings
 
 CLUSTER = "prod"
+#: Below are the ids of brokers.
+FIRST_COORDINATOR_ID = 1_001
 #: How often a node shows its watch that it runs.
 BEAT_MS = 200
 _Removal = RemoveBrokerRecord | RemoveCoordinatorRecord | RemoveTopicRecord
 Replies = list[tuple[Callable[[Any], None], Any]]
+
+
+def is_coordinator(member_id: int) -> bool:
+    return member_id >= FIRST_COORDINATOR_ID
+
+
+def process_name(member_id: int) -> str:
+    return f"{'coordinator' if is_coordinator(member_id) else 'broker'}-{member_id}"
 
 
 def row_key(record: Record) -> str:
@@ -122,10 +136,11 @@ class ControllerNode:
     network: Network
     zookeeper: ModelZooKeeper
     options: ControllerOptions
-    #: Whether a broker's process is running: the truth that a refused connection shows.
-    is_broker_listening: Callable[[int], bool]
+    new_topic_id: Callable[[], str]
     on_published: Callable[[ControllerNode, Record], None]
     on_went_back: Callable[[ControllerNode], None]
+    #: A shard goes to another owner; whether the one before it is alive.
+    on_shard_moved: Callable[[Shard, PartitionState, bool], None]
     marks: Sightings
     poll_wait_ms: int = 1_000
     records_per_write: int = 1_000
@@ -281,7 +296,9 @@ class ControllerNode:
         self._drain()
 
     def _submit_tick(self) -> None:
-        self.submit(Tick(wall_ms=self.clock.wall_ms), lambda _: None)
+        is_missing = self.machine is not None and missing_topics(self.machine.image)
+        fresh_id = self.new_topic_id() if is_missing else None
+        self.submit(Tick(wall_ms=self.clock.wall_ms, fresh_id=fresh_id), lambda _: None)
 
     def _beat(self) -> None:
         self.watch.beat(0)
@@ -290,12 +307,24 @@ class ControllerNode:
     def _step(self, machine: ClusterMachine, event: Event) -> Step:
         deaf_ms, self.deaf_ms = self.deaf_ms, self.watch.deaf_ms()
         machine.forgive_silence(self.deaf_ms - deaf_ms, self.clock.mono_ms)
-        epochs = {broker_id: row.broker_epoch for broker_id, row in machine.image.brokers.items()}
+        image = machine.image
+        epochs = {broker_id: row.broker_epoch for broker_id, row in image.brokers.items()}
+        shards = {key: image.partitions[key].shard for key in image.shards}
         step = machine.step(event, self.clock.mono_ms)
         for record in step.records:
-            if isinstance(record, BrokerRecord) and record.change.cause is Cause.BROKER_FENCED:
-                broker_id = record.registration.broker_id
-                self._check_silence(broker_id, epochs[broker_id])
+            match record:
+                case BrokerRecord(registration=broker, change=change):
+                    if change.cause is Cause.BROKER_FENCED:
+                        self._check_silence(broker.broker_id, epochs[broker.broker_id])
+                case CoordinatorRecord(registration=coordinator, change=change):
+                    if change.cause is Cause.COORDINATOR_FENCED and isinstance(event, Tick):
+                        self._check_silence(coordinator.coordinator_id, coordinator.coordinator_epoch)
+                case PartitionRecord(state=state, change=change) if change.cause is Cause.SHARD_ASSIGNED:
+                    before = shards.get((state.topic_id, state.partition))
+                    assert state.shard is not None
+                    if before is not None and before.owner != state.shard.owner:
+                        owner = image.coordinators.get(before.owner)
+                        self.on_shard_moved(before, state, owner is not None and owner.is_active)
         return step
 
     def _note_arrival(self, broker_id: int, broker_epoch: int) -> None:
@@ -310,14 +339,14 @@ class ControllerNode:
         self.arrivals[key] = since_ms, now_ms
 
     def _check_silence(self, broker_id: int, broker_epoch: int) -> None:
-        """A broker is fenced for silence. Its heartbeats, counted or not, must have failed to arrive, now or
-        for a whole grace since one was counted last."""
+        """A broker or a coordinator is fenced for silence. Its heartbeats, counted or not, must have failed
+        to arrive, now or for a whole grace since one was counted last."""
         if (broker_id, broker_epoch) in self.overdue:
             return
         now_ms, grace_ms = self.clock.mono_ms, self.options.grace_ms
         since_ms, last_ms = self.arrivals.get((broker_id, broker_epoch), (now_ms, now_ms))
         if now_ms - since_ms > grace_ms and now_ms - last_ms <= grace_ms // 2:
-            raise Violation("2.10", f"{self.name} fences broker {broker_id}, whose heartbeats arrived")
+            raise Violation("2.10", f"{self.name} fences {process_name(broker_id)}, whose heartbeats arrived")
 
     def _drain(self) -> None:
         machine = self.machine
@@ -335,6 +364,8 @@ class ControllerNode:
             step = self._step(machine, pending.event)
             if machine.went_back is not None and knew is None:
                 self.events.note(f"{self.name} halts: {machine.went_back}")
+                if isinstance(pending.event, NameWriter):
+                    self.marks.reached("shard.tells.that.metadata.went.back")
                 self.on_went_back(self)
             if isinstance(step.reply, MetadataRecovered) and step.records:
                 recovered = step.reply
@@ -442,9 +473,9 @@ class ControllerNode:
         """Connect to the listener: refused proves the process dead; a cut or a pause proves nothing."""
 
         def arrive() -> None:
-            name = f"broker-{probe.broker_id}"
+            name = process_name(probe.broker_id)
             cut = {(self.name, name), (name, self.name)} & self.network.cuts.keys()
-            is_listening = self.is_broker_listening(probe.broker_id)
+            is_listening = self.network.is_listening(name)
             self.marks.on_probed(is_cut=bool(cut), is_listening=is_listening)
             if not cut and not is_listening:
                 died = BrokerProvenDead(
@@ -455,7 +486,7 @@ class ControllerNode:
         self._after(1, arrive)
 
     def on_session_closed(self, broker_id: int, broker_epoch: int, host: str, port: int) -> None:
-        """The broker's long poll lost its connection: worth a probe (never a proof by itself)."""
+        """A process's long poll lost its connection: worth a probe (never a proof by itself)."""
         self._probe(ProbeBroker(broker_id=broker_id, broker_epoch=broker_epoch, host=host, port=port))
 
     def _arm_tick(self, machine: ClusterMachine) -> None:
@@ -467,7 +498,7 @@ class ControllerNode:
             delay_ms = max(1, deadline_ms - self.clock.mono_ms)
             self.tick_timer = self._after(delay_ms, self._submit_tick)
 
-    # --- requests of brokers ----------------------------------------------------------------------------
+    # --- requests of brokers and coordinators ---------------------------------------------------------------
 
     def is_authoritative(self) -> bool:
         """Leading, and provably so: our own session was heard of recently enough (2.10)."""
@@ -493,16 +524,21 @@ class ControllerNode:
         self._guarded(self.life, lambda: self._dispatch(request, signed, received_ms))()
 
     def _dispatch(self, request: Any, answer: Callable[[Any], None], received_ms: int) -> None:
-        wall_ms = self.clock.wall_ms
+        wall_ms, of_coordinator = self.clock.wall_ms, is_coordinator(request.broker_id)
         if not self.is_authoritative():
             self.marks.on_silence(self)
             answer(refuse(request))
             return
         match request:
             case RegisterRequest():
-                self._take(RegisterBroker(wall_ms=wall_ms, request=request), request, answer)
+                register = RegisterCoordinator if of_coordinator else RegisterBroker
+                self._take(register(wall_ms=wall_ms, request=request), request, answer)
+            case NameWriterRequest():
+                self._take(NameWriter(wall_ms=wall_ms, request=request), request, answer)
             case HeartbeatRequest():
-                beat = Heartbeat(wall_ms=wall_ms, request=request, received_ms=received_ms)
+                beat = Heartbeat(
+                    wall_ms=wall_ms, request=request, received_ms=received_ms, of_coordinator=of_coordinator
+                )
                 self._take(beat, request, lambda reply: answer(self._with_time(reply)))
             case LagReport():
                 self._take(Report(wall_ms=wall_ms, request=request), request, answer)
@@ -516,6 +552,7 @@ class ControllerNode:
                     failures=request.failures,
                     heartbeat_count=request.heartbeat_count,
                     witness=request.witness,
+                    of_coordinator=of_coordinator,
                 )
 
                 def go_on(reply: Any) -> None:
@@ -590,5 +627,7 @@ def refuse(request: Any) -> Any:
             return LagReportResponse(error=error)
         case PollRequest():
             return UpdateBatch(error=error)
+        case NameWriterRequest():
+            return NameWriterResponse(error=error)
         case _:
             raise AssertionError(request)

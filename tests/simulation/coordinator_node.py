@@ -1,7 +1,7 @@
 """One simulated coordinator: the real runtime of one shard, and a network. It has no disk.
 
-It does what a coordinator's shell does, in the smallest form: tells the controller that it lives, hears who
-owns the shard, asks any broker for metadata, and carries the runtime's effects out.
+It does what a coordinator's shell does, in the smallest form: has a session with the controllers, hears in
+the metadata stream whether it owns the shard or follows it, and carries the runtime's effects out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
-from controller.contract.partition_state import NO_LEADER, WRITER_IDS, PartitionState, WriterId
+from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, WriterId
+from controller.contract.session import LevelShards
+from controller.core.records import partition_key
 from coordinator.core.shard import ShardPhase, ShardRuntime
 from coordinator.core.shard_ports import (
     LOST,
@@ -44,8 +46,9 @@ from tests.simulation.clients import (
     ReadCall,
 )
 from tests.simulation.clock import NodeClock
+from tests.simulation.controller_node import process_name
+from tests.simulation.coordinator_session import CoordinatorSession
 from tests.simulation.events import Timer, keyed_random
-from tests.simulation.shard_authority import AUTHORITY, Beat, NameWriter, Role
 from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
@@ -55,12 +58,18 @@ if TYPE_CHECKING:
 #: Small, so that a tick of the counter's cells needs two.
 BATCH_BYTES_MAX = 230
 BEGIN_ANEW_MS = 20
+#: Partitions of the topic: spread, and moved to be spread. Clients use the first; none writes to the others.
+SHARDS_SIMULATED = 2
+ASK_AGAIN_MS = 50
 TICK_MS_MAX = 1_000
 
 
 class CoordinatorNode:
+    """has_told_level: to a controller, in this life, since it was named the shard's standby."""
+
     def __init__(self, coordinator_id: int, cluster: Cluster, shards: Shards) -> None:
-        self.name = f"coordinator-{coordinator_id}"
+        self.coordinator_id = coordinator_id
+        self.name = process_name(coordinator_id)
         self.cluster = cluster
         self.shards = shards
         self.events = cluster.events
@@ -71,9 +80,9 @@ class CoordinatorNode:
         self.is_paused = False
         self.parked: list[Callable[[], None]] = []
         self.runtime: ShardRuntime | None = None
+        self.session = CoordinatorSession(self)
+        self.has_told_level = False
         self._begun = 0
-        self._is_owner = False
-        self._found = 0
         self._state: PartitionState | None = None
         self._queue: deque[ShardEvent] = deque()
         self._is_stepping = False
@@ -94,18 +103,38 @@ class CoordinatorNode:
         writer = None if self.runtime is None else self.runtime.writer
         return TICK in self._timers or (writer is not None and not writer.is_empty)
 
+    @property
+    def _is_owner(self) -> bool:
+        shard = None if self._state is None else self._state.shard
+        return shard is not None and shard.owner == self.coordinator_id
+
+    @property
+    def _is_standby(self) -> bool:
+        shard = None if self._state is None else self._state.shard
+        return shard is not None and shard.standby == self.coordinator_id and not self._is_owner
+
+    @property
+    def is_level(self) -> bool:
+        """Whether it follows the shard as its standby, up to the high watermark that it was told."""
+        runtime = self.runtime
+        is_following = runtime is not None and runtime.phase is ShardPhase.FOLLOWING and runtime.is_level
+        return self._is_standby and is_following
+
     # --- life -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         self.life += 1
         self.is_up = True
         self.is_paused = False
-        self._is_owner = False
+        self.has_told_level = False
         self._state = None
-        self.cluster.network.listen(self.name, self._on_request)
         self.events.note(f"{self.name} starts")
-        self._begin()
-        self._beat()
+        self.session = CoordinatorSession(self)
+        self.session.register()
+
+    def listen(self) -> None:
+        if not self.cluster.network.is_listening(self.name):
+            self.cluster.network.listen(self.name, self._on_request)
 
     def crash(self) -> None:
         self.is_up = False
@@ -114,6 +143,7 @@ class CoordinatorNode:
         self.cluster.network.close(self.name)
         self._end()
         self.events.note(f"{self.name} is killed")
+        self.cluster.on_process_down(self.name, self.coordinator_id, self.session.epoch)
 
     def pause(self) -> None:
         self.is_paused = True
@@ -132,10 +162,18 @@ class CoordinatorNode:
             return
         call()
 
-    def _after(self, delay_ms: float, call: Callable[[], None]) -> Timer:
+    def after(self, delay_ms: float, call: Callable[[], None]) -> Timer:
         return self.events.after(delay_ms, partial(self._run_in_life, self.life, call))
 
-    def _call(self, target: str, request: Any, answered: Callable[[Any], None], **options: Any) -> None:
+    def call(
+        self,
+        target: str,
+        request: Any,
+        answered: Callable[[Any], None],
+        *,
+        timeout_ms: float = REQUEST_TIMEOUT_MS,
+        connection: object = None,
+    ) -> None:
         """`answered` hears the reply, or None, in this life only."""
         life = self.life
 
@@ -147,9 +185,9 @@ class CoordinatorNode:
             target,
             request,
             heard,
-            timeout_ms=REQUEST_TIMEOUT_MS,
+            timeout_ms=timeout_ms,
             on_timeout=lambda: heard(None),
-            **options,
+            connection=connection,
         )
 
     # --- the shard --------------------------------------------------------------------------------------
@@ -163,11 +201,15 @@ class CoordinatorNode:
             read_pause_ms=options.consumer_pace_ms,
             batch_bytes_max=BATCH_BYTES_MAX,
         )
-        self._found = 0
         if self._is_owner:
             self._submit(ShardGiven())
-        if self._state is not None:
-            self._submit(LeaderKnown(self._state.leader_epoch, self._state.unclean_leader_epoch))
+        self._tell_leader()
+
+    def _begin_anew(self, begun: int) -> None:
+        if self._begun == begun:
+            self._end()
+            if self._is_owner or self._is_standby:
+                self._begin()
 
     def _end(self) -> None:
         self._begun += 1
@@ -202,8 +244,7 @@ class CoordinatorNode:
 
         match effect:
             case AppendBatch(attempt=attempt):
-                self._refresh()
-                call = ProduceCall(self.shards.key, effect.batch, ACKS_ALL)
+                call = ProduceCall(self._key, effect.batch, ACKS_ALL)
 
                 def appended(answer: ProduceAnswer | None) -> None:
                     error, base_offset = (LOST, -1) if answer is None else answer
@@ -212,9 +253,8 @@ class CoordinatorNode:
                     submit(BatchAnswered(attempt, error, base_offset))
 
                 connection = (self.name, self.life, begun, effect.connection)
-                self._call(self._leader, call, appended, connection=connection)
+                self.call(self._leader, call, appended, connection=connection)
             case ReadLog(read=read):
-                self._refresh()
 
                 def was_read(answer: ReadAnswer | None) -> None:
                     if answer is None:
@@ -222,9 +262,7 @@ class CoordinatorNode:
                     else:
                         submit(LogWasRead(read, answer.error, answer.high_watermark, b"".join(answer.parts)))
 
-                self._call(
-                    self._leader, ReadCall(self.shards.key, effect.leader_epoch, effect.offset), was_read
-                )
+                self.call(self._leader, ReadCall(self._key, effect.leader_epoch, effect.offset), was_read)
             case AskWriter():
                 self._ask_writer(effect, begun)
             case AnswerRequest(token=token, answer=answer):
@@ -235,17 +273,13 @@ class CoordinatorNode:
                     timer.cancel()
                 if at_ms is not None:
                     delay_ms = max(0, at_ms - self.clock.mono_ms)
-                    self._timers[key] = new = self._after(delay_ms, lambda: self._fire(key, new))
+                    self._timers[key] = new = self.after(delay_ms, lambda: self._fire(key, new))
             case ShardClosed(ending=ending):
                 self.events.note(f"{self.name} closes the shard: {ending.name}")
                 self.cluster.marks.reached(f"shard.closed.{ending.name.lower()}")
-                self._after(BEGIN_ANEW_MS, lambda: self._begin() if self._begun == begun else None)
-            case LogIsAhead(found=found, named=named):
-                self.events.note(f"{self.name} stops: writer {found} in the log, {named} named")
-                self.cluster.marks.reached("shard.stopped")
-                if not self.cluster.zookeeper.times_back:
-                    raise Violation("went back", f"ZooKeeper did not: {effect}")
-                self._found = found.producer_id - WRITER_IDS.start
+                self.after(BEGIN_ANEW_MS, partial(self._begin_anew, begun))
+            case LogIsAhead(found=found, named=named):  # the controller was told what was found
+                raise Violation("13.6", f"{self.name} told of writer {found}, and {named} was named to it")
             case _:
                 assert_never(effect)
 
@@ -260,51 +294,60 @@ class CoordinatorNode:
 
         def named(writer: WriterId | None) -> None:
             if writer is None:
-                self._ask_writer(effect, begun)
+                self.after(ASK_AGAIN_MS, partial(self._ask_writer, effect, begun))
             elif self._begun == begun:
                 self._submit(WriterNamed(effect.ask, writer, self.random.randbytes(16)))
 
-        self._call(AUTHORITY, NameWriter(self.name), named)
+        assert self._state is not None
+        self.session.name_writer(self._state, self.runtime.found, named)
 
     # --- what it hears ----------------------------------------------------------------------------------
+
+    @property
+    def _key(self) -> PartitionKey:
+        assert self._state is not None
+        return partition_key(self._state)
 
     @property
     def _leader(self) -> str:
         return "nobody" if self._state is None else f"broker-{self._state.leader}"
 
-    def _refresh(self) -> None:
-        """Metadata from any broker that is up, so it may be old."""
-        key, before = self.shards.key, self._state
-        up = [b for b in self.cluster.brokers.values() if b.is_up and not b.is_paused and key in b.states]
-        if not up:
+    def _tell_leader(self) -> None:
+        if self._state is not None and self._state.leader != NO_LEADER:
+            self._submit(LeaderKnown(self._state.leader_epoch, self._state.unclean_leader_epoch))
+
+    def on_state(self, state: PartitionState) -> None:
+        """The metadata stream brings the shard's state."""
+        if self._state is not None and state.partition_epoch <= self._state.partition_epoch:
             return
-        state = self.random.choice(up).states[key]
-        if state.leader == NO_LEADER or (before is not None and state.leader_epoch <= before.leader_epoch):
-            return
+        was_owner = self._is_owner
         self._state = state
-        self._submit(LeaderKnown(state.leader_epoch, state.unclean_leader_epoch))
-
-    def _beat(self) -> None:
-        self._refresh()
-        is_level = self.runtime is not None and self.runtime.is_level
-        self._call(AUTHORITY, Beat(self.name, is_level, self._found), self._on_role)
-        interval_ms = self.cluster.options.heartbeat_interval_ms
-        self._after(interval_ms * (0.9 + 0.2 * self.random.random()), self._beat)
-
-    def _on_role(self, role: Role | None) -> None:
-        if role is None:
+        self.has_told_level = self.has_told_level and self._is_standby
+        if self.runtime is None:
+            self._begin_anew(self._begun)
             return
-        if self._found and role.named >= self._found:
-            self._begin()
-        if role.is_owner != self._is_owner:
-            self._is_owner = role.is_owner
-            self._submit(ShardGiven() if role.is_owner else ShardTaken())
+        self._tell_leader()
+        if self._is_owner != was_owner:
+            self._submit(ShardGiven() if self._is_owner else ShardTaken())
+        if self.runtime.phase is ShardPhase.FOLLOWING and not self._is_owner and not self._is_standby:
+            self._end()
+
+    def tell_level(self) -> tuple[LevelShards, ...]:
+        """Return what the next heartbeat says. The shards that nobody writes to have no standby that is not
+        level."""
+        if self.shards.key is None:
+            return ()
+        topic_id, partition = self.shards.key
+        self.has_told_level = self.has_told_level or self.is_level
+        level = tuple(n for n in range(SHARDS_SIMULATED) if self.is_level or n != partition)
+        return (LevelShards(topic_id=topic_id, partitions=level),)
 
     def _on_request(self, source: str, request: Any, answer: Callable[[Any], None]) -> None:
         self._run_in_life(self.life, partial(self._take, request, answer))
 
     def _take(self, request: Any, answer: Callable[[Any], None]) -> None:
         if self.runtime is None:
+            answer(ErrorCode.NOT_COORDINATOR)
             return
         self._tokens += 1
         self._waiting[self._tokens] = answer

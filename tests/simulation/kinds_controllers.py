@@ -323,7 +323,10 @@ def choose_undecided(cluster: Cluster) -> None:
 
 
 def _draw_forgotten(cluster: Cluster, random: Random) -> Arguments | None:
-    topic_ids = sorted({key[0] for key in cluster.keys} - set(cluster.operator.topics.values()))
+    topic_ids = sorted(
+        {key[0] for key in cluster.keys if cluster.shards is None or key not in cluster.shards.keys}
+        - set(cluster.operator.topics.values())
+    )
     return {"topic_id": random.choice(topic_ids)} if topic_ids else None
 
 

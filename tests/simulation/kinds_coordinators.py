@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from tests.simulation.kinds_brokers import DOWN_MS, PAUSED_MS, draw_ms
 from tests.simulation.kinds_network import CUT_MS
 from tests.simulation.schedule import Arguments, kind
-from tests.simulation.shard_authority import AUTHORITY
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
     from tests.simulation.coordinator_node import CoordinatorNode
+
+#: While the shard may be on its way, and long after.
+MAINTAINED_MS = ((50, 600), (1_000, 8_000))
 
 coordinator_kind = partial(kind, needs="coordinators")
 
@@ -27,7 +29,8 @@ def _any_node(cluster: Cluster, random: Random) -> CoordinatorNode | None:
     """Rather the owner."""
     assert cluster.shards is not None
     up = [node for node in cluster.shards.nodes if node.is_up and not node.is_paused]
-    owner = [node for node in up if node.name == cluster.shards.authority.row.owner]
+    shard = cluster.shards.shard
+    owner = [node for node in up if shard is not None and node.coordinator_id == shard.owner]
     return random.choice(owner if owner and random.random() < 0.6 else up) if up else None
 
 
@@ -74,7 +77,7 @@ def _draw_cut(cluster: Cluster, random: Random) -> Arguments | None:
     if drawn is None:
         return None
     others = [
-        [AUTHORITY],
+        [c.name for c in cluster.controllers],
         [random.choice(list(cluster.brokers.values())).name],
         [b.name for b in cluster.brokers.values()],
     ]
@@ -92,17 +95,43 @@ def cut_coordinator(cluster: Cluster, *, coordinator: str, others: list[str], wa
     return True
 
 
-def _draw_given(cluster: Cluster, random: Random) -> Arguments | None:
-    assert cluster.shards is not None
-    return {"coordinator": random.choice(cluster.shards.nodes).name}
+def _draw_maintenance(cluster: Cluster, random: Random) -> Arguments | None:
+    drawn = _draw_for(MAINTAINED_MS, cluster, random)
+    if drawn is None:
+        return None
+    draining, demoted = random.choice(((True, False), (True, False), (False, True), (True, True)))
+    return drawn | {"draining": draining, "demoted": demoted}
 
 
-@coordinator_kind(_draw_given, weight=2)
-def give_shard(cluster: Cluster, *, coordinator: str) -> bool:
-    """The controller gives the shard to another coordinator, and perhaps back before anybody has heard of
-    it."""
-    assert cluster.shards is not None
-    if cluster.shards.authority.row.owner == coordinator:
+@coordinator_kind(_draw_maintenance, weight=3)
+def maintain_coordinator(
+    cluster: Cluster, *, coordinator: str, draining: bool, demoted: bool, for_ms: int
+) -> bool:
+    """It gives the shard away, as soon as another is level; perhaps it may have it back before that."""
+    shards, node = cluster.shards, _node(cluster, coordinator)
+    assert shards is not None
+    if node.coordinator_id in shards.wanted:
         return False
-    cluster.shards.authority.give(coordinator)
+    shards.wanted[node.coordinator_id] = (draining, demoted)
+    shards.look_after()
+
+    def end() -> None:
+        del shards.wanted[node.coordinator_id]
+        shards.look_after()
+
+    cluster.ongoing.begin(nodes=(), for_ms=for_ms, end=end)
+    return True
+
+
+@coordinator_kind(partial(_draw_for, DOWN_MS))
+def forget_coordinator(cluster: Cluster, *, coordinator: str, for_ms: int) -> bool:
+    """It is stopped and removed, if the controller knows in time that it is dead; then somebody starts it
+    once more, and it is admitted like a new one."""
+    shards, node = cluster.shards, _node(cluster, coordinator)
+    assert shards is not None
+    if not kill_coordinator(cluster, coordinator=coordinator, for_ms=for_ms):
+        return False
+    shards.unwanted.add(node.coordinator_id)
+    end = partial(shards.unwanted.discard, node.coordinator_id)
+    cluster.ongoing.begin(nodes=(), for_ms=for_ms, end=end)
     return True

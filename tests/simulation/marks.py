@@ -156,7 +156,10 @@ DECLARED: dict[str, int] = {
     "shard.closed.broken": WATCHED,
     "shard.closed.cut": WATCHED,
     "shard.closed.released": COMMON,
-    "shard.stopped": WATCHED,
+    "shard.moved.once.level": COMMON,
+    "shard.taken.from.the.dead": COMMON,
+    "shard.tells.that.metadata.went.back": WATCHED,
+    "coordinator.forgotten": COMMON,
     # What operators do.
     "deletion.done": COMMON,
     "move.throttled": COMMON,

@@ -40,7 +40,7 @@ class ClusterOptions:
     retention_ms: how old records get; far older than a run, so that only a wrong clock can delete any.
         0: topics keep everything.
     plans: operators also move many partitions at once, empty brokers and retire them.
-    coordinators: how many there are, of one shard on a topic of its own; 0: no shard.
+    coordinators: how many there are, of a topic with one shard; 0: there is no such topic.
     records_per_write: a step's records are persisted, and published, so many at a time.
     compacted: all topics are compacted: records have keys, and rounds go over the logs.
     family: half of the strikes are of this family (schedule.FAMILIES); "": all kinds alike.
@@ -93,6 +93,11 @@ class ClusterOptions:
         if self.unclean_election:
             configs["unclean.leader.election.enable"] = "true"
         return configs
+
+    @property
+    def least_minimum(self) -> int:
+        """The smallest minimum in sync of any topic: that of coordinators has a majority of at most three."""
+        return min(self.min_insync_replicas, 2) if self.coordinators else self.min_insync_replicas
 
 
 @dataclass(frozen=True, slots=True)

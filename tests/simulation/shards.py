@@ -1,23 +1,23 @@
-"""One shard in the simulated cluster: its topic, its coordinators, its clients, and what its log must say.
+"""The coordinator topic of the simulated cluster: its coordinators, its clients, the operator who looks after
+it, and what its log must say.
 
 The log is judged as it is committed, batch by batch:
 
-I27  a writer's batches begin with its opening and follow each other without a gap, and none of a lower writer
-follows
-     one of a higher; no two runtimes serve under one writer
-I28  each client's increments are there once and in order; one that is answered is committed, one that was
-refused
-     never is
-I31  what a coordinator shows is what a replay of the log up to the same offset gives
+I27   a writer's batches begin with its opening and follow each other without a gap, and none of a lower
+      writer follows one of a higher; no two runtimes serve under one writer
+I28   each client's increments are there once and in order; one that is answered is committed, one that was
+      refused never is
+I31   what a coordinator shows is what a replay of the log up to the same offset gives
+13.5  an owner that is alive gives its shard to a standby that has told that it is level, and to nobody else
 """
 
 from __future__ import annotations
 
-import base64
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from controller.contract.partition_state import PartitionKey, WriterId
-from controller.core.events import CreateTopic, TopicCreated
+from controller.contract.partition_state import NO_COORDINATOR, PartitionKey, Shard, TopicState, WriterId
+from controller.core.events import AdmitCoordinators, MaintainCoordinators, RemoveCoordinator
+from controller.core.shards import COORDINATOR_TOPICS
 from coordinator.core.opening import OPENING_KEY
 from coordinator.core.replay import NO_WRITER
 from coordinator.core.shard import ShardPhase
@@ -25,30 +25,34 @@ from dataplane.core.log_port import LogPort
 from springtide.wire.record_batch import BatchHeader, iter_headers
 from springtide.wire.records import iter_records
 from tests.kit.coordinator.counter import CELLS, COUNTER, Increment, client_key, decode_last
-from tests.simulation.coordinator_node import CoordinatorNode
+from tests.simulation.controller_node import FIRST_COORDINATOR_ID
+from tests.simulation.coordinator_node import SHARDS_SIMULATED, CoordinatorNode
 from tests.simulation.counter_clients import CounterClient, Question
-from tests.simulation.shard_authority import AUTHORITY, ShardAuthority
 from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
     from coordinator.core.shard import ShardRuntime
     from tests.simulation.cluster import Cluster
 
-TOPIC = "shards"
-TOPIC_ID = base64.urlsafe_b64encode(bytes(range(100, 116))).decode().rstrip("=")
+ACTOR = "operator"
+LOOK_MS = 500
 CLIENTS = 2
 READ_BYTES_MAX = 1 << 20
 
 
 class Shards:
-    """The shard, its coordinators and its clients. snapshots: what a replay of the committed log gives, by
-    the offset up to which it goes."""
+    """The shard, its coordinators and its clients. key: None until the controller has made the topic.
+    wanted: (draining, demoted) of coordinators that are to be so now. unwanted: ids of those to be removed.
+    snapshots: what a replay of the committed log gives, by the offset up to which it goes."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.key: PartitionKey = (TOPIC_ID, 0)
-        self.authority = ShardAuthority(cluster)
-        self.nodes = [CoordinatorNode(1001 + n, cluster, self) for n in range(cluster.options.coordinators)]
+        self.key: PartitionKey | None = None
+        ids = range(FIRST_COORDINATOR_ID, FIRST_COORDINATOR_ID + cluster.options.coordinators)
+        self.nodes = [CoordinatorNode(coordinator_id, cluster, self) for coordinator_id in ids]
+        self.wanted: dict[int, tuple[bool, bool]] = {}
+        self.unwanted: set[int] = set()
+        self._is_looked_after = False
         self.clients = [CounterClient(self, n) for n in range(CLIENTS)]
         self.answered = 0
         self.refused: set[tuple[str, int]] = set()
@@ -63,41 +67,81 @@ class Shards:
     @property
     def is_conceded(self) -> bool:
         """The operator chose a log by hand: what was answered may be gone."""
-        return self.key in self.cluster.oracle.conceded
+        return self.key is not None and self.key in self.cluster.oracle.conceded
+
+    @property
+    def keys(self) -> list[PartitionKey]:
+        return [] if self.key is None else [(self.key[0], number) for number in range(SHARDS_SIMULATED)]
+
+    @property
+    def shard(self) -> Shard | None:
+        """What ZooKeeper holds; None: nothing."""
+        state = None if self.key is None else self.cluster.truth(self.key)
+        return None if state is None else state.shard
 
     # --- life -------------------------------------------------------------------------------------------
 
-    def create(self) -> None:
-        """The topic; asked of the controller before the one that the run waits for."""
-        cluster = self.cluster
-        controller = cluster.active_controller()
-        if controller is None or self.key in cluster.living:
-            return
-        options = cluster.options
-
-        def created(reply: Any) -> None:
-            if isinstance(reply, TopicCreated) and self.key not in cluster.living:
-                cluster.keys.append(self.key)
-                cluster.living.add(self.key)
-                self._start()
-
-        event = CreateTopic(
-            wall_ms=cluster.events.now_ms,
-            actor="operator",
-            topic_id=TOPIC_ID,
-            topic=TOPIC,
-            partitions=1,
-            replication_factor=options.replication_factor,
-            configs=options.topic_configs,
-        )
-        controller.submit(event, created)
-
-    def _start(self) -> None:
-        self.cluster.network.listen(AUTHORITY, self.authority.on_request)
+    def start(self) -> None:
         for node in self.nodes:
             node.start()
-        for client in self.clients:
-            client.go_on()
+
+    def is_there(self) -> bool:
+        """Return whether the controller has made the topic. From the first time on that this is asked, once
+        all brokers are active, an operator looks after the coordinators."""
+        if not self._is_looked_after:
+            self._is_looked_after = True
+            self._look()
+        return self.key is not None
+
+    def on_topic(self, topic: TopicState) -> None:
+        """The controller publishes a topic."""
+        if topic.topic in COORDINATOR_TOPICS and self.key is None:
+            self.key = (topic.topic_id, 0)
+            self.cluster.keys += self.keys
+            self.cluster.living.update(self.keys)
+            for client in self.clients:
+                client.go_on()
+
+    def _look(self) -> None:
+        self.look_after()
+        self.cluster.events.after(LOOK_MS, self._look)
+
+    def look_after(self) -> None:
+        """The operator has coordinators that wait admitted, and the others as they are wanted to be."""
+        controller = self.cluster.active_controller()
+        if controller is None:
+            return
+        wall_ms = self.cluster.events.now_ms
+        for coordinator_id, row in sorted(controller.published.coordinators.items()):
+            draining, demoted = self.wanted.get(coordinator_id, (False, False))
+            event: AdmitCoordinators | MaintainCoordinators | RemoveCoordinator
+            if coordinator_id in self.unwanted:
+                event = RemoveCoordinator(wall_ms=wall_ms, actor=ACTOR, coordinator_id=coordinator_id)
+            elif not row.admitted:
+                event = AdmitCoordinators(wall_ms=wall_ms, actor=ACTOR, coordinator_ids=(coordinator_id,))
+            elif (row.draining, row.demoted) != (draining, demoted):
+                event = MaintainCoordinators(
+                    wall_ms=wall_ms,
+                    actor=ACTOR,
+                    coordinator_ids=(coordinator_id,),
+                    draining=draining,
+                    demoted=demoted,
+                )
+            else:
+                continue
+            controller.submit(event, lambda reply: None)  # what became of it, the next look shows
+
+    def on_moved(self, before: Shard, after: Shard, *, is_owner_alive: bool) -> None:
+        """13.5: a controller decides that the shard is another's from now on."""
+        self.cluster.events.note(f"the shard goes from {before.owner} to {after.owner}")
+        if not is_owner_alive:
+            if NO_COORDINATOR not in (before.owner, after.owner):
+                self.cluster.marks.reached("shard.taken.from.the.dead")
+            return
+        heir = next((n for n in self.nodes if n.coordinator_id == after.owner), None)
+        if after.owner != before.standby or heir is None or not heir.has_told_level:
+            raise Violation("13.5", f"the shard goes from {before} to {after}, who is not level")
+        self.cluster.marks.reached("shard.moved.once.level")
 
     def stop_clients(self) -> None:
         for client in self.clients:
@@ -114,18 +158,29 @@ class Shards:
         return [n for n in self.nodes if n.runtime is not None and n.runtime.phase is ShardPhase.SERVING]
 
     def missing(self) -> tuple[str, str] | None:
-        """L1 of the shard: it is served, and owes nobody an answer."""
+        """L1 of the shard: its owner serves it, and owes nobody an answer; and a standby is level with it."""
         waiting = [client.name for client in self.clients if client.is_open]
         if waiting:
             return "L1", f"{waiting[0]} waits for the shard"
-        if not self.serving:
-            return "L1", "nobody serves the shard"
-        return ("L1", "the shard still writes") if any(node.is_busy for node in self.serving) else None
+        shard = self.shard
+        serving = [node.coordinator_id for node in self.serving]
+        if shard is None or serving != [shard.owner]:
+            return "L1", f"{serving} serve the shard {shard}"
+        if any(node.is_busy for node in self.serving):
+            return "L1", "the shard still writes"
+        states = [self.cluster.truth(key) for key in self.keys]
+        owners = [state.shard.owner for state in states if state is not None and state.shard is not None]
+        if len(set(owners)) < SHARDS_SIMULATED:
+            return "13.5", f"shards are not spread: {owners}"
+        if not any(node.is_level for node in self.nodes):
+            return "13.5", f"no standby is level with the shard {shard}"
+        return None
 
     # --- judging ----------------------------------------------------------------------------------------
 
     def on_committed(self, log: LogPort, end_offset: int) -> None:
         """The log is committed up to this offset."""
+        assert self.key is not None
         cut = self.cluster.oracle.conceded.get(self.key)
         if cut != self._cut:  # the operator chose a log that went on differently: judge it from its beginning
             self._cut = cut

@@ -43,7 +43,7 @@ def begun(options: ClusterOptions) -> Cluster:
     return cluster
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 4, 6])  # each draws a plan within its eight seconds
+@pytest.mark.parametrize("seed", [0, 1, 4, 6, 17])  # each draws a plan within its eight seconds
 def test_nothing_is_lost_while_operators_carry_out_plans(seed: int) -> None:
     verdict = run_seed(seed, options=options_of(seed, topics_max=2, faults_ms=8_000))
     assert verdict.failure is None, verdict.report()

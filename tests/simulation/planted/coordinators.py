@@ -1,12 +1,16 @@
 """Bugs of a coordinator around its shard: what it opens with, whom it answers, and what it believes was
-written."""
+written; and of the controller that gives the shard to it."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
+from controller.contract.partition_state import PartitionKey
+from controller.core import coordinators, shards
+from controller.core.draft import Draft
 from coordinator.core.machine import StepOutcome
 from coordinator.core.replay import NO_WRITER
 from coordinator.core.shard import ShardPhase, ShardRuntime
@@ -80,3 +84,13 @@ def refused_and_not_undone() -> Patches:
             original(self)
 
     return [(ShardRuntime, "_undo", undo)]
+
+
+@plant(breaks="13.5", seen="a drain moves a shard to a coordinator that has not read its log", coordinators=2)
+def moved_before_it_is_level() -> Patches:
+    original = shards.assign_shards
+
+    def assign_shards(draft: Draft, is_level: Callable[[int, PartitionKey], bool]) -> list[PartitionKey]:
+        return original(draft, lambda standby, key: True)
+
+    return [(coordinators, "assign_shards", assign_shards)]
