@@ -64,7 +64,8 @@ class Holes:
         return ScrubPlace(segment.base_offset, entry.position, segment.base_offset + entry.relative_offset)
 
     def check(self, place: ScrubPlace, *, end_offset: int, bytes_max: int) -> CheckedSlice:
-        """Check stored bytes: see rot.check_slice. Thread. Raises LogChanged, LogError."""
+        """Check stored bytes: see rot.check_slice. Thread. Raises LogChanged, LogError; CorruptLog ends the
+        log."""
         self._health.check()
         changes = self._segments.changes
         try:
@@ -79,6 +80,9 @@ class Holes:
         except OSError as error:
             self._check_unchanged(changes)
             raise self._health.failed(error, "scrubbing") from error
+        except CorruptLog as error:
+            self._check_unchanged(changes)
+            raise self._health.condemn(error) from None
         self._check_unchanged(changes)
         return checked
 

@@ -101,6 +101,10 @@ class SparseIndex:
             file.pwrite(self._entries, 0)
         self._entries = None
 
+    def move(self, path: str) -> None:
+        """Note that its file has another name by now."""
+        self._path = path
+
     def load(self) -> None:
         """Back into memory: this segment will be appended to or cut."""
         if self._entries is None:

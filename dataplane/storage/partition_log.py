@@ -19,17 +19,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dataplane.core.compaction.known import KnownRounds
+from dataplane.core.compaction.known import KnownRounds, PlacedRound
+from dataplane.core.compaction.newest import KEYS_MAX
 from dataplane.core.compaction.rounds import Compacted
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.log_port import LogSlice, RottenBytes, RottenRange, TimestampHit
 from dataplane.core.producer_state import ProducerStates
+from dataplane.storage.compaction import CompactionPass
 from dataplane.storage.disk import Buffer
 from dataplane.storage.durability import Durability, RecoveryPoint
 from dataplane.storage.epoch_file import EpochFile
 from dataplane.storage.health import CorruptLog, LogHealth
 from dataplane.storage.holes import Holes
 from dataplane.storage.log_settings import LogSettings, PartitionId
+from dataplane.storage.manifest import CompactionManifest
 from dataplane.storage.reads import (
     find_max_timestamp,
     find_timestamp,
@@ -63,6 +66,7 @@ class PartitionLog:
         log_end_offset: int,
         recovery_point: int,
         now_ms: int,
+        manifest: CompactionManifest | None = None,
     ) -> None:
         disk = settings.disk
         self.partition = partition
@@ -76,7 +80,7 @@ class PartitionLog:
         self.log_end_offset = log_end_offset
         self._disk = disk
         self._health = LogHealth(disk, directory, settings.health)
-        self._segments = SegmentList(disk, directory, segments, snapshots)
+        self._segments = SegmentList(disk, directory, segments, snapshots, manifest)
         self._epoch_file = EpochFile(disk, self._health, epochs)
         self.durability = Durability(
             disk,
@@ -107,6 +111,11 @@ class PartitionLog:
     def changes(self) -> int:
         """Return the number of cuts and deletions: see SegmentList."""
         return self._segments.changes
+
+    @property
+    def compacted(self) -> CompactionManifest | None:
+        """Return what the last pass of compaction left; None before the first."""
+        return self._segments.manifest
 
     @property
     def recovery_point(self) -> int:
@@ -346,7 +355,7 @@ class PartitionLog:
 
     def _cut(self, log_offset: int) -> None:
         segments = self._segments
-        segments.changes += 1
+        segments.begin_change()
         place = segments.place_to_cut(log_offset, log_start_offset=self.log_start_offset)
         self._on_cutting(self.partition, place.end_of_batches)
         lowest = segments.all[place.kept - 1].base_offset
@@ -383,7 +392,8 @@ class PartitionLog:
 
     def restart_at(self, offset: int) -> None:
         self._health.check()
-        self._segments.changes += 1
+        with self._health.guarded("restarting"):
+            self._segments.begin_change()
         self.log_start_offset = offset
         lowest = min(offset, self.segments[0].base_offset)
         self._on_cutting(self.partition, offset)
@@ -452,14 +462,50 @@ class PartitionLog:
 
     def detach_old_segments(self) -> list[str]:
         """Take the segments that lie wholly below the log start out of the log and rename their files."""
+        changes = self._segments.changes
         with self._health.guarded("deleting from"):
-            return self._segments.detach_below(self.log_start_offset)
+            detached = self._segments.detach_below(self.log_start_offset)
+        if self._segments.changes != changes:
+            self.holes.forget_gone(log_start_offset=self.log_start_offset)
+        return detached
 
     def unlink_detached(self, paths: Sequence[str]) -> None:
         """Unlink the files. Thread: unlinking a large file takes long."""
         with self._health.guarded("deleting from"):
             for path in paths:
                 self._disk.unlink(path)
+
+    # ---- compaction
+
+    def begin_compaction(
+        self, placed: PlacedRound, *, now_ms: int, keys_max: int = KEYS_MAX
+    ) -> CompactionPass:
+        """Begin a pass (compaction.py) that applies a round, whose record is committed. The caller ends one
+        pass before it begins the next.
+        """
+        self.finish_compaction()
+        if self._segments.active.base_offset < placed.round_.end_offset:
+            self.roll(now_ms=now_ms)
+        return CompactionPass(
+            self._disk,
+            self._health,
+            self._segments,
+            placed,
+            durability=self.durability,
+            epochs=self.epochs,
+            holes=self.holes,
+            options=self.options,
+            keys_max=keys_max,
+        )
+
+    def finish_compaction(self) -> None:
+        """Let the segments of a committed pass take the place of those that it replaces, unless a change of
+        the log has done it.
+        """
+        self._health.check()
+        with self._health.guarded("compacting"):
+            self._segments.swap()
+        self.holes.forget_gone(log_start_offset=self.log_start_offset)
 
     # ---- stopping
 
@@ -477,5 +523,6 @@ class PartitionLog:
 
     def abandon(self) -> None:
         """Refuse all use from now on and write nothing more (deleted, quarantined, closed)."""
-        self._health.close()
+        with self._segments.commit_lock:
+            self._health.close()
         self._tail.clear()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from dataplane.core.log_port import LogSlice, TimestampHit
 from dataplane.storage.health import CorruptLog
-from dataplane.storage.segment import NO_TIMESTAMP, Segment
+from dataplane.storage.segment import NO_TIMESTAMP, Segment, latest_timestamp
 from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import BatchHeader, CorruptBatch
 from springtide.wire.records import iter_records
@@ -141,7 +141,7 @@ def find_max_timestamp(
             if header.next_offset > end_offset:
                 break
             if header.base_offset >= log_start_offset:
-                latest_ms = max(latest_ms, header.max_timestamp)
+                latest_ms = latest_timestamp(latest_ms, header)
             elif header.next_offset > log_start_offset:
                 latest_ms = max(
                     latest_ms, _max_timestamp_in_batch(segment, position, header, log_start_offset)

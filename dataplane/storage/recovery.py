@@ -21,6 +21,9 @@ A log that lacks what it should have after such a stop, for one that ends below 
 had stored, also *refutes* how the process is said to have stopped: what is true of this log may be true of
 those beside it (`DamagedLog.refutes`). After a machine crash it is only told (`RecoveryReport.missing`).
 
+Of segments that a compaction has rewritten the manifest says where they end (manifest.py): a gap between
+segments, or at the end of one, is legal there only.
+
 The scan checks length, magic, CRC, and that offsets and leader epochs never go back; a tail of zeros is an
 end, not a batch. What was scanned is fsynced before the recovery point moves up, by the directory for all of
 its logs at once where the file system can do that. Epochs, producer states and
@@ -45,6 +48,12 @@ from dataplane.storage.epoch_file import EPOCHS_FILE
 from dataplane.storage.health import DAMAGED_FILE, CorruptLog
 from dataplane.storage.index import new_index
 from dataplane.storage.log_settings import LogSettings, PartitionId
+from dataplane.storage.manifest import (
+    CLEANED_SUFFIX,
+    CompactionManifest,
+    RewrittenSegment,
+    finish_pass,
+)
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.scan import ScanStop, SegmentScan
 from dataplane.storage.seal import read_seal, remove_seal
@@ -63,7 +72,7 @@ from springtide.wire.record_batch import BatchHeader
 
 DAMAGED_BYTES_MAX = 64 * 1024
 _OFFSET_DIGITS = 20
-_LEFTOVER_SUFFIXES = (".tmp", DELETED_SUFFIX, ".cleaned", ".swap")
+_LEFTOVER_SUFFIXES = (".tmp", DELETED_SUFFIX, CLEANED_SUFFIX)
 
 
 @dataclass(slots=True)
@@ -176,6 +185,8 @@ class _Recovery:
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     pending_epochs: list[EpochStart] = field(default_factory=list)
     are_epochs_rebuilt: bool = False
+    manifest: CompactionManifest | None = None
+    listed: dict[int, RewrittenSegment] = field(default_factory=dict)
     is_new: bool = False
 
     def __post_init__(self) -> None:
@@ -187,7 +198,9 @@ class _Recovery:
         damage = read_whole(self.disk, path, bytes_max=DAMAGED_BYTES_MAX)
         if damage is not None:
             raise _Damage(f"found while it was in use: {damage.decode(errors='replace')}", 0, refutes=False)
+        self.manifest = finish_pass(self.disk, self.directory)
         bases, snapshot_offsets = self._read_directory()
+        self._check_listed(bases)
         is_clean = self.last_shutdown is ShutdownKind.CLEAN
         # Before the segment that contains the recovery point, all was flushed.
         first_scanned = (
@@ -238,6 +251,25 @@ class _Recovery:
             self.valid_end_offset = bases[0]
         return bases, snapshots
 
+    def _check_listed(self, bases: list[int]) -> None:
+        """Raise _Damage unless the rewritten segments are there, in full, and others behind them. Retention
+        deletes from the first one on."""
+        if self.manifest is None:
+            return
+        self.listed = {each.base_offset: each for each in self.manifest.segments}
+        for base, each in self.listed.items():
+            if bases and base < bases[0]:
+                continue
+            path = log_path(self.directory, base)
+            if base not in bases or base == bases[-1] or stored_bytes(self.disk, path) != each.size_bytes:
+                raise _Damage(f"{path} is not what a compaction left", self.valid_end_offset)
+
+    def _take_listed_end(self, segment: Segment) -> None:
+        listed = self.listed.get(segment.base_offset)
+        if listed is not None:
+            segment.next_offset = self.valid_end_offset = listed.end_offset
+            segment.crc = listed.crc
+
     def _continues(self, base: int) -> bool:
         """Return whether a segment of that name may follow: it begins where the one before it ends."""
         return not self.segments or base == self.valid_end_offset
@@ -256,6 +288,7 @@ class _Recovery:
         )
         self.segments.append(segment)
         self.valid_end_offset = segment.next_offset
+        self._take_listed_end(segment)
 
     def _load_epochs(self, *, scan_start: int) -> None:
         """Entries before the scan are believed; later ones must agree with the batches (see _take_epoch)."""
@@ -272,6 +305,8 @@ class _Recovery:
             except CorruptEpochCheckpoint as error:
                 self.report.notes.append(f"leader epochs rebuilt from the batches: {error}")
         self.are_epochs_rebuilt = not is_believed
+        if self.are_epochs_rebuilt and self.manifest is not None:
+            self.pending_epochs += self.manifest.epochs
         # Batches before the first entry: all of them if there is none; else what a log start that went back
         # (an old checkpoint) has uncovered.
         self._take_epochs_before(entries[0].start_offset if entries else scan_start)
@@ -343,8 +378,13 @@ class _Recovery:
             self.report.scanned_batches += 1
         self.report.scanned_bytes += segment.size_bytes
         if scan.stop is not ScanStop.END:
+            if base in self.listed:
+                raise _Damage(
+                    f"{base:020d}.log: {scan.stop.value}, rewritten", self.valid_end_offset, refutes=False
+                )
             self.report.cut_reason = scan.stop
             self.report.cut_bytes += scan.size_bytes - scan.position
+        self._take_listed_end(segment)
         return segment
 
     def _cut(self, later_bases: list[int], stop: ScanStop, where: str) -> None:
@@ -405,6 +445,8 @@ class _Recovery:
         for segment in self.segments[:-1]:
             segment.close_index()
         snapshots = ProducerSnapshots(self.disk, self.directory, snapshot_offsets, self.report.notes.append)
+        if self.manifest is not None:  # what it lists was not cut, and its snapshots know what is gone there
+            snapshot_max = max(snapshot_max, self.manifest.end_offset)
         snapshots.delete_beyond(snapshot_max)  # younger ones may tell of a log that was truncated since
         if not is_clean:
             snapshots.distrust()
@@ -420,6 +462,7 @@ class _Recovery:
             log_end_offset=log_end_offset,
             recovery_point=self.recovery_point,
             now_ms=self.now_ms,
+            manifest=self.manifest,
         )
         log.holes.load(log_start_offset=self.log_start_offset)
         log.rebuild_producers(is_recovery=not is_clean)

@@ -39,7 +39,7 @@ def segments_to_delete(
     excess_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes
     count = 0
     for segment in segments:
-        if segment.next_offset > high_watermark or not segment.size_bytes:
+        if segment.next_offset > high_watermark or (not segment.size_bytes and segment is segments[-1]):
             break
         is_expired = (
             expiry_ms is not None

@@ -11,6 +11,9 @@ header's own length says where that is, if a good batch begins there; else the i
 a file beside the log until they are mended or deleted, so that a restart makes no rotten replica whole (5.7,
 scrubbing). Index files are not scrubbed: an entry that does not agree with the log is rebuilt when it is
 used.
+
+The bytes of a rewritten segment (manifest.py) must also have the CRC that they were written with: beside a
+gap a batch's offset may be another and fit still. Nobody can tell then which it is, and the log is damaged.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
+from crc32c import crc32c
 
 from dataplane.storage.disk import Disk, File, read_whole, replace_durably, unlink_durably
 from dataplane.storage.segment import TO_THE_END, Hole, Segment, log_path
@@ -33,16 +37,19 @@ from springtide.wire.record_batch import (
 
 ROTTEN_FILE = "rotten"
 ROTTEN_FILE_BYTES_MAX = 1024 * 1024
+READ_AGAIN_BYTES = 1024 * 1024
 
 EpochAt = Callable[[int], int]
 
 
 class ScrubPlace(NamedTuple):
-    """The place of a scrub's pass in a log: a batch boundary, and the offset that comes next."""
+    """The place of a scrub's pass in a log: a batch boundary, and the offset that comes next. crc: of a
+    rewritten segment's bytes up to there; None if not all were read."""
 
     base_offset: int
     position: int
     next_offset: int
+    crc: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,7 @@ def check_slice(
     epoch_at: EpochAt,
 ) -> CheckedSlice:
     """Read about `bytes_max` bytes from a place on, at least one batch, none at or beyond `end_offset`. For a
-    thread. A place in a segment that is gone goes on with the next one. Raises OSError."""
+    thread. A place in a segment that is gone goes on with the next one. Raises OSError, CorruptLog."""
     segment = next((s for s in segments if s.base_offset >= place.base_offset), None)
     if segment is None or segment.base_offset >= end_offset:
         return CheckedSlice(None, 0)
@@ -74,6 +81,8 @@ def check_slice(
     if known is not None:
         return CheckedSlice(ScrubPlace(segment.base_offset, known.end_position, known.next_offset), 0)
     if place.position >= segment.size_bytes:
+        if place.crc not in (None, segment.crc) and _crc_at_rest(disk, segment) != segment.crc:
+            raise segment.corrupt(0, "these are not the bytes that a compaction wrote")
         following = segments[-1].base_offset > segment.base_offset
         return CheckedSlice(
             ScrubPlace(segment.base_offset + 1, 0, segment.next_offset) if following else None, 0
@@ -93,16 +102,26 @@ class _Reading(NamedTuple):
     epoch_at: EpochAt
 
     def fits(self, header: BatchHeader, position: int, next_offset: int) -> bool:
-        """Return whether this can be the header of the batch that begins there. Offsets continue without a
-        gap: nothing compacts logs here, and the CRC does not cover the base offset."""
-        epoch = self.epoch_at(next_offset)
+        """Return whether this can be the header of the batch that begins there. A CRC covers neither the
+        epoch, which is that of the log's history, nor the base offset: it continues, or leaves a gap (a
+        compaction's) and goes behind neither the next batch nor the segment's end."""
+        epoch = self.epoch_at(header.base_offset)
         return (
             header.is_plausible
             and header.last_offset_delta >= 0
-            and header.base_offset == next_offset
+            and header.base_offset >= next_offset
             and (epoch < 0 or header.leader_epoch == epoch)
             and position + header.size_bytes <= self.size_bytes
+            and header.next_offset <= self.segment.next_offset
+            and (header.base_offset == next_offset or self._is_followed(header, position))
         )
+
+    def _is_followed(self, header: BatchHeader, position: int) -> bool:
+        raw = self.file.pread(HEADER_BYTES, position + header.size_bytes)
+        if len(raw) < HEADER_BYTES or position + header.size_bytes >= self.size_bytes:
+            return True
+        following = decode_header(raw)
+        return not following.is_plausible or following.base_offset >= header.next_offset
 
 
 def _check(reading: _Reading, place: ScrubPlace, *, end_offset: int, bytes_max: int) -> CheckedSlice:
@@ -110,6 +129,7 @@ def _check(reading: _Reading, place: ScrubPlace, *, end_offset: int, bytes_max: 
     base_offset, start = segment.base_offset, place.position
     data = memoryview(read_at_rest(file, min(bytes_max, size_bytes - start), start))
     position, next_offset = start, place.next_offset
+    crc = None if segment.crc is None else place.crc if start else 0
     while position < size_bytes:
         if next_offset >= end_offset:
             return CheckedSlice(None, position - start)
@@ -125,6 +145,8 @@ def _check(reading: _Reading, place: ScrubPlace, *, end_offset: int, bytes_max: 
             if len(batch) >= header.size_bytes and crc_is_valid(batch, header):
                 if header.next_offset > end_offset:
                     return CheckedSlice(None, position - start)
+                if crc is not None:
+                    crc = crc32c(batch[: header.size_bytes], crc)
                 position += header.size_bytes
                 next_offset = header.next_offset
                 continue
@@ -134,7 +156,7 @@ def _check(reading: _Reading, place: ScrubPlace, *, end_offset: int, bytes_max: 
         return CheckedSlice(
             ScrubPlace(base_offset, hole.end_position, hole.next_offset), hole.end_position - start, hole
         )
-    return CheckedSlice(ScrubPlace(base_offset, position, next_offset), position - start)
+    return CheckedSlice(ScrubPlace(base_offset, position, next_offset, crc), position - start)
 
 
 def read_at_rest(file: File, length: int, position: int) -> bytes:
@@ -143,6 +165,15 @@ def read_at_rest(file: File, length: int, position: int) -> bytes:
     data = file.pread(length, position)
     file.forget(length, position)
     return data
+
+
+def _crc_at_rest(disk: Disk, segment: Segment) -> int:
+    crc = 0
+    with closing(disk.open(log_path(segment.directory, segment.base_offset))) as file:
+        for position in range(0, segment.size_bytes, READ_AGAIN_BYTES):
+            length = min(READ_AGAIN_BYTES, segment.size_bytes - position)
+            crc = crc32c(read_at_rest(file, length, position), crc)
+    return crc
 
 
 def _hole(reading: _Reading, position: int, next_offset: int) -> Hole:

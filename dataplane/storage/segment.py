@@ -54,6 +54,12 @@ def unlink_segment(disk: Disk, directory: str, base_offset: int) -> None:
         disk.unlink(path)
 
 
+def latest_timestamp(known_ms: int, header: BatchHeader) -> int:
+    """Return the largest timestamp of records, with those of one more batch. A batch that compaction left
+    without records keeps the timestamp in its header, for its producer's sake."""
+    return max(known_ms, header.max_timestamp) if header.record_count else known_ms
+
+
 TO_THE_END = -1
 
 
@@ -76,7 +82,8 @@ class Hole(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """`next_offset` is one past its last batch, or its base offset while it is empty."""
+    """`next_offset` is one past its last batch, or its base offset while it is empty; of a rewritten segment,
+    where the next one begins (manifest.py)."""
 
     disk: Disk
     directory: str
@@ -93,6 +100,8 @@ class Segment:
     bytes_since_index: int = 0
     #: What is known to be rotten in it: walked around.
     holes: tuple[Hole, ...] = ()
+    #: CRC32C of all its bytes, by the manifest; None unless it is rewritten.
+    crc: int | None = None
 
     def __post_init__(self, now_ms: int) -> None:
         self.next_offset = self.base_offset
@@ -138,7 +147,8 @@ class Segment:
             self.bytes_since_index = 0
         size = header.size_bytes
         self.bytes_since_index += size
-        self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp)
+        if header.max_timestamp > self.max_timestamp_ms and header.record_count:
+            self.max_timestamp_ms = header.max_timestamp
         self.next_offset = header.next_offset
         self.size_bytes = position + size
 
@@ -231,6 +241,7 @@ class Segment:
         """Cut at a batch boundary. The index must be in memory."""
         self.file.truncate(position)
         self.index.truncate_to_position(position)
+        self.crc = None
         last = self.index.last()
         self.size_bytes = position
         self.bytes_since_index = position - last.position
@@ -238,7 +249,7 @@ class Segment:
         self.max_timestamp_ms = last.max_timestamp_before_ms
         for _, header in self.walk(last.position):
             self.next_offset = header.next_offset
-            self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp)
+            self.max_timestamp_ms = latest_timestamp(self.max_timestamp_ms, header)
 
     def rebuild_index(self) -> Segment:
         """Rebuild it from the headers of the log, into the place (memory or disk) where the index was. A
@@ -318,7 +329,7 @@ class Segment:
         for _, header in self.walk(entry.position):
             if header.next_offset > end_offset:
                 break
-            found = max(found, header.max_timestamp)
+            found = latest_timestamp(found, header)
         return found
 
 
@@ -363,6 +374,6 @@ def open_segment(
         return learnt
     segment.max_timestamp_ms = last.max_timestamp_before_ms
     for _, header in segment.walk(last.position):
-        segment.max_timestamp_ms = max(segment.max_timestamp_ms, header.max_timestamp)
+        segment.max_timestamp_ms = latest_timestamp(segment.max_timestamp_ms, header)
         segment.next_offset = header.next_offset
     return segment

@@ -6,7 +6,7 @@ durable is kept under the same lock as the list: a flush that sees a new active 
 one before it.
 
 A segment is named by the offset where the previous one ends, so a gap in offsets lies inside a segment and
-never between two.
+never between two. Where a rewritten segment ends, the manifest says (manifest.py).
 """
 
 from __future__ import annotations
@@ -15,8 +15,12 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import NamedTuple
 
+import msgspec
+
 from dataplane.core.producer_state import ProducerStates
 from dataplane.storage.disk import Disk, fsync_file
+from dataplane.storage.index import new_index
+from dataplane.storage.manifest import CompactionManifest, remove_manifest, take_places, write_manifest
 from dataplane.storage.reads import segment_index
 from dataplane.storage.segment import Segment, create_segment, index_path, log_path, unlink_segment
 from dataplane.storage.snapshots import ProducerSnapshots
@@ -48,6 +52,7 @@ class SegmentList:
     """Methods raise OSError if the disk fails. They are the loop's, but for those that say "thread"."""
 
     __slots__ = (
+        "_committed",
         "_directory",
         "_disk",
         "_is_directory_unsynced",
@@ -56,12 +61,19 @@ class SegmentList:
         "active",
         "all",
         "changes",
+        "commit_lock",
+        "manifest",
         "size_bytes",
         "snapshots",
     )
 
     def __init__(
-        self, disk: Disk, directory: str, segments: Sequence[Segment], snapshots: ProducerSnapshots
+        self,
+        disk: Disk,
+        directory: str,
+        segments: Sequence[Segment],
+        snapshots: ProducerSnapshots,
+        manifest: CompactionManifest | None = None,
     ) -> None:
         assert segments, "a log has at least its active segment"
         self._disk = disk
@@ -71,7 +83,12 @@ class SegmentList:
         self.snapshots = snapshots
         self.size_bytes = sum(segment.size_bytes for segment in segments)
         self.changes = 0
-        """Number of cuts and deletions, each counted before it begins. A reader in a thread compares it."""
+        """Number of cuts, deletions and swaps, each counted before it begins. A reader in a thread compares
+        it."""
+        self.manifest = manifest
+        self.commit_lock = Lock()
+        """Held while a pass of compaction is committed in a thread, and while the loop begins a change."""
+        self._committed: tuple[Segment, ...] = ()  # rewritten, not yet in the place of the old ones
         self._lock = Lock()  # never held over I/O
         self._unflushed: list[Segment] = []  # closed, not yet fsynced
         self._is_directory_unsynced = True
@@ -138,10 +155,19 @@ class SegmentList:
         end_offset = max(end_offset, log_start_offset)
         return CutPlace(index + 1, position, end_offset, _end_of_batches(segment, end_offset))
 
+    def begin_change(self) -> None:
+        """Begin a cut or a deletion: what a pass has committed takes its place first; one that goes on gives
+        up.
+        """
+        with self.commit_lock:
+            self._swap()
+            self.changes += 1
+
     def cut(self, place: CutPlace) -> None:
         """Drop what lies behind a place, the newest segment first and durably before anything is written
         there.
         """
+        self._forget_listed_from(self.all[place.kept - 1].base_offset, end_offset=place.end_offset)
         dropped = self.all[place.kept :]
         with self._lock:
             self._replace(self.all[: place.kept])
@@ -160,9 +186,15 @@ class SegmentList:
 
     def restart(self, base_offset: int, *, index_interval_bytes: int, now_ms: int) -> None:
         """Replace all segments by an empty one, durably."""
+        if self.manifest is not None:
+            restarting = msgspec.structs.replace(self.manifest, is_restarting=True)
+            write_manifest(self._disk, self._directory, restarting)
         self._unlink(self.all)
         self.snapshots.delete_beyond(-1)
         self._disk.fsync_dir(self._directory)
+        if self.manifest is not None:
+            remove_manifest(self._disk, self._directory)
+            self.manifest = None
         active = self._create(base_offset, index_interval_bytes, now_ms)
         self._disk.fsync_dir(self._directory)
         with self._lock:
@@ -174,12 +206,10 @@ class SegmentList:
         """Take the segments that lie wholly below the log start out of the log and rename their files. Return
         the new names, to be unlinked in a thread.
         """
-        count = 0
-        while count + 1 < len(self.all) and self.all[count + 1].base_offset <= log_start_offset:
-            count += 1
-        if not count:
+        if not self._count_below(log_start_offset):
             return []
-        self.changes += 1
+        self.begin_change()
+        count = self._count_below(log_start_offset)
         gone, kept = self.all[:count], self.all[count:]
         detached: list[str] = []
         for segment in gone:
@@ -196,6 +226,51 @@ class SegmentList:
             self._unflushed = [segment for segment in self._unflushed if segment not in gone]
         self.size_bytes -= sum(segment.size_bytes for segment in gone)
         return detached
+
+    # ---- compaction
+
+    def on_committed(self, manifest: CompactionManifest, rewritten: tuple[Segment, ...]) -> None:
+        """Note that a pass is committed. Its segments wait for `swap`. Thread, which holds `commit_lock`."""
+        self.manifest, self._committed = manifest, rewritten
+
+    def swap(self) -> None:
+        """Put what a pass has committed in the place of the segments that it replaces, unless it is there."""
+        with self.commit_lock:
+            self._swap()
+
+    def _swap(self) -> None:
+        rewritten, self._committed = self._committed, ()
+        if not rewritten:
+            return
+        assert self.manifest is not None
+        self.changes += 1
+        end_offset = rewritten[-1].next_offset
+        kept = tuple(segment for segment in self.all if segment.base_offset >= end_offset)
+        replaced = self.all[: len(self.all) - len(kept)]
+        for segment in replaced:
+            # A reader in a thread goes on with the old file, whose index is about to be another's.
+            segment.index = new_index(self._disk, index_path(self._directory, segment.base_offset))
+        take_places(self._disk, self._directory, self.manifest)
+        for segment in rewritten:
+            segment.index.move(index_path(self._directory, segment.base_offset))
+        with self._lock:
+            self._replace((*rewritten, *kept))
+            self._unflushed = [segment for segment in self._unflushed if segment not in replaced]
+        self.size_bytes = sum(segment.size_bytes for segment in self.all)
+        self.snapshots.delete_before(end_offset)
+
+    def _forget_listed_from(self, base_offset: int, *, end_offset: int) -> None:
+        """Take the segments from one on out of the manifest, durably: the log is cut there to end_offset, and
+        is to grow.
+        """
+        manifest = self.manifest
+        if manifest is not None and manifest.segments and manifest.segments[-1].base_offset >= base_offset:
+            self.manifest = msgspec.structs.replace(
+                manifest,
+                segments=tuple(each for each in manifest.segments if each.base_offset < base_offset),
+                epochs=tuple(each for each in manifest.epochs if each.start_offset < end_offset),
+            )
+            write_manifest(self._disk, self._directory, self.manifest)
 
     # ---- producer states
 
@@ -259,6 +334,10 @@ class SegmentList:
             self._unflushed = [segment for segment in self._unflushed if segment not in unflushed.closed]
 
     # ---- inside
+
+    def _count_below(self, log_start_offset: int) -> int:
+        """Return how many of the oldest segments lie wholly below the log start; never the active one."""
+        return sum(following.base_offset <= log_start_offset for following in self.all[1:])
 
     def _replace(self, segments: tuple[Segment, ...]) -> None:
         self.all, self.active = segments, segments[-1]

@@ -6,7 +6,8 @@ moment between two operations of the disk the ledger says:
 - which batches must be there after a power cut (fsynced, by a flush that returned) and after the death of the
   process (every write that returned);
 - which logs there may be at all: any prefix of anything that one log has held, but never a mixture of two
-  of its pasts. That is a tree: each batch under the one it was appended behind.
+  of its pasts. That is a tree: each batch under the one it was appended behind. What a pass of compaction
+  leaves is another branch of it: a log is the one before the pass or the one after, record for record.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ T = TypeVar("T")
 
 class Node:
     """One appended batch. parent: the batch before it, or None if it was the first since `beginning` (the log
-    begins once when it is made and again with each restart_at)."""
+    begins once when it is made and again with each restart_at). original: what a compaction made it of."""
 
-    __slots__ = ("batch", "beginning", "children", "header", "parent")
+    __slots__ = ("batch", "beginning", "children", "header", "original", "parent")
 
     def __init__(self, batch: bytes, parent: Node | None, beginning: int) -> None:
         self.batch = batch
@@ -36,12 +37,15 @@ class Node:
         self.parent = parent
         self.beginning = beginning
         self.children: dict[bytes, Node] = {}
+        self.original: Node | None = None
 
     def history(self) -> list[BatchHeader]:
-        """Everything from the beginning to this batch."""
+        """Everything from the beginning to this batch, compacted or not."""
         found: list[BatchHeader] = []
         node: Node | None = self
         while node is not None:
+            while node.original is not None:
+                node = node.original
             found.append(node.header)
             node = node.parent
         return found[::-1]
@@ -50,15 +54,19 @@ class Node:
 class Incarnation:
     """One log, from its creation to its deletion; a partition that is made again has another one.
 
-    chain: what it holds now. pending: what is being appended. flushed: below it, all of `chain` is durable.
+    chain: what it holds now. pending: what is being appended. compacting: what it holds if the pass that is
+    being committed is. passes: committed. flushed: below it, all of `chain` is durable.
     start_max: its log start is not beyond this. epochs: as of the last operation that returned;
-    epochs_durable: as of the last that fsynced them; epochs_known: all that were ever true of it.
+    epochs_durable: as of the last that fsynced them; epochs_known: all that were ever true of it;
+    epochs_compacted: of what was compacted, which a torn epoch file does not take away.
     """
 
     def __init__(self, partition: PartitionId) -> None:
         self.partition = partition
         self.chain: list[Node] = []
         self.pending: list[Node] = []
+        self.compacting: list[Node] | None = None
+        self.passes = 0
         self.flushed = 0
         self.start_max = 0
         self.high_watermark = 0
@@ -66,6 +74,7 @@ class Incarnation:
         self.epochs: tuple[EpochStart, ...] = ()
         self.epochs_durable: tuple[EpochStart, ...] = ()
         self.epochs_known: set[EpochStart] = set()
+        self.epochs_compacted: tuple[EpochStart, ...] = ()
         self.beginning = 0
         self.beginnings_possible = {0}
         self._first: dict[tuple[int, bytes], Node] = {}
@@ -87,6 +96,26 @@ class Incarnation:
         self.pending = []
         self.epochs = tuple(epochs)
 
+    def committing(self, left: Sequence[bytes]) -> None:
+        """A pass of compaction that leaves these batches may be committed from now on."""
+        originals = {node.header.base_offset: node for node in self.chain}
+        self.compacting = []
+        for batch in left:
+            node = self._node(batch, self.compacting[-1] if self.compacting else None)
+            original = originals[node.header.base_offset]
+            if node is not original and node.original is None:
+                node.original = original
+            self.compacting.append(node)
+
+    def committed(self, *, applied_at: int, end_offset: int) -> None:
+        """It is, below end_offset. What replaces the records that are gone is durable, up to the round's
+        record."""
+        assert self.compacting is not None
+        self.chain, self.compacting = self.compacting, None
+        self.passes += 1
+        self.flushed = max(self.flushed, applied_at + 1)
+        self.epochs_compacted = _below(self.epochs, end_offset)
+
     def cutting(self, cut_offset: int) -> None:
         """Down to whole batches below it. What goes may come back until the next flush, as it was. A batch
         that spans the offset goes whole, and what takes its place below the offset is not flushed yet."""
@@ -106,14 +135,14 @@ class Incarnation:
 
     def writing_epochs(self, log_offset: int) -> None:
         """Something begins or goes at an offset. The file is replaced without an fsync, so until the next one
-        a power cut may leave the batches as the only evidence (5.3)."""
-        self.epochs = tuple(entry for entry in self.epochs if entry.start_offset < log_offset)
-        self.epochs_durable = ()
+        a power cut may leave the batches, and the manifest, as the only evidence (5.3)."""
+        self.epochs = _below(self.epochs, log_offset)
+        self.epochs_durable = self.epochs_compacted = _below(self.epochs_compacted, log_offset)
 
     def restarting(self, log_offset: int) -> None:
         self.chain = []
         self.flushed = 0
-        self.epochs = self.epochs_durable = ()
+        self.epochs = self.epochs_durable = self.epochs_compacted = ()
         self.beginning += 1
         self.beginnings_possible.add(self.beginning)
         self.start_max = max(self.start_max, log_offset)
@@ -142,9 +171,11 @@ class Incarnation:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedLog:
-    """after_power_cut, after_kill: batches that must be there, oldest first; epochs likewise."""
+    """after_power_cut, after_kill: batches that must be there, oldest first; epochs likewise. passes: so many
+    have compacted it."""
 
     incarnation: Incarnation
+    passes: int
     after_power_cut: tuple[Node, ...]
     after_kill: tuple[Node, ...]
     epochs_after_power_cut: tuple[EpochStart, ...]
@@ -152,6 +183,10 @@ class ExpectedLog:
     beginnings: frozenset[int]
     start_max: int
     high_watermark_max: int
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        return id(self.incarnation), self.passes
 
     def widened(self, later: ExpectedLog) -> ExpectedLog:
         return replace(
@@ -164,6 +199,10 @@ class ExpectedLog:
             start_max=max(self.start_max, later.start_max),
             high_watermark_max=max(self.high_watermark_max, later.high_watermark_max),
         )
+
+
+def _below(epochs: Sequence[EpochStart], log_offset: int) -> tuple[EpochStart, ...]:
+    return tuple(entry for entry in epochs if entry.start_offset < log_offset)
 
 
 def _common(one: tuple[T, ...], other: tuple[T, ...]) -> tuple[T, ...]:
@@ -186,10 +225,10 @@ class Expected:
         """For an observer who knows that the moment lies between two."""
         logs: dict[PartitionKey, list[ExpectedLog]] = {}
         for key in {*self.logs, *later.logs}:
-            merged = {id(log.incarnation): log for log in self.logs.get(key, [])}
+            merged = {log.identity: log for log in self.logs.get(key, [])}
             for log in later.logs.get(key, []):
-                earlier = merged.get(id(log.incarnation))
-                merged[id(log.incarnation)] = log if earlier is None else earlier.widened(log)
+                earlier = merged.get(log.identity)
+                merged[log.identity] = log if earlier is None else earlier.widened(log)
             logs[key] = list(merged.values())
         only_one = {key for key in logs if key not in self.logs or key not in later.logs}
         return Expected(
@@ -232,7 +271,7 @@ class Ledger:
         self.ghosts.pop(key, None)
 
     def expected(self) -> Expected:
-        logs = {key: [_expected_log(incarnation)] for key, incarnation in self.live.items()}
+        logs = {key: _expected_logs(incarnation) for key, incarnation in self.live.items()}
         absent = set(self.unmade)
         for key, ghosts in self.ghosts.items():
             absent.update({key} - self.live.keys())
@@ -243,12 +282,21 @@ class Ledger:
         return iter(sorted(self.live.items()))
 
 
-def _expected_log(incarnation: Incarnation) -> ExpectedLog:
+def _expected_logs(incarnation: Incarnation) -> list[ExpectedLog]:
+    """As it is and, while a pass is being committed, as the pass leaves it."""
+    found = [_expected_log(incarnation, incarnation.chain, incarnation.passes)]
+    if incarnation.compacting is not None:
+        found.append(_expected_log(incarnation, incarnation.compacting, incarnation.passes + 1))
+    return found
+
+
+def _expected_log(incarnation: Incarnation, chain: Sequence[Node], passes: int) -> ExpectedLog:
     flushed = incarnation.flushed
     return ExpectedLog(
         incarnation,
-        tuple(node for node in incarnation.chain if node.header.next_offset <= flushed),
-        tuple(incarnation.chain),
+        passes,
+        tuple(node for node in chain if node.header.next_offset <= flushed),
+        tuple(chain),
         incarnation.epochs_durable,
         incarnation.epochs,
         frozenset(incarnation.beginnings_possible),
@@ -260,7 +308,7 @@ def _expected_log(incarnation: Incarnation) -> ExpectedLog:
 def _ghost(incarnation: Incarnation) -> ExpectedLog:
     """Nothing of it is promised any more."""
     return replace(
-        _expected_log(incarnation),
+        _expected_log(incarnation, (), incarnation.passes),
         after_power_cut=(),
         after_kill=(),
         epochs_after_power_cut=(),

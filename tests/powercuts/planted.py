@@ -14,12 +14,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from dataplane.storage import checkpoints, directory_claim, epoch_file, health, log_dir_identity, scan
+from dataplane.storage import (
+    checkpoints,
+    compaction,
+    directory_claim,
+    epoch_file,
+    health,
+    log_dir_identity,
+    manifest,
+    recovery,
+    scan,
+)
+from dataplane.storage.compaction import CompactionPass
 from dataplane.storage.directory_claim import DirectoryClaim
 from dataplane.storage.disk import replace_durably
 from dataplane.storage.durability import Durability
 from dataplane.storage.index import SparseIndex
 from dataplane.storage.log_dir import LogDir
+from dataplane.storage.manifest import CompactionManifest, RewrittenSegment
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.segment import Segment
 from dataplane.storage.segment_list import CutPlace, SegmentList
@@ -220,3 +232,87 @@ def mount_mark_set_before_registration() -> Patches:
 @plant(breaks="many logs are made durable together before anybody relies on one of them")
 def nothing_synced_together() -> Patches:
     return [(LogDir, "_sync_all", lambda _self: None)]
+
+
+@plant(breaks="the files of a pass of compaction are durable before its manifest")
+def rewritten_files_not_synced() -> Patches:
+    original = CompactionPass.write
+
+    def write(self: CompactionPass) -> None:
+        self._durability.flush()
+        with patch.object(Segment, "fsync", lambda _self: None):
+            original(self)
+
+    return [(CompactionPass, "write", write)]
+
+
+@plant(breaks="the manifest of a pass is durable before the pass counts as committed")
+def manifest_not_synced() -> Patches:
+    original = manifest.write_manifest
+
+    def write(used: Any, directory: str, written: Any) -> None:
+        with patch.object(type(used), "fsync_dir", lambda _self, _path: None):
+            original(used, directory, written)
+
+    return [(compaction, "write_manifest", write)]
+
+
+@plant(breaks="the rewritten segments take their places after the manifest, not before")
+def swap_before_manifest() -> Patches:
+    original = manifest.write_manifest
+
+    def write(used: Any, directory: str, written: Any) -> None:
+        manifest.take_places(used, directory, written)
+        original(used, directory, written)
+
+    return [(compaction, "write_manifest", write)]
+
+
+@plant(breaks="a swap that a crash cut short is finished by the next start")
+def swap_not_finished() -> Patches:
+    return [(recovery, "finish_pass", manifest.read_manifest)]
+
+
+@plant(breaks="a rewritten segment ends where the next one begins, not with its last batch")
+def end_of_the_last_batch() -> Patches:
+    def listed(self: Any) -> Any:
+        ends = [header.next_offset for _, header in self.segment.walk()]
+        end_offset = max(ends, default=self.segment.base_offset)
+        return RewrittenSegment(self.segment.base_offset, end_offset, self.segment.size_bytes, self.crc)
+
+    return [(compaction._Output, "listed", property(listed))]
+
+
+@plant(breaks="a log that is restarted says so in its manifest before a file goes")
+def manifest_outlives_a_restart() -> Patches:
+    original = SegmentList.restart
+
+    def restart(self: SegmentList, base_offset: int, **settings: int) -> None:
+        self.manifest = None
+        original(self, base_offset, **settings)
+
+    return [(SegmentList, "restart", restart)]
+
+
+@plant(breaks="a rewritten segment leaves the manifest before it is cut")
+def manifest_outlives_a_cut() -> Patches:
+    return [(SegmentList, "_forget_listed_from", lambda _self, _base_offset, *, end_offset: end_offset)]
+
+
+@plant(breaks="epochs whose batches compaction removed outlive a torn epoch file", states_max=60_000)
+def epochs_not_in_the_manifest() -> Patches:
+    def without_epochs(**fields: Any) -> CompactionManifest:
+        return CompactionManifest(**fields | {"epochs": ()})
+
+    return [(compaction, "CompactionManifest", without_epochs)]
+
+
+@plant(breaks="a record goes only when the newer one of its key is durable")
+def nothing_flushed_before_a_pass() -> Patches:
+    original = CompactionPass.write
+
+    def write(self: CompactionPass) -> None:
+        with patch.object(Durability, "flush", lambda durability: durability.recovery_point.offset):
+            original(self)
+
+    return [(CompactionPass, "write", write)]

@@ -93,6 +93,8 @@ QUICK = {
     "boot_id_alone_believed",
     "boot_id_written_before_registration",
     "mount_mark_set_before_registration",
+    "swap_before_manifest",
+    "swap_not_finished",
 }
 
 

@@ -7,11 +7,17 @@ may have begun and what it has promised. The same seed does the same on every di
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 
 from controller.contract.session import ShutdownKind
+from dataplane.core.compaction.known import PlacedRound
+from dataplane.core.compaction.rewriting import Rewrite
+from dataplane.core.compaction.rounds import Round, encode_round
 from dataplane.core.leader_epochs import EpochStart
+from dataplane.core.log_port import LogChanged
 from dataplane.storage.checkpoints import PartitionKey
+from dataplane.storage.compaction import CompactionPass
 from dataplane.storage.divergent import NotWritten, write_aside
 from dataplane.storage.log_dir import DIVERGENT, LogDir, open_log_dir
 from dataplane.storage.log_settings import LogOptions, PartitionId
@@ -42,6 +48,7 @@ WEIGHTS = {
     "retention": 4,
     "advance_start": 3,
     "restart_at": 1,
+    "compact": 8,
     "create": 3,
     "delete": 1,
     "unlink_deleted": 1,
@@ -50,6 +57,21 @@ WEIGHTS = {
     "stop_cleanly": 2,
     "die": 2,
 }
+
+
+KEYS = 5
+
+
+@dataclass(slots=True)
+class PassUnderWay:
+    """A pass of compaction, between two of its steps. rewrite: what it should do, by the ledger."""
+
+    under_way: CompactionPass
+    applied_at: int
+    first_offset: int
+    rewrite: Rewrite
+    is_written: bool = False
+    is_committed: bool = False
 
 
 class Workload:
@@ -70,6 +92,7 @@ class Workload:
         self._created = 0
         self._deleted: list[tuple[PartitionKey, str]] = []
         self._quarantined: list[PartitionId] = []
+        self._passes: dict[PartitionKey, PassUnderWay] = {}
         self._leader_epoch = 0
         self._broker_epoch = 0
         self._now_ms = 1_000
@@ -170,6 +193,65 @@ class Workload:
         known.restarted(target)
         self._resume_sequences(log, known)
 
+    def compact(self, log: PartitionLog, known: Incarnation) -> None:
+        """One step of a pass or several: other things happen in between."""
+        key = (known.partition.topic_id, known.partition.partition)
+        if key not in self._passes and not self._begin_pass(key, log, known):
+            return
+        at = self._passes[key]
+        try:
+            if not at.is_written:
+                at.under_way.write()
+                at.is_written = True
+                known.flushed = max(known.flushed, log.recovery_point)
+                known.epochs = known.epochs_durable = _epochs(log)
+                if self._random.random() < 0.3:
+                    return
+            if not at.is_committed:
+                known.committing(_left(at, known))
+                at.under_way.commit()
+                assert log.compacted is not None
+                known.committed(applied_at=at.applied_at, end_offset=log.compacted.end_offset)
+                at.is_committed = True
+                if self._random.random() < 0.5:
+                    return
+        except LogChanged:
+            known.compacting = None
+        else:
+            log.finish_compaction()
+            at.under_way.release()
+            if self._random.random() < 0.3:
+                self.truncate(log, known)
+        del self._passes[key]
+
+    def _begin_pass(self, key: PartitionKey, log: PartitionLog, known: Incarnation) -> bool:
+        """Append a round, which is committed at once, perhaps more behind it, and begin to apply it."""
+        from_offset = 0 if log.compacted is None else log.compacted.reaches
+        first_offset = max(from_offset, log.log_start_offset)
+        ends = [node.header.next_offset for node in known.chain if node.header.next_offset > first_offset]
+        if not ends:
+            return False
+        end_offset = self._random.choice(ends)
+        round_ = Round(end_offset, self._now_ms, self._random.choice((0, end_offset)), producers_floor=0)
+        applied_at = log.log_end_offset
+        batch = encode_round(round_, leader_epoch=max(log.epochs.latest, 0), base_offset=applied_at)
+        known.appending([batch])
+        log.append([decode_header(batch)], [batch], now_ms=self._now_ms)
+        known.appended(_epochs(log))
+        committed = max(known.high_watermark, applied_at + 1)
+        known.high_watermark_max = max(known.high_watermark_max, committed)
+        if self._random.random() < 0.7:
+            self.append(log, known)
+        known.high_watermark = committed
+        keys_max = self._random.choice((2, 1_000))
+        self._passes[key] = PassUnderWay(
+            log.begin_compaction(PlacedRound(applied_at, round_), now_ms=self._now_ms, keys_max=keys_max),
+            applied_at,
+            log.segments[0].base_offset,
+            Rewrite(round_, from_offset=from_offset, keys_max=keys_max),
+        )
+        return True
+
     def write_aside(self, log: PartitionLog, known: Incarnation) -> None:
         written = write_aside(
             self.disk,
@@ -211,6 +293,7 @@ class Workload:
         key = self._any_key()
         if key is not None:
             partition = self.ledger.live[key].partition
+            self._passes.pop(key, None)
             self.ledger.deleting(key)
             self._deleted.append((key, self.log_dir.delete(key)))
             if self._random.random() < 0.5:
@@ -226,6 +309,7 @@ class Workload:
         key = self._any_key()
         if key is not None:
             self._quarantined.append(self.ledger.live[key].partition)
+            self._passes.pop(key, None)
             self.ledger.deleting(key)
             self.log_dir.quarantine(key)
             self.ledger.deleted_durably(key)
@@ -261,6 +345,7 @@ class Workload:
         for key in list(ledger.ghosts):
             ledger.deleted_durably(key)
         self._deleted.clear()
+        self._passes.clear()
         self._broker_epoch += 1
         log_dir.claim.on_registering(f"incarnation-{self._broker_epoch}")
         ledger.kinds |= CRASHED
@@ -297,10 +382,11 @@ class Workload:
             self._sequences[key] = sequence + records
         value_bytes = self._random.choice((1, 60, 300, 900))
         fill = self._random.choice(b"ab")
+        record_key = b"key %d" % self._random.randrange(KEYS)
 
         def encoded(value_bytes: int) -> bytes:
             return encode_batch(
-                [NewRecord(value=bytes([fill]) * value_bytes, timestamp=self._now_ms)] * records,
+                [NewRecord(record_key, bytes([fill]) * value_bytes, self._now_ms)] * records,
                 base_offset=base_offset,
                 leader_epoch=leader_epoch,
                 producer_id=producer_id,
@@ -314,7 +400,7 @@ class Workload:
         if producer_id >= 0:
             self._sequences[key] = sequence + records
         sectors = self._random.choice((1, 1, 2, 3))
-        value_bytes = sectors * SECTOR_BYTES - 80
+        value_bytes = sectors * SECTOR_BYTES - 100
         while (missing := sectors * SECTOR_BYTES - len(encoded(value_bytes))) > 0:
             value_bytes += missing
         return encoded(value_bytes)
@@ -342,6 +428,7 @@ _OF_LOG: dict[str, Callable[[Workload, PartitionLog, Incarnation], None]] = {
         "retention",
         "advance_start",
         "restart_at",
+        "compact",
         "write_aside",
     )
 }
@@ -354,6 +441,15 @@ _OF_DIRECTORY: dict[str, Callable[[Workload], None]] = {
 def _epochs(log: PartitionLog) -> tuple[EpochStart, ...]:
     """Without the one that only begins where it does because what was before it is deleted."""
     return tuple(entry for entry in log.epochs.entries if entry.start_offset > log.log_start_offset)
+
+
+def _left(at: PassUnderWay, known: Incarnation) -> list[bytes]:
+    """What the pass leaves of the log as the ledger knows it, batch for batch."""
+    nodes = [node for node in known.chain if node.header.base_offset >= at.first_offset]
+    for node in nodes:
+        at.rewrite.read(memoryview(node.batch), node.header)
+    left = [at.rewrite.rewritten(memoryview(node.batch), node.header) for node in nodes]
+    return [bytes(batch) for batch in left if batch is not None]
 
 
 def _relabelled(batch: bytes, leader_epoch: int) -> bytes:

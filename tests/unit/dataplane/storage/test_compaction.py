@@ -1,0 +1,439 @@
+"""Passes of compaction: what they leave, how readers meet it, and what else happens to the log meanwhile."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from random import Random
+
+import pytest
+
+from controller.contract.session import ShutdownKind
+from dataplane.core.compaction.known import PlacedRound
+from dataplane.core.compaction.rounds import Round, encode_round
+from dataplane.core.leader_epochs import EpochStart
+from dataplane.core.log_port import LogChanged
+from dataplane.storage.compaction import PassPutOff
+from dataplane.storage.epoch_file import EPOCHS_FILE
+from dataplane.storage.health import ClosedLog, CorruptLog
+from dataplane.storage.log_settings import LogOptions
+from dataplane.storage.manifest import MANIFEST_FILE
+from dataplane.storage.partition_log import PartitionLog
+from dataplane.storage.recovery import DamagedLog, OpenedLog
+from dataplane.storage.retention import SegmentView, segments_to_delete
+from dataplane.storage.rot import ScrubPlace
+from dataplane.storage.segment import log_path
+from springtide.wire.record_batch import decode_header, iter_headers
+from springtide.wire.records import NewRecord, encode_batch, iter_records
+from tests.kit.dataplane.storage import DIRECTORY, NO_TAIL, SMALL, append, new_log, open_log, opened, read_all
+from tests.simulation.memory_disk import MemoryDisk
+
+KEYS = 4
+KINDS = [ShutdownKind.CLEAN, ShutdownKind.PROCESS_CRASH, ShutdownKind.MACHINE_CRASH]
+
+
+def keyed(offset: int, *, key: int | None = None, leader_epoch: int = 0, producer_id: int = -1) -> bytes:
+    """A batch of one record, whose key comes back after KEYS others."""
+    value = b"value of %d" % offset
+    name = b"key %d" % (offset % KEYS if key is None else key)
+    return encode_batch(
+        [NewRecord(name, value, timestamp=1000 + offset)],
+        base_offset=offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=min(0, producer_id),
+        base_sequence=-1 if producer_id < 0 else offset,
+    )
+
+
+@dataclass
+class World:
+    disk: MemoryDisk
+    log: PartitionLog
+    batches: list[bytes]
+    placed: PlacedRound
+
+    @property
+    def bases(self) -> list[int]:
+        return [segment.base_offset for segment in self.log.segments]
+
+    def compact(self, **how: int) -> None:
+        begun = self.log.begin_compaction(self.placed, now_ms=1000, **how)
+        begun.write()
+        begun.commit()
+        self.log.finish_compaction()
+        begun.release()
+
+    def reopen(self, kind: ShutdownKind) -> PartitionLog:
+        """With the recovery point 0, so that all is scanned after a crash."""
+        if kind is ShutdownKind.CLEAN:
+            self.log.close_cleanly()
+        elif kind is ShutdownKind.MACHINE_CRASH:
+            self.log.durability.flush()
+            self.disk.crash_machine(Random(0))
+        self.log = opened(open_log(self.disk, last_shutdown=kind, options=self.log.options))
+        return self.log
+
+
+def world(count: int = 30, *, end: int | None = None, options: LogOptions = NO_TAIL) -> World:
+    """`count` batches in segments of about six, an epoch every ten, then a round up to `end` (all of them),
+    and one batch more."""
+    disk, log = new_log(options)
+    batches = [keyed(i, leader_epoch=i // 10) for i in range(count)]
+    round_ = Round(count if end is None else end, 0, tombstone_floor=0, producers_floor=0)
+    epoch = (count - 1) // 10
+    batches.append(encode_round(round_, leader_epoch=epoch, base_offset=count))
+    batches.append(keyed(count + 1, key=9, leader_epoch=epoch))
+    for each in batches:
+        append(log, each)
+    return World(disk, log, batches, PlacedRound(count, round_))
+
+
+def headers(log: PartitionLog) -> list[tuple[int, int]]:
+    """(base offset, records) of each batch that a reader meets, in small reads."""
+    return [
+        (header.base_offset, header.record_count)
+        for _, header in iter_headers(memoryview(read_all(log, max_bytes=150)))
+    ]
+
+
+LEFT = [(9, 0), (19, 0), (26, 1), (27, 1), (28, 1), (29, 1), (30, 1), (31, 1)]
+"""Of `world()`: the newest of four keys, the last batches of two epochs without records, and what is above
+the round's end."""
+
+
+def test_a_pass_leaves_the_newest_of_each_key_in_fewer_segments() -> None:
+    found = world()
+    log = found.log
+    before = found.bases
+    assert len(before) > 4
+    found.compact()
+    assert headers(log) == LEFT
+    assert len(found.bases) < len(before)
+    assert (log.log_start_offset, log.log_end_offset, found.bases[0]) == (0, 32, 0)
+    assert log.size_bytes == sum(len(found.disk.content(log_path(DIRECTORY, base))) for base in found.bases)
+    assert [name for name in found.disk.listdir(DIRECTORY) if name.endswith(".cleaned")] == []
+    logs = [name for name in found.disk.listdir(DIRECTORY) if name.endswith(".log")]
+    assert logs == [f"{base:020d}.log" for base in found.bases]
+    assert log.compacted is not None
+    assert (log.compacted.applied_at, log.compacted.reaches) == (30, 30)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_compacted_log_is_the_same_after_a_restart(kind: ShutdownKind) -> None:
+    found = world()
+    found.compact()
+    seen = (headers(found.log), found.log.log_end_offset, found.log.epochs.entries, found.bases)
+    manifest = found.log.compacted
+    log = found.reopen(kind)
+    assert (headers(log), log.log_end_offset, log.epochs.entries, found.bases) == seen
+    assert log.compacted == manifest
+    append(log, keyed(32, leader_epoch=2))
+    assert headers(log)[-1] == (32, 1)
+
+
+def test_every_read_in_a_gap_returns_the_next_batch() -> None:
+    found = world()
+    found.compact()
+    log = found.log
+    for offset in range(log.log_end_offset):
+        piece = log.read(offset, max_bytes=1, end_offset=log.log_end_offset)
+        expected = next(base for base, _ in LEFT if base >= offset)
+        (chunk,) = piece.parts
+        first = decode_header(chunk.source.pread(chunk.length, chunk.position))  # type: ignore[union-attr]
+        assert first.base_offset == expected
+        assert piece.next_offset > offset
+
+
+def test_lookups_pass_over_gaps_and_batches_without_records() -> None:
+    found = world()
+    found.compact()
+    log = found.log
+    assert log.find_timestamp(1009, end_offset=32).offset == 26  # type: ignore[union-attr]
+    assert log.find_timestamp(1027, end_offset=32).offset == 27  # type: ignore[union-attr]
+    # The largest timestamp below 20 was that of a batch that has no records any more.
+    assert log.find_max_timestamp(end_offset=20) is None
+    assert log.find_max_timestamp(end_offset=28).offset == 27  # type: ignore[union-attr]
+    assert [h.base_offset for h in log.last_batches(31) or ()] == [27, 28, 29, 30]
+    assert [h.base_offset for h in log.last_batches(32, first_offset=10) or ()] == [b for b, _ in LEFT[1:]]
+    assert [h.base_offset for h in log.last_data_batches(3)] == [28, 29, 31]
+
+
+def test_passes_go_on_where_the_map_of_keys_was_full() -> None:
+    found = world()
+    reached: list[int] = []
+    while not reached or reached[-1] < found.placed.round_.end_offset:
+        found.compact(keys_max=2)
+        assert found.log.compacted is not None
+        reached.append(found.log.compacted.reaches)
+    assert len(reached) > 2
+    assert reached == sorted(set(reached))
+    assert headers(found.log) == LEFT
+
+
+def test_a_later_round_compacts_what_an_earlier_one_left() -> None:
+    found = world(end=17)
+    found.compact()
+    assert [base for base, _ in headers(found.log)][:3] == [9, 13, 14]
+    found.placed = PlacedRound(30, found.placed.round_._replace(end_offset=30))
+    found.compact()
+    assert headers(found.log) == LEFT
+
+
+def crashed(found: World, *, is_committed: bool) -> PartitionLog:
+    """After a kill before the new segments took their place."""
+    begun = found.log.begin_compaction(found.placed, now_ms=1000)
+    begun.write()
+    if is_committed:
+        begun.commit()
+    return found.reopen(ShutdownKind.PROCESS_CRASH)
+
+
+def test_a_pass_that_was_not_committed_leaves_nothing() -> None:
+    found = world()
+    assert read_all(crashed(found, is_committed=False)) == b"".join(found.batches)
+    assert not [name for name in found.disk.listdir(DIRECTORY) if "cleaned" in name]
+    assert found.log.compacted is None
+
+
+def test_a_committed_pass_is_finished_by_the_next_start() -> None:
+    found = world()
+    assert headers(crashed(found, is_committed=True)) == LEFT
+    assert not [name for name in found.disk.listdir(DIRECTORY) if "cleaned" in name]
+
+
+def test_a_cut_within_a_rewritten_segment_takes_it_out_of_the_manifest() -> None:
+    found = world(end=29)  # the segment that holds the round's end goes up to the log's end
+    found.compact()
+    manifest = found.log.compacted
+    assert manifest is not None
+    assert manifest.end_offset == 32
+    found.log.truncate_to(31)
+    assert found.log.compacted is not None
+    assert len(found.log.compacted.segments) == len(manifest.segments) - 1
+    append(found.log, keyed(31, leader_epoch=3), keyed(32, leader_epoch=3))
+    seen = headers(found.log)
+    for kind in KINDS:
+        assert headers(found.reopen(kind)) == seen
+
+
+def test_a_cut_finishes_a_committed_pass_first() -> None:
+    found = world()
+    begun = found.log.begin_compaction(found.placed, now_ms=1000)
+    begun.write()
+    append(found.log, keyed(32, leader_epoch=2))
+    begun.commit()
+    found.log.truncate_to(32)
+    assert headers(found.log) == LEFT
+    found.log.finish_compaction()
+    assert headers(found.reopen(ShutdownKind.PROCESS_CRASH)) == LEFT
+
+
+@pytest.mark.parametrize("change", ["truncate", "delete", "restart"])
+def test_a_pass_gives_up_when_the_log_is_changed(change: str) -> None:
+    found = world()
+    log = found.log
+    append(log, keyed(32, leader_epoch=2))
+    begun = log.begin_compaction(found.placed, now_ms=1000)
+    begun.write()
+    if change == "truncate":
+        log.truncate_to(32)
+    elif change == "delete":
+        log.advance_log_start(found.bases[1])
+        log.unlink_detached(log.detach_old_segments())
+    else:
+        log.restart_at(50)
+    with pytest.raises(LogChanged):
+        begun.commit()
+    assert log.compacted is None
+    assert not [name for name in found.disk.listdir(DIRECTORY) if "cleaned" in name]
+    found.reopen(ShutdownKind.PROCESS_CRASH)
+
+
+def test_a_pass_gives_up_when_the_log_is_closed() -> None:
+    found = world()
+    begun = found.log.begin_compaction(found.placed, now_ms=1000)
+    begun.write()
+    found.log.abandon()
+    with pytest.raises(ClosedLog):
+        begun.commit()
+    assert not found.disk.exists(f"{DIRECTORY}/{MANIFEST_FILE}")
+
+
+def test_segments_below_the_log_start_are_deleted_and_not_missed() -> None:
+    found = world(options=replace(NO_TAIL, segment_bytes=300))
+    found.compact()
+    log = found.log
+    assert log.compacted is not None
+    assert len(log.compacted.segments) > 1
+    log.advance_log_start(found.bases[1])
+    log.unlink_detached(log.detach_old_segments())
+    assert found.bases[0] == log.log_start_offset > 0
+    seen = headers(log)
+    assert headers(found.reopen(ShutdownKind.PROCESS_CRASH)) == seen
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_a_restart_forgets_the_manifest_first(steps: int) -> None:
+    """Killed after any of its steps, the log opens, and is empty or as it was."""
+    found = world(options=replace(NO_TAIL, segment_bytes=300))
+    found.compact()
+    left = headers(found.log)
+    done = 0
+
+    class Killed(Exception):
+        pass
+
+    def kill(_operation: str, _path: str, is_done: bool) -> None:
+        nonlocal done
+        done += is_done
+        if done > steps:
+            raise Killed
+
+    found.disk.on_operation = kill
+    with suppress(Killed):
+        found.log.restart_at(100)
+    found.disk.on_operation = None
+    found.disk.crash_process()
+    log = found.reopen(ShutdownKind.PROCESS_CRASH)
+    assert headers(log) in (left, [])
+    assert (log.compacted is None) == (headers(log) == [])
+
+
+def damage(found: World, segment: int, *, is_gone: bool) -> OpenedLog | DamagedLog:
+    path = log_path(DIRECTORY, found.bases[segment])
+    found.log.close_cleanly()
+    if is_gone:
+        found.disk.unlink(path)
+    else:
+        del found.disk.content(path)[-len(keyed(0)) :]
+    return open_log(found.disk, recovery_point=32, options=found.log.options)
+
+
+@pytest.mark.parametrize(("segment", "is_gone"), [(0, False), (1, False), (1, True)])
+def test_a_listed_file_that_is_gone_or_shorter_is_damage(segment: int, is_gone: bool) -> None:
+    found = world(options=replace(NO_TAIL, segment_bytes=300))
+    found.compact()
+    assert len(found.bases) > 2
+    assert isinstance(damage(found, segment, is_gone=is_gone), DamagedLog)
+
+
+def test_a_manifest_that_rots_is_damage() -> None:
+    found = world()
+    found.compact()
+    found.log.close_cleanly()
+    found.disk.flip_bit(f"{DIRECTORY}/{MANIFEST_FILE}", 40)
+    entry = open_log(found.disk, recovery_point=32)
+    assert isinstance(entry, DamagedLog)
+    assert "CRC" in entry.reason
+
+
+def test_epochs_of_batches_that_are_gone_outlive_a_torn_epoch_file() -> None:
+    found = world()
+    found.compact()
+    seen = found.log.epochs.entries
+    assert seen == (EpochStart(0, 0), EpochStart(1, 10), EpochStart(2, 20))
+    found.disk.content(f"{DIRECTORY}/{EPOCHS_FILE}")[:] = b""
+    for kind in KINDS[::-1]:
+        assert found.reopen(kind).epochs.entries == seen
+
+
+def test_nothing_is_compacted_while_bytes_are_rotten() -> None:
+    found = world()
+    log = found.log
+    found.disk.flip_bit(log_path(DIRECTORY, found.bases[1]), 66)
+    checked = log.holes.check(ScrubPlace(found.bases[1], 0, found.bases[1]), end_offset=32, bytes_max=10_000)
+    assert checked.hole is not None
+    begun = log.begin_compaction(found.placed, now_ms=1000)
+    log.holes.note(checked.hole, log_start_offset=0)
+    with pytest.raises(PassPutOff):
+        begun.write()
+
+
+def test_a_full_disk_puts_a_pass_off_and_ends_nothing() -> None:
+    found = world()
+    log = found.log
+    found.disk.fail_next("pwrite", OSError(errno.ENOSPC, "no space"), path_contains="cleaned")
+    begun = log.begin_compaction(found.placed, now_ms=1000)
+    with pytest.raises(PassPutOff):
+        begun.write()
+    assert not [name for name in found.disk.listdir(DIRECTORY) if "cleaned" in name]
+    found.compact()
+    assert headers(log) == LEFT
+
+
+def scrubbed(log: PartitionLog) -> list[int]:
+    """First offsets of the holes that one pass of a scrub finds."""
+    holes, place = [], ScrubPlace(0, 0, 0)
+    while True:
+        checked = log.holes.check(place, end_offset=log.log_end_offset, bytes_max=100)
+        if checked.hole is not None:
+            holes.append(checked.hole.first_offset)
+        if checked.place is None:
+            return holes
+        place = checked.place
+
+
+def test_a_scrub_takes_no_gap_for_rot_and_finds_every_byte_of_it() -> None:
+    found = world(end=18)
+    found.compact()
+    log = found.log
+    assert scrubbed(log) == []
+    beside_gaps = {base for base, _ in headers(log) if base <= 18}
+    for segment in log.segments:
+        path = log_path(DIRECTORY, segment.base_offset)
+        for position, header in list(segment.walk()):
+            base_offset = range(8) if header.base_offset in beside_gaps else ()
+            for at in range(header.size_bytes):
+                if at not in base_offset:
+                    found.disk.flip_bit(path, position + at, bit=at % 8)
+                    assert scrubbed(log) != [], (segment.base_offset, position, at)
+                    found.disk.flip_bit(path, position + at, bit=at % 8)
+    assert scrubbed(log) == []
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_an_offset_that_rots_beside_a_gap_ends_the_log(is_reopened: bool) -> None:
+    """It fits, so that no hole shows; the manifest's CRC does not."""
+    found = world()
+    found.compact()
+    log = found.reopen(ShutdownKind.PROCESS_CRASH) if is_reopened else found.log
+    assert scrubbed(log) == []
+    found.disk.flip_bit(log_path(DIRECTORY, 0), 7, bit=0)
+    assert headers(log)[0] == (8, 0)
+    with pytest.raises(CorruptLog):
+        scrubbed(log)
+    assert isinstance(open_log(found.disk, recovery_point=32), DamagedLog)
+
+
+def test_a_reader_in_a_thread_goes_on_with_the_segments_that_it_took() -> None:
+    found = world()
+    old = found.log.segments
+    found.compact()
+    values = [
+        record.value
+        for segment in old
+        for position, header in segment.walk()
+        for record in iter_records(segment.read_batch(position, header))
+        if not header.is_control
+    ]
+    assert values == [b"value of %d" % i for i in (*range(30), 31)]
+    assert old[1].find(old[1].base_offset + 1) is not None
+    assert [segment.find(9) for segment in found.log.segments[:1]] != [None]
+
+
+def test_a_log_without_a_manifest_has_no_other_files() -> None:
+    disk, log = new_log(SMALL)
+    for i in range(30):
+        append(log, keyed(i))
+    log.truncate_to(20)
+    log.restart_at(40)
+    log.close_cleanly()
+    assert {name.partition(".")[2] for name in disk.listdir(DIRECTORY)} <= {"log", "index", "snapshot", ""}
+
+
+def test_retention_does_not_stop_at_a_first_segment_that_holds_nothing() -> None:
+    views = [SegmentView(0, 10, 0, 0), SegmentView(10, 20, 5, 0), SegmentView(20, 20, 0, 0)]
+    count = segments_to_delete(views, expiry_ms=None, retention_ms=-1, retention_bytes=0, high_watermark=20)
+    assert count == 2
