@@ -17,7 +17,7 @@ from coordinator.core.groups.requests import Request as ShardRequest
 from coordinator.handlers.context import CoordinatorContext, MakeRequest
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.group_refusals import refuse
-from springtide.node.sharding import GROUPS_TOPIC, shard_of
+from springtide.node.sharding import GROUPS_TOPIC, may_be_hashed, shard_of
 from springtide.wire.errors import ErrorCode
 
 A = TypeVar("A")
@@ -79,6 +79,9 @@ def ask_groups(
     make: the request of one shard, from its token and what is asked of the shard. entries: what a reply says
     of each, in that order. done: gets each entry, or an error, in the order of `asked`.
     """
+    if not may_be_hashed(map(group_of, asked)):
+        done([ErrorCode.INVALID_REQUEST] * len(asked))
+        return
     found: list[E | ErrorCode] = [ErrorCode.INVALID_GROUP_ID] * len(asked)
     places: dict[int, list[int]] = {}
     for place, one in enumerate(asked):

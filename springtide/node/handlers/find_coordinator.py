@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers.context import NodeContext, Request
-from springtide.node.sharding import GROUPS_TOPIC, shard_of
+from springtide.node.sharding import GROUPS_TOPIC, HASHED_CHARS_MAX, may_be_hashed, shard_of
 from springtide.wire.errors import ErrorCode
 
 KEY_TYPE_GROUP = 0
@@ -23,17 +23,22 @@ NOT_CREATED = f"{GROUPS_TOPIC} is not created yet: that takes as many live broke
 NOT_OWNED = "the shard of this group is being given to another coordinator"
 NO_TRANSACTIONS = "this cluster has no transactions yet: remove transactional.id"
 UNKNOWN_KEY_TYPE = "unknown key type"
+TOO_LONG = f"a request may name {HASHED_CHARS_MAX} characters of groups: ask for fewer at once"
 
 
 def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     key_type = getattr(message, "key_type", KEY_TYPE_GROUP)
     keys = getattr(message, "coordinator_keys", None)  # v4 on
-    if keys is None:
-        request.reply(_coordinator(context.view, key_type, message.key))
+    names = (message.key,) if keys is None else keys
+    if may_be_hashed(names):
+        found = [_coordinator(context.view, key_type, name) for name in names]
     else:
-        found = [{"key": key, **_coordinator(context.view, key_type, key)} for key in keys]
-        request.reply({"coordinators": found})
+        found = [_nowhere(ErrorCode.INVALID_REQUEST, TOO_LONG)] * len(names)
+    if keys is None:
+        request.reply(found[0])
+    else:
+        request.reply({"coordinators": [{"key": k, **one} for k, one in zip(keys, found, strict=True)]})
 
 
 def _coordinator(view: ClusterView, key_type: int, key: str) -> dict[str, object]:

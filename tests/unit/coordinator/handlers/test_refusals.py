@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.handlers.table import HANDLERS
+from springtide.node.sharding import HASHED_CHARS_MAX
 from springtide.wire import codec
 from springtide.wire.apis import APIS, ApiKey
 from springtide.wire.errors import ErrorCode
@@ -135,6 +136,15 @@ def test_a_group_id_longer_than_any_can_be_is_refused_without_its_neighbours(key
     first, second = answer.results if key is ApiKey.DELETE_GROUPS else answer.groups
     assert first.error_code == ErrorCode.INVALID_GROUP_ID
     assert second.error_code != ErrorCode.INVALID_GROUP_ID
+
+
+@pytest.mark.parametrize("key", [ApiKey.DESCRIBE_GROUPS, ApiKey.DELETE_GROUPS, ApiKey.OFFSET_FETCH])
+def test_more_names_than_can_be_hashed_while_others_wait_are_refused(key: ApiKey) -> None:
+    names = [f"{number}".ljust(32_767, "g") for number in range(HASHED_CHARS_MAX // 32_767 + 1)]
+    groups: list[Any] = names if key is ApiKey.DESCRIBE_GROUPS else [{"group_id": name} for name in names]
+    answer = Coordinator().ask(key, APIS[key].version_max, groups=groups, groups_names=names)
+    told = answer.results if key is ApiKey.DELETE_GROUPS else answer.groups
+    assert [one.error_code for one in told] == [ErrorCode.INVALID_REQUEST] * len(names)
 
 
 def test_group_ids_may_have_any_character() -> None:

@@ -11,7 +11,7 @@ from controller.contract.partition_state import NO_COORDINATOR, PartitionState, 
 from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers import describe_cluster, find_coordinator, metadata
-from springtide.node.sharding import GROUPS_TOPIC
+from springtide.node.sharding import GROUPS_TOPIC, HASHED_CHARS_MAX
 from springtide.wire.apis import APIS, ApiKey
 from springtide.wire.errors import ErrorCode
 from tests.kit.springtide.asking import answer_of
@@ -96,6 +96,13 @@ def test_where_nobody_serves_a_group_its_clients_are_told_why(told: dict[str, An
 )
 def test_other_keys_than_groups_have_no_coordinator(key_type: int, error: ErrorCode) -> None:
     assert ask(serving_view(), 4, GROUP, key_type).error_code == error
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_more_than_can_be_hashed_while_others_wait_is_refused(version: int) -> None:
+    found = ask(serving_view(), version, "k" * (HASHED_CHARS_MAX + 1))
+    assert (found.error_code, found.node_id) == (ErrorCode.INVALID_REQUEST, -1)
+    assert found.error_message == find_coordinator.TOO_LONG
 
 
 def test_several_groups_are_answered_in_their_order() -> None:
