@@ -22,5 +22,5 @@ RUN pip install --no-cache-dir --no-deps --no-build-isolation .
 USER springtide
 WORKDIR /var/lib/springtide
 VOLUME /var/lib/springtide
-# controller: 8080; broker: 9092, metrics 9404
+# controller: 8080; broker, coordinator: 9092; their metrics: 9404
 EXPOSE 8080 9092 9404

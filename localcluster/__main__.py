@@ -7,11 +7,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from localcluster.cluster import DEFAULT_CLUSTER, FirstPorts, LocalCluster
+from localcluster.cluster import DEFAULT_CLUSTER, FirstPorts, LocalCluster, NodeProcess
 from localcluster.java import JavaNotFound
 from localcluster.ports import PortTaken
 from localcluster.processes import ProcessFailed, SupervisedProcess
@@ -23,6 +23,8 @@ EXIT_FAILED = 1
 EXIT_PROMISE_BROKEN = 2
 WATCH_SECONDS = 0.5
 
+COORDINATORS = 2
+"""Each takes over from the other."""
 TOPIC = "orders"
 PID_FILE = "pid"
 """Of each broker, in its folder: for the person who stops it, we never read it."""
@@ -32,6 +34,7 @@ The parts are up, and nothing has been created. Ctrl-C stops them.
 
   REST and Swagger UI  {controller}/docs
   brokers              {brokers}
+  coordinators         {coordinators}
   logs                 {logs}
 
 They wait for the cluster '{cluster}'. One is stopped with: kill $(cat {directory}/broker-1/{pid_file})
@@ -42,6 +45,7 @@ Springtide is up. Ctrl-C stops it.
 
   REST and Swagger UI  {controller}/docs
   Kafka brokers        {bootstrap}
+  coordinators         {coordinators} (clients find them by themselves)
   ZooKeeper            {zookeeper}
   logs                 {logs}
 
@@ -52,16 +56,18 @@ Produce and consume with kcat:
 
 The same from Python ({python}):
 
-  from confluent_kafka import Consumer, Producer, TopicPartition
+  from confluent_kafka import Consumer, Producer
 
   producer = Producer({{"bootstrap.servers": "{bootstrap}", "acks": "all", "enable.idempotence": True}})
   producer.produce("{topic}", key=b"42", value=b"hello")
   producer.flush()
 
-  consumer = Consumer({{"bootstrap.servers": "{bootstrap}", "group.id": "me"}})
-  consumer.assign([TopicPartition("{topic}", partition, 0) for partition in range({partitions})])
-  while (message := consumer.poll(5)) is not None:
+  consumer = Consumer({{"bootstrap.servers": "{bootstrap}",
+                       "group.id": "me", "auto.offset.reset": "earliest"}})
+  consumer.subscribe(["{topic}"])
+  while (message := consumer.poll(10)) is not None:
       print(message.partition(), message.offset(), message.key(), message.value())
+  consumer.close()  # it has committed where it is: run it again, and only what is new is printed
 
 Ask the controller:
 
@@ -81,6 +87,12 @@ def build_parser() -> argparse.ArgumentParser:
     up.add_argument("--controllers", type=int, default=1, help="how many controllers (default 1)")
     up.add_argument("--zookeepers", type=int, default=1, help="how many ZooKeeper servers (default 1)")
     up.add_argument(
+        "--coordinators",
+        type=int,
+        default=COORDINATORS,
+        help=f"how many coordinators (default {COORDINATORS})",
+    )
+    up.add_argument(
         "--port-base",
         type=int,
         help="use this port and those after it, which must be free (default: 2181, 8080 and 9092 where free)",
@@ -89,13 +101,15 @@ def build_parser() -> argparse.ArgumentParser:
         "--directory", type=Path, help="keep the data here (default: a folder that is removed at the end)"
     )
     up.add_argument(
-        "--empty", action="store_true", help="create nothing: the brokers wait for POST /clusters"
+        "--empty",
+        action="store_true",
+        help="create nothing: brokers and coordinators wait for POST /clusters",
     )
     up.add_argument(
         "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting for every broker"
     )
     up.add_argument(
-        "--log-format", default="text", choices=LOG_FORMATS, help="of controllers and brokers (default text)"
+        "--log-format", default="text", choices=LOG_FORMATS, help="of all but ZooKeeper (default text)"
     )
 
     demo = commands.add_parser("demo", help="kill a leader under load and count what is left")
@@ -162,6 +176,7 @@ def run_up(options: argparse.Namespace) -> None:
         brokers=options.brokers,
         controllers=options.controllers,
         zookeepers=options.zookeepers,
+        coordinators=options.coordinators,
         broker_config=configs,
         log_format=options.log_format,
         first_ports=first_ports,
@@ -191,9 +206,8 @@ def _tell_how_to_begin(cluster: LocalCluster) -> None:
         HOW_TO_BEGIN.format(
             controller=cluster.controller_urls[0],
             cluster=cluster.name,
-            brokers=", ".join(
-                f"{broker.broker_id} at {broker.endpoint}" for broker in cluster.brokers.values()
-            ),
+            brokers=_listed(cluster.brokers),
+            coordinators=_listed(cluster.coordinators),
             logs=cluster.log_directory,
             directory=cluster.directory,
             pid_file=PID_FILE,
@@ -201,12 +215,15 @@ def _tell_how_to_begin(cluster: LocalCluster) -> None:
     )
 
 
+def _listed(nodes: Mapping[int, NodeProcess]) -> str:
+    return ", ".join(f"{node_id} at {node.endpoint}" for node_id, node in nodes.items()) or "none"
+
+
 def _form_and_tell_how_to_use(cluster: LocalCluster) -> None:
     cluster.form()
     replication_factor = min(3, len(cluster.brokers))
-    partitions = 3
     try:
-        cluster.create_topic(TOPIC, partitions=partitions, replication_factor=replication_factor)
+        cluster.create_topic(TOPIC, partitions=3, replication_factor=replication_factor)
     except RestFailed as refused:
         if refused.status != 409:
             raise  # 409: the folder was used before and has the topic.
@@ -214,11 +231,11 @@ def _form_and_tell_how_to_use(cluster: LocalCluster) -> None:
         HOW_TO.format(
             controller=cluster.controller_urls[0],
             bootstrap=cluster.bootstrap_servers,
+            coordinators=_listed(cluster.coordinators),
             zookeeper=cluster.zookeeper.connection_string,
             logs=cluster.log_directory,
             cluster=DEFAULT_CLUSTER,
             topic=TOPIC,
-            partitions=partitions,
             copies=replication_factor,
             python=sys.executable,
         )
@@ -247,7 +264,7 @@ def run_demo_command(report_path: Path) -> int:
     from localcluster.demo import print_report, run_demo, write_report  # noqa: PLC0415
 
     narrate = Narrator()
-    with LocalCluster(on_progress=narrate) as cluster:
+    with LocalCluster(coordinators=COORDINATORS, on_progress=narrate) as cluster:
         report = run_demo(cluster, narrate)
         print_report(report, tell)
         write_report(report, report_path)

@@ -1,4 +1,4 @@
-"""A whole Springtide cluster on this machine: ZooKeeper, controllers and brokers, each a process of its own.
+"""A whole Springtide cluster on this machine: ZooKeeper, controllers, brokers, coordinators, each a process.
 
 The quick start, the fault tests, the interoperability tests and the benchmark all run on this class, so
 that what a newcomer sees first is what the tests kill all day. It starts the same commands that production
@@ -48,6 +48,7 @@ from localcluster.rest import ControllerApi, Json, RestFailed, RestPartition, op
 from localcluster.zookeeper import ZooKeeper, ZooKeeperPorts
 
 DEFAULT_CLUSTER = "prod"
+FIRST_COORDINATOR_ID = 1001
 WAIT_SECONDS_MAX = 60.0
 WAIT_POLL_SECONDS = 0.05
 PROBE_SECONDS_MAX = 2.0
@@ -67,6 +68,8 @@ class FirstPorts:
     controller: int = 8080
     broker: int = 9092
     broker_metrics: int = 9192
+    coordinator: int = 9292
+    coordinator_metrics: int = 9392
     required: bool = False
     """True: fail when one is taken. False: take a free one instead."""
 
@@ -74,7 +77,13 @@ class FirstPorts:
     def from_base(cls, base: int) -> FirstPorts:
         """One block of a hundred ports from `base` on, which must be free."""
         return cls(
-            zookeeper=base, controller=base + 20, broker=base + 40, broker_metrics=base + 60, required=True
+            zookeeper=base,
+            controller=base + 20,
+            broker=base + 40,
+            broker_metrics=base + 60,
+            coordinator=base + 80,
+            coordinator_metrics=base + 90,
+            required=True,
         )
 
 
@@ -104,13 +113,12 @@ class ControllerProcess:
 
 
 @dataclass(slots=True)
-class BrokerProcess:
-    """A broker, where it listens and where it keeps its log directories."""
+class NodeProcess:
+    """A broker or a coordinator, where it listens and its folder."""
 
-    broker_id: int
     port: int
     metrics_port: int
-    data_directory: Path
+    directory: Path
     process: SupervisedProcess
     address: str = LOOPBACK
 
@@ -118,9 +126,18 @@ class BrokerProcess:
     def endpoint(self) -> str:
         return f"{self.address}:{self.port}"
 
+    @property
+    def data_directory(self) -> Path:
+        """Return the folder of a broker's logs."""
+        return self.directory / "data"
+
     def metrics(self) -> str:
         """The text of its Prometheus page."""
         return httpx.get(f"http://{self.address}:{self.metrics_port}/metrics", timeout=PROBE_SECONDS_MAX).text
+
+
+def endpoints_of(nodes: Mapping[int, NodeProcess]) -> str:
+    return ",".join(node.endpoint for node in nodes.values())
 
 
 class LocalCluster:
@@ -130,13 +147,16 @@ class LocalCluster:
         directory: where everything lives; None makes a temporary folder. An existing folder is reused with
             its data.
         brokers, controllers, zookeepers: how many to start. Ids count from 1.
+        coordinators: how many to start. Ids count from FIRST_COORDINATOR_ID. Without one there are no groups,
+            and no topic that holds their state.
         broker_config: passed to every broker as `--config KEY=VALUE`.
         controller_flags: appended to every controller's command line.
-        log_format: text or json, of what controllers and brokers log.
+        log_format: text or json, of what controllers, brokers and coordinators log.
         force_sync: whether ZooKeeper fsyncs, see zookeeper.py.
         name: the cluster that the brokers belong to.
         first_ports: None draws free ports.
-        creates_cluster: whether `start` creates the cluster; without it, brokers wait until it is created.
+        creates_cluster: whether `start` creates the cluster; without it, brokers and coordinators wait until
+            it is created.
         on_progress: called with a line for each thing worth telling a person who waits.
         place_of: where each process runs; the folder must be the same everywhere.
     """
@@ -148,6 +168,7 @@ class LocalCluster:
         brokers: int = 3,
         controllers: int = 1,
         zookeepers: int = 1,
+        coordinators: int = 0,
         broker_config: Mapping[str, str] | None = None,
         controller_flags: Sequence[str] = (),
         log_format: str = "text",
@@ -159,6 +180,7 @@ class LocalCluster:
         place_of: PlaceOf = this_machine,
     ) -> None:
         self._brokers, self._controllers, self._zookeepers = brokers, controllers, zookeepers
+        self._coordinators = coordinators
         self._broker_config = dict(broker_config or {})
         self._controller_flags = tuple(controller_flags)
         self._log_format = log_format
@@ -174,7 +196,8 @@ class LocalCluster:
         self._zookeeper: ZooKeeper | None = None
         self._rest: httpx.Client | None = None
         self.controllers: dict[int, ControllerProcess] = {}
-        self.brokers: dict[int, BrokerProcess] = {}
+        self.brokers: dict[int, NodeProcess] = {}
+        self.coordinators: dict[int, NodeProcess] = {}
 
     # --- life ---------------------------------------------------------------------------------------------
 
@@ -193,7 +216,8 @@ class LocalCluster:
         self.stop(keep_directory=kind is not None and issubclass(kind, Exception))
 
     def start(self) -> None:
-        """Start every process and create the cluster; the brokers listen afterwards and wait for admission.
+        """Start every process and create the cluster; brokers and coordinators listen afterwards and wait for
+        admission.
 
         Raises:
             JavaNotFound, ZooKeeperJarsNotFound, PortTaken, ProcessFailed: with what to do about it.
@@ -226,6 +250,8 @@ class LocalCluster:
             self.controllers[index] = self._describe_controller(index, port)
         for broker_id in range(1, self._brokers + 1):
             self.brokers[broker_id] = self._describe_broker(broker_id)
+        for coordinator_id in range(FIRST_COORDINATOR_ID, FIRST_COORDINATOR_ID + self._coordinators):
+            self.coordinators[coordinator_id] = self._describe_coordinator(coordinator_id)
         self._rest = open_rest_client(self.controller_urls)
 
         servers = (
@@ -246,17 +272,21 @@ class LocalCluster:
             self._tell(f"creating cluster '{self.name}' (POST /clusters)")
             self.create_cluster()
         self._tell(f"starting {len(self.brokers)} broker(s): {self.bootstrap_servers}")
-        for broker in self.brokers.values():
-            broker.process.start()
-        for broker in self.brokers.values():
-            self._wait_broker_listens(broker)
+        if self.coordinators:
+            self._tell(f"starting {len(self.coordinators)} coordinator(s): {endpoints_of(self.coordinators)}")
+        nodes = [*self.brokers.values(), *self.coordinators.values()]
+        for node in nodes:
+            node.process.start()
+        for node in nodes:
+            self._wait_listens(node)
 
     def stop(self, *, keep_directory: bool = False) -> None:
         """Stop everything in the order of dependence, give the ports back, and remove a folder of its own
         making."""
+        coordinators = [coordinator.process for coordinator in self.coordinators.values()]
         brokers = [broker.process for broker in self.brokers.values()]
         controllers = [controller.process for controller in self.controllers.values()]
-        for together in (brokers, controllers):
+        for together in (coordinators, brokers, controllers):
             for process in together:
                 process.begin_stop()
             for process in together:
@@ -276,11 +306,15 @@ class LocalCluster:
                 shutil.rmtree(self._directory, ignore_errors=True)
 
     def form(self) -> None:
-        """Admit every broker: afterwards topics can be created."""
+        """Admit every broker and coordinator: afterwards topics can be created, and groups joined."""
         self._tell(
             f"admitting brokers {', '.join(map(str, self.brokers))} (POST /clusters/{self.name}/brokers)"
         )
         self.add_brokers()
+        if self.coordinators:
+            ids = ", ".join(map(str, self.coordinators))
+            self._tell(f"admitting coordinators {ids} (POST /clusters/{self.name}/coordinators)")
+            self.admit_coordinators()
 
     # --- where things are ---------------------------------------------------------------------------------
 
@@ -296,7 +330,7 @@ class LocalCluster:
     @property
     def bootstrap_servers(self) -> str:
         """Return the addresses that a Kafka client takes as `bootstrap.servers`."""
-        return ",".join(broker.endpoint for broker in self.brokers.values())
+        return endpoints_of(self.brokers)
 
     @property
     def controller_urls(self) -> list[str]:
@@ -325,6 +359,7 @@ class LocalCluster:
             *(server.process for server in self.zookeeper.servers),
             *(controller.process for controller in self.controllers.values()),
             *(broker.process for broker in self.brokers.values()),
+            *(coordinator.process for coordinator in self.coordinators.values()),
         ]
 
     # --- administration over REST -------------------------------------------------------------------------
@@ -345,6 +380,27 @@ class LocalCluster:
         self.require_alive()
         return self.api.add_brokers(
             self.name, {broker_id: self.brokers[broker_id].endpoint for broker_id in chosen}
+        )
+
+    def admit_coordinators(self) -> None:
+        """`POST /clusters/{c}/coordinators` for all of them, once they have registered; returns when each is
+        active and the topic of their shards is there."""
+        path = f"/clusters/{self.name}/coordinators"
+
+        def listed() -> list[Json]:
+            items: list[Json] = self.api.get(path)["items"]
+            return items
+
+        self.wait_until(
+            "every coordinator has registered",
+            lambda: self.coordinators.keys() <= {item["coordinator_id"] for item in listed()},
+        )
+        self.api.post(path, {"coordinator_ids": list(self.coordinators)})
+        self.wait_until(
+            "coordinators serve groups",
+            lambda: (
+                all(item["state"] == "active" for item in listed()) and any(i["shards"] for i in listed())
+            ),
         )
 
     def create_topic(
@@ -458,7 +514,17 @@ class LocalCluster:
         later)."""
         broker = self.brokers[broker_id]
         broker.process.start()
-        self._wait_broker_listens(broker)
+        self._wait_listens(broker)
+
+    def kill_coordinator(self, coordinator_id: int) -> None:
+        """SIGKILL."""
+        self.coordinators[coordinator_id].process.kill()
+
+    def start_coordinator(self, coordinator_id: int) -> None:
+        """Start it again on the same port; it listens afterwards."""
+        coordinator = self.coordinators[coordinator_id]
+        coordinator.process.start()
+        self._wait_listens(coordinator)
 
     def wipe_broker_disk(self, broker_id: int) -> None:
         """Replace the disk of a broker that is not running by an empty one."""
@@ -524,37 +590,65 @@ class LocalCluster:
         )
         return ControllerProcess(index=index, port=port, process=process, address=place.address)
 
-    def _describe_broker(self, broker_id: int) -> BrokerProcess:
+    def _describe_broker(self, broker_id: int) -> NodeProcess:
         first = self._first_ports
-        place = self._place_of(f"broker-{broker_id}")
-        port = self._reserve(None if first is None else first.broker + broker_id - 1)
-        metrics_port = self._reserve(None if first is None else first.broker_metrics + broker_id - 1)
-        directory = self.directory / f"broker-{broker_id}"
-        data_directory = directory / "data"
         configs = [
             flag for key, value in self._broker_config.items() for flag in ("--config", f"{key}={value}")
         ]
+        data_directory = self.directory / f"broker-{broker_id}" / "data"
+        return self._describe_node(
+            "broker",
+            broker_id,
+            first_ports=None if first is None else (first.broker, first.broker_metrics),
+            index=broker_id - 1,
+            command=("dataplane", "serve", "--data-dir", str(data_directory), *configs),
+        )
+
+    def _describe_coordinator(self, coordinator_id: int) -> NodeProcess:
+        first = self._first_ports
+        return self._describe_node(
+            "coordinator",
+            coordinator_id,
+            first_ports=None if first is None else (first.coordinator, first.coordinator_metrics),
+            index=coordinator_id - FIRST_COORDINATOR_ID,
+            command=("coordinator", "serve"),
+        )
+
+    def _describe_node(
+        self,
+        kind: str,
+        node_id: int,
+        *,
+        first_ports: tuple[int, int] | None,
+        index: int,
+        command: Sequence[str],
+    ) -> NodeProcess:
+        """first_ports: of this kind's first, for clients and metrics. command: the module to run, with what
+        only this kind is told."""
+        name = f"{kind}-{node_id}"
+        place = self._place_of(name)
+        port, metrics_port = (
+            self._reserve(None if first is None else first + index) for first in first_ports or (None, None)
+        )
+        directory = self.directory / name
         arguments = [
-            *(sys.executable, "-m", "dataplane", "serve"),
+            *(sys.executable, "-m", *command),
             *("--cluster", self.name),
-            *("--broker-id", str(broker_id)),
+            *(f"--{kind}-id", str(node_id)),
             *("--listen", f"{place.address}:{port}"),
             *("--metrics-listen", f"{place.address}:{metrics_port}"),
             *("--controllers", ",".join(self.controller_urls)),
-            *("--data-dir", str(data_directory)),
             *("--log-format", self._log_format),
-            *configs,
         ]
         process = SupervisedProcess(
-            name=f"broker {broker_id}",
+            name=f"{kind} {node_id}",
             command=place.run(ProcessCommand(arguments=arguments, working_directory=directory)),
-            log_path=self.log_directory / f"broker-{broker_id}.log",
+            log_path=self.log_directory / f"{name}.log",
         )
-        return BrokerProcess(
-            broker_id=broker_id,
+        return NodeProcess(
             port=port,
             metrics_port=metrics_port,
-            data_directory=data_directory,
+            directory=directory,
             process=process,
             address=place.address,
         )
@@ -562,5 +656,5 @@ class LocalCluster:
     def _wait_controller_ready(self, controller: ControllerProcess) -> None:
         controller.process.wait_ready(lambda: controller.readiness() is not None)
 
-    def _wait_broker_listens(self, broker: BrokerProcess) -> None:
-        broker.process.wait_ready(lambda: is_accepting(broker.port, address=broker.address))
+    def _wait_listens(self, node: NodeProcess) -> None:
+        node.process.wait_ready(lambda: is_accepting(node.port, address=node.address))

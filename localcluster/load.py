@@ -218,7 +218,7 @@ def read_everything(
                 partition, error = message.partition(), message.error()
                 assert partition is not None
                 if error is None:
-                    record = _to_record(message, partition)
+                    record = to_record(message)
                     next_offsets[partition] = record.place.offset + 1
                     records.append(record)
                 elif error.code() == KafkaError._PARTITION_EOF:
@@ -231,9 +231,10 @@ def read_everything(
     return records
 
 
-def _to_record(message: Message, partition: int) -> ReadRecord:
-    value, offset = message.value(), message.offset()
+def to_record(message: Message) -> ReadRecord:
+    value, partition, offset = message.value(), message.partition(), message.offset()
     assert value is not None
+    assert partition is not None
     assert offset is not None
     return ReadRecord(bytes(value), RecordPlace(partition=partition, offset=offset))
 

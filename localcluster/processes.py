@@ -87,7 +87,7 @@ class ProcessPlace:
 
 
 PlaceOf = Callable[[str], ProcessPlace]
-"""The place of a process by its host's name: `broker-1`, `controller-1`, `zookeeper-1`."""
+"""Where a process runs, by its host's name: `broker-1`, `coordinator-1001`, `controller-1`, `zookeeper-1`."""
 
 
 def this_machine(host: str) -> ProcessPlace:

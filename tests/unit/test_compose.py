@@ -13,6 +13,7 @@ import sqlalchemy as sa
 import yaml
 
 from controller.__main__ import _parser as controller_parser
+from coordinator.__main__ import _parser as coordinator_parser
 from dataplane.__main__ import _parser as dataplane_parser
 from tests.kit.image import copied_sources, entry_points, install_image
 
@@ -75,13 +76,30 @@ def test_a_brokers_command_is_one_that_it_takes(broker_id: int) -> None:
     chosen = dataplane_parser().parse_args(rest)
     assert (chosen.broker_id, chosen.cluster) == (broker_id, "prod")
     assert chosen.data_dir.startswith("/var/lib/springtide/")
-    urls = {
+    assert named_controllers(chosen.controllers) == advertised_controllers()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_coordinators_command_is_one_that_it_takes(number: int) -> None:
+    program, *rest = arguments(f"coordinator{number}")
+    assert program == "coordinator"
+    chosen = coordinator_parser().parse_args(rest)
+    assert (chosen.coordinator_id, chosen.cluster) == (1000 + number, "prod")
+    assert named_controllers(chosen.controllers) == advertised_controllers()
+    assert (
+        chosen.metrics_listen
+        == f"127.0.0.1:{SERVICES[f'coordinator{number}']['environment']['METRICS_PORT']}"
+    )
+
+
+def named_controllers(chosen: str | list[str]) -> set[str]:
+    return set(chosen.split(",") if isinstance(chosen, str) else chosen)
+
+
+def advertised_controllers() -> set[str]:
+    return {
         arguments(name)[arguments(name).index("--advertise") + 1] for name in ("controller1", "controller2")
     }
-    assert (
-        set(chosen.controllers.split(",") if isinstance(chosen.controllers, str) else chosen.controllers)
-        == urls
-    )
 
 
 def test_every_named_volume_and_dependency_exists() -> None:
@@ -131,7 +149,7 @@ def test_no_two_services_share_a_port_of_the_host() -> None:
         words = shlex.split(service.get("command", ""))
         taken += [words[at + 1] for at, word in enumerate(words) if word in ("--listen", "--metrics-listen")]
     assert sorted(set(taken)) == sorted(taken)
-    assert len(taken) == 12
+    assert len(taken) == 16
 
 
 def test_the_image_holds_all_of_our_code_and_every_file_that_it_reads(tmp_path: Path) -> None:

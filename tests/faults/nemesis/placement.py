@@ -43,10 +43,10 @@ def compare_views(
     rest = cluster.partitions(topic)
     topic_id = str(cluster.api.get(f"/clusters/{cluster.name}/topics/{topic}")["topic_id"])
     views: dict[str, View] = {"rest": {(topic, view.partition): _facts(view) for view in rest}}
-    for broker in cluster.brokers.values():
-        if brokers is not None and broker.broker_id not in brokers:
+    for broker_id, broker in cluster.brokers.items():
+        if brokers is not None and broker_id not in brokers:
             continue
-        name = f"broker {broker.broker_id}"
+        name = f"broker {broker_id}"
         try:
             views[name] = ask_broker(broker.address, broker.port, topic)
         except (OSError, Closed) as error:

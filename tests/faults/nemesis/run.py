@@ -160,7 +160,7 @@ def finish(cluster: HostCluster, load: Load, recorder: Recorder, outcomes: Outco
         broker.process.begin_stop()
     for broker in cluster.brokers.values():
         broker.process.stop()
-    directories = {broker.broker_id: broker.data_directory for broker in cluster.brokers.values()}
+    directories = {number: broker.data_directory for number, broker in cluster.brokers.items()}
     try:
         for dump in dump_replicas(directories, TOPIC, now_ns=recorder.clock_ns()):
             recorder.add(dump)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 from confluent_kafka import Producer
 
+from localcluster.group import ReadingGroup
 from localcluster.java import find_java
 from localcluster.load import read_everything
 from localcluster.ports import PortReservation
@@ -37,6 +38,7 @@ pytestmark = [pytest.mark.timeout(500)]
 SERVICES = load_services()
 CONTROLLERS = ("controller1", "controller2")
 BROKERS = ("broker1", "broker2", "broker3")
+COORDINATORS = ("coordinator1", "coordinator2")
 RECORDS = 200
 
 
@@ -82,7 +84,7 @@ def composed(tmp_path: Path) -> Iterator[Composed]:
     with ExitStack() as stack:
         ports = stack.enter_context(PortReservation())
         zookeeper_ports = [int(SERVICES[f"zk{n}"]["ports"][0].split(":")[1]) for n in (1, 2, 3)]
-        others = (8081, 8082, 9091, 9092, 9093, 9401, 9402, 9403)
+        others = (8081, 8082, *range(9091, 9096), *range(9401, 9406))
         mapped = {port: ports.reserve_free() for port in (*zookeeper_ports, *others)}
         ensemble = ZooKeeper(
             directory=tmp_path,
@@ -109,7 +111,7 @@ def composed(tmp_path: Path) -> Iterator[Composed]:
         site_packages = install_image(tmp_path / "image")
         started = Composed(Remapped(mapped, tmp_path / "volumes"))
         stack.callback(started.kill)
-        for names in (CONTROLLERS, BROKERS):
+        for names in (CONTROLLERS, BROKERS, COORDINATORS):
             started.up(*names, site_packages=site_packages, logs=tmp_path / "logs")
         yield started
 
@@ -148,14 +150,22 @@ def works(composed: Composed, api: httpx.Client) -> None:
     read = read_everything(bootstrap_servers=bootstrap, topic="orders", partitions=topic["partitions"])
     assert sorted(int(record.value) for record in read) == list(range(RECORDS))
 
+    with ReadingGroup(bootstrap_servers=bootstrap, topic="orders", group="shop", members=2) as group:
+        _wait(lambda: len(group.records) == RECORDS and bool(group.commits), lambda: group.refusals)
+    composed.down(*COORDINATORS)
+
     # `docker compose stop broker2` gives its leaderships away and ends well within its grace; so do the rest.
     composed.down("broker2")
-    deadline = time.monotonic() + 60
-    while any(item["leader"] in {None, 2} for item in _partitions(api)):
-        assert time.monotonic() < deadline, _partitions(api)
-        time.sleep(0.1)
+    _wait(lambda: all(item["leader"] not in {None, 2} for item in _partitions(api)), lambda: _partitions(api))
     composed.down("broker1", "broker3")
     composed.down(*CONTROLLERS)
+
+
+def _wait(condition: Callable[[], bool], shown: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, shown()
+        time.sleep(0.1)
 
 
 def _partitions(api: httpx.Client) -> list[dict[str, object]]:
