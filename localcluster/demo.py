@@ -1,8 +1,8 @@
-"""`make demo`: a cluster is born, its leader is killed under load, and nothing acknowledged is lost.
+"""`make demo`: a cluster is born, a leader and a coordinator are killed under load, and nothing is lost.
 
-Everything here is what an operator and a user could do: REST calls to the controller, SIGKILL to a broker,
-a stock Kafka client on both ends. The figures go to the terminal and to a JSON file; the exit status says
-whether the promise held.
+Everything here is what an operator and a user could do: REST calls to the controller, SIGKILL to a broker and
+to a consumer group's coordinator, a stock Kafka client on both ends. The figures go to the terminal and to a
+JSON file; the exit status says whether the promise held.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from localcluster.cluster import LocalCluster
+from localcluster.group import ReadingGroup
 from localcluster.load import ClientLoad, ends_of, read_everything
 from localcluster.verdict import (
+    AcknowledgedWrite,
     Mark,
     WriteVerdict,
     judge,
@@ -31,13 +33,44 @@ TOPIC = "orders"
 PARTITIONS = 3
 REPLICATION_FACTOR = 3
 RECORDS_PER_SECOND = 2000
+GROUP = "shop"
+MEMBERS = 2
 
 QUIET_SECONDS = 3.0
-"""Writes before the kill, and again after every partition has acknowledged a new write."""
+"""Writes and commits before each kill, and again after every partition has taken a new one."""
 
+BEFORE_KILL_SECONDS = 0.5
+"""A stall is looked for from this long before the kill."""
 RECOVERY_SECONDS_MAX = 60.0
 SHOWN_BEFORE_SECONDS = 1.5
 SHOWN_AFTER_SECONDS = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReport:
+    """What a consumer group saw of the demo, whose coordinator was killed after the leader."""
+
+    verdict: WriteVerdict
+    """Of the acknowledged writes: which the group never saw, and which it saw more than once."""
+    killed_coordinator: int
+    stall_ms: int
+    """The longest time in which any partition's offset was not committed, from just before the kill on."""
+    leader_stall_ms: int
+    """The same, from just before the leader's kill to the coordinator's."""
+    next_commit_ms: dict[int, int]
+    """The time of each partition from the SIGKILL to the coordinator to the first commit asked for since."""
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "read": self.verdict.read,
+            "lost": len(self.verdict.lost),
+            "seen_twice": len(self.verdict.duplicated),
+            "stall_ms": self.stall_ms,
+            "leader_stall_ms": self.leader_stall_ms,
+            "next_commit_ms": _by_name(self.next_commit_ms),
+            "killed_coordinator": self.killed_coordinator,
+            "members": MEMBERS,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +78,7 @@ class DemoReport:
     """The results of the demo."""
 
     verdict: WriteVerdict
+    group: GroupReport
     given_up: int
     """Records on which the client gave up; it reported them, so they are not lost silently."""
     stall_ms: int
@@ -59,7 +93,7 @@ class DemoReport:
 
     @property
     def has_passed(self) -> bool:
-        return self.verdict.is_clean and self.given_up == 0
+        return self.verdict.is_clean and self.given_up == 0 and not self.group.verdict.lost
 
     def document(self) -> dict[str, Any]:
         return {
@@ -70,9 +104,10 @@ class DemoReport:
             "misplaced": len(self.verdict.misplaced),
             "given_up": self.given_up,
             "stall_ms": self.stall_ms,
-            "next_write_ms": {str(partition): waited for partition, waited in self.next_write_ms.items()},
+            "next_write_ms": _by_name(self.next_write_ms),
             "back_in_sync_ms": self.back_in_sync_ms,
             "killed_broker": self.killed_broker,
+            "group": self.group.document(),
             "topic": TOPIC,
             "partitions": PARTITIONS,
             "replication_factor": REPLICATION_FACTOR,
@@ -93,30 +128,42 @@ def run_demo(cluster: LocalCluster, tell: Callable[[str], None]) -> DemoReport:
     tell(f"Swagger UI while this runs: {swagger_url}")
 
     tell(f"producing {RECORDS_PER_SECOND} records/s with confluent-kafka, acks=all, enable.idempotence=true")
+    tell(f"consuming with {MEMBERS} members of the group '{GROUP}', which commit what they have read")
     load = ClientLoad(
         bootstrap_servers=cluster.bootstrap_servers,
         topic=TOPIC,
         partitions=PARTITIONS,
         records_per_second=RECORDS_PER_SECOND,
     )
-    with load:
-        cluster.wait_until(
-            "every partition takes writes", lambda: len(ends_of(load.acknowledged)) == PARTITIONS
-        )
-        started_at = time.monotonic()
-        _let_pass(cluster, QUIET_SECONDS)
-        victim = cluster.leader(TOPIC, 0)
-        killed_at = time.monotonic()
-        cluster.kill_broker(victim)
-        tell(f"SIGKILL to broker {victim}, leader of {TOPIC}-0, after {len(load.acknowledged)} writes")
-        next_write = cluster.wait_until(
-            "every partition acknowledges writes again",
-            lambda: _complete(seconds_to_next_write(list(load.acknowledged), after=killed_at)),
-            timeout_seconds=RECOVERY_SECONDS_MAX,
-        )
-        tell(f"writes go on; leader of {TOPIC}-0 is now broker {cluster.leader(TOPIC, 0)}")
-        _let_pass(cluster, QUIET_SECONDS)
-        stopped_at = time.monotonic()
+    readers = ReadingGroup(
+        bootstrap_servers=cluster.bootstrap_servers, topic=TOPIC, group=GROUP, members=MEMBERS
+    )
+    with readers:
+        with load:
+            cluster.wait_until(
+                "every partition takes writes and commits",
+                lambda: len(ends_of(load.acknowledged)) == len(ends_of(readers.commits)) == PARTITIONS,
+            )
+            started_at = time.monotonic()
+            _let_pass(cluster, QUIET_SECONDS)
+            victim = cluster.leader(TOPIC, 0)
+            killed_at = time.monotonic()
+            cluster.kill_broker(victim)
+            tell(f"SIGKILL to broker {victim}, leader of {TOPIC}-0, after {len(load.acknowledged)} writes")
+            next_write = _next_on_all(cluster, "acknowledges writes", load.acknowledged, after=killed_at)
+            tell(f"writes go on; leader of {TOPIC}-0 is now broker {cluster.leader(TOPIC, 0)}")
+            _next_on_all(cluster, "takes commits", readers.commits, after=killed_at)
+            _let_pass(cluster, QUIET_SECONDS)
+            coordinator = readers.coordinator()
+            coordinator_killed_at = time.monotonic()
+            cluster.kill_coordinator(coordinator)
+            tell(f"SIGKILL to coordinator {coordinator} of '{GROUP}', after {len(readers.commits)} commits")
+            next_commit = _next_on_all(cluster, "takes commits", readers.commits, after=coordinator_killed_at)
+            tell(f"commits go on; coordinator of '{GROUP}' is now {readers.coordinator()}")
+            _let_pass(cluster, QUIET_SECONDS)
+            stopped_at = time.monotonic()
+        ends = ends_of(load.acknowledged)
+        cluster.wait_until("the group has committed all", lambda: readers.has_read(ends))
     acknowledged = load.acknowledged
 
     tell("reading everything back with a fresh consumer, by assignment, while the broker is still dead")
@@ -124,11 +171,12 @@ def run_demo(cluster: LocalCluster, tell: Callable[[str], None]) -> DemoReport:
         bootstrap_servers=cluster.bootstrap_servers,
         topic=TOPIC,
         partitions=PARTITIONS,
-        at_least=ends_of(acknowledged),
+        at_least=ends,
     )
     verdict = judge(acknowledged, read)
 
-    tell(f"restarting broker {victim}")
+    tell(f"restarting coordinator {coordinator} and broker {victim}")
+    cluster.start_coordinator(coordinator)
     restarted_at = time.monotonic()
     cluster.start_broker(victim)
     cluster.wait_until_in_sync(TOPIC)
@@ -139,10 +187,15 @@ def run_demo(cluster: LocalCluster, tell: Callable[[str], None]) -> DemoReport:
     return DemoReport(
         verdict=verdict,
         given_up=len(load.failed),
-        stall_ms=round(
-            longest_silence(acknowledged, since=max(started_at, killed_at - 0.5), until=stopped_at) * 1000
+        group=GroupReport(
+            verdict=judge(acknowledged, readers.records),
+            killed_coordinator=coordinator,
+            stall_ms=_stall_ms(readers.commits, killed_at=coordinator_killed_at, until=stopped_at),
+            leader_stall_ms=_stall_ms(readers.commits, killed_at=killed_at, until=coordinator_killed_at),
+            next_commit_ms=_in_ms(next_commit),
         ),
-        next_write_ms={partition: round(waited * 1000) for partition, waited in sorted(next_write.items())},
+        stall_ms=_stall_ms(acknowledged, killed_at=killed_at, until=stopped_at),
+        next_write_ms=_in_ms(next_write),
         killed_broker=victim,
         back_in_sync_ms=back_in_sync_ms,
         swagger_url=swagger_url,
@@ -155,8 +208,32 @@ def run_demo(cluster: LocalCluster, tell: Callable[[str], None]) -> DemoReport:
     )
 
 
-def _complete(next_write: dict[int, float]) -> dict[int, float] | None:
-    return next_write if len(next_write) == PARTITIONS else None
+def _next_on_all(
+    cluster: LocalCluster, what: str, writes: list[AcknowledgedWrite], *, after: float
+) -> dict[int, float]:
+    """Wait until each partition has a new one; return the seconds that it took, by partition."""
+
+    def complete() -> dict[int, float] | None:
+        found = seconds_to_next_write(list(writes), after=after)
+        return found if len(found) == PARTITIONS else None
+
+    return cluster.wait_until(f"every partition {what} again", complete, timeout_seconds=RECOVERY_SECONDS_MAX)
+
+
+def _stall_ms(writes: list[AcknowledgedWrite], *, killed_at: float, until: float) -> int:
+    return round(longest_silence(writes, since=killed_at - BEFORE_KILL_SECONDS, until=until) * 1000)
+
+
+def _in_ms(waited: dict[int, float]) -> dict[int, int]:
+    return {partition: round(seconds * 1000) for partition, seconds in sorted(waited.items())}
+
+
+def _by_name(waited: dict[int, int]) -> dict[str, int]:
+    return {str(partition): waited_ms for partition, waited_ms in waited.items()}
+
+
+def _shown(waited: dict[int, int]) -> str:
+    return ", ".join(f"{TOPIC}-{partition} {waited_ms} ms" for partition, waited_ms in waited.items())
 
 
 def _let_pass(cluster: LocalCluster, seconds: float) -> None:
@@ -167,9 +244,7 @@ def _let_pass(cluster: LocalCluster, seconds: float) -> None:
 
 def print_report(report: DemoReport, tell: Callable[[str], None]) -> None:
     verdict = report.verdict
-    per_partition = ", ".join(
-        f"{TOPIC}-{number} {waited} ms" for number, waited in report.next_write_ms.items()
-    )
+    group = report.group
     tell("")
     tell("acknowledged writes over time:")
     tell(report.timeline)
@@ -178,9 +253,21 @@ def print_report(report: DemoReport, tell: Callable[[str], None]) -> None:
     tell(f"  read          {verdict.read}")
     tell(f"  lost          {len(verdict.lost)}")
     tell(f"  duplicated    {len(verdict.duplicated)}")
-    tell(f"  longest stall {report.stall_ms} ms (SIGKILL to next acknowledged write: {per_partition})")
+    tell(
+        f"  longest stall {report.stall_ms} ms "
+        f"(SIGKILL to next acknowledged write: {_shown(report.next_write_ms)})"
+    )
+    tell("")
+    tell(f"the group '{GROUP}', whose coordinator was killed, too:")
+    tell(f"  read          {group.verdict.read}")
+    tell(f"  lost          {len(group.verdict.lost)}")
+    tell(f"  seen twice    {len(group.verdict.duplicated)}")
+    tell(f"  longest stall {group.stall_ms} ms (SIGKILL to next commit: {_shown(group.next_commit_ms)})")
+    tell(f"                {group.leader_stall_ms} ms when the leader died")
     if not verdict.is_clean:
         tell(verdict.describe())
+    if group.verdict.lost:
+        tell(f"the group: {group.verdict.describe()}")
     if report.given_up:
         tell(f"  the client gave up on {report.given_up} records")
     tell("")
