@@ -133,6 +133,12 @@ class Replica(ReplicaParts):
     def _leave(self) -> Effects:
         return (*self.retire(ErrorCode.NOT_LEADER_OR_FOLLOWER), STOP_FETCHING)
 
+    @property
+    def scrub_end(self) -> int:
+        """Return up to where this replica answers for its bytes (5.7, scrubbing): a leader for all that
+        followers get from it, another replica for what it knows to be committed."""
+        return self.log.log_end_offset if isinstance(self.role, Leader) else self.high_watermark
+
     def on_rotten(self) -> Effects:
         """The log has learnt that bytes of it are rotten (5.7, scrubbing): the controller is told, and a
         replica without a seat mends at once."""

@@ -227,7 +227,7 @@ class Scrubber:
 
     async def _check(self, hosted: HostedPartition, place: ScrubPlace) -> CheckedSlice | None:
         """Read a slice; what is bad twice is rotten. None: the log was changed under it, or is over."""
-        end_offset = hosted.replica.high_watermark
+        end_offset = hosted.replica.scrub_end
         known = [(hole.base_offset, hole.position) for hole in hosted.log.holes.all]
         read = partial(hosted.log.holes.check, end_offset=end_offset, bytes_max=SLICE_BYTES)
         try:

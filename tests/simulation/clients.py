@@ -290,8 +290,10 @@ class Clients:
                 self._forget(producer, sending)
             case ErrorCode.INVALID_PRODUCER_EPOCH:
                 raise Violation("I23", f"{producer.name} was told {answer.error.name}")
-            case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if producer.key in self.cluster.oracle.conceded:
-                producer.in_flight.clear()  # what came before was given up by hand
+            case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if (
+                producer.key in self.cluster.oracle.conceded or self.cluster.oracle.may_be_forgotten(producer)
+            ):
+                producer.in_flight.clear()  # what came before was given up by hand, or deleted
                 producer.stopped = True
             case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if (
                 sending.was_first

@@ -12,7 +12,7 @@ broker's to write. Only what nobody sent so is decoded.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -173,11 +173,27 @@ class HistoryRecorder:
         )
 
     def close_sends(self) -> None:
-        """The run is over: whoever still waits will never know."""
+        """The run is over: a client that still waits will never know."""
         for send in list(self._open):
             if send.outcome is Outcome.FAIL:
                 send.unanswered()  # its last attempt may still be on its way
             send.give_up()
+
+    def place_old_duplicates(self, place_of: Callable[[PartitionKey, int, int], int]) -> None:
+        """Give batches that were acknowledged as old duplicates, without their offset, the offset at which
+        they were committed: only with it can it be told whether a client has deleted them since. place_of:
+        for a partition, a producer and a sequence; -1 where none was."""
+        for number, operation in enumerate(self.operations):
+            producer = operation.producer
+            is_old = operation.items and operation.items[0][0] == NO_OFFSET
+            if operation.type is not Outcome.OK or not is_old or producer is None or operation.key is None:
+                continue
+            base_offset = place_of(operation.key, producer.id, producer.sequence)
+            if operation.acks == ACKS_ALL and base_offset != NO_OFFSET:
+                values = (value for _, value in operation.items)
+                self.operations[number] = msgspec.structs.replace(
+                    operation, items=tuple(zip(count(base_offset), values, strict=False))
+                )
 
     def deleted(self, topic_id: str) -> None:
         """An operator deleted the topic: what was acknowledged in it before is not to be found any more."""

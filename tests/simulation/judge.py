@@ -81,6 +81,7 @@ def judge(cluster: Cluster) -> CheckerVerdict:
     """Ends the history with a final read and dumps, and has it checked. Raises Unreadable."""
     options = CheckOptions(retention=True) if cluster.oracle.deletable else STRICT
     cluster.history.close_sends()
+    cluster.history.place_old_duplicates(cluster.oracle.place_of)
     final_read(cluster)
     dump_replicas(cluster)
     return check(cluster.history.history(), options)

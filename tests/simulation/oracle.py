@@ -42,6 +42,7 @@ from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
     from tests.simulation.broker_node import BrokerNode
+    from tests.simulation.clients import Producer
     from tests.simulation.cluster import Cluster
 
 
@@ -326,6 +327,26 @@ class Oracle:
         """A leader took a client's deletion: its records may be gone from now on, and none above."""
         self.deletable[key] = max(self.deletable.get(key, 0), before_offset)
 
+    def place_of(self, key: PartitionKey, producer_id: int, sequence: int) -> int:
+        """Return the first offset at which a producer's batch was committed, -1 if it never was."""
+        return next(
+            (
+                batch.base_offset
+                for batch in self.ghosts[key].batches
+                if batch.content[:2] == (producer_id, sequence)
+            ),
+            -1,
+        )
+
+    def may_be_forgotten(self, producer: Producer) -> bool:
+        """Return whether clients may have deleted all that was acknowledged to a producer: a replica that was
+        made afterwards has never heard of it (6.6, unknown ids)."""
+        if not producer.acked:
+            return False
+        last = producer.acked[-1][1]
+        place = self.place_of(producer.key, last.producer_id, last.base_sequence)
+        return place < self.deletable.get(producer.key, 0)
+
     def on_deleted(self, key: PartitionKey, low_watermark: int) -> None:
         """A client was told that everything below is deleted."""
         self.cluster.marks.reached("deletion.done")
@@ -480,10 +501,18 @@ class Oracle:
         for key in cluster.keys:
             ghost = self.ghosts[key]
             contents = [committed.content for committed in ghost.batches]
-            known = [content for content in contents if content.producer_id >= 0]
+            # What clients deleted may be forgotten (6.6, unknown ids), and a retry of it stored again.
+            deletable = self.deletable.get(key, 0)
+            known = [
+                content
+                for (base_offset, _, _, content) in ghost.batches
+                if content.producer_id >= 0 and base_offset >= deletable
+            ]
             if len(known) != len(set(known)):
                 raise Violation("I23", f"{key} holds a batch twice")
-            where = {content: position for position, content in enumerate(contents)}
+            where: dict[Content, int] = {}
+            for position, content in enumerate(contents):
+                where.setdefault(content, position)
             for producer in cluster.producers:
                 if producer.key != key or producer.acks != -1:
                     continue

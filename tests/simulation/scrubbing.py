@@ -44,7 +44,7 @@ class Scrubbing:
         if replica is None or isinstance(replica.role, Offline) or broker.is_disk_failing:
             return
         log = broker.disk.logs[key]
-        for found in log.scrub(replica.high_watermark):
+        for found in log.scrub(replica.scrub_end):
             broker.events.note(f"{broker.name} {key[0][:4]}-{key[1]} finds rot at {found.first_offset}")
             broker.cluster.marks.reached("rot.found")
             log.note_rotten(found)

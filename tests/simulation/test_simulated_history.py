@@ -120,6 +120,17 @@ def test_an_answer_after_the_client_gave_up_changes_nothing() -> None:
     assert [operation.type for operation in recorder.operations] == [Outcome.INFO]
 
 
+def test_an_old_duplicate_that_was_acknowledged_without_its_offset_gets_it() -> None:
+    recorder = HistoryRecorder(Events())
+    recorder.begin_send("one", KEY, batch()).answered(ErrorCode.NONE, -1)
+    recorder.begin_send("two", KEY, batch(), acks=1).answered(ErrorCode.NONE, -1)
+    recorder.place_old_duplicates(lambda key, producer_id, sequence: 7 if key == KEY else -1)
+    assert [operation.items for operation in recorder.operations] == [
+        ((7, "a"), (8, "b")),
+        ((-1, "a"), (-1, "b")),
+    ]
+
+
 def test_a_send_under_way_when_the_run_ends_is_unknown_and_an_answered_one_has_its_offsets() -> None:
     recorder = HistoryRecorder(Events())
     recorder.begin_send("one", KEY, batch()).answered(ErrorCode.NONE, 5)

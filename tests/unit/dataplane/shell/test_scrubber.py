@@ -145,6 +145,24 @@ def test_a_follower_without_a_seat_mends_what_its_scrub_found_from_the_leader() 
     run(test)
 
 
+def test_what_rots_in_a_leader_above_its_high_watermark_is_found_and_told() -> None:
+    async def test(bench: Bench, nursery: trio.Nursery) -> None:
+        node = bench.node
+        await node.apply(state(replicas=(1, 2), isr=(1, 2), leader_epoch=2, partition_epoch=2))
+        node.produce(20)
+        node.log().durability.flush()
+        active = node.log().segments[-1].base_offset
+        assert active > 20
+        bench.disk.rot_bit(f"{node.log().directory}/{active:020d}.log", 90)
+        nursery.start_soon(bench.scrubber.run)
+        await trio.sleep(10)
+        assert node.hosted().replica.high_watermark == 20
+        assert bench.problems() == ["rotten"]
+        assert [found.first_offset for found in node.log().rotten] == [active]
+
+    run(test)
+
+
 def test_a_leader_that_gives_a_consumer_nothing_is_asked_as_by_its_follower() -> None:
     async def test(bench: Bench, nursery: trio.Nursery) -> None:
         node = bench.node
