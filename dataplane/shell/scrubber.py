@@ -40,7 +40,7 @@ from dataplane.shell.data_directory import DataDirectory
 from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.partitions import PartitionTable
-from dataplane.storage.health import ClosedLog
+from dataplane.storage.health import ClosedLog, CorruptLog
 from dataplane.storage.rot import CheckedSlice, ScrubPlace
 from dataplane.storage.segment import Hole
 from springtide.node.clock import Clock
@@ -246,6 +246,11 @@ class Scrubber:
                 else:
                     self._on_hole(hosted, hole)
         except (LogChanged, ClosedLog):
+            return None
+        except CorruptLog as error:
+            _log.error("log_failed topic=%s partition=%d cause=%s", hosted.topic, hosted.partition, error)
+            self._effects.run(hosted, hosted.replica.go_offline(str(error)))
+            self._end_turn()
             return None
         except LogError as error:
             self._directory.on_storage_error(str(error))

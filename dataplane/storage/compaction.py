@@ -80,8 +80,6 @@ class CompactionPass:
         self._from_offset = 0 if last is None else last.reaches
         earlier = () if last is None else last.segments
         self._still_listed = tuple(each for each in earlier if each.base_offset >= self._end_offset)
-        end_offset = self._still_listed[-1].end_offset if self._still_listed else self._end_offset
-        self._epochs_below = tuple(each for each in epochs.entries if each.start_offset < end_offset)
         self._rewrite = Rewrite(round_, from_offset=self._from_offset, keys_max=keys_max)
         self._outputs: list[_Output] = []
 
@@ -115,7 +113,6 @@ class CompactionPass:
             reaches=self._rewrite.reaches,
             tombstone_floor=self._placed.round_.tombstone_floor,
             segments=(*(output.listed for output in self._outputs), *self._still_listed),
-            epochs=self._epochs_below,
         )
         with segments.commit_lock:
             try:

@@ -21,7 +21,6 @@ from typing import Final, NamedTuple
 import msgspec
 from crc32c import crc32c
 
-from dataplane.core.leader_epochs import EpochStart
 from dataplane.storage.disk import Disk, read_whole, replace_durably, unlink_durably
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.segment import index_path, log_path, unlink_segment
@@ -45,8 +44,7 @@ class CompactionManifest(msgspec.Struct, frozen=True, kw_only=True):
 
     number: of the pass, in the names of its files. applied_at: the offset of the round's record. reaches: how
     far the round was applied; below its end, another pass goes on from there. tombstone_floor: the round's.
-    segments: in order, from the log's first on. epochs: the log's history up to their end; the epochs of
-    batches that are gone have no other evidence, should the epoch file be torn.
+    segments: in order, from the log's first on.
     """
 
     number: int
@@ -54,7 +52,6 @@ class CompactionManifest(msgspec.Struct, frozen=True, kw_only=True):
     reaches: int
     tombstone_floor: int
     segments: tuple[RewrittenSegment, ...]
-    epochs: tuple[EpochStart, ...]
     is_restarting: bool = False
 
     @property

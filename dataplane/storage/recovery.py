@@ -305,8 +305,6 @@ class _Recovery:
             except CorruptEpochCheckpoint as error:
                 self.report.notes.append(f"leader epochs rebuilt from the batches: {error}")
         self.are_epochs_rebuilt = not is_believed
-        if self.are_epochs_rebuilt and self.manifest is not None:
-            self.pending_epochs += self.manifest.epochs
         # Batches before the first entry: all of them if there is none; else what a log start that went back
         # (an old checkpoint) has uncovered.
         self._take_epochs_before(entries[0].start_offset if entries else scan_start)
@@ -318,13 +316,16 @@ class _Recovery:
 
     def _take_epochs_before(self, log_offset: int) -> None:
         for segment in self.segments:
+            end_offset = segment.base_offset
             for _, header in segment.walk():
                 if header.base_offset >= log_offset:
                     return
-                self._take_epoch(header)
+                self._take_epoch(header, end_offset)
+                end_offset = header.next_offset
 
-    def _take_epoch(self, header: BatchHeader) -> None:
-        """A batch of the log, in order. An entry of the file that lies before it and can stand with it is an
+    def _take_epoch(self, header: BatchHeader, end_offset: int) -> None:
+        """A batch of the log, in order, behind one that ends at end_offset: there its epoch begins, if it is
+        new (EpochFile.take_batches). An entry of the file that lies before it and can stand with it is an
         epoch in which nothing was written here; one that can't is left over from a truncation."""
         while self.pending_epochs and self.pending_epochs[0].start_offset <= header.base_offset:
             entry = self.pending_epochs.pop(0)
@@ -335,7 +336,9 @@ class _Recovery:
             self.epochs.truncate_from_end(header.base_offset + 1)
             if header.leader_epoch < self.epochs.latest:
                 raise self.segments[-1].corrupt(-1, f"epoch goes back at offset {header.base_offset}")
-        self.epochs.assign(header.leader_epoch, start_offset=header.base_offset)
+        is_behind_all = end_offset > self.epochs.latest_start_offset
+        start_offset = end_offset if is_behind_all else header.base_offset
+        self.epochs.assign(header.leader_epoch, start_offset=start_offset)
 
     def _settle_epochs(self, log_end_offset: int) -> None:
         for entry in self.pending_epochs:
@@ -373,7 +376,7 @@ class _Recovery:
         self.valid_end_offset = base
         for position, header in scan:
             segment.note_batch(header, position)
-            self._take_epoch(header)
+            self._take_epoch(header, self.valid_end_offset)
             self.valid_end_offset = header.next_offset
             self.report.scanned_batches += 1
         self.report.scanned_bytes += segment.size_bytes

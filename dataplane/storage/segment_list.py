@@ -167,7 +167,7 @@ class SegmentList:
         """Drop what lies behind a place, the newest segment first and durably before anything is written
         there.
         """
-        self._forget_listed_from(self.all[place.kept - 1].base_offset, end_offset=place.end_offset)
+        self._forget_listed_from(self.all[place.kept - 1].base_offset)
         dropped = self.all[place.kept :]
         with self._lock:
             self._replace(self.all[: place.kept])
@@ -259,17 +259,12 @@ class SegmentList:
         self.size_bytes = sum(segment.size_bytes for segment in self.all)
         self.snapshots.delete_before(end_offset)
 
-    def _forget_listed_from(self, base_offset: int, *, end_offset: int) -> None:
-        """Take the segments from one on out of the manifest, durably: the log is cut there to end_offset, and
-        is to grow.
-        """
+    def _forget_listed_from(self, base_offset: int) -> None:
+        """Take the segments from one on out of the manifest, durably: they are to be cut, and to grow."""
         manifest = self.manifest
         if manifest is not None and manifest.segments and manifest.segments[-1].base_offset >= base_offset:
-            self.manifest = msgspec.structs.replace(
-                manifest,
-                segments=tuple(each for each in manifest.segments if each.base_offset < base_offset),
-                epochs=tuple(each for each in manifest.epochs if each.start_offset < end_offset),
-            )
+            kept = tuple(each for each in manifest.segments if each.base_offset < base_offset)
+            self.manifest = msgspec.structs.replace(manifest, segments=kept)
             write_manifest(self._disk, self._directory, self.manifest)
 
     # ---- producer states

@@ -57,8 +57,7 @@ class Incarnation:
     chain: what it holds now. pending: what is being appended. compacting: what it holds if the pass that is
     being committed is. passes: committed. flushed: below it, all of `chain` is durable.
     start_max: its log start is not beyond this. epochs: as of the last operation that returned;
-    epochs_durable: as of the last that fsynced them; epochs_known: all that were ever true of it;
-    epochs_compacted: of what was compacted, which a torn epoch file does not take away.
+    epochs_durable: as of the last that fsynced them; epochs_known: all that were ever true of it.
     """
 
     def __init__(self, partition: PartitionId) -> None:
@@ -74,7 +73,6 @@ class Incarnation:
         self.epochs: tuple[EpochStart, ...] = ()
         self.epochs_durable: tuple[EpochStart, ...] = ()
         self.epochs_known: set[EpochStart] = set()
-        self.epochs_compacted: tuple[EpochStart, ...] = ()
         self.beginning = 0
         self.beginnings_possible = {0}
         self._first: dict[tuple[int, bytes], Node] = {}
@@ -86,10 +84,12 @@ class Incarnation:
             self.writing_epochs(decode_header(batches[0]).base_offset)
         self.pending = []
         for batch in batches:
+            end_offset = decode_header(batch).base_offset if last is None else last.header.next_offset
             last = self._node(batch, last)
             self.pending.append(last)
             header = last.header
             self.epochs_known.add(EpochStart(header.leader_epoch, header.base_offset))
+            self.epochs_known.add(EpochStart(header.leader_epoch, end_offset))
 
     def appended(self, epochs: Sequence[EpochStart]) -> None:
         self.chain += self.pending
@@ -107,14 +107,12 @@ class Incarnation:
                 node.original = original
             self.compacting.append(node)
 
-    def committed(self, *, applied_at: int, end_offset: int) -> None:
-        """It is, below end_offset. What replaces the records that are gone is durable, up to the round's
-        record."""
+    def committed(self, *, applied_at: int) -> None:
+        """It is. What replaces the records that are gone is durable, up to the round's record."""
         assert self.compacting is not None
         self.chain, self.compacting = self.compacting, None
         self.passes += 1
         self.flushed = max(self.flushed, applied_at + 1)
-        self.epochs_compacted = _below(self.epochs, end_offset)
 
     def cutting(self, cut_offset: int) -> None:
         """Down to whole batches below it. What goes may come back until the next flush, as it was. A batch
@@ -135,14 +133,14 @@ class Incarnation:
 
     def writing_epochs(self, log_offset: int) -> None:
         """Something begins or goes at an offset. The file is replaced without an fsync, so until the next one
-        a power cut may leave the batches, and the manifest, as the only evidence (5.3)."""
-        self.epochs = _below(self.epochs, log_offset)
-        self.epochs_durable = self.epochs_compacted = _below(self.epochs_compacted, log_offset)
+        a power cut may leave the batches as the only evidence (5.3)."""
+        self.epochs = tuple(entry for entry in self.epochs if entry.start_offset < log_offset)
+        self.epochs_durable = ()
 
     def restarting(self, log_offset: int) -> None:
         self.chain = []
         self.flushed = 0
-        self.epochs = self.epochs_durable = self.epochs_compacted = ()
+        self.epochs = self.epochs_durable = ()
         self.beginning += 1
         self.beginnings_possible.add(self.beginning)
         self.start_max = max(self.start_max, log_offset)
@@ -199,10 +197,6 @@ class ExpectedLog:
             start_max=max(self.start_max, later.start_max),
             high_watermark_max=max(self.high_watermark_max, later.high_watermark_max),
         )
-
-
-def _below(epochs: Sequence[EpochStart], log_offset: int) -> tuple[EpochStart, ...]:
-    return tuple(entry for entry in epochs if entry.start_offset < log_offset)
 
 
 def _common(one: tuple[T, ...], other: tuple[T, ...]) -> tuple[T, ...]:

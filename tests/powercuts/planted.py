@@ -31,7 +31,7 @@ from dataplane.storage.disk import replace_durably
 from dataplane.storage.durability import Durability
 from dataplane.storage.index import SparseIndex
 from dataplane.storage.log_dir import LogDir
-from dataplane.storage.manifest import CompactionManifest, RewrittenSegment
+from dataplane.storage.manifest import RewrittenSegment
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.segment import Segment
 from dataplane.storage.segment_list import CutPlace, SegmentList
@@ -296,15 +296,7 @@ def manifest_outlives_a_restart() -> Patches:
 
 @plant(breaks="a rewritten segment leaves the manifest before it is cut")
 def manifest_outlives_a_cut() -> Patches:
-    return [(SegmentList, "_forget_listed_from", lambda _self, _base_offset, *, end_offset: end_offset)]
-
-
-@plant(breaks="epochs whose batches compaction removed outlive a torn epoch file", states_max=60_000)
-def epochs_not_in_the_manifest() -> Patches:
-    def without_epochs(**fields: Any) -> CompactionManifest:
-        return CompactionManifest(**fields | {"epochs": ()})
-
-    return [(compaction, "CompactionManifest", without_epochs)]
+    return [(SegmentList, "_forget_listed_from", lambda _self, _base_offset: None)]
 
 
 @plant(breaks="a record goes only when the newer one of its key is durable")

@@ -8,8 +8,10 @@ import trio
 import trio.testing
 
 from dataplane.core.effects import Effects
+from dataplane.core.role import Offline
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.scrubber import Scrubber
+from dataplane.storage.health import DAMAGED_FILE
 from springtide.node.net import Channel, Listener, Poller
 from springtide.node.topic_ids import topic_id_bytes
 from springtide.wire.apis import REPLICA_FETCH_VERSION
@@ -232,5 +234,19 @@ def test_a_suspicion_is_looked_at_before_anything_else() -> None:
         bench.scrubber.check_soon(bench.node.hosted(), 0)
         await trio.sleep(2)
         assert bench.problems() == ["rotten"]
+
+    run(test)
+
+
+def test_rewritten_bytes_that_are_others_end_their_replica() -> None:
+    """Each batch is whole, and the file is not what a compaction wrote."""
+
+    async def test(bench: Bench, nursery: trio.Nursery) -> None:
+        log = bench.node.log()
+        log.segments[0].crc = 1
+        nursery.start_soon(bench.scrubber.run)
+        await trio.sleep(log.size_bytes / 1_000 + 2)
+        assert isinstance(bench.node.hosted().replica.role, Offline)
+        assert bench.disk.exists(f"{log.directory}/{DAMAGED_FILE}")
 
     run(test)

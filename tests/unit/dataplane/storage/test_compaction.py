@@ -437,3 +437,15 @@ def test_retention_does_not_stop_at_a_first_segment_that_holds_nothing() -> None
     views = [SegmentView(0, 10, 0, 0), SegmentView(10, 20, 5, 0), SegmentView(20, 20, 0, 0)]
     count = segments_to_delete(views, expiry_ms=None, retention_ms=-1, retention_bytes=0, high_watermark=20)
     assert count == 2
+
+
+def test_epochs_of_a_copy_of_a_compacted_log_begin_where_the_batch_before_ends() -> None:
+    """Also when a power cut took the file that says so."""
+    disk, log = new_log(NO_TAIL)
+    append(log, keyed(3), keyed(9, leader_epoch=1))
+    append(log, keyed(20, leader_epoch=2))
+    seen = log.epochs.entries
+    assert seen == (EpochStart(0, 0), EpochStart(1, 4), EpochStart(2, 10))
+    disk.content(f"{DIRECTORY}/{EPOCHS_FILE}")[:] = b""
+    for kind in (ShutdownKind.PROCESS_CRASH, ShutdownKind.MACHINE_CRASH):
+        assert opened(open_log(disk, last_shutdown=kind, options=NO_TAIL)).epochs.entries == seen
