@@ -112,6 +112,14 @@ class KafkaGroups:
 
         def work() -> T:
             try:
+                client = self._client(cluster, bootstrap)
+                try:
+                    return ask(client)
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.NOT_COORDINATOR:
+                        raise
+                # The library remembers a group's coordinator for minutes, also when it says so.
+                self._forget(cluster, client)
                 return ask(self._client(cluster, bootstrap))
             except TimeoutError:
                 raise lost from None
@@ -132,6 +140,11 @@ class KafkaGroups:
             if found is None or found[0] != bootstrap:
                 found = self._clients[cluster] = (bootstrap, AdminClient(_settings(bootstrap)))
             return found[1]
+
+    def _forget(self, cluster: str, client: AdminClient) -> None:
+        with self._lock:
+            if (found := self._clients.get(cluster)) is not None and found[1] is client:
+                del self._clients[cluster]
 
 
 def bootstrap_of(view: Published) -> str:

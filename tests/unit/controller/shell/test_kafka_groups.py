@@ -119,6 +119,23 @@ async def test_the_client_is_made_once_and_again_when_brokers_have_moved(library
     assert library.made[1:] == ["store1:9092"]
 
 
+async def test_a_coordinator_that_says_it_is_not_the_one_is_looked_up_anew_once(
+    library: type[Library], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = failed(KafkaError.NOT_COORDINATOR)
+    monkeypatch.setattr(
+        library, "_one", lambda self, *_, **__: {"g": done(moved if len(self.made) == 1 else None)}
+    )
+    monkeypatch.setattr(library, "delete_consumer_groups", library._one)
+    groups = groups_of(view("store1"))
+    await groups.delete("prod", "g")
+    assert library.made == ["store1:9092"] * 2
+    monkeypatch.setattr(library, "delete_consumer_groups", lambda *_, **__: {"g": done(moved)})
+    with pytest.raises(GroupsUnavailable):
+        await groups.delete("prod", "g")
+    assert len(library.made) == 3
+
+
 def test_without_a_live_coordinator_or_a_broker_nobody_is_asked() -> None:
     with pytest.raises(GroupsUnavailable, match="no coordinator of 'prod' is admitted and live"):
         bootstrap_of(view("store1", coordinator_fenced=True))
