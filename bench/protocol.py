@@ -1,4 +1,4 @@
-"""The few requests that the raw load speaks: Metadata v1, ListOffsets v1, Produce v7, Fetch v11.
+"""The few requests that the raw loads speak: Metadata v1, ListOffsets v1, Produce v7, Fetch v11, and groups'.
 
 Every version is one that Kafka 3.3 to 4.x and Springtide both serve and that stock clients speak. Requests
 are encoded before the clock runs; of the answers, the one to Produce has always the same length and is
@@ -10,6 +10,7 @@ Answers come from the server under test, which may be broken: an answer that doe
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,7 +27,17 @@ from springtide.wire.record_batch import HEADER_BYTES, LENGTH_FIELD_END
 from springtide.wire.records import NewRecord, encode_batch
 
 CLIENT_ID = "bench"
-VERSIONS = {ApiKey.PRODUCE: 7, ApiKey.FETCH: 11, ApiKey.LIST_OFFSETS: 1, ApiKey.METADATA: 1}
+VERSIONS = {
+    ApiKey.PRODUCE: 7,
+    ApiKey.FETCH: 11,
+    ApiKey.LIST_OFFSETS: 1,
+    ApiKey.METADATA: 1,
+    ApiKey.FIND_COORDINATOR: 4,
+    ApiKey.JOIN_GROUP: 7,
+    ApiKey.SYNC_GROUP: 5,
+    ApiKey.HEARTBEAT: 4,
+    ApiKey.OFFSET_COMMIT: 8,
+}
 EARLIEST, LATEST = -2, -1
 PRODUCE_TIMEOUT_MS = 30_000
 FETCH_MAX_BYTES = 50 * 1024 * 1024
@@ -59,11 +70,13 @@ def _frame(api: ApiKey, correlation_id: int, body: Buffer) -> bytes:
     return encode_request_frame(head, body)
 
 
-def _question(api: ApiKey, fields: dict[str, object]) -> bytes:
+def encode_question(api: ApiKey, fields: Mapping[str, object]) -> bytes:
+    """A whole request with its size. Answers come in the order of the questions, so each has the number 0."""
     return _frame(api, 0, encode(build(request_type(api, VERSIONS[api]), fields)))
 
 
-def _answer(api: ApiKey, frame: memoryview) -> Any:
+def decode_answer(api: ApiKey, frame: memoryview) -> Any:
+    """The message in a frame without its size. Raises BadAnswer."""
     try:
         return decode(response_type(api, VERSIONS[api]), frame, _body_position(api, frame))
     except MalformedRequest as error:
@@ -75,12 +88,12 @@ def _body_position(api: ApiKey, frame: memoryview) -> int:
 
 
 def encode_metadata(topic: str) -> bytes:
-    return _question(ApiKey.METADATA, {"topics": [{"name": topic}]})
+    return encode_question(ApiKey.METADATA, {"topics": [{"name": topic}]})
 
 
 def decode_leaders(answer: memoryview) -> list[Leader]:
     """The leaders of the one topic asked about, by partition. `answer` is a frame without its size."""
-    message = _answer(ApiKey.METADATA, answer)
+    message = decode_answer(ApiKey.METADATA, answer)
     brokers = {broker.node_id: (broker.host, broker.port) for broker in message.brokers}
     leaders: list[Leader] = []
     for topic in message.topics:
@@ -95,7 +108,7 @@ def decode_leaders(answer: memoryview) -> list[Leader]:
 
 def encode_list_offsets(topic: str, partition: int, timestamp: int) -> bytes:
     asked = {"partition_index": partition, "timestamp": timestamp}
-    return _question(
+    return encode_question(
         ApiKey.LIST_OFFSETS, {"replica_id": -1, "topics": [{"name": topic, "partitions": [asked]}]}
     )
 
@@ -103,7 +116,7 @@ def encode_list_offsets(topic: str, partition: int, timestamp: int) -> bytes:
 def decode_listed_offset(answer: memoryview) -> int:
     """The offset of the one partition asked about."""
     try:
-        ((one,),) = (topic.partitions for topic in _answer(ApiKey.LIST_OFFSETS, answer).topics)
+        ((one,),) = (topic.partitions for topic in decode_answer(ApiKey.LIST_OFFSETS, answer).topics)
     except ValueError as error:
         raise BadAnswer("an answer to ListOffsets that is not about what was asked") from error
     _require_none(one.error_code, "ListOffsets")

@@ -66,9 +66,10 @@ class Springtide:
 
     name = "springtide"
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: Tell, *, coordinators: int = 0) -> None:
         self._cluster = LocalCluster(
             brokers=BROKERS,
+            coordinators=coordinators,
             broker_config={"log.retention.check.interval.ms": str(RETENTION_CHECK_MS)},
             on_progress=tell,
         )
@@ -94,7 +95,8 @@ class Springtide:
     @property
     def broker_pids(self) -> tuple[int, ...]:
         self._cluster.require_alive()
-        pids = (broker.process.pid for broker in self._cluster.brokers.values())
+        storing = (*self._cluster.brokers.values(), *self._cluster.coordinators.values())
+        pids = (one.process.pid for one in storing)
         return tuple(pid for pid in pids if pid is not None)
 
     def create_topic(self, topic: str, *, partitions: int, retention_bytes: int) -> None:
