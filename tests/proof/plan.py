@@ -142,6 +142,12 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
             )
             for family, title in ON_REAL_PROCESSES.items()
         ),
+        step(
+            "a consumer group of stock clients, on real processes",
+            f"tests.faults.groups --size {'full' if is_full else 'ci'}",
+            "real-groups",
+            minutes_max=60 if is_full else 6,
+        ),
     ]
 
 

@@ -1,0 +1,1 @@
+"""A consumer group of stock clients, while members, coordinators, brokers and controllers are struck."""

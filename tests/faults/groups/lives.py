@@ -1,0 +1,92 @@
+"""The members of the group: processes that are struck and started again, each life with its diary."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from localcluster.processes import ProcessCommand, SupervisedProcess
+from tests.faults.groups.diary import Committed, Entry, read_diary
+from tests.faults.groups.judge import Life, Span
+from tests.faults.groups.member import AIOKAFKA, KAFKA_PYTHON, LIBRDKAFKA
+
+ROOT = Path(__file__).resolve().parents[3]
+CLIENTS = (LIBRDKAFKA, LIBRDKAFKA, KAFKA_PYTHON, AIOKAFKA)
+"""In turn."""
+STATIC_EVERY = 5
+"""Each so many-th member is a static one (KIP-345)."""
+STOP_SECONDS_MAX = 30.0
+
+
+class Member:
+    """One member over its lives."""
+
+    def __init__(self, number: int, *, directory: Path, bootstrap: str, topic: str, group: str) -> None:
+        self.client = CLIENTS[number % len(CLIENTS)]
+        self.name = f"{self.client}-{number}"
+        self._directory = directory
+        self._arguments = [
+            *(sys.executable, "-m", "tests.faults.groups.member", self.client),
+            *("--bootstrap", bootstrap),
+            *("--topic", topic),
+            *("--group", group),
+            *("--name", self.name),
+            *(("--instance", self.name) if number % STATIC_EVERY == 0 else ()),
+        ]
+        self._ended: list[tuple[Path, int, list[Span]]] = []
+        self._stood: list[Span] = []
+        self._since_ns = 0
+        self._begin_life()
+
+    def _begin_life(self) -> None:
+        number = len(self._ended) + 1
+        self._diary = self._directory / f"{self.name}-{number}.jsonl"
+        self._diary.touch()
+        self.process = SupervisedProcess(
+            name=self.name,
+            command=ProcessCommand(
+                arguments=[*self._arguments, "--diary", str(self._diary)], working_directory=ROOT
+            ),
+            log_path=self._directory / "logs" / f"{self.name}.log",
+        )
+
+    def start(self) -> None:
+        self.process.start()
+
+    def pause(self) -> None:
+        self._since_ns = time.monotonic_ns()
+        self.process.pause()
+
+    def resume(self) -> None:
+        self.process.resume()
+        self._stood.append(Span(self._since_ns, time.monotonic_ns()))
+
+    def kill(self) -> None:
+        self.process.kill()
+        self._end()
+
+    def stop(self) -> bool:
+        """End it as an operator does; return whether it went by itself."""
+        is_sound = self.process.stop(timeout_seconds=STOP_SECONDS_MAX)
+        self._end()
+        return is_sound
+
+    def _end(self) -> None:
+        self._ended.append((self._diary, time.monotonic_ns(), self._stood))
+        self._stood = []
+        self._begin_life()
+
+    def lives(self) -> Iterator[Life]:
+        """Return the lives that have ended."""
+        for number, (path, ended_ns, stood) in enumerate(self._ended, 1):
+            yield Life(f"{self.name} (life {number})", read_diary(path), ended_ns, tuple(stood))
+
+    def entries(self) -> list[Entry]:
+        """Return what the present life has written until now."""
+        return read_diary(self._diary)
+
+    def committed_ns(self) -> list[int]:
+        """Return when the commits of the present life were answered."""
+        return [entry.at_ns for entry in self.entries() if isinstance(entry, Committed)]

@@ -1,0 +1,270 @@
+"""One member of a group, a process of its own around a stock client; it keeps a diary.
+
+    python -m tests.faults.groups.member librdkafka --bootstrap … --topic t --group g --diary FILE
+
+It reads, notes what it was given, commits what it noted every 100 records or tenth of a second, and ends on
+SIGTERM with a last commit. What it reads it notes before it commits: at least once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from tests.faults.groups.diary import Diary
+
+LIBRDKAFKA, KAFKA_PYTHON, AIOKAFKA = "librdkafka", "kafka-python", "aiokafka"
+SESSION_MS = 6_000
+HEARTBEAT_MS = 1_000
+COMMIT_RECORDS = 100
+COMMIT_SECONDS = 0.1
+"""How exactly a pause of the group's commits can be seen."""
+POLL_SECONDS = 0.2
+ANSWER_SECONDS_MAX = 5.0
+
+
+class Notes:
+    """What the member was given and has not committed."""
+
+    def __init__(self, diary: Diary) -> None:
+        self.diary = diary
+        self._next: dict[int, int] = {}
+        self._records = 0
+        self._since = time.monotonic()
+
+    def read(self, partition: int, offsets: Iterable[int]) -> None:
+        """Note records of one poll in the diary, each run without a gap in one line."""
+        first = last = -1
+        for offset in offsets:
+            self._records += 1
+            if offset != last + 1 or first < 0:
+                if first >= 0:
+                    self.diary.read(partition, first, last)
+                first = offset
+            last = offset
+        if first >= 0:
+            self.diary.read(partition, first, last)
+            self._next[partition] = last + 1
+
+    def is_due(self) -> bool:
+        since = time.monotonic() - self._since
+        return bool(self._next) and (self._records >= COMMIT_RECORDS or since >= COMMIT_SECONDS)
+
+    def take(self) -> dict[int, int]:
+        """Return what is to be committed, and forget it."""
+        taken, self._next = self._next, {}
+        self._records, self._since = 0, time.monotonic()
+        return taken
+
+    def lost(self, partitions: Iterable[int]) -> None:
+        for partition in partitions:
+            self._next.pop(partition, None)
+
+
+def commit(notes: Notes, send: Callable[[dict[int, int]], None], errors: tuple[type[Exception], ...]) -> None:
+    offsets = notes.take()
+    asked_ns = time.monotonic_ns()
+    try:
+        send(offsets)
+    except errors as error:
+        notes.diary.refused(f"{type(error).__name__}: {error}"[:200])
+    else:
+        notes.diary.committed(asked_ns, offsets)
+
+
+def run_librdkafka(options: argparse.Namespace, notes: Notes, ends: threading.Event) -> None:
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    config: dict[str, Any] = {
+        "bootstrap.servers": options.bootstrap,
+        "group.id": options.group,
+        "client.id": options.name,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "session.timeout.ms": SESSION_MS,
+        "heartbeat.interval.ms": HEARTBEAT_MS,
+        "partition.assignment.strategy": "range",
+        "topic.metadata.refresh.interval.ms": 5_000,
+    }
+    if options.instance:
+        config["group.instance.id"] = options.instance
+    consumer = Consumer(config)
+
+    def on_assign(_: Any, partitions: list[TopicPartition]) -> None:
+        notes.diary.assigned([each.partition for each in partitions])
+        asked_ns = time.monotonic_ns()
+        try:
+            found = consumer.committed(partitions, timeout=ANSWER_SECONDS_MAX)
+        except KafkaException as error:  # the client asks by itself where to begin
+            notes.diary.refused(f"committed(): {error}"[:200])
+        else:
+            notes.diary.began(asked_ns, {each.partition: max(each.offset, -1) for each in found})
+
+    def on_revoke(_: Any, partitions: list[TopicPartition]) -> None:
+        notes.diary.revoked([each.partition for each in partitions])
+        notes.lost([each.partition for each in partitions])
+
+    consumer.subscribe([options.topic], on_assign=on_assign, on_revoke=on_revoke, on_lost=on_revoke)
+
+    def send(offsets: dict[int, int]) -> None:
+        wanted = [TopicPartition(options.topic, partition, offset) for partition, offset in offsets.items()]
+        for each in consumer.commit(offsets=wanted, asynchronous=False) or ():
+            if each.error is not None:
+                raise KafkaException(each.error)
+
+    while not ends.is_set():
+        by_partition: dict[int, list[int]] = {}
+        for message in consumer.consume(COMMIT_RECORDS, timeout=POLL_SECONDS):
+            if message.error() is None:
+                by_partition.setdefault(message.partition() or 0, []).append(message.offset() or 0)
+        for partition, offsets in by_partition.items():
+            notes.read(partition, offsets)
+        if notes.is_due():
+            commit(notes, send, (KafkaException,))
+    consumer.close()
+
+
+def run_kafka_python(options: argparse.Namespace, notes: Notes, ends: threading.Event) -> None:
+    from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.errors import KafkaError
+    from kafka.structs import OffsetAndMetadata
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=options.bootstrap.split(","),
+        group_id=options.group,
+        client_id=options.name,
+        group_instance_id=options.instance,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        partition_assignment_strategy=[RangePartitionAssignor],
+        metadata_max_age_ms=5_000,
+    )
+
+    unasked: list[int] = []  # Inside of its callbacks this client can ask nothing.
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+            unasked[:] = sorted(each.partition for each in assigned)
+            notes.diary.assigned(unasked)
+
+        def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+            partitions = sorted(each.partition for each in revoked)
+            notes.diary.revoked(partitions)
+            notes.lost(partitions)
+
+    consumer.subscribe([options.topic], listener=Listener())
+
+    def send(offsets: dict[int, int]) -> None:
+        consumer.commit(
+            {
+                TopicPartition(options.topic, partition): OffsetAndMetadata(offset, "", -1)
+                for partition, offset in offsets.items()
+            },
+            timeout_ms=ANSWER_SECONDS_MAX * 1_000,
+        )
+
+    def ask(partition: int) -> None:
+        asked_ns = time.monotonic_ns()
+        place = TopicPartition(options.topic, partition)
+        try:
+            found = consumer.committed(place, timeout_ms=ANSWER_SECONDS_MAX * 1_000)
+        except KafkaError as error:
+            notes.diary.refused(f"committed(): {error}"[:200])
+        else:
+            notes.diary.began(asked_ns, {partition: -1 if found is None else found})
+
+    while not ends.is_set():
+        polled = consumer.poll(POLL_SECONDS * 1_000)
+        while unasked:
+            ask(unasked.pop())
+        for place, records in polled.items():
+            notes.read(place.partition, [record.offset for record in records])
+        if notes.is_due():
+            commit(notes, send, (KafkaError,))
+    consumer.close(timeout_ms=ANSWER_SECONDS_MAX * 1_000)
+
+
+def run_aiokafka(options: argparse.Namespace, notes: Notes, ends: threading.Event) -> None:
+    asyncio.run(_run_aiokafka(options, notes, ends))
+
+
+async def _run_aiokafka(options: argparse.Namespace, notes: Notes, ends: threading.Event) -> None:
+    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+    from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+    from aiokafka.errors import KafkaError
+
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=options.bootstrap,
+        group_id=options.group,
+        client_id=options.name,
+        group_instance_id=options.instance,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        partition_assignment_strategy=[RangePartitionAssignor],
+        metadata_max_age_ms=5_000,
+    )
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        async def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+            partitions = sorted(each.partition for each in assigned)
+            notes.diary.assigned(partitions)
+            for partition in partitions:
+                asked_ns = time.monotonic_ns()
+                found = await consumer.committed(TopicPartition(options.topic, partition))
+                notes.diary.began(asked_ns, {partition: -1 if found is None else found})
+
+        async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+            partitions = sorted(each.partition for each in revoked)
+            notes.diary.revoked(partitions)
+            notes.lost(partitions)
+
+    consumer.subscribe([options.topic], listener=Listener())
+    await consumer.start()
+    while not ends.is_set():
+        found = await consumer.getmany(timeout_ms=int(POLL_SECONDS * 1_000))
+        for place, records in found.items():
+            notes.read(place.partition, [record.offset for record in records])
+        if notes.is_due():
+            offsets = notes.take()
+            asked_ns = time.monotonic_ns()
+            try:
+                await consumer.commit({TopicPartition(options.topic, p): o for p, o in offsets.items()})
+            except KafkaError as error:
+                notes.diary.refused(f"{type(error).__name__}: {error}"[:200])
+            else:
+                notes.diary.committed(asked_ns, offsets)
+    await consumer.stop()
+
+
+RUNS = {LIBRDKAFKA: run_librdkafka, KAFKA_PYTHON: run_kafka_python, AIOKAFKA: run_aiokafka}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("client", choices=sorted(RUNS))
+    for name in ("bootstrap", "topic", "group", "name"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--instance", help="group.instance.id of a static member")
+    parser.add_argument("--diary", type=Path, required=True)
+    options = parser.parse_args()
+    ends = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ends.set())
+    RUNS[options.client](options, Notes(Diary(options.diary)), ends)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""Each rule of the groups' judge is broken by a diary that it finds, and by none that it should not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.faults.groups.diary import Assigned, Began, Committed, Diary, Entry, Read, Revoked, read_diary
+from tests.faults.groups.judge import TOLD_NS_MAX, Judgement, Life, Span, judge
+
+MS = 1_000_000
+
+
+def life(name: str, *entries: Entry, ended_ms: int = 100_000, stood: tuple[Span, ...] = ()) -> Life:
+    return Life(name, entries, ended_ms * MS, stood)
+
+
+def committed(asked_ms: int, at_ms: int, offset: int) -> Committed:
+    return Committed(asked_ms * MS, at_ms * MS, {0: offset})
+
+
+def began(asked_ms: int, offset: int) -> Began:
+    return Began(asked_ms * MS, (asked_ms + 1) * MS, 0, offset)
+
+
+def owned(begin_ms: int, end_ms: int) -> tuple[Entry, ...]:
+    return Assigned(begin_ms * MS, (0,)), Revoked(end_ms * MS, (0,))
+
+
+def judged(*lives: Life, acknowledged: dict[int, set[int]] | None = None) -> Judgement:
+    return judge(lives, acknowledged or {})
+
+
+def test_a_sound_history_is_sound() -> None:
+    first = life("a", *owned(0, 10), Read(1, 0, 0, 4), committed(2, 3, 5), ended_ms=20)
+    second = life("b", *owned(12, 30), began(13, 5), Read(14, 0, 5, 9), committed(15, 16, 10))
+    found = judged(first, second, acknowledged={0: set(range(10))})
+    assert found.failures == []
+    assert (found.delivered, found.duplicates, found.assignments) == (10, 0, 2)
+
+
+def test_a_member_that_begins_below_an_answered_commit_is_found() -> None:
+    found = judged(life("a", committed(2, 3, 5)), life("b", began(4, 4)))
+    assert found.moved_back == 1
+    assert "b was told to begin at 4 after a had committed 5" in found.failures[0]
+
+
+def test_a_member_that_asked_before_the_commit_was_answered_may_begin_below() -> None:
+    assert judged(life("a", committed(2, 6, 5)), life("b", began(4, 4))).failures == []
+
+
+def test_a_later_commit_of_a_lower_offset_is_found() -> None:
+    found = judged(life("a", committed(2, 3, 5)), life("b", committed(4, 5, 3)))
+    assert "b committed 3 after a had committed 5" in found.failures[0]
+
+
+def test_nothing_committed_counts_as_lower() -> None:
+    assert judged(life("a", committed(2, 3, 0)), life("b", began(4, -1))).moved_back == 1
+
+
+def test_a_record_that_no_member_was_given_is_lost() -> None:
+    found = judged(life("a", Read(1, 0, 0, 4), Read(2, 0, 6, 6)), acknowledged={0: set(range(7))})
+    assert found.lost == 1
+    assert "[5]" in found.failures[0]
+
+
+def test_records_given_twice_are_counted() -> None:
+    assert judged(life("a", Read(1, 0, 0, 4)), life("b", Read(2, 0, 3, 5))).duplicates == 2
+
+
+def test_two_owners_at_one_time_are_found() -> None:
+    found = judged(life("a", *owned(0, 10)), life("b", *owned(9, 20)))
+    assert found.two_owners == 1
+    assert "both own it for 1 ms" in found.failures[0]
+
+
+def test_a_member_that_stands_still_cannot_be_told() -> None:
+    stood = (Span(5 * MS, 50 * MS),)
+    told_ms = 50 + TOLD_NS_MAX // MS
+    assert judged(life("a", *owned(0, told_ms - 1), stood=stood), life("b", *owned(9, 200))).failures == []
+    late = life("a", *owned(0, told_ms + 500), stood=stood)
+    assert judged(late, life("b", *owned(9, 90_000))).two_owners == 1
+
+
+def test_a_dead_member_owns_nothing() -> None:
+    killed = life("a", Assigned(0, (0,)), ended_ms=8)
+    assert judged(killed, life("b", *owned(9, 20))).failures == []
+    assert judged(life("a", Assigned(0, (0,)), ended_ms=10), life("b", *owned(9, 20))).two_owners == 1
+
+
+def test_a_diary_that_a_kill_has_cut_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    diary = Diary(path)
+    diary.assigned([0, 1])
+    diary.committed(1, {0: 7})
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"type":"Re')
+    first, second = read_diary(path)
+    assert isinstance(first, Assigned) and first.partitions == (0, 1)
+    assert isinstance(second, Committed) and second.offsets == {0: 7}
