@@ -345,8 +345,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "group_in_use": Kind(
         409,
         "The group has members",
-        "stop its clients, and wait until its state is `empty`: a member that was killed counts until its "
-        "session.timeout.ms is over",
+        "stop its clients: a member that was killed counts until its session.timeout.ms is over",
         kafka_error=KafkaError(68, "NON_EMPTY_GROUP"),
     ),
     "reset_incomplete": Kind(

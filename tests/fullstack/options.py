@@ -43,6 +43,11 @@ class Options:
     spare: bool = False
     producer_pause_ms: tuple[float, float] = (20.0, 200.0)
 
+    @property
+    def least_minimum(self) -> int:
+        """Return the smallest minimum of all topics: how many brokers may not lose something at one time."""
+        return self.min_insync_replicas
+
     def broker_configs(self) -> dict[str, str]:
         configs = {
             "replica.lag.time.max.ms": str(self.lag_ms_max),

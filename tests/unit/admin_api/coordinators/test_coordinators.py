@@ -91,6 +91,7 @@ async def test_a_drained_coordinator_is_empty_when_another_is_level(zookeeper: M
             True,
             False,
         )
+        await second.poll()  # what it says counts from when it knows that it is the standby
         await second.heartbeat(*range(SHARDS))
         view = await shown(rest, 1001)
         assert (view["shards"], view["drained"]) == (0, True)

@@ -18,7 +18,7 @@ from tests.kit.dataplane.node import TOPIC_ID, Node, endpoint, state
 from tests.simulation.memory_disk import MemoryDisk
 
 PARTITIONS = 1_000
-CALLS_MAX = 9_000
+CALLS_MAX = 12_000
 """Of one step: a slice of 64 partitions takes some thousand, the whole table up to a hundred thousand."""
 CALLS_TO_BEGIN_MAX = 20_000
 """Of the step in which 64 logs that were made begin."""
