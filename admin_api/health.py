@@ -86,7 +86,6 @@ async def get_readiness(request: Request, services: Serving) -> Response:
             "not_ready",
             f"ZooKeeper is {state.zookeeper}, SQL is {state.sql}{cause}",
             facts=state.model_dump(),
-            headers={"Retry-After": str(services.settings.retry_after_s)},
         )
     return show(request, state)
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+#: The delay for clients that are asked to retry: an election or a reconnect takes about this long.
+RETRY_AFTER_S: Final = 1
 
 
 class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,5 +61,3 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     event_stream_ms_max: int = 600_000
     event_heartbeat_ms: int = 15_000
     event_poll_ms: int = 500
-    #: The delay for clients that are asked to retry: an election or a reconnect takes about this long.
-    retry_after_s: int = 1

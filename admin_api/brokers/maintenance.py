@@ -218,7 +218,7 @@ async def drain_broker(change: BrokerChange, attempt: Attempt, *, body: DrainBro
     work = begin_broker_drain(BrokerDrain(broker_id=broker_id, moves=body.options()))
     row = opened(services, cluster, attempt, work, OperationState.RUNNING)
     await services.operations.start(row)
-    return accepted(services, row)
+    return accepted(row)
 
 
 def _about_to_drain(services: Services, cluster: str) -> list[int]:

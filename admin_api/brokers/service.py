@@ -65,7 +65,7 @@ async def add_brokers(
             check_not_busy(services, cluster, broker.replaces, but=attempt.operation_id)
     row = opened(services, cluster, attempt, begin_broker_add(spec), OperationState.PREFLIGHT)
     await services.operations.start(row)
-    return accepted(services, row)
+    return accepted(row)
 
 
 def _wanted(spec: BrokerSpec) -> BrokerToAdd:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import assert_never
 
 from admin_api.groups.models import (
@@ -52,7 +53,8 @@ async def reset_offsets(
         ) is not None and found.state != GroupPhase.EMPTY:
             raise in_use(found)
         committed = await groups.committed(cluster, group_id)
-        places = sorted(committed if means_all else _named(image, body))
+        # An offset of a topic that was deleted stays until the coordinator hears of it; it can't be set.
+        places = sorted(filter(partial(_exists, image), committed) if means_all else _named(image, body))
         if found is None and means_all:
             raise GroupAbsent("topics or partitions that are named make one")
         _check(image, places)
@@ -94,6 +96,10 @@ async def _found(services: Services, cluster: str, group_id: str) -> GroupDetail
 def _named(image: ClusterImage, body: ResetOffsets) -> set[Place]:
     """Return the partitions that the body names. Raise unknown_topic."""
     places = {(one.topic, one.partition) for one in body.partitions or ()}
+    for number, one in enumerate(body.partitions or ()):
+        if not _exists(image, (one.topic, one.partition)):
+            error = FieldProblem(pointer=f"/partitions/{number}", message="does not exist")
+            raise ProblemError("unknown_topic", f"there is no {one.topic}-{one.partition}", errors=(error,))
     for number, name in enumerate(body.topics or ()):
         topic = image.topic_named(name)
         if topic is None:
@@ -101,6 +107,11 @@ def _named(image: ClusterImage, body: ResetOffsets) -> set[Place]:
             raise ProblemError("unknown_topic", f"there is no topic {name!r}", errors=(error,))
         places |= {(name, partition) for partition in range(topic.partitions)}
     return places
+
+
+def _exists(image: ClusterImage, place: Place) -> bool:
+    topic = image.topic_named(place[0])
+    return topic is not None and place[1] < topic.partitions
 
 
 def _check(image: ClusterImage, places: list[Place]) -> None:

@@ -57,8 +57,7 @@ def as_problems(services: Services, group_id: str | None = None) -> Iterator[Non
     try:
         yield
     except GroupsUnavailable as error:
-        again = {"Retry-After": str(services.settings.retry_after_s)}
-        raise ProblemError("coordinator_unavailable", str(error), headers=again) from error
+        raise ProblemError("coordinator_unavailable", str(error)) from error
     except GroupAbsent as error:
         raise ProblemError("group_not_found", f"there is no consumer group {name}: {error}") from error
     except GroupBusy as error:

@@ -162,7 +162,7 @@ class Gate:
             raise ProblemError(
                 "overloaded",
                 "this controller has as many connections as it may have",
-                headers={"Retry-After": str(settings.retry_after_s), "Connection": "close"},
+                headers={"Connection": "close"},
             )
         target = len(scope.get("raw_path") or scope["path"].encode()) + len(scope["query_string"])
         if target > settings.target_bytes_max:

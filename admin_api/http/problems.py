@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Match
 from admin_api.http.catalogue import CATALOGUE, UNKNOWN_ENTITY, Kind
 from admin_api.http.messages import plain_message
 from admin_api.http.models import View
+from admin_api.settings import RETRY_AFTER_S
 from controller.core.events import Refusal
 from controller.database.sql import DatabaseRejected, DatabaseUnavailable
 from controller.shell.outcomes import (
@@ -60,6 +61,8 @@ EngineFailure = (
     | DatabaseUnavailable
     | DatabaseRejected
 )
+#: Statuses of problems that pass, or whose outcome can be asked for: each says when to ask again.
+_ASK_AGAIN = frozenset({503, 504})
 ENGINE_FAILURES: tuple[type[Exception], ...] = get_args(EngineFailure)
 
 
@@ -138,7 +141,8 @@ class ProblemError(Exception):
         self.errors = errors
         self.hint = hint
         self.facts = dict(facts or {})
-        self.headers = dict(headers or {})
+        again = {"Retry-After": str(RETRY_AFTER_S)} if self.status in _ASK_AGAIN else {}
+        self.headers = {**again, **(headers or {})}
         self.operation_id = operation_id
 
     @property
@@ -197,12 +201,11 @@ def install_problem_handlers(app: FastAPI) -> None:
         app.add_exception_handler(failure, _on_engine_failure)
 
 
-def problem_of(failure: EngineFailure, *, target: str, retry_after_s: int) -> ProblemError:
+def problem_of(failure: EngineFailure, *, target: str) -> ProblemError:
     """Return the problem for the engine's failure. target: path and query, for a redirect."""
-    again = {"Retry-After": str(retry_after_s)}
     match failure:
         case NotActive(active_url=None):
-            return ProblemError("no_active_controller", "no controller is active", headers=again)
+            return ProblemError("no_active_controller", "no controller is active")
         case NotActive(active_url=url):
             location = f"{str(url).rstrip('/')}{target}"
             return ProblemError("not_the_active_controller", f"ask {url}", headers={"Location": location})
@@ -211,19 +214,17 @@ def problem_of(failure: EngineFailure, *, target: str, retry_after_s: int) -> Pr
         case ClusterExists(cluster=cluster):
             return ProblemError("cluster_already_exists", f"there is a cluster {cluster!r} already")
         case OutcomeUnknown():
-            return ProblemError(
-                "outcome_unknown", "the answer to the write was lost; it may have been made", headers=again
-            )
+            return ProblemError("outcome_unknown", "the answer to the write was lost; it may have been made")
         case Overloaded():
-            return ProblemError("overloaded", "too many changes wait to be persisted", headers=again)
+            return ProblemError("overloaded", "too many changes wait to be persisted")
         case MetadataWentBack():
             return ProblemError("metadata_went_back", str(failure))
         case DatabaseUnavailable():
             detail = f"the audit database is unavailable: {failure}"
-            return ProblemError("audit_unavailable", detail, headers=again)
+            return ProblemError("audit_unavailable", detail)
         case DatabaseRejected():
             detail = f"the audit database refuses the row: {failure}"
-            return ProblemError("audit_unavailable", detail, headers=again)
+            return ProblemError("audit_unavailable", detail)
         case _:
             assert_never(failure)
 
@@ -239,9 +240,8 @@ async def _on_problem(request: Request, error: Exception) -> Response:
 
 
 async def _on_engine_failure(request: Request, error: Exception) -> Response:
-    retry_after_s = request.app.state.settings.retry_after_s
     # the type is given to add_exception_handler; its signature can't express that.
-    problem = problem_of(error, target=target_of(request), retry_after_s=retry_after_s)  # type: ignore[arg-type]
+    problem = problem_of(error, target=target_of(request))  # type: ignore[arg-type]
     return _respond(request, problem)
 
 
@@ -292,8 +292,7 @@ def _only_with_evidence(request: Request, problem: ProblemError) -> ProblemError
     if engine.role == "active":
         return problem
     elsewhere = NotActive(None if engine.active_url == engine.url else engine.active_url)
-    retry_after_s = request.app.state.settings.retry_after_s
-    return problem_of(elsewhere, target=target_of(request), retry_after_s=retry_after_s)
+    return problem_of(elsewhere, target=target_of(request))
 
 
 def _allowed_methods(routes: Iterable[BaseRoute], scope: Any) -> list[str]:

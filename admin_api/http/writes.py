@@ -48,6 +48,7 @@ from admin_api.http.problems import (
 from admin_api.http.services import Asking, Caller, Services, Serving
 from admin_api.http.tokens import Role
 from admin_api.operations.models import accepted
+from admin_api.settings import RETRY_AFTER_S
 from controller.audit import history
 from controller.audit.change import Entity
 from controller.audit.history import Intent, Outcome, RequestOutcome
@@ -222,9 +223,7 @@ class Writing:
                 raise ProblemError(
                     "idempotency_key_in_progress",
                     "the first request with this key has no answer yet",
-                    headers={
-                        "Retry-After": str(min(services.settings.retry_after_s, -(-retry_after_ms // 1000)))
-                    },
+                    headers={"Retry-After": str(min(RETRY_AFTER_S, -(-retry_after_ms // 1000)))},
                 )
             case Claimed(seed=seed):
                 pass
@@ -299,9 +298,8 @@ class Writing:
             outcome, code, detail = RequestOutcome.REFUSED, refused.code, refused.detail
             return self._as_answer(refused)
         except ENGINE_FAILURES as failure:
-            retry_after_s = services.settings.retry_after_s
             # ENGINE_FAILURES is EngineFailure's members as a tuple, which a type checker can't see.
-            problem = problem_of(failure, target=target_of(self._request), retry_after_s=retry_after_s)  # type: ignore[arg-type]
+            problem = problem_of(failure, target=target_of(self._request))  # type: ignore[arg-type]
             if not isinstance(failure, (OutcomeUnknown, DatabaseUnavailable, DatabaseRejected)):
                 outcome = RequestOutcome.REFUSED
             code, detail = problem.code, problem.detail
@@ -461,14 +459,14 @@ async def follow(
     """Store the operation for work that has begun, and answer 202 with it."""
     row = opened(services, cluster, attempt, work, state)
     await services.operations.follow(row)
-    return accepted(services, row)
+    return accepted(row)
 
 
 async def begun_before(services: Services, attempt: Attempt) -> Answer | None:
     """Return the answer if an earlier attempt under the same Idempotency-Key began the operation and its
     answer was lost."""
     row = await services.database.read(partial(get_operation, operation_id=attempt.operation_id))
-    return None if row is None else accepted(services, row)
+    return None if row is None else accepted(row)
 
 
 def check_write(engine: EnginePort, cluster: str, scope: Scope, *, reason: str | None) -> None:
@@ -530,6 +528,6 @@ async def wait_for_operation(services: Services, answer: Answer, seconds: int) -
             return answer
         ended = row.state in FINISHED
         if ended or services.clock.now_mono_ms() >= deadline_ms or services.engine.role != "active":
-            latest = accepted(services, row)
+            latest = accepted(row)
             return Answer(answer.status, latest.body, {**answer.headers, **applied})
         await services.clock.sleep_ms(_WAIT_POLL_MS)

@@ -23,6 +23,7 @@ from admin_api.http.problems import ProblemError, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Services, Serving
 from admin_api.operations.service import current_view
+from admin_api.settings import RETRY_AFTER_S
 from controller.database.operation_rows import get_operation
 from controller.database.rows import OperationRow
 from controller.database.sql import DatabaseRejected, DatabaseUnavailable
@@ -102,7 +103,6 @@ class OperationFeed:
                 "overloaded",
                 f"this controller has {self._open} event streams open, as many as it may",
                 hint="ask GET /operations/{operation_id} now and then instead",
-                headers={"Retry-After": str(self._settings.retry_after_s)},
             )
         self._open += 1
 
@@ -145,7 +145,7 @@ class OperationFeed:
         revision that it saw.
         """
         was_active = self._engine.role == "active"
-        yield format_sse_event(retry=self._settings.retry_after_s * 1000)
+        yield format_sse_event(retry=RETRY_AFTER_S * 1000)
         look: OperationSnapshot | None = first
         shown = first.body if last_seen == first.revision else ""
         began_ms = spoke_ms = self._clock.now_mono_ms()

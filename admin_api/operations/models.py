@@ -18,7 +18,7 @@ from admin_api.http.models import (
     optional_timestamp,
     timestamp,
 )
-from admin_api.http.services import Services
+from admin_api.settings import RETRY_AFTER_S
 from controller.contract.partition_state import PartitionKey
 from controller.core.reassignment_progress import ReassignmentProgress, TargetProgress
 from controller.database.rows import OperationRow
@@ -327,10 +327,11 @@ def eta_view(targets: Sequence[TargetProgress]) -> EtaView | None:
     return EtaView(p50_ms=p50, p90_ms=p90)
 
 
-def accepted(services: Services, row: OperationRow) -> Answer:
+def accepted(row: OperationRow) -> Answer:
     """Answer 202 with the operation to follow: the work outlives its request."""
-    retry_after = str(services.settings.retry_after_s)
-    return Answer.of(202, operation_view(row), Location=f"/operations/{row.id}", Retry_After=retry_after)
+    return Answer.of(
+        202, operation_view(row), Location=f"/operations/{row.id}", Retry_After=str(RETRY_AFTER_S)
+    )
 
 
 class CancelOperation(RequestBody):

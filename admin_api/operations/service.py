@@ -127,13 +127,13 @@ async def cancel_operation(change: OperationChange, attempt: Attempt, *, mode: C
             cancelling = msgspec.structs.replace(row, state=OperationState.CANCELLING.value)
             return Answer.of(200, operation_view(cancelling))
         if row.state == OperationState.CANCELLING:
-            return accepted(services, row)
+            return accepted(row)
         by = Cancellation(
             actor=attempt.actor, reason=attempt.reason, request_id=attempt.request_id, mode=mode
         )
         stored = await services.operations.cancel(row, by)
         if stored is not None:
-            return accepted(services, stored)
+            return accepted(stored)
     raise Overloaded("the operation moves on faster than it can be cancelled")
 
 

@@ -219,7 +219,7 @@ async def carry_out(
     row = opened(services, stored.row.cluster, attempt, work, state)
     if not await services.operations.execute(row, stored.row.id):
         raise ProblemError("plan_executed", "an operation has begun to carry it out")
-    return accepted(services, row)
+    return accepted(row)
 
 
 def _check_unclaimed(stored: StoredPlan, attempt: Attempt) -> None:

@@ -16,6 +16,7 @@ import anyio
 from controller.contract.lag_report import FollowerLag, IsrMember, IsrProposal, LagReport, PartitionLag
 from controller.contract.partition_state import NO_LEADER, PartitionState
 from controller.core.events import Report
+from controller.shell.client_groups import Place
 from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
 from tests.kit.admin_api.rest import Rest, controller
 from tests.kit.controller.shell import Broker
@@ -109,11 +110,23 @@ def _lag(state: PartitionState) -> PartitionLag:
     )
 
 
+class _EveryLog(dict[Place, tuple[int, tuple[int, ...]]]):
+    """The leaders of all partitions answer: records 0 to 39, one each second."""
+
+    def __contains__(self, place: object) -> bool:
+        return True
+
+    def __missing__(self, place: Place) -> tuple[int, tuple[int, ...]]:
+        return 0, tuple(range(1_700_000_000_000, 1_700_000_040_000, 1_000))
+
+
 @asynccontextmanager
 async def furnished() -> AsyncIterator[World]:
     """The world, furnished over REST, until the block ends."""
     zookeeper = MemoryZooKeeper()
     async with controller(zookeeper, run_outbox=True) as rest:
+        rest.groups.logs = _EveryLog()
+        rest.groups.add("billing", clicks=7)
         world = World(rest, zookeeper, await rest.form(BROKERS))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(world.live)

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from controller.shell.client_groups import MemberDetail
+from controller.shell.client_groups import CommittedPlace, MemberDetail
 from tests.kit.admin_api.plans import protect
 from tests.kit.admin_api.rest import TOKENS, Rest, ask, controller, pointers, problem
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
@@ -236,6 +236,20 @@ async def test_a_partition_that_does_not_answer_or_is_left_out_is_named(zookeepe
         silent = await rest.post(RESET, both)
         assert problem(silent) == (503, "log_unavailable")
         assert "orders-1" in silent.json()["detail"]
+        assert silent.headers["retry-after"] == "1"
+
+
+async def test_partitions_that_do_not_exist_are_refused_or_left_out(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await billing(rest)
+        for place in ({"topic": "gone", "partition": 0}, {"topic": "orders", "partition": 99}):
+            refused = await rest.post(RESET, {"to": {"kind": "latest"}, "partitions": [place]})
+            assert problem(refused) == (422, "unknown_topic")
+            assert refused.json()["errors"][0]["pointer"] == "/partitions/0"
+        rest.groups.offsets["billing"]["gone", 0] = CommittedPlace(offset=3)
+        reset = await rest.post(RESET, {"to": {"kind": "latest"}})
+        assert reset.status_code == 200
+        assert {item["topic"] for item in reset.json()["items"]} == {"orders"}
 
 
 async def test_a_lost_answer_is_said_to_be_lost(zookeeper: MemoryZooKeeper) -> None:
