@@ -42,7 +42,7 @@ def test_a_topic_is_found_and_looked_at_with_the_keyboard(browser: Browser, cann
     canned.put("/clusters/prod/topics/orders/partitions", partitions)
     browser.look(width=DESK, dark=False)
     browser.open(f"{canned.url}/#prod")
-    until("the tabs", lambda: len(browser.texts("#views a")) == 6)
+    until("the tabs", lambda: len(browser.texts("#views a")) == 7)
     press(browser, "#views a[href='#prod/topics']", Keys.ENTER)
     until("the list", lambda: len(browser.texts("#view tbody tr")) == 200)
     assert "302 topics; the first 200" in browser.text("#view .body")
@@ -95,6 +95,64 @@ def test_coordinators_are_shown_with_what_keeps_them_from_serving(
     assert browser.complaints() == []
 
 
+def test_a_group_is_found_and_looked_at_with_the_keyboard(browser: Browser, canned: CannedController) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    groups = canned.example("/clusters/prod/groups")
+    groups["unanswered"] = [f"desk2: {HOSTILE}"]
+    groups["items"].append({**groups["items"][0], "group_id": HOSTILE, "state": "preparing_rebalance"})
+    canned.put("/clusters/prod/groups", {**groups, "next_page_token": "more"})
+    group = canned.example("/clusters/prod/groups/billing")
+    (partition,) = group["partitions"]
+    silent = {"partition": 1, "member_id": None, "log_end_offset": None, "lag": None, "lag_ms": None}
+    behind = {"partition": 2, "lag": 9, "lag_ms": None}
+    group["partitions"] += [{**partition, **silent}, {**partition, **behind}]
+    group["members"][0]["assigned"] = [{"topic": "orders", "partitions": [0, 1, 2, 7]}]
+    canned.put("/clusters/prod/groups/billing", {**group, "lag": None, "partitions_total": 700})
+    browser.look(width=DESK, dark=False)
+    browser.open(f"{canned.url}/#prod")
+    until("the tabs", lambda: browser.texts("#views a"))
+    press(browser, "#views a[href='#prod/groups']", Keys.ENTER)
+    until("the list", lambda: browser.texts("#view tbody th") == ["billing", "search", HOSTILE])
+    assert "The first 3 groups" in browser.text("#view .body")
+    assert browser.texts("#view .blocked li")[1:] == [f"desk2: {HOSTILE}"], "what is missing is said"
+    assert browser.texts("#view tbody .badge") == ["stable", "empty", "preparing rebalance"]
+    browser.requests()
+    press(browser, "#filter-prefix", "bil")
+    press(browser, "#filter-state", "stable")
+    until("the filter", lambda: any("prefix=bil&state=stable" in asked for asked in browser.requests()))
+    assert address(browser) == "#prod/groups?prefix=bil&state=stable"
+    press(browser, "#view tbody a", Keys.ENTER)
+    until("the group", lambda: browser.text("#view-title") == "billing")
+    until("its partitions", lambda: len(browser.texts("#view [aria-label=Partitions] tbody tr")) == 3)
+    facts = browser.texts("#view .facts dd")
+    assert facts[:3] == ["stable", "unknown", "at most 4.2 s; 2 partitions unknown"]
+    assert "0\N{EN DASH}2, 7" in browser.text("#view [aria-label=Members]")
+    assert "3 of 700 are shown" in browser.text("#view .body")
+    cells = browser.texts("#view [aria-label=Partitions] tbody tr td:last-child")
+    assert cells == ["250 records\n4.2 s", "unknown", "9 records\ntime unknown"]
+    browser.screenshot("console-group")
+    assert browser.complaints() == []
+    canned.put(
+        "/clusters/prod/groups/billing",
+        {"title": "Not found", "status": 404, "detail": "there is no consumer group 'billing'"},
+        status=404,
+    )
+    until("it is gone", lambda: "There is no consumer group" in browser.text("#view .body").capitalize())
+
+
+def test_without_a_coordinator_the_view_of_groups_says_why_and_the_page_goes_on(
+    browser: Browser, canned: CannedController
+) -> None:
+    why = {"status": 503, "detail": "no coordinator of 'prod' is admitted and live", "hint": "admit one"}
+    canned.put("/clusters/prod/groups", why, status=503)
+    browser.look(width=DESK, dark=True)
+    browser.open(f"{canned.url}/#prod/groups")
+    until("the reason", lambda: "No coordinator of 'prod' is admitted and live." in browser.text("#view"))
+    assert "admit one" in browser.text("#view .body")
+    assert browser.text("#connection").startswith("Active"), "the controller is well"
+
+
 def test_every_view_opens_by_its_address_and_fits_a_phone(browser: Browser, canned: CannedController) -> None:
     browser.look(width=PHONE, dark=False)
     operation = canned.example("/operations/op_1")["id"]
@@ -103,6 +161,8 @@ def test_every_view_opens_by_its_address_and_fits_a_phone(browser: Browser, cann
         "topics/orders": "min.insync.replicas",
         "brokers": "store1:9092",
         "brokers/1": "owner: storage",
+        "groups": "billing",
+        "groups/billing": "250 records",
         "coordinators": "desk2:9092",
         "operations": "Add broker",
         f"operations/{operation}": "Must end by",

@@ -6,10 +6,12 @@ from functools import partial
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from localcluster.cluster import LocalCluster
 from tests.kit.admin_api.canned import CannedController
 from tests.kit.chromium import DESK, Browser, until
+from tests.kit.dataplane.clients_in_threads import produce_blocking
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -35,6 +37,10 @@ def fill(browser: Browser, field: str, text: str) -> None:
     place = browser.driver.find_element("id", f"action-{field}")
     place.clear()
     place.send_keys(text)
+
+
+def fill_kind(browser: Browser, text: str) -> None:
+    browser.driver.find_element("id", "action-kind").send_keys(text)
 
 
 def look(browser: Browser) -> str:
@@ -89,6 +95,7 @@ def test_each_action_is_shown_before_it_is_done(browser: Browser, canned: Canned
         ("brokers/1", "Drain", "Move 1 partition", "/clusters/prod/brokers/1:drain", {}),
         ("brokers/1", "Take back", "Move 0 leaderships", "/clusters/prod/brokers/1:return", {}),
         ("topics/orders", "Move leaders back", "Move 1 leader back", None, {"topics": ["orders"]}),
+        ("groups/search", "Delete", "Delete the empty group search", "/clusters/prod/groups/search", None),
         (f"operations/{operation}", "Pause", "Leave the operation paused", f"{own}:pause", {}),
         (f"operations/{operation}", "Resume", "Leave the operation", f"{own}:resume", {}),
         (f"operations/{operation}", "Undo", "Move 1 partition", f"{own}:undo", {}),
@@ -132,3 +139,83 @@ def test_what_a_role_may_not_do_is_refused_in_the_controllers_words(
     look(browser)
     assert "the token of eve has the role viewer" in do_it(browser)
     browser.screenshot("console-refused-dark")
+
+
+def test_a_group_is_looked_at_reset_and_deleted_on_a_real_cluster(browser: Browser) -> None:
+    """About 25 s: a broker, a coordinator and a consumer of librdkafka's."""
+    with LocalCluster(brokers=1, coordinators=1) as cluster:
+        cluster.form()
+        cluster.create_topic("orders", partitions=1, replication_factor=1)
+        produce_blocking(cluster.bootstrap_servers, "orders", [b"a"] * 5)
+        url = f"{cluster.controller_urls[0]}/#prod/groups"
+        consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "group.id": "a/b",
+                "client.id": "app",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        browser.look(width=DESK, dark=False)
+        try:
+            consumer.subscribe(["orders"])
+            until("all records", lambda: len(consumer.consume(5, timeout=10)) > 0)
+            consumer.commit(offsets=[TopicPartition("orders", 0, 2)], asynchronous=False)
+            browser.open(url)
+            until("the list", lambda: browser.texts("#view tbody th") == ["a/b"])
+            browser.driver.find_element("css selector", "#view tbody a").click()
+            until("its lag", lambda: "3 records" in browser.text("#view [aria-label=Partitions]"))
+            assert "orders: 0" in browser.text("#view [aria-label=Members]")
+            browser.screenshot("console-group-real")
+            open_action(browser, f"{url}/a%2Fb", "Reset offsets")
+            assert "is stable" in look(browser), "its clients have to be stopped"
+        finally:
+            consumer.close()
+        browser.open(f"{url}/a%2Fb")
+        until("it is empty", lambda: browser.text("#view .facts .badge") == "empty")
+        open_action(browser, f"{url}/a%2Fb", "Reset offsets")
+        assert not browser.driver.find_element("id", "action-offset").is_displayed()
+        fill_kind(browser, "an offset")
+        fill(browser, "offset", "1")
+        fill(browser, "topics", "orders")
+        assert "Set 1 offset: 1 record is read again" in look(browser)
+        browser.screenshot("console-reset")
+        assert do_it(browser).startswith("Done.")
+        until("it is behind", lambda: "4 records" in browser.text("#view .facts"))
+        open_action(browser, f"{url}/a%2Fb", "Delete")
+        assert "Delete the empty group a/b with its offsets" in look(browser)
+        assert do_it(browser).startswith("Done.")
+        until("it is gone", lambda: "there is no consumer group" in browser.text("#view .body"))
+        rows = cluster.api.get("/audit?cluster=prod&kind=request&limit=2")["items"]
+        assert [row["cause"] for row in rows] == ["delete_group", "reset_group_offsets"]
+
+
+def test_a_reset_asks_for_what_its_target_needs(browser: Browser, canned: CannedController) -> None:
+    browser.look(width=PHONE, dark=False)
+    asked = []
+    date = "2026-11-21T09:30:00"
+    for kind, field, value in [
+        ("the end", None, None),
+        ("forward or back by a number of records", "by", "-5"),
+        ("the first record since a time", "time", date),
+    ]:
+        canned.changes.clear()
+        open_action(browser, f"{canned.url}/#prod/groups/search", "Reset offsets")
+        fill_kind(browser, kind)
+        if field is not None:
+            script = "document.getElementById(`action-${arguments[0]}`).value = arguments[1]"
+            browser.driver.execute_script(script, field, value)
+        assert "Set 1 offset: 20,400 records are read again" in look(browser)
+        wide = browser.driver.execute_script("return document.documentElement.scrollWidth")
+        assert wide <= PHONE, f"a phone would scroll sideways: {kind}"
+        browser.screenshot(f"console-reset-{field}-phone")
+        assert do_it(browser).startswith("Done.")
+        assert canned.changes[0][2] == canned.changes[1][2], "the change is what was shown"
+        asked.append(canned.changes[1][2])
+    moment = browser.driver.execute_script("return new Date(arguments[0]).toISOString()", date)
+    assert asked == [
+        {"to": {"kind": "latest"}},
+        {"to": {"kind": "shift", "by": -5}},
+        {"to": {"kind": "time", "time": moment}},
+    ]

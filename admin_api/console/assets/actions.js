@@ -8,7 +8,7 @@ import { hrefOf } from "./route.js";
 import { outcomeOf } from "./outcomes.js";
 
 /** action: { title, fields, request(values) → { method, path, query, body }, versionOf, before }. fields: [{ name, text,
- * type, value, options, needed, hint }]. versionOf: the address whose version the change is bound to, so that another
+ * type, value, options, needed, hint, isFor(values): whether the field is asked for }]. versionOf: the address whose version the change is bound to, so that another
  * person's change in between refuses it; with followsVersion to the newest, as of an operation that goes on. before: a text on what is there now. */
 export function openAction(action, context) {
   const dialog = h("dialog", { class: "action", "aria-labelledby": "action-title" });
@@ -17,14 +17,23 @@ export function openAction(action, context) {
   const look = h("button", { type: "submit" }, "Show what it would do");
   const go = h("button", { type: "button", hidden: true }, "Do it");
   const close = h("button", { type: "button", class: "plain-button" }, "Close");
-  const form = h("form", {}, h("h2", { id: "action-title" }, action.title), action.before ? h("p", { class: "quiet" }, action.before) : null, fields.map(([field, input]) => labelled(field, input)), told, h("p", { class: "buttons" }, look, go, close));
+  const labels = fields.map(([field, input]) => labelled(field, input));
+  const form = h("form", {}, h("h2", { id: "action-title" }, action.title), action.before ? h("p", { class: "quiet" }, action.before) : null, labels, told, h("p", { class: "buttons" }, look, go, close));
   dialog.append(form);
   document.body.append(dialog);
   /** What the dry run was asked with; the change itself is asked with the same. */
   let shown = null;
 
   const values = () => Object.fromEntries(fields.map(([field, input]) => [field.name, field.type === "checkbox" ? input.checked : input.value.trim()]));
+  /** A field that is not asked for is neither seen nor checked. */
+  const choose = () => {
+    const now = values();
+    fields.forEach(([field, input], index) => {
+      labels[index].hidden = input.disabled = field.isFor !== undefined && !field.isFor(now);
+    });
+  };
   const forget = () => {
+    choose();
     shown = null;
     go.hidden = true;
     told.replaceChildren();
@@ -72,6 +81,7 @@ export function openAction(action, context) {
   });
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => dialog.remove());
+  choose();
   dialog.showModal();
   (fields[0][1] ?? look).focus();
 }
@@ -84,7 +94,7 @@ export function actionButton(text, action, context) {
 }
 
 function inputOf(field) {
-  const attributes = { id: `action-${field.name}`, required: field.needed, min: field.min, type: field.options ? null : (field.type ?? "text"), autocomplete: "off", spellcheck: "false", maxlength: field.type ? null : 1_000 };
+  const attributes = { id: `action-${field.name}`, required: field.needed, min: field.min, step: field.step, type: field.options ? null : (field.type ?? "text"), autocomplete: "off", spellcheck: "false", maxlength: field.type ? null : 1_000 };
   const input = field.options ? h("select", attributes, field.options.map(([value, text]) => h("option", { value }, text))) : h("input", attributes);
   if (field.type === "checkbox") input.checked = field.value === true;
   else if (field.value !== undefined) input.value = field.value;

@@ -65,6 +65,33 @@ export function admitCoordinator({ path }) {
   };
 }
 
+const RESET_TARGETS = [["earliest", "the first record"], ["latest", "the end"], ["time", "the first record since a time"], ["offset", "an offset"], ["shift", "forward or back by a number of records"]];
+const onlyFor = (kind) => (values) => values.kind === kind;
+
+/** own: the group's address. */
+export function resetOffsets(own, id) {
+  return {
+    title: `Reset the offsets of ${id}`,
+    before: "Where it goes on reading. Its clients have to be stopped.",
+    fields: [
+      { name: "kind", text: "To", options: RESET_TARGETS },
+      { name: "time", text: "Time, as on your clock", type: "datetime-local", step: 1, needed: true, isFor: onlyFor("time") },
+      { name: "offset", text: "Offset", type: "number", min: 0, needed: true, hint: "the nearest that a log has", isFor: onlyFor("offset") },
+      { name: "by", text: "Records", type: "number", needed: true, hint: "below 0: back", isFor: onlyFor("shift") },
+      { name: "topics", text: "Topics", hint: "with a comma between them; empty: all that it has offsets of" },
+    ],
+    request: ({ kind, time, topics, ...values }) => {
+      const to = { kind, ...(kind === "time" ? { time: new Date(time).toISOString() } : numbers(values, kind === "offset" ? ["offset"] : kind === "shift" ? ["by"] : [])) };
+      const named = topics.split(",").map((name) => name.trim()).filter((name) => name !== "");
+      return { method: "POST", path: `${own}:reset-offsets`, body: named.length === 0 ? { to } : { to, topics: named } };
+    },
+  };
+}
+
+export function deleteGroup(own, id) {
+  return { title: `Delete group ${id}`, before: "Its offsets go with it: clients that come back begin where auto.offset.reset says.", request: () => ({ method: "DELETE", path: own }) };
+}
+
 /** own: the broker's address. */
 export function drainBroker(own, id) {
   return { title: `Drain broker ${id}`, fields: [THROTTLE], versionOf: own, request: (values) => ({ method: "POST", path: `${own}:drain`, body: numbers(values, ["throttle_bytes_per_s"]) }) };

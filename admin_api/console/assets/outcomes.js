@@ -13,6 +13,8 @@ export function outcomeOf({ body }) {
   if ("leaders_moved" in body) return [line(`move ${plural(body.leaders_moved, "leadership")} at once`), warnings(body.warnings)];
   if (body.elected && body.refused) return ofElections(body);
   if ("is_read_only" in body) return [line(`make ${body.name} ${body.value ?? "none"}, from ${body.source}`)];
+  if ("protocol_type" in body) return line(`delete the ${words(body.state)} group ${body.group_id} with its offsets`);
+  if ("group_id" in body) return ofOffsets(body);
   if (body.items?.[0]?.coordinator_id !== undefined) return line(`admit ${body.items.map((item) => `coordinator ${item.coordinator_id} at ${item.endpoint}`).join(", ")}`);
   if (body.kind && body.steps) return [line(`leave the operation ${words(body.state)}`), warnings(body.blocked.map((item) => item.detail))];
   return line("be carried out");
@@ -68,5 +70,15 @@ function ofElections({ elected, refused }) {
     line(`move ${plural(elected.length, "leader")} back`),
     listed("Which", elected.map((one) => `${one.topic}-${one.partition}: broker ${one.leader}`)),
     warnings(refused.map((one) => `${one.topic}-${one.partition}: ${one.detail}`)),
+  ];
+}
+
+function ofOffsets({ items }) {
+  const again = items.reduce((sum, item) => sum + Math.max(0, (item.before ?? item.after) - item.after), 0);
+  const skipped = items.reduce((sum, item) => sum + Math.max(0, item.after - (item.before ?? item.after)), 0);
+  const effect = (records, what) => (records === 0 ? "" : `: ${plural(records, "record")} ${records === 1 ? "is" : "are"} ${what}`);
+  return [
+    line(`set ${plural(items.length, "offset")}${effect(again, "read again")}${effect(skipped, "skipped")}`),
+    listed("Which", items.map((item) => `${item.topic}-${item.partition}: ${item.before === null ? "none" : count(item.before)} → ${count(item.after)}`)),
   ];
 }

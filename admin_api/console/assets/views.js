@@ -4,6 +4,7 @@
 import { auditView } from "./history.js";
 import { brokerView, brokersView } from "./brokers.js";
 import { coordinatorsView } from "./coordinators.js";
+import { groupView, groupsView } from "./groups.js";
 import { operationView, operationsView } from "./operations.js";
 import { topicView, topicsView } from "./topics.js";
 import { h, show } from "./dom.js";
@@ -14,6 +15,7 @@ import { hrefOf } from "./route.js";
 const VIEWS = {
   topics: { list: topicsView, one: topicView },
   brokers: { list: brokersView, one: brokerView },
+  groups: { list: groupsView, one: groupView },
   coordinators: { list: coordinatorsView, one: coordinatorsView },
   operations: { list: operationsView, one: operationView },
   audit: { list: auditView, one: auditView },
@@ -27,7 +29,7 @@ export function viewOf(route) {
 export function showTabs(node, cluster, route) {
   const tab = (view, text) =>
     h("li", {}, h("a", { href: view === "" ? hrefOf(cluster) : hrefOf(cluster, view), "aria-current": route.view === view ? "page" : null }, text));
-  show(node, h("ul", {}, tab("", "Overview"), tab("topics", "Topics"), tab("brokers", "Brokers"), tab("coordinators", "Coordinators"), tab("operations", "Operations"), tab("audit", "Audit")));
+  show(node, h("ul", {}, tab("", "Overview"), tab("topics", "Topics"), tab("brokers", "Brokers"), tab("groups", "Groups"), tab("coordinators", "Coordinators"), tab("operations", "Operations"), tab("audit", "Audit")));
 }
 
 /** Makes the place of a view, with its tools. */

@@ -7,6 +7,7 @@ from typing import Final
 
 from admin_api.openapi.examples.changes import CHANGES, VERIFICATIONS
 from admin_api.openapi.examples.coordinators import COORDINATORS
+from admin_api.openapi.examples.groups import GROUPS
 from admin_api.openapi.examples.plans import PLANS
 from admin_api.openapi.examples.story import (
     BLOCKED_PARTITION,
@@ -311,6 +312,7 @@ ANSWERS: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
     ),
     **CHANGES,
     **COORDINATORS,
+    **GROUPS,
     **PLANS,
     **VERIFICATIONS,
 }
