@@ -33,6 +33,8 @@ from coordinator.config import CoordinatorConfig
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.handlers.context import CoordinatorContext
 from coordinator.handlers.table import HANDLERS
+from coordinator.shell.group_watch import GroupWatch, write_groups
+from coordinator.shell.log_ends import LogEnds
 from coordinator.shell.shards import Shards
 from springtide.node.administration import Administration
 from springtide.node.clock import BrokerClock
@@ -90,6 +92,16 @@ class CoordinatorProcess:
             name_writer=self._name_writer,
             spawn=self.spawn,
             end_turn=self.end_turn,
+        )
+        self.groups = GroupWatch(
+            lambda: [machine for machine in self.shards.served() if isinstance(machine, GroupMachine)],
+            LogEnds(
+                view=self.view,
+                net=ports.net,
+                clock=clock,
+                client_id=f"coordinator-{settings.coordinator_id}",
+            ),
+            clock,
         )
         context = CoordinatorContext(
             view=self.view,
@@ -159,6 +171,7 @@ class CoordinatorProcess:
                 is_ready=lambda: self.session.status is BrokerStatus.ACTIVE,
                 clock=ports.clock,
                 threads=ports.threads,
+                write_more=lambda: write_groups(self.groups.seen),
             )
 
     # What parts ask of the whole
@@ -215,6 +228,7 @@ class CoordinatorProcess:
                     nursery.start_soon(self._status.serve)
                     _log.info("metrics_served url=%s", "http://{}:{}/metrics".format(*self._status.address))
                 nursery.start_soon(self.session.run)
+                nursery.start_soon(self.groups.run)
                 self._has_begun.set()
                 task_status.started(self)
         finally:

@@ -92,6 +92,11 @@ class Shards:
         states = self._parts.view.partitions_of(self._topic_id)
         return sorted(partition for partition, state in states.items() if self._owns(state))
 
+    def served(self) -> list[Machine]:
+        """Return the machines of the shards that are served now."""
+        hosts = (self._hosts[shard].runtime for shard in sorted(self._hosts))
+        return [runtime.machine for runtime in hosts if runtime.phase is ShardPhase.SERVING]
+
     # The session
 
     def on_view_changed(self) -> None:

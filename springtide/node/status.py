@@ -49,13 +49,16 @@ def render(families: Iterable[Metric]) -> bytes:
         for sample in family.samples:
             value: str = floatToGoString(sample.value)  # type: ignore[no-untyped-call]
             if sample.labels:
-                labels = [
-                    f'{key}="{told.translate(_ESCAPED)}"' for key, told in sorted(sample.labels.items())
-                ]
+                labels = [f'{key}="{escape(told)}"' for key, told in sorted(sample.labels.items())]
                 lines.append(f"{sample.name}{{{','.join(labels)}}} {value}\n")
             else:
                 lines.append(f"{sample.name} {value}\n")
     return "".join(lines).encode()
+
+
+def escape(value: str) -> str:
+    """Return a label's value as it stands between quotes."""
+    return value.translate(_ESCAPED)
 
 
 def counter(name: str, text: str, value: float) -> Metric:
@@ -71,7 +74,8 @@ def gauge(name: str, text: str, value: float) -> Metric:
 
 
 class StatusServer:
-    """Serves the three pages."""
+    """Serves the three pages. write_more: called in the thread that writes the page of metrics, for more of
+    them: it may only read what is replaced as a whole."""
 
     def __init__(
         self,
@@ -81,9 +85,11 @@ class StatusServer:
         is_ready: Callable[[], bool],
         clock: Clock,
         threads: Threads,
+        write_more: Callable[[], bytes] = bytes,
     ) -> None:
         self._listener = listener
         self._collector = collector
+        self._write_more = write_more
         self._is_ready = is_ready
         self._clock = clock
         self._threads = threads
@@ -132,7 +138,7 @@ class StatusServer:
         if path == b"/metrics":
             # The values are of one moment of the loop; to write them down takes longer, so a thread does.
             families = list(self._collector.collect())
-            page = await self._threads.run(lambda: render(families))
+            page = await self._threads.run(lambda: render(families) + self._write_more())
             return "200 OK", CONTENT_TYPE_LATEST, page
         if path == b"/healthz":
             return "200 OK", text, b"alive\n"

@@ -16,12 +16,14 @@ import httpx
 import pytest
 import trio.testing
 import yaml
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.core.effects import AlarmCode
+from springtide.node.status import StatusServer
 from tests.kit.admin_api.rest import controller
 from tests.kit.dataplane.clients_in_threads import produce
-from tests.kit.dataplane.cluster_in_process import RunningBroker, cluster_in_process
+from tests.kit.dataplane.cluster_in_process import cluster_in_process
 from tests.kit.promql import named_in
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
@@ -39,22 +41,24 @@ STRIMZI_RULES: Final[dict[str, frozenset[str]]] = {
     "kafka_server_replicamanager_underminisrpartitioncount": frozenset(),
     "kafka_log_logmanager_offlinelogdirectorycount": frozenset(),
 }
-#: Strimzi's older examples/metrics/prometheus-install/prometheus-rules.yaml, about kafka_exporter. Left out:
-#: the rule on kafka_consumergroup_lag, because there are no consumer groups yet.
+#: Strimzi's older examples/metrics/prometheus-install/prometheus-rules.yaml, about kafka_exporter.
 STRIMZI_EXPORTER_RULES: Final = {
     "kafka_topic_partition_under_replicated_partition": frozenset({"topic", "partition"}),
     "kafka_topic_partition_current_offset": frozenset({"topic", "partition"}),
+    "kafka_consumergroup_lag": frozenset({"consumergroup", "topic", "partition"}),
 }
-#: Grafana's dashboard 7589 (Kafka Exporter Overview) and kafka_exporter's kafka_exporter_overview.json: the
-#: panels on messages and partitions. Left out, because there are no consumer groups yet: the panels on
-#: kafka_consumergroup_lag and kafka_consumergroup_current_offset, and the lists of jobs and instances, which
-#: 7589 fills from the latter.
+#: Grafana's dashboard 7589 (Kafka Exporter Overview) and kafka_exporter's kafka_exporter_overview.json.
 GRAFANA_7589: Final = {
+    "kafka_consumergroup_current_offset": frozenset({"consumergroup", "topic"}),
+    "kafka_consumergroup_lag": frozenset({"consumergroup", "topic"}),
     "kafka_topic_partition_current_offset": frozenset({"topic"}),
     "kafka_topic_partitions": frozenset({"topic"}),
 }
-#: kafka_exporter's README: what else it tells about brokers and partitions that rules of others use.
+#: kafka_exporter's README: what else it tells that rules of others use.
 KAFKA_EXPORTER: Final = {
+    "kafka_consumergroup_current_offset_sum": frozenset({"consumergroup", "topic"}),
+    "kafka_consumergroup_lag_sum": frozenset({"consumergroup", "topic"}),
+    "kafka_consumergroup_members": frozenset({"consumergroup"}),
     "kafka_brokers": frozenset[str](),
     "kafka_topic_partition_oldest_offset": frozenset({"topic", "partition"}),
 }
@@ -81,11 +85,11 @@ async def controllers_tell() -> list[str]:
         return [(await one.client.get("/metrics")).text for one in (active, standby)]
 
 
-async def brokers_tell(directory: Path) -> list[str]:
-    """The pages of two brokers, each the leader of a partition with records in it."""
+async def nodes_tell(directory: Path) -> list[str]:
+    """The pages of two brokers, each the leader of a partition with records in it, and of a coordinator, for
+    whose group one of two records is read."""
 
-    async def page(running: RunningBroker) -> str:
-        status = running.broker._status
+    async def page(status: StatusServer | None) -> str:
         assert status is not None
         async with httpx.AsyncClient() as client:
             return (await client.get(f"http://127.0.0.1:{status.address[1]}/metrics")).text
@@ -96,15 +100,35 @@ async def brokers_tell(directory: Path) -> list[str]:
         for partition in (0, 1):
             await cluster.wait_isr(topic_id, 1, 2, partition=partition)
         await produce(cluster.bootstrap(), "orders", [b"a", b"b"], acks="all")
-        return [await page(running) for running in cluster.brokers.values()]
+        await cluster.form_coordinators(1001)
+        await trio.to_thread.run_sync(commit, cluster.bootstrap())
+        process = cluster.coordinators[1001].process
+        await process.groups.look()
+        pages = [await page(running.broker._status) for running in cluster.brokers.values()]
+        return [*pages, await page(process._status)]
+
+
+def commit(bootstrap: str) -> None:
+    """Commit, as a client that manages its partitions itself; again while shards are being opened."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "billing"})
+    try:
+        while True:
+            try:
+                consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
+                return
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+                    raise
+    finally:
+        consumer.close()
 
 
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Scraped:
-    """What two controllers and two brokers tell of a topic of two partitions."""
+    """What two controllers, two brokers and a coordinator tell of a topic of two partitions."""
     clock = trio.testing.MockClock(autojump_threshold=0)
     pages = trio.run(controllers_tell, clock=clock)
-    return sampled(*pages, *trio.run(brokers_tell, tmp_path_factory.mktemp("brokers")))
+    return sampled(*pages, *trio.run(nodes_tell, tmp_path_factory.mktemp("brokers")))
 
 
 @pytest.mark.parametrize(
@@ -131,9 +155,25 @@ def test_sums_over_all_processes_count_each_thing_once(scraped: Scraped) -> None
         ("orders", 2)
     ]
     assert total("kafka_brokers") == 3  # that the controllers know
-    told = [labels["partition"] for labels, _ in scraped["kafka_topic_partition_current_offset"]]
+    told = [
+        labels["partition"]
+        for labels, _ in scraped["kafka_topic_partition_current_offset"]
+        if labels["topic"] == "orders"
+    ]
     assert sorted(told) == ["0", "1"]
-    assert total("kafka_topic_partition_current_offset") == 2
+    assert (
+        sum(
+            value
+            for labels, value in scraped["kafka_topic_partition_current_offset"]
+            if labels["topic"] == "orders"
+        )
+        == 2
+    )
+    billing = {"consumergroup": "billing", "topic": "orders"}
+    assert scraped["kafka_consumergroup_current_offset"] == [(billing | {"partition": "0"}, 1)]
+    assert scraped["kafka_consumergroup_lag"] == [(billing | {"partition": "0"}, 1)]
+    assert scraped["kafka_consumergroup_lag_sum"] == [(billing, 1)]
+    assert scraped["kafka_consumergroup_members"] == [({"consumergroup": "billing"}, 0)]
     assert total("kafka_topic_partition_oldest_offset") == 0
     assert {value for _, value in scraped["kafka_topic_partition_under_replicated_partition"]} <= {0, 1}
     assert all(value > 0 for _, value in scraped["springtide_log_dir_free_bytes"])

@@ -1,0 +1,107 @@
+"""A look at all groups that this process serves, every few seconds: members, committed offsets, lag.
+
+What was seen is what metrics tell. It is replaced as a whole, so that a thread may write it down while the
+next look is under way. Nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from coordinator.core.groups.figures import GroupFigures, figures_of
+from coordinator.core.groups.machine import GroupMachine
+from coordinator.shell.log_ends import LogEnds, Place
+from springtide.node.clock import Clock
+from springtide.node.status import escape
+
+LOOK_MS: Final = 5_000
+PARTITIONS_TOLD_MAX: Final = 50_000
+"""Partitions of groups that metrics tell of one by one: two samples each, for all of them a quarter of a
+second of a thread. Of the groups after them, in the order of their ids, there are only sums."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """groups: by id. ends: of the partitions that they have committed offsets of."""
+
+    groups: tuple[GroupFigures, ...] = ()
+    ends: dict[Place, int] | None = None
+
+    def lag(self, place: Place, offset: int) -> int | None:
+        """Return the records from a committed offset to the log's end; None: no leader told it."""
+        end = (self.ends or {}).get(place)
+        return None if end is None else max(0, end - offset)
+
+
+class GroupWatch:
+    """machines: of the shards that are served now."""
+
+    def __init__(self, machines: Callable[[], Sequence[GroupMachine]], log_ends: LogEnds, clock: Clock):
+        self._machines = machines
+        self._log_ends = log_ends
+        self._clock = clock
+        self.seen = Seen()
+
+    async def run(self) -> None:
+        while True:
+            await self.look()
+            await self._clock.sleep_ms(LOOK_MS)
+
+    async def look(self) -> None:
+        """See all groups. Ends are asked after offsets are read, so that a lag is not below what it was."""
+        groups: list[GroupFigures] = []
+        for machine in self._machines():
+            groups += figures_of(machine.registry)
+            await trio.lowlevel.checkpoint()  # a shard is a millisecond
+        ends = await self._log_ends.ask({place for group in groups for place in group.offsets})
+        self.seen = Seen(tuple(sorted(groups, key=lambda group: group.group_id)), ends)
+
+
+_FAMILIES: Final = {
+    "kafka_consumergroup_members": "Members of a group",
+    "kafka_consumergroup_current_offset": "Committed offset of a group",
+    "kafka_consumergroup_lag": "Records from the committed offset to the end; only where the leader answered",
+    "kafka_consumergroup_current_offset_sum": "Committed offsets of a group in a topic",
+    "kafka_consumergroup_lag_sum": "Records that a group has yet to read of a topic",
+    "springtide_groups_without_partitions": "Groups of which there are only sums, because there are too many",
+}
+
+
+def write_groups(seen: Seen) -> bytes:
+    """Return the metrics of groups, under kafka_exporter's names, as Prometheus reads them. Written line by
+    line, because a sample of prometheus_client costs eight times as much."""
+    lines: dict[str, list[str]] = {family: [] for family in _FAMILIES}
+    members, offsets, lags, offset_sums, lag_sums, without = lines.values()
+    told = without_partitions = 0
+    for group in seen.groups:
+        name = escape(group.group_id)
+        members.append(f'{{consumergroup="{name}"}} {group.members}')
+        told += len(group.offsets)
+        is_told = told <= PARTITIONS_TOLD_MAX
+        without_partitions += not is_told
+        by_topic: dict[str, tuple[int, int | None]] = {}
+        for place, offset in group.offsets.items():
+            topic, partition = place
+            lag = seen.lag(place, offset)
+            offset_sum, lag_sum = by_topic.get(topic, (0, None))
+            by_topic[topic] = offset_sum + offset, lag_sum if lag is None else (lag_sum or 0) + lag
+            if is_told:
+                labels = f'{{consumergroup="{name}",partition="{partition}",topic="{escape(topic)}"}}'
+                offsets.append(f"{labels} {offset}")
+                if lag is not None:
+                    lags.append(f"{labels} {lag}")
+        for topic, (offset_sum, lag_sum) in by_topic.items():
+            labels = f'{{consumergroup="{name}",topic="{escape(topic)}"}}'
+            offset_sums.append(f"{labels} {offset_sum}")
+            if lag_sum is not None:
+                lag_sums.append(f"{labels} {lag_sum}")
+    without.append(f" {without_partitions}")
+    page: list[str] = []
+    for family, found in lines.items():
+        page.append(f"# HELP {family} {_FAMILIES[family]}\n# TYPE {family} gauge\n")
+        page += (f"{family}{line}\n" for line in found)
+    return "".join(page).encode()

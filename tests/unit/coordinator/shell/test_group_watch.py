@@ -1,0 +1,94 @@
+"""The metrics of groups: kafka_exporter's names, what is not known left out, and a bound."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from prometheus_client.parser import text_string_to_metric_families
+
+from controller.contract.partition_state import PartitionState, TopicState
+from controller.contract.updates import BrokerEndpoint, UpdateBatch
+from coordinator.core.groups.figures import GroupFigures
+from coordinator.shell import group_watch
+from coordinator.shell.group_watch import Seen, write_groups
+from coordinator.shell.log_ends import LogEnds
+from localcluster.ports import PortReservation
+from springtide.node.clock import MachineClock
+from springtide.node.cluster_view import ClusterView
+from springtide.node.net import SystemNet
+
+TOPIC_ID = "T" * 21 + "A"
+Samples = dict[tuple[str, ...], float]
+
+
+def told(seen: Seen) -> dict[str, Samples]:
+    """All samples by name, then by the values of their labels, in the order of the labels' names."""
+    return {
+        family.name: {
+            tuple(value for _, value in sorted(sample.labels.items())): sample.value
+            for sample in family.samples
+        }
+        for family in text_string_to_metric_families(write_groups(seen).decode())
+    }
+
+
+def test_a_groups_lag_is_from_its_offset_to_the_end_that_a_leader_told() -> None:
+    billing = GroupFigures("billing", 2, {("orders", 0): 40, ("orders", 1): 7, ("gone", 0): 3})
+    page = told(Seen((billing, GroupFigures("new", 1, {})), {("orders", 0): 50, ("orders", 1): 5}))
+    assert page == {
+        "kafka_consumergroup_members": {("billing",): 2, ("new",): 1},
+        "kafka_consumergroup_current_offset": {
+            ("billing", "0", "orders"): 40,
+            ("billing", "1", "orders"): 7,
+            ("billing", "0", "gone"): 3,
+        },
+        # Of orders-1 the offset was committed after the end was told: the lag is not below zero.
+        "kafka_consumergroup_lag": {("billing", "0", "orders"): 10, ("billing", "1", "orders"): 0},
+        "kafka_consumergroup_current_offset_sum": {("billing", "orders"): 47, ("billing", "gone"): 3},
+        "kafka_consumergroup_lag_sum": {("billing", "orders"): 10},
+        "springtide_groups_without_partitions": {(): 0},
+    }
+
+
+def test_an_id_of_any_characters_is_one_label() -> None:
+    hostile = 'a"} 1\nkafka_brokers 9 \\'
+    assert told(Seen((GroupFigures(hostile, 1, {("t", 0): 1}),)))["kafka_consumergroup_members"] == {
+        (hostile,): 1
+    }
+
+
+def test_too_many_partitions_leave_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_watch, "PARTITIONS_TOLD_MAX", 3)
+    groups = tuple(GroupFigures(name, 1, {("t", 0): 1, ("t", 1): 1}) for name in "abc")
+    page = told(Seen(groups, {("t", 0): 2, ("t", 1): 2}))
+    assert {name for name, *_ in page["kafka_consumergroup_current_offset"]} == {"a"}
+    assert {name for name, *_ in page["kafka_consumergroup_lag"]} == {"a"}
+    assert page["kafka_consumergroup_lag_sum"] == {("a", "t"): 2, ("b", "t"): 2, ("c", "t"): 2}
+    assert page["springtide_groups_without_partitions"] == {(): 2}
+
+
+def test_a_leader_that_can_not_be_reached_leaves_ends_unknown() -> None:
+    async def run() -> None:
+        view = ClusterView()
+        with PortReservation() as ports:
+            broker = BrokerEndpoint(broker_id=1, broker_epoch=1, host="127.0.0.1", port=ports.reserve_free())
+        topic = TopicState(topic_id=TOPIC_ID, topic="t", partitions=2, replication_factor=1)
+        led, leaderless = (
+            PartitionState(
+                topic_id=TOPIC_ID,
+                topic="t",
+                partition=number,
+                replicas=(1,),
+                leader=leader,
+                leader_epoch=1,
+                partition_epoch=1,
+                isr=(1,),
+                min_insync_replicas=1,
+            )
+            for number, leader in enumerate((1, -1))
+        )
+        view.apply(UpdateBatch(brokers=(broker,), topics=(topic,), partitions=(led, leaderless)), now_ms=0)
+        ends = LogEnds(view=view, net=SystemNet(), clock=MachineClock(), client_id="test")
+        assert await ends.ask([("t", 0), ("t", 1), ("unknown", 0)]) == {}
+
+    trio.run(run)
