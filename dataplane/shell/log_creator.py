@@ -55,18 +55,19 @@ class LogCreator:
                 pass
 
     async def make_next(self) -> bool:
-        """Make one slice; false: there is none. Never given up half way: a log is not made and left."""
+        """Make one slice; false: there is none. The disk's part is never given up half way. If the broker
+        ends meanwhile, nothing is begun with the new logs: its next life finds them."""
         async with self._slice:
             states = () if self._is_stopped else self.pending.begin(count_max=CREATIONS_AT_ONCE)
-            with trio.CancelScope(shield=True):
-                if states:
-                    await self._make(states)
+            if states:
+                await self._make(states)
         return bool(states)
 
     async def _make(self, states: Sequence[PartitionState]) -> None:
         keys = [(state.topic_id, state.partition) for state in states]
         try:
-            logs = await self._store.create_logs(states)
+            with trio.CancelScope(shield=True):
+                logs = await self._store.create_logs(states)
         except LogError as error:
             for key in keys:
                 wanted = self.pending.end(key)
@@ -74,9 +75,11 @@ class LogCreator:
                     self._on_failed(wanted, error)
             return
         for key, log in zip(keys, logs, strict=True):
+            await trio.lowlevel.checkpoint_if_cancelled()
             wanted = self.pending.end(key)
             if wanted is None:
-                await self._discard(log)
+                with trio.CancelScope(shield=True):
+                    await self._discard(log)
             else:
                 self._on_made(wanted, log)
 

@@ -432,6 +432,19 @@ def test_s57_a_log_begins_under_the_latest_state_that_was_told_of_it() -> None:
     trio.run(test)
 
 
+def hold_creation(disk: MemoryDisk) -> tuple[Event, Event]:
+    """Have the disk wait when it begins to make a log of `many`; return when it does, when it may go on."""
+    reached, may_go_on = Event(), Event()
+
+    def hold(operation: str, path: str, is_done: bool) -> None:
+        if operation == "mkdir" and OTHER_ID in path and not is_done:
+            reached.set()
+            assert may_go_on.wait(10)
+
+    disk.on_operation = hold
+    return reached, may_go_on
+
+
 @pytest.mark.parametrize(
     "given_up",
     [
@@ -448,14 +461,7 @@ def test_s57_a_log_that_is_not_wanted_any_more_is_gone_when_that_is_applied(give
         node = Node(disk)
         await node.apply(full=True)
         await begin(node, *many(1))
-        reached, may_go_on = Event(), Event()
-
-        def hold(operation: str, path: str, is_done: bool) -> None:
-            if operation == "mkdir" and OTHER_ID in path and not is_done:
-                reached.set()
-                assert may_go_on.wait(10)
-
-        disk.on_operation = hold
+        reached, may_go_on = hold_creation(disk)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(node.table.creator.make_next)
             await trio.to_thread.run_sync(reached.wait)
@@ -496,6 +502,23 @@ def test_s56_logs_are_told_of_by_name_once_to_each_controller_until_they_are_new
         assert node.reports.untold_creations(count_max=10) == (
             CreatedLogs(topic_id=OTHER_ID, partitions=(1,)),
         )
+
+    trio.run(test)
+
+
+def test_a_broker_that_ends_while_a_log_is_made_makes_it_whole_and_begins_nothing_with_it() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = Node(disk)
+        await begin(node, *many(1), full=True)
+        reached, may_go_on = hold_creation(disk)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.table.creator.make_next)
+            await trio.to_thread.run_sync(reached.wait)
+            nursery.cancel_scope.cancel()
+            may_go_on.set()
+        assert partitions_hosted(node) == []
+        assert disk.is_dir(f"{PATH}/many-0.{OTHER_ID}")
 
     trio.run(test)
 
