@@ -15,7 +15,6 @@ from springtide.wire.errors import ErrorCode
 
 GROUP_ID_NOT_FOUND_SINCE = 6
 """Before it a group that does not exist is a dead one, without an error (KIP-1043)."""
-NOT_FOUND = "there is no group with this id"
 
 
 def handle(context: CoordinatorContext, request: Request) -> None:
@@ -46,7 +45,7 @@ def _described(group: DescribedGroup, api_version: int, allowed: int) -> Fields:
     error = group.error if api_version >= GROUP_ID_NOT_FOUND_SINCE else ErrorCode.NONE
     return {
         "error_code": error,
-        "error_message": NOT_FOUND if error is ErrorCode.GROUP_ID_NOT_FOUND else None,
+        "error_message": f"there is no group '{group.group_id}'" if error else None,
         "group_id": group.group_id,
         "group_state": group.state,
         "protocol_type": group.protocol_type,

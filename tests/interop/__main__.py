@@ -20,6 +20,7 @@ from types import FrameType
 from bench import sides
 from bench.__main__ import Narrator
 from bench.kafka import Kafka, KafkaNotUsable
+from localcluster.__main__ import COORDINATORS
 from localcluster.java import JavaNotFound
 from localcluster.processes import ProcessFailed
 from localcluster.rest import RestFailed
@@ -106,8 +107,8 @@ def write(matrix: Matrix) -> str:
 
 @contextmanager
 def _springtide(home: Path | None, tell: Narrator) -> Iterator[Side]:
-    with sides.Springtide(tell) as cluster:
-        yield Side("Springtide", cluster.bootstrap_servers)
+    with sides.Springtide(tell, coordinators=COORDINATORS) as cluster:
+        yield Side("Springtide", cluster.bootstrap_servers, COORDINATORS)
 
 
 @contextmanager

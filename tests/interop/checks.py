@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_INVALID,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from tests.interop.rows import (
     ASKED_OFFSET,
     CODECS,
+    COMMITTED_OFFSET,
     NEW_PARTITIONS,
     RECORDS,
     REPLICATION_FACTOR,
@@ -36,31 +47,33 @@ class NotAsAsked(Exception):
 
 
 class Reference:
-    """One cluster, through the runner's own client."""
+    """One cluster, through the runner's own client. coordinators: nodes that serve groups and store nothing,
+    which are no brokers to clients that ask DescribeCluster, and are to those that ask Metadata."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, coordinators: int = 0) -> None:
         self.bootstrap = bootstrap
+        self._coordinators = coordinators
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
-    def make_topics(self, names: Sequence[str]) -> None:
-        """Create topics of one partition; return when every replica of each is in sync."""
+    def make_topics(self, partitions: Mapping[str, int]) -> None:
+        """Create topics with so many partitions; return when every replica of each is in sync."""
         new = [
             NewTopic(
                 name,
-                num_partitions=1,
+                num_partitions=count,
                 replication_factor=REPLICATION_FACTOR,
                 config={SETTING: SETTING_BEFORE},
             )
-            for name in names
+            for name, count in partitions.items()
         ]
         for pending in self._admin.create_topics(new).values():
             pending.result(SECONDS_MAX)
-        self._wait(f"{len(names)} topics are in sync", lambda: all(map(self._is_in_sync, names)))
+        self._wait(f"{len(new)} topics are in sync", lambda: all(map(self._is_in_sync, partitions)))
 
-    def write(self, topic: str) -> None:
+    def write(self, topic: str, codecs: Sequence[str] = CODECS) -> None:
         """Write the expected records, an equal part with each codec, a second from each to the next."""
-        part = RECORDS // len(CODECS)
-        for number, codec in enumerate(CODECS):
+        part = RECORDS // len(codecs)
+        for number, codec in enumerate(codecs):
             producer = Producer({"bootstrap.servers": self.bootstrap, "compression.type": codec})
             for at in range(number * part, (number + 1) * part):
                 key, value = expected_records()[at]
@@ -68,14 +81,33 @@ class Reference:
             if producer.flush(SECONDS_MAX):
                 raise TimeoutError(f"the records of {topic} could not be written in {SECONDS_MAX:g} s")
 
+    def commit(self, group: str, topic: str) -> None:
+        """Commit COMMITTED_OFFSET of partition 0 for a group without members, which this makes."""
+        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, COMMITTED_OFFSET)])
+        self._admin.alter_consumer_group_offsets([asked])[group].result(SECONDS_MAX)
+
+    @contextmanager
+    def member(self, group: str, topic: str) -> Iterator[None]:
+        """A group with one member, which has its assignment and goes on as long as the `with` block."""
+        with _consumer(self.bootstrap, group) as consumer:
+            consumer.subscribe([topic])
+
+            def is_assigned() -> bool:
+                consumer.poll(POLL_SECONDS)
+                return bool(consumer.assignment())
+
+            self._wait(f"a member of {group} has its assignment", is_assigned)
+            yield
+
     def check(self, row: Row, topic: str, value: object) -> None:
         """Compare what the driver told and what the brokers hold with what was asked; raise NotAsAsked."""
         match row.call:
             case "connect":
-                _equal("number of brokers", value, REPLICATION_FACTOR)
-            case "list_topics":
+                if value not in (REPLICATION_FACTOR, REPLICATION_FACTOR + self._coordinators):
+                    raise NotAsAsked(f"{value} brokers instead of {REPLICATION_FACTOR}")
+            case "list_topics" | "list_groups":
                 if not (isinstance(value, list) and topic in value):
-                    raise NotAsAsked(f"{topic} is not among the topics listed: {value}")
+                    raise NotAsAsked(f"{topic} is not among those listed: {value}")
             case "create":
                 self._wait(f"{topic} has two partitions", lambda: self._partitions(topic) == NEW_PARTITIONS)
             case "describe_configs":
@@ -92,8 +124,43 @@ class Reference:
                 _equal("first offset", self._first_offset(topic), ASKED_OFFSET)
             case "delete":
                 self._wait(f"{topic} is gone", lambda: self._partitions(topic) == 0)
+            case _:
+                self._check_group(row, topic, value)
+
+    def _check_group(self, row: Row, group: str, value: object) -> None:
+        """Compare what became of a group; its id is its topic's name."""
+        match row.call:
+            case "group_share":
+                _equal("partitions", value, {"together": [[0], [1]], "alone": [0, 1]})
+            case "group_resume":
+                _equal("records of the second member", value, expected_records()[ASKED_OFFSET:])
+                _equal("committed offset", self._committed(group), RECORDS)
+            case "group_static":
+                assert isinstance(value, dict)
+                _equal("revocations", value["revocations"], 0)
+                _equal("partitions after", value["after"], value["before"])
+            case "describe_group":
+                _equal("group", value, {"state": "Stable", "members": 1})
+            case "group_offsets":
+                _equal("committed offset", value, COMMITTED_OFFSET)
+            case "reset_group":
+                _equal("committed offset", self._committed(group), ASKED_OFFSET)
+            case "delete_group_offsets":
+                _equal("committed offset", self._committed(group), OFFSET_INVALID)
+            case "delete_group":
+                self._wait(f"{group} is gone", lambda: group not in self._groups())
             case other:
                 raise AssertionError(other)
+
+    def _committed(self, group: str) -> int:
+        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(group, 0)])
+        told = self._admin.list_consumer_group_offsets([asked])[group].result(SECONDS_MAX)
+        committed: int = told.topic_partitions[0].offset
+        return committed
+
+    def _groups(self) -> list[str]:
+        told = self._admin.list_consumer_groups().result(SECONDS_MAX)
+        return [group.group_id for group in told.valid]
 
     def _partitions(self, topic: str) -> int:
         told = self._admin.list_topics(timeout=SECONDS_MAX).topics.get(topic)
@@ -101,7 +168,9 @@ class Reference:
 
     def _is_in_sync(self, topic: str) -> bool:
         told = self._admin.list_topics(topic, timeout=SECONDS_MAX).topics[topic].partitions
-        return 0 in told and told[0].leader >= 0 and len(told[0].isrs) == REPLICATION_FACTOR
+        return bool(told) and all(
+            one.leader >= 0 and len(one.isrs) == REPLICATION_FACTOR for one in told.values()
+        )
 
     def _setting(self, topic: str) -> str | None:
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
@@ -133,9 +202,13 @@ class Reference:
             time.sleep(POLL_SECONDS)
 
 
-def _consumer(bootstrap: str) -> Consumer:
+def _consumer(bootstrap: str, group: str | None = None) -> Consumer:
     return Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "enable.auto.commit": False}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group or uuid.uuid4().hex,
+            "enable.auto.commit": False,
+        }
     )
 
 

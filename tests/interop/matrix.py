@@ -13,6 +13,7 @@ import subprocess
 import threading
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,9 +24,16 @@ from confluent_kafka import KafkaException
 from tests.interop.checks import NotAsAsked, Reference
 from tests.interop.clients import ROOT, Client, Driver, Missing
 from tests.interop.drivers.answer import first_line
-from tests.interop.rows import Row
+from tests.interop.rows import CODECS, Row
 
 CELL_SECONDS_MAX = 120.0
+FIND_RECORDS = ("fetch", "offset_by_time", "delete_records")
+FIND_SIMPLE_RECORDS = ("group_resume", "describe_group", "reset_group")
+"""Not compressed: not every client with groups has each codec."""
+FIND_A_GROUP = (
+    *("list_groups", "describe_group", "group_offsets"),
+    *("reset_group", "delete_group_offsets", "delete_group"),
+)
 State = Literal["ok", "failed", "missing", "not in this client"]
 Tell = Callable[[str], None]
 
@@ -118,10 +126,11 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A cluster under test, as the matrix names it."""
+    """A cluster under test, as the matrix names it. coordinators: how many serve groups, beside brokers."""
 
     name: str
     bootstrap: str
+    coordinators: int = 0
 
 
 class Matrix:
@@ -134,7 +143,7 @@ class Matrix:
 
     def run(self, side: Side, clients: Sequence[Client]) -> None:
         """Fill every client's column of a side."""
-        reference = Reference(side.bootstrap)
+        reference = Reference(side.bootstrap, coordinators=side.coordinators)
         for client in clients:
             self._run_client(side, client, reference)
 
@@ -150,11 +159,15 @@ class Matrix:
         mark = uuid.uuid4().hex[:6]
         topics = {row.name: f"interop-{client.name}-{row.name}-{mark}" for row in self._rows}
         reference.make_topics(
-            [topics[row.name] for row in self._rows if row.call not in ("connect", "create")]
+            {topics[row.name]: row.partitions for row in self._rows if row.call not in ("connect", "create")}
         )
         for row in self._rows:
-            if row.call in ("fetch", "offset_by_time", "delete_records"):
+            if row.call in FIND_RECORDS:
                 reference.write(topics[row.name])
+            if row.call in FIND_SIMPLE_RECORDS:
+                reference.write(topics[row.name], CODECS[:1])
+            if row.call in FIND_A_GROUP:
+                reference.commit(topics[row.name], topics[row.name])
         with RunningDriver(driver, self._logs / f"{side.name}-{client.name}.log") as running:
             self._learn_version(client, running)
             for row in self._rows:
@@ -170,8 +183,10 @@ class Matrix:
         self.versions[client.name] = str(told.get("value", told))
 
     def _fill(self, reference: Reference, row: Row, topic: str, running: RunningDriver) -> tuple[State, str]:
+        there = reference.member(topic, topic) if row.call == "describe_group" else nullcontext()
         try:
-            answer = running.ask(row.request(bootstrap=reference.bootstrap, topic=topic))
+            with there:
+                answer = running.ask(row.request(bootstrap=reference.bootstrap, topic=topic))
             if "absent" in answer:
                 return "not in this client", answer["absent"]
             if "error" in answer:

@@ -6,7 +6,17 @@ A driver (a small program in the client's own language) gets one JSON object a l
 
 It answers with one line: {"value": …}, {"error": "…"}, or {"absent": "…"} for what its client cannot do.
 Drivers only act and tell; the runner compares (checks.py). All write the same records: key `k7`, value
-`value 7`.
+`value 7`. Calls about a group and what they return, where it is not told by their names:
+
+    group_share     two members subscribe to two partitions until each has one, then the second leaves:
+                    {"together": [[0], [1]], "alone": [0, 1]}
+    group_resume    a member reads `offset` records from the beginning, commits and leaves; another one of
+                    the group reads the others and commits: the other's records
+    group_static    two members with instance ids share two partitions; one ends and comes back:
+                    {"before": [0], "after": [0], "revocations": how often the one that stayed lost some}
+    describe_group  {"state": "Stable", "members": how many}
+    group_offsets   the offset that the group has committed for partition 0
+    reset_group     commit `offset` for partition 0 of a group without members
 """
 
 from __future__ import annotations
@@ -17,6 +27,8 @@ RECORDS = 100
 TIMESTAMP_MS = 1_600_000_000_000
 """Record number n of the topic that clients read is n seconds after this."""
 ASKED_OFFSET = 42
+COMMITTED_OFFSET = 7
+"""What groups have committed for partition 0 before an administrator comes."""
 SETTING, SETTING_BEFORE, SETTING_AFTER = "retention.ms", "-1", "7200000"
 NEW_PARTITIONS = 2
 REPLICATION_FACTOR = 3
@@ -31,6 +43,7 @@ class Row:
         name: one word, as `--row` takes it; topics of the row have it in their name.
         call: what the driver is asked for.
         codec: what `produce` compresses with.
+        partitions: those of the row's topic.
     """
 
     name: str
@@ -38,6 +51,7 @@ class Row:
     call: str
     codec: str = "none"
     idempotent: bool = False
+    partitions: int = 1
 
     def request(self, *, bootstrap: str, topic: str) -> dict[str, object]:
         """Return what the driver reads."""
@@ -54,6 +68,7 @@ class Row:
             "value": SETTING_AFTER,
             "timestamp_ms": TIMESTAMP_MS + ASKED_OFFSET * 1000 - 500,
             "offset": ASKED_OFFSET,
+            "group": topic,
         }
 
 
@@ -69,11 +84,20 @@ ROWS = (
     Row("offset-by-time", "offset by time", "offset_by_time"),
     Row("delete-records", "delete records", "delete_records"),
     Row("delete", "delete a topic", "delete"),
+    Row("group-share", "group: two members share", "group_share", partitions=NEW_PARTITIONS),
+    Row("group-resume", "group: commit and go on", "group_resume"),
+    Row("group-static", "group: static member returns", "group_static", partitions=NEW_PARTITIONS),
+    Row("group-list", "list groups", "list_groups"),
+    Row("group-describe", "describe a group", "describe_group"),
+    Row("group-offsets", "a group's offsets", "group_offsets"),
+    Row("group-reset", "reset a group's offsets", "reset_group"),
+    Row("group-delete-offsets", "delete a group's offsets", "delete_group_offsets"),
+    Row("group-delete", "delete a group", "delete_group"),
 )
 
 WAITING = {
-    "consumer groups": "Springtide's brokers have no consumer groups yet",
-    "transactions": "Springtide's brokers have no transactions yet",
+    "groups, protocol consumer": "Springtide's coordinators speak the classic protocol",
+    "transactions": "Springtide has no transactions yet",
     "SASL and TLS": "Springtide's Kafka listeners have neither yet",
 }
 """Rows that nothing is run for, with what they wait for."""

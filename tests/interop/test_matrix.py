@@ -4,38 +4,67 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from localcluster.cluster import LocalCluster
-from tests.interop.clients import ROOT, Driver, clients
-from tests.interop.matrix import DriverGone, Matrix, RunningDriver, Side
+from tests.interop.clients import ROOT, Client, Driver, clients
+from tests.interop.matrix import Cell, DriverGone, Matrix, RunningDriver, Side
 from tests.interop.rows import ROWS
 
 pytestmark = [pytest.mark.timeout(300)]
 PYTHON_CLIENTS = ("librdkafka", "kafka-python", "aiokafka")
 KAFKA_TOOLS = ROOT / "build" / "kafka-tools"
-JAVA_ROWS = ("list", "produce-none", "offset-by-time", "delete-records")
+JAVA_ROWS = (
+    *("list", "produce-none", "offset-by-time", "delete-records"),
+    *("group-list", "group-describe", "group-offsets", "group-reset", "group-delete"),
+)
 """A JVM each."""
+COORDINATORS = 2
+NOT_IN_THEM = {
+    ("librdkafka", "group-delete-offsets"),
+    ("aiokafka", "group-delete-offsets"),
+    ("aiokafka", "group-delete"),
+}
 
 
-def test_every_python_client_can_do_each_row(running_cluster: LocalCluster, tmp_path: Path) -> None:
-    matrix = Matrix(ROWS, tmp_path, print)
+@pytest.fixture(scope="module")
+def side() -> Iterator[Side]:
+    with LocalCluster(coordinators=COORDINATORS) as cluster:
+        cluster.form()
+        yield Side("Springtide", cluster.bootstrap_servers, COORDINATORS)
+
+
+def test_every_python_client_can_do_each_row(side: Side, tmp_path: Path) -> None:
     chosen = [client for client in clients(None) if client.name in PYTHON_CLIENTS]
-    matrix.run(Side("Springtide", running_cluster.bootstrap_servers), chosen)
-    assert [cell for cell in matrix.cells if cell.state != "ok"] == []
-    assert set(matrix.versions) == set(PYTHON_CLIENTS)
+
+    def run(client: Client) -> list[Cell]:
+        matrix = Matrix(ROWS, tmp_path, print)
+        matrix.run(side, [client])
+        assert set(matrix.versions) == {client.name}
+        return matrix.cells
+
+    # At once: most of the time goes by in the pause before the first rebalance of each group.
+    with ThreadPoolExecutor(len(chosen)) as pool:
+        cells = [cell for of_client in pool.map(run, chosen) for cell in of_client]
+    assert len(cells) == len(PYTHON_CLIENTS) * len(ROWS)
+    not_ok = [cell for cell in cells if cell.state != "ok"]
+    absent = {(cell.client, cell.row) for cell in not_ok if cell.state == "not in this client"}
+    assert absent == NOT_IN_THEM
+    assert [cell for cell in not_ok if (cell.client, cell.row) not in NOT_IN_THEM] == []
 
 
-def test_kafkas_own_tools_can_do_what_they_are_for(running_cluster: LocalCluster, tmp_path: Path) -> None:
+def test_kafkas_own_tools_can_do_what_they_are_for(side: Side, tmp_path: Path) -> None:
     home = Path(os.environ.get("KAFKA_HOME") or KAFKA_TOOLS)
     if not list((home / "libs").glob("kafka-tools-*.jar")):
         pytest.skip(f"no jars in {home}/libs: `make kafka-tools` gets them where Maven can; KAFKA_HOME=DIR")
     rows = [row for row in ROWS if row.name in JAVA_ROWS]
     matrix = Matrix(rows, tmp_path, print)
     chosen = [client for client in clients(home) if client.name == "java-tools"]
-    matrix.run(Side("Springtide", running_cluster.bootstrap_servers), chosen)
+    matrix.run(side, chosen)
     assert [(cell.row, cell.state, cell.detail) for cell in matrix.cells] == [
         (row.name, "ok", "") for row in rows
     ]

@@ -6,18 +6,27 @@ import java.io.InputStreamReader;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
+import java.util.concurrent.TimeoutException;
+import java.util.function.BooleanSupplier;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.ConsumerGroupDescription;
+import org.apache.kafka.clients.admin.GroupListing;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.RangeAssignor;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
@@ -50,6 +59,11 @@ class JavaClient {
             case "version": return AppInfoParser.getVersion();
             case "produce": return produce(asked);
             case "fetch": return fetch(asked);
+            case "group_share": return share(asked);
+            case "group_static": return returnStatic(asked);
+            case "group_resume":
+                readAndCommit(asked, asked.get("offset").asInt());
+                return readAndCommit(asked, asked.get("count").asInt() - asked.get("offset").asInt());
         }
         try (Admin admin = Admin.create(settings(asked))) {
             return administer(admin, asked);
@@ -58,6 +72,7 @@ class JavaClient {
 
     static Object administer(Admin admin, JsonNode asked) throws Exception {
         String topic = asked.get("topic").asText();
+        String group = asked.get("group").asText();
         TopicPartition partition = new TopicPartition(topic, 0);
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
         String setting = asked.get("setting").asText();
@@ -83,6 +98,20 @@ class JavaClient {
             case "delete_records":
                 RecordsToDelete before = RecordsToDelete.beforeOffset(asked.get("offset").asLong());
                 return admin.deleteRecords(Map.of(partition, before)).all().get();
+            case "list_groups":
+                return admin.listGroups().all().get().stream().map(GroupListing::groupId).toList();
+            case "describe_group":
+                ConsumerGroupDescription told = admin.describeConsumerGroups(List.of(group)).all().get().get(group);
+                return Map.of("state", told.groupState().toString(), "members", told.members().size());
+            case "group_offsets":
+                return admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get().get(partition).offset();
+            case "reset_group":
+                OffsetAndMetadata offset = new OffsetAndMetadata(asked.get("offset").asLong());
+                return admin.alterConsumerGroupOffsets(group, Map.of(partition, offset)).all().get();
+            case "delete_group_offsets":
+                return admin.deleteConsumerGroupOffsets(group, Set.of(partition)).all().get();
+            case "delete_group":
+                return admin.deleteConsumerGroups(List.of(group)).all().get();
             default:
                 throw new IllegalArgumentException(asked.toString());
         }
@@ -118,6 +147,105 @@ class JavaClient {
             }
             return found;
         }
+    }
+
+    /** A member of the group, which a thread polls until it is closed. */
+    static class Member implements AutoCloseable, ConsumerRebalanceListener {
+        volatile List<Integer> partitions = List.of();
+        volatile int revocations = 0;
+        volatile boolean open = true;
+        final Thread thread;
+
+        Member(JsonNode asked, String instance) {
+            Map<String, Object> settings = groupSettings(asked);
+            if (!instance.isEmpty()) settings.put("group.instance.id", instance);
+            thread = new Thread(() -> {
+                StringDeserializer text = new StringDeserializer();
+                try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings, text, text)) {
+                    consumer.subscribe(List.of(asked.get("topic").asText()), this);
+                    while (open) consumer.poll(Duration.ofMillis(100));
+                }
+            });
+            thread.start();
+        }
+
+        public void onPartitionsAssigned(Collection<TopicPartition> assigned) {
+            partitions = assigned.stream().map(TopicPartition::partition).sorted().toList();
+        }
+
+        public void onPartitionsRevoked(Collection<TopicPartition> revoked) {
+            if (!partitions.isEmpty()) revocations++;
+            partitions = List.of();
+        }
+
+        public void close() throws InterruptedException {
+            open = false;
+            thread.join();
+        }
+    }
+
+    static Object share(JsonNode asked) throws Exception {
+        try (Member first = new Member(asked, "")) {
+            List<List<Integer>> together;
+            try (Member second = new Member(asked, "")) {
+                until("each has one", () -> first.partitions.size() == 1 && second.partitions.size() == 1);
+                together = new ArrayList<>(List.of(first.partitions, second.partitions));
+            }
+            together.sort(Comparator.comparing(one -> one.get(0)));
+            until("the first has both", () -> first.partitions.size() == 2);
+            return Map.of("together", together, "alone", first.partitions);
+        }
+    }
+
+    static Object returnStatic(JsonNode asked) throws Exception {
+        try (Member stays = new Member(asked, "static-2")) {
+            List<Integer> before;
+            int revocations;
+            try (Member first = new Member(asked, "static-1")) {
+                until("each has one", () -> first.partitions.size() == 1 && stays.partitions.size() == 1);
+                before = first.partitions;
+                revocations = stays.revocations;
+            }
+            try (Member again = new Member(asked, "static-1")) {
+                until("it has partitions again", () -> !again.partitions.isEmpty());
+                int since = stays.revocations - revocations;
+                return Map.of("before", before, "after", again.partitions, "revocations", since);
+            }
+        }
+    }
+
+    static void until(String what, BooleanSupplier isSo) throws Exception {
+        long deadline = System.nanoTime() + 2 * WITHIN.toNanos();
+        while (!isSo.getAsBoolean()) {
+            if (System.nanoTime() > deadline) throw new TimeoutException("still not: " + what);
+            Thread.sleep(50);
+        }
+    }
+
+    static Object readAndCommit(JsonNode asked, int count) {
+        Map<String, Object> settings = groupSettings(asked);
+        settings.put("max.poll.records", count);
+        StringDeserializer text = new StringDeserializer();
+        try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings, text, text)) {
+            consumer.subscribe(List.of(asked.get("topic").asText()));
+            List<List<String>> found = new ArrayList<>();
+            long deadline = System.nanoTime() + WITHIN.toNanos();
+            while (found.size() < count && System.nanoTime() < deadline) {
+                consumer.poll(Duration.ofMillis(200)).forEach(one -> found.add(List.of(one.key(), one.value())));
+            }
+            consumer.commitSync();
+            return found;
+        }
+    }
+
+    static Map<String, Object> groupSettings(JsonNode asked) {
+        Map<String, Object> settings = settings(asked);
+        settings.put("group.id", asked.get("group").asText());
+        settings.put("enable.auto.commit", false);
+        settings.put("auto.offset.reset", "earliest");
+        settings.put("partition.assignment.strategy", RangeAssignor.class.getName());
+        settings.put("heartbeat.interval.ms", 500);
+        return settings;
     }
 
     static Map<String, Object> settings(JsonNode asked) {

@@ -15,6 +15,7 @@ from aiokafka.errors import for_code
 from aiokafka.structs import TopicPartition
 
 from tests.interop.drivers.answer import serve
+from tests.interop.drivers.members import Polls, return_static, share
 
 SECONDS = 30.0
 Asked = dict[str, Any]
@@ -106,6 +107,69 @@ class Aiokafka:
             found = await consumer.offsets_for_times({partition: asked["timestamp_ms"]})
             return int(found[partition].offset)
 
+    def group_share(self, asked: Asked) -> dict[str, Any]:
+        return share(lambda instance: Polls(lambda polls: asyncio.run(_take_part(asked, instance, polls))))
+
+    def group_static(self, asked: Asked) -> dict[str, Any]:
+        return return_static(
+            lambda instance: Polls(lambda polls: asyncio.run(_take_part(asked, instance, polls)))
+        )
+
+    def group_resume(self, asked: Asked) -> list[list[str]]:
+        asyncio.run(_read_and_commit(asked, asked["offset"]))
+        return asyncio.run(_read_and_commit(asked, asked["count"] - asked["offset"]))
+
+    def list_groups(self, asked: Asked) -> list[str]:
+        return [group[0] for group in _by_admin(asked, lambda admin: admin.list_consumer_groups())]
+
+    def describe_group(self, asked: Asked) -> dict[str, Any]:
+        (told,) = _by_admin(asked, lambda admin: admin.describe_consumer_groups([asked["group"]]))
+        code, _, state, _, _, members, *_ = told.groups[0]
+        _check(code)
+        return {"state": state, "members": len(members)}
+
+    def group_offsets(self, asked: Asked) -> int:
+        told = _by_admin(asked, lambda admin: admin.list_consumer_group_offsets(asked["group"]))
+        return int(told[TopicPartition(asked["topic"], 0)].offset)
+
+    def reset_group(self, asked: Asked) -> None:
+        asyncio.run(self._reset_group(asked))
+
+    async def _reset_group(self, asked: Asked) -> None:
+        """Commit as a consumer without a subscription: it has no call for administrators."""
+        partition = TopicPartition(asked["topic"], 0)
+        async with _consumer(asked, group_id=asked["group"]) as consumer:
+            consumer.assign([partition])
+            await consumer.commit({partition: asked["offset"]})
+
+
+async def _take_part(asked: Asked, instance: str, polls: Polls) -> None:
+    class Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            polls.assigned([one.partition for one in assigned])
+
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            polls.revoked()
+
+    async with _consumer(asked, group_id=asked["group"], group_instance_id=instance or None) as consumer:
+        consumer.subscribe([asked["topic"]], listener=Listener())
+        while polls.is_open:
+            await consumer.getmany(timeout_ms=100)
+
+
+async def _read_and_commit(asked: Asked, count: int) -> list[list[str]]:
+    partition = TopicPartition(asked["topic"], 0)
+    found: list[list[str]] = []
+    deadline = time.monotonic() + SECONDS
+    async with _consumer(asked, group_id=asked["group"]) as consumer:
+        consumer.subscribe([asked["topic"]])
+        while len(found) < count and time.monotonic() < deadline:
+            told = await consumer.getmany(timeout_ms=200, max_records=count - len(found))
+            for message in told.get(partition, []):
+                found.append([message.key.decode(), message.value.decode()])
+        await consumer.commit()
+    return found
+
 
 def _check(code: int) -> None:
     """Raise the client's error of that code, if it is one."""
@@ -126,8 +190,14 @@ def _by_admin(asked: Asked, call: Callable[[Any], Awaitable[Any]]) -> Any:
 
 
 @asynccontextmanager
-async def _consumer(asked: Asked) -> AsyncIterator[Any]:
-    consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=asked["bootstrap"], check_crcs=True)
+async def _consumer(asked: Asked, **settings: Any) -> AsyncIterator[Any]:
+    if settings:
+        settings |= {
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+            "heartbeat_interval_ms": 500,
+        }
+    consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=asked["bootstrap"], check_crcs=True, **settings)
     await consumer.start()
     try:
         yield consumer

@@ -1,18 +1,21 @@
 """Burrow, which watches consumers' lag: `python -m tests.interop.drivers.burrow PROGRAM DIRECTORY`.
 
-It lists topics and asks each partition's leader for its end, all over the protocol of Kafka 0.10; the rest of
-what it does is about consumer groups. It keeps its own notes in a ZooKeeper, so it gets one.
+It lists topics and asks each partition's leader for its end, with requests that it makes itself. Groups'
+offsets it reads from the records of `__consumer_offsets`. It keeps its own notes in a ZooKeeper, so it gets
+one.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,8 @@ Asked = dict[str, Any]
 SECONDS_MAX = 60.0
 POLL_SECONDS = 0.2
 ANSWER_SECONDS_MAX = 5.0
+NOTHING: dict[str, Any] = {"offsets": [], "topics": {}}
+TOO_NEW = re.compile('"failed to decode".*"message_type":"offset".*"reason":"value version"')
 CONFIG = """
 [general]
 pidfile="{directory}/burrow.pid"
@@ -35,20 +40,25 @@ servers=["{zookeeper}"]
 root-path="/burrow"
 [client-profile.interop]
 client-id="burrow"
-kafka-version="0.10.0"
+kafka-version="2.0.0"
 [cluster.local]
 class-name="kafka"
 servers=[{servers}]
 client-profile="interop"
 topic-refresh=1
 offset-refresh=1
+[consumer.local]
+class-name="kafka"
+cluster="local"
+servers=[{servers}]
+client-profile="interop"
 [httpserver.default]
 address="127.0.0.1:{port}"
 """
 
 
 class Burrow:
-    """The calls of rows.py that it can do without groups."""
+    """The calls of rows.py that it can do."""
 
     def __init__(self, program: str, directory: Path) -> None:
         self._program, self._directory = program, directory
@@ -58,6 +68,27 @@ class Burrow:
 
     def list_topics(self, asked: Asked) -> list[str]:
         """Return the topics that it knows, once it has learnt where the one asked for ends."""
+        with self._running(asked) as url:
+            self._learn(f"{url}/topic/{asked['topic']}", lambda told: told["offsets"])
+            topics: list[str] = _get(f"{url}/topic")["topics"]
+            return topics
+
+    def group_offsets(self, asked: Asked) -> int:
+        """Return what the group has committed, as the record says."""
+
+        def is_known(told: Any) -> object:
+            if TOO_NEW.search(self._log()):
+                raise NotImplementedError("it does not read offsets in version 4, as Kafka 4.3 writes them")
+            return told["topics"]
+
+        with self._running(asked) as url:
+            told = self._learn(f"{url}/consumer/{asked['group']}", is_known)
+            offsets = [one["offset"] for one in told["topics"][asked["topic"]][0]["offsets"] if one]
+            return int(offsets[-1])
+
+    @contextmanager
+    def _running(self, asked: Asked) -> Iterator[str]:
+        """A Burrow that watches the brokers, at this URL."""
         shutil.rmtree(self._directory, ignore_errors=True)
         self._directory.mkdir(parents=True)
         with ExitStack() as running:
@@ -82,21 +113,25 @@ class Burrow:
                 command = [self._program, "--config-dir", str(self._directory)]
                 process = running.enter_context(subprocess.Popen(command, stdout=out, stderr=out))
             running.callback(process.kill)
-            return self._learn(f"http://127.0.0.1:{port}/v3/kafka/local/topic", asked["topic"])
+            yield f"http://127.0.0.1:{port}/v3/kafka/local"
 
-    def _learn(self, url: str, topic: str) -> list[str]:
+    def _learn(self, url: str, is_known: Callable[[Any], object]) -> Any:
+        """Return what it tells there, once it knows."""
         deadline = time.monotonic() + SECONDS_MAX
         while True:
             try:
-                if _get(f"{url}/{topic}")["offsets"]:
-                    topics: list[str] = _get(url)["topics"]
-                    return topics
-            except OSError:  # it does not serve yet, or does not know the topic
-                pass
+                told = _get(url)
+            except OSError:  # it does not serve yet, or does not know it
+                told = NOTHING
+            if is_known(told):
+                return told
             if time.monotonic() > deadline:
-                said = (self._directory / "burrow.log").read_text(encoding="utf-8").splitlines()
-                raise TimeoutError(f"{topic} is unknown after {SECONDS_MAX:g} s: {said[-1:]}")
+                raise TimeoutError(f"{url} is unknown after {SECONDS_MAX:g} s: {self._log()[-200:]}")
             time.sleep(POLL_SECONDS)
+
+    def _log(self) -> str:
+        log = self._directory / "burrow.log"
+        return log.read_text(encoding="utf-8") if log.exists() else ""
 
 
 def _get(url: str) -> Any:

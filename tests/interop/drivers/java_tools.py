@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -16,10 +17,12 @@ from bench.kafka import find_version
 from localcluster.java import find_java
 from tests.interop.drivers.answer import serve
 from tests.interop.drivers.command import lines_to_write, records_of, run
+from tests.interop.drivers.members import Prints, return_static, share
 
 Asked = dict[str, Any]
 TOOLS = "org.apache.kafka.tools"
 CONFIGS = "kafka.admin.ConfigCommand"
+GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
 QUIET = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
 
 
@@ -85,10 +88,69 @@ class JavaTools:
             file.flush()
             self._run(asked, f"{TOOLS}.DeleteRecordsCommand", "--offset-json-file", file.name)
 
+    def group_share(self, asked: Asked) -> dict[str, Any]:
+        return share(lambda instance: self._take_part(asked, instance))
+
+    def group_static(self, asked: Asked) -> dict[str, Any]:
+        return return_static(lambda instance: self._take_part(asked, instance))
+
+    def _take_part(self, asked: Asked, instance: str) -> Prints:
+        """Return a kafka-verifiable-consumer, which prints what happens as JSON, a line each."""
+        flags = ["--group-id", asked["group"], "--topic", asked["topic"]]
+        flags += ["--group-instance-id", instance] if instance else []
+        command = self._command(asked, f"{TOOLS}.VerifiableConsumer", *flags)
+        return Prints(command, _read_event, end=signal.SIGTERM)
+
+    def group_resume(self, asked: Asked) -> list[list[str]]:
+        self._read_as_group(asked, asked["offset"])
+        return self._read_as_group(asked, asked["count"] - asked["offset"])
+
+    def _read_as_group(self, asked: Asked, count: int) -> list[list[str]]:
+        """It commits what it printed when it ends."""
+        what = ["--topic", asked["topic"], "--group", asked["group"], "--from-beginning"]
+        until = ["--max-messages", str(count), "--timeout-ms", "30000"]
+        shape = ["--formatter-property", "print.key=true"]
+        return records_of(self._run(asked, f"{TOOLS}.consumer.ConsoleConsumer", *what, *until, *shape))
+
+    def list_groups(self, asked: Asked) -> list[str]:
+        return self._run(asked, GROUPS, "--list").split()
+
+    def describe_group(self, asked: Asked) -> dict[str, Any]:
+        which = ["--describe", "--group", asked["group"], "--state"]
+        found = re.search(r" (\w+) +(\d+)\s*$", self._run(asked, GROUPS, *which))
+        return {"state": found[1], "members": int(found[2])} if found else {}
+
+    def group_offsets(self, asked: Asked) -> int:
+        printed = self._run(asked, GROUPS, "--describe", "--group", asked["group"])
+        found = re.search(rf"{re.escape(asked['topic'])}\s+0\s+(\d+)", printed)
+        return int(found[1]) if found else -1
+
+    def reset_group(self, asked: Asked) -> None:
+        which = ["--reset-offsets", "--group", asked["group"], "--topic", f"{asked['topic']}:0"]
+        self._run(asked, GROUPS, *which, "--to-offset", str(asked["offset"]), "--execute")
+
+    def delete_group_offsets(self, asked: Asked) -> None:
+        which = ["--delete-offsets", "--group", asked["group"], "--topic", asked["topic"]]
+        self._run(asked, GROUPS, *which)
+
+    def delete_group(self, asked: Asked) -> None:
+        self._run(asked, GROUPS, "--delete", "--group", asked["group"])
+
     def _run(self, asked: Asked, main_class: str, *arguments: str, given: str = "") -> str:
+        return run(self._command(asked, main_class, *arguments), given=given)
+
+    def _command(self, asked: Asked, main_class: str, *arguments: str) -> list[str]:
         java = [str(find_java().executable), *QUIET, "-cp", f"{self._home}/libs/*"]
-        command = [*java, main_class, "--bootstrap-server", asked["bootstrap"], *arguments]
-        return run(command, given=given)
+        return [*java, main_class, "--bootstrap-server", asked["bootstrap"], *arguments]
+
+
+def _read_event(line: str, member: Prints) -> None:
+    event = json.loads(line) if line.startswith("{") else {}
+    match event.get("name"):
+        case "partitions_assigned":
+            member.assigned([one["partition"] for one in event["partitions"]])
+        case "partitions_revoked":
+            member.revoked()
 
 
 if __name__ == "__main__":

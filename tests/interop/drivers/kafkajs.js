@@ -61,7 +61,84 @@ const calls = {
   fetch: () => {
     throw new Absent("it reads in consumer groups only");
   },
+  group_share: groupShare,
+  group_resume: async (asked) => {
+    await readAndCommit(asked, asked.offset);
+    return readAndCommit(asked, asked.count - asked.offset);
+  },
+  list_groups: byAdmin(async (admin) => (await admin.listGroups()).groups.map((group) => group.groupId)),
+  describe_group: byAdmin(async (admin, asked) => {
+    const told = (await admin.describeGroups([asked.group])).groups[0];
+    return { state: told.state, members: told.members.length };
+  }),
+  group_offsets: byAdmin(async (admin, asked) => {
+    const told = await admin.fetchOffsets({ groupId: asked.group, topics: [asked.topic] });
+    return Number(told[0].partitions[0].offset);
+  }),
+  reset_group: byAdmin(async (admin, asked) => {
+    const partitions = [{ partition: 0, offset: String(asked.offset) }];
+    await admin.setOffsets({ groupId: asked.group, topic: asked.topic, partitions });
+  }),
+  delete_group: byAdmin(async (admin, asked) => {
+    await admin.deleteGroups([asked.group]);
+  }),
 };
+
+async function until(what, isSo) {
+  const deadline = Date.now() + 60000;
+  while (!isSo()) {
+    if (Date.now() > deadline) throw new Error(`after 60 s still not: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+async function member(asked) {
+  const consumer = kafka(asked).consumer({ groupId: asked.group, heartbeatInterval: 500 });
+  const told = { partitions: [], leave: () => consumer.disconnect() };
+  consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
+    told.partitions = [...(payload.memberAssignment[asked.topic] || [])].sort();
+  });
+  await consumer.connect();
+  await consumer.subscribe({ topic: asked.topic, fromBeginning: true });
+  await consumer.run({ eachMessage: async () => {} });
+  return told;
+}
+
+async function groupShare(asked) {
+  const first = await member(asked);
+  try {
+    const second = await member(asked);
+    let together;
+    try {
+      await until("each has one", () => first.partitions.length === 1 && second.partitions.length === 1);
+      together = [first.partitions, second.partitions].sort();
+    } finally {
+      await second.leave();
+    }
+    await until("the first has both", () => first.partitions.length === 2);
+    return { together, alone: first.partitions };
+  } finally {
+    await first.leave();
+  }
+}
+
+async function readAndCommit(asked, count) {
+  const consumer = kafka(asked).consumer({ groupId: asked.group });
+  const found = [];
+  return using(consumer, async () => {
+    await consumer.subscribe({ topic: asked.topic, fromBeginning: true });
+    let next = "0";
+    const eachMessage = async ({ message }) => {
+      if (found.length === count) return;
+      found.push([String(message.key), String(message.value)]);
+      next = String(Number(message.offset) + 1);
+    };
+    await consumer.run({ autoCommit: false, eachMessage });
+    await until(`${count} records`, () => found.length === count);
+    await consumer.commitOffsets([{ topic: asked.topic, partition: 0, offset: next }]);
+    return found;
+  });
+}
 
 async function answer(asked) {
   if (!(asked.call in calls)) return { absent: "" };

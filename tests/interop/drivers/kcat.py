@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.interop.drivers.answer import serve
 from tests.interop.drivers.command import lines_to_write, records_of, run
+from tests.interop.drivers.members import Prints, return_static, share
 
 Asked = dict[str, Any]
 
@@ -40,8 +41,39 @@ class Kcat:
         printed = self._run(asked, "-Q", "-t", f"{asked['topic']}:0:{asked['timestamp_ms']}")
         return int(printed.split()[-1])
 
+    def group_share(self, asked: Asked) -> dict[str, Any]:
+        return share(lambda instance: self._take_part(asked, instance))
+
+    def group_static(self, asked: Asked) -> dict[str, Any]:
+        return return_static(lambda instance: self._take_part(asked, instance))
+
+    def _take_part(self, asked: Asked, instance: str) -> Prints:
+        static = ["-X", f"group.instance.id={instance}"] if instance else []
+        flags = ["-X", "heartbeat.interval.ms=500", *static, "-G", asked["group"], asked["topic"]]
+        return Prints(["kcat", "-b", asked["bootstrap"], *flags], _read_rebalance)
+
+    def group_resume(self, asked: Asked) -> list[list[str]]:
+        self._read_as_group(asked, asked["offset"])
+        return self._read_as_group(asked, asked["count"] - asked["offset"])
+
+    def _read_as_group(self, asked: Asked, count: int) -> list[list[str]]:
+        """It commits where it is when it ends."""
+        flags = ["-X", "auto.offset.reset=earliest", "-X", "check.crcs=true", "-q", "-c", str(count)]
+        group = ["-f", r"%k\t%s\n", "-G", asked["group"], asked["topic"]]
+        return records_of(self._run(asked, *flags, *group))
+
     def _run(self, asked: Asked, *arguments: str, given: str = "") -> str:
         return run(["kcat", "-b", asked["bootstrap"], *arguments], given=given)
+
+
+def _read_rebalance(line: str, member: Prints) -> None:
+    found = re.search(r"rebalanced \(memberid .*\): (assigned|revoked):(.*)", line)
+    if found is None:
+        return
+    if found[1] == "assigned":
+        member.assigned([int(number) for number in re.findall(r"\[(\d+)\]", found[2])])
+    else:
+        member.revoked()
 
 
 if __name__ == "__main__":

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from tests.interop.drivers.answer import serve
+from tests.interop.drivers.members import Polls, return_static, share
 
 SECONDS = 30.0
 Asked = dict[str, Any]
@@ -90,10 +99,7 @@ class Librdkafka:
         consumer.assign([TopicPartition(asked["topic"], 0, 0)])
         found = consumer.consume(asked["count"], timeout=SECONDS)
         consumer.close()
-        for message in found:
-            if message.error() is not None:
-                raise RuntimeError(message.error())
-        return [[(one.key() or b"").decode(), (one.value() or b"").decode()] for one in found]
+        return _records(found)
 
     def offset_by_time(self, asked: Asked) -> int:
         consumer = self._consumer(asked)
@@ -102,18 +108,84 @@ class Librdkafka:
         consumer.close()
         return int(found.offset)
 
+    def group_share(self, asked: Asked) -> dict[str, Any]:
+        return share(lambda instance: Polls(lambda polls: self._take_part(asked, instance, polls)))
+
+    def group_static(self, asked: Asked) -> dict[str, Any]:
+        return return_static(lambda instance: Polls(lambda polls: self._take_part(asked, instance, polls)))
+
+    def _take_part(self, asked: Asked, instance: str, polls: Polls) -> None:
+        consumer = self._consumer(asked, group=asked["group"], instance=instance)
+        consumer.subscribe(
+            [asked["topic"]],
+            on_assign=lambda _, given: polls.assigned([one.partition for one in given]),
+            on_revoke=lambda _, __: polls.revoked(),
+        )
+        while polls.is_open:
+            consumer.poll(0.1)
+        consumer.close()
+
+    def group_resume(self, asked: Asked) -> list[list[str]]:
+        self._read_and_commit(asked, asked["offset"])
+        return self._read_and_commit(asked, asked["count"] - asked["offset"])
+
+    def _read_and_commit(self, asked: Asked, count: int) -> list[list[str]]:
+        consumer = self._consumer(asked, group=asked["group"])
+        consumer.subscribe([asked["topic"]])
+        found = consumer.consume(count, timeout=SECONDS)
+        next_offset = (found[-1].offset() or 0) + 1 if found else 0
+        consumer.commit(offsets=[TopicPartition(asked["topic"], 0, next_offset)], asynchronous=False)
+        consumer.close()
+        return _records(found)
+
+    def list_groups(self, asked: Asked) -> list[str]:
+        admin = self._admin(asked)
+        told = admin.list_consumer_groups().result(SECONDS)
+        if told.errors:
+            raise KafkaException(told.errors[0])
+        return [group.group_id for group in told.valid]
+
+    def describe_group(self, asked: Asked) -> dict[str, Any]:
+        admin = self._admin(asked)
+        told = _only(admin.describe_consumer_groups([asked["group"]]))
+        return {"state": told.state.name.capitalize(), "members": len(told.members)}
+
+    def group_offsets(self, asked: Asked) -> int:
+        admin = self._admin(asked)
+        told = _only(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(asked["group"])]))
+        return int(told.topic_partitions[0].offset)
+
+    def reset_group(self, asked: Asked) -> None:
+        admin = self._admin(asked)
+        offset = TopicPartition(asked["topic"], 0, asked["offset"])
+        _only(admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(asked["group"], [offset])]))
+
+    def delete_group(self, asked: Asked) -> None:
+        admin = self._admin(asked)
+        _only(admin.delete_consumer_groups([asked["group"]]))
+
     def _admin(self, asked: Asked) -> AdminClient:
         return AdminClient({"bootstrap.servers": asked["bootstrap"]})
 
-    def _consumer(self, asked: Asked) -> Consumer:
+    def _consumer(self, asked: Asked, *, group: str | None = None, instance: str = "") -> Consumer:
         return Consumer(
             {
                 "bootstrap.servers": asked["bootstrap"],
-                "group.id": uuid.uuid4().hex,
+                "group.id": group or uuid.uuid4().hex,
+                "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "check.crcs": True,
+                "heartbeat.interval.ms": 500,
+                **({"group.instance.id": instance} if instance else {}),
             }
         )
+
+
+def _records(found: Sequence[Message]) -> list[list[str]]:
+    for message in found:
+        if message.error() is not None:
+            raise KafkaException(message.error())
+    return [[(one.key() or b"").decode(), (one.value() or b"").decode()] for one in found]
 
 
 def _only(pending: dict[Any, Future[Any]]) -> Any:

@@ -15,15 +15,15 @@ def test_a_page_has_an_aligned_table_and_says_what_failed_is_missing_and_waits()
     ]
     page = render(cells, {"kcat": "1.7.1"})
     assert page.splitlines()[:7] == [
-        "| Springtide           | kcat  | java-tools |",
-        "| -------------------- | ----- | ---------- |",
-        "| connect, ApiVersions | ok    | missing    |",
-        "| create a topic       | -     | failed     |",
-        "| consumer groups      | waits | waits      |",
-        "| transactions         | waits | waits      |",
-        "| SASL and TLS         | waits | waits      |",
+        "| Springtide                | kcat  | java-tools |",
+        "| ------------------------- | ----- | ---------- |",
+        "| connect, ApiVersions      | ok    | missing    |",
+        "| create a topic            | -     | failed     |",
+        "| groups, protocol consumer | waits | waits      |",
+        "| transactions              | waits | waits      |",
+        "| SASL and TLS              | waits | waits      |",
     ]
     assert "- Springtide: java-tools, create: Timeout: no answer" in page
     assert "- java-tools: KAFKA_HOME=DIR" in page
-    assert "- consumer groups: Springtide's brokers have no consumer groups yet" in page
+    assert "- transactions: Springtide has no transactions yet" in page
     assert page.endswith("- kcat: 1.7.1\n")

@@ -48,7 +48,8 @@ def test_a_group_and_its_members_are_described(coordinator: Coordinator, version
 def test_a_group_that_does_not_exist_is_dead(version: int, error: int) -> None:
     (group,) = Coordinator().ask(DESCRIBE, version, groups=["nothing"]).groups
     assert (group.error_code, group.group_id, group.group_state) == (error, "nothing", "Dead")
-    assert bool(getattr(group, "error_message", None)) is bool(error)
+    told = "there is no group 'nothing'" if error else None
+    assert getattr(group, "error_message", None) == told
 
 
 def test_groups_of_several_shards_are_described_once_each_in_order(coordinator: Coordinator) -> None:

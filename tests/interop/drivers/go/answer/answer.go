@@ -27,6 +27,7 @@ type Asked struct {
 	Value             string `json:"value"`
 	TimestampMs       int64  `json:"timestamp_ms"`
 	Offset            int64  `json:"offset"`
+	Group             string `json:"group"`
 }
 
 // Servers returns the addresses of the brokers.

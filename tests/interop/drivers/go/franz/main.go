@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -69,8 +70,46 @@ func main() {
 			found, _ := told.Lookup(asked.Topic, 0)
 			return found.Offset, err
 		}),
-		"produce": produce,
-		"fetch":   fetch,
+		"produce":      produce,
+		"fetch":        fetch,
+		"group_share":  answer.Share(takePart),
+		"group_static": answer.ReturnStatic(takePart),
+		"group_resume": func(asked answer.Asked) (any, error) {
+			if _, err := readAndCommit(asked, int(asked.Offset)); err != nil {
+				return nil, err
+			}
+			return readAndCommit(asked, asked.Count-int(asked.Offset))
+		},
+		"list_groups": byAdmin(func(ctx context.Context, admin *kadm.Client, _ answer.Asked) (any, error) {
+			groups, err := admin.ListGroups(ctx)
+			return groups.Groups(), err
+		}),
+		"describe_group": byAdmin(func(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+			groups, err := admin.DescribeGroups(ctx, asked.Group)
+			if err == nil {
+				err = groups.Error()
+			}
+			told := groups[asked.Group]
+			return map[string]any{"state": told.State, "members": len(told.Members)}, err
+		}),
+		"group_offsets": byAdmin(func(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+			offsets, err := admin.FetchOffsets(ctx, asked.Group)
+			found, _ := offsets.Lookup(asked.Topic, 0)
+			return found.At, err
+		}),
+		"reset_group": byAdmin(func(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+			to := kadm.Offsets{}
+			to.AddOffset(asked.Topic, 0, asked.Offset, -1)
+			return nil, admin.CommitAllOffsets(ctx, asked.Group, to)
+		}),
+		"delete_group_offsets": byAdmin(deleteGroupOffsets),
+		"delete_group": byAdmin(func(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+			told, err := admin.DeleteGroup(ctx, asked.Group)
+			if err == nil {
+				err = told.Err
+			}
+			return nil, err
+		}),
 	})
 }
 
@@ -145,6 +184,75 @@ func fetch(asked answer.Asked) (any, error) {
 		fetches.EachRecord(func(record *kgo.Record) {
 			found = append(found, [2]string{string(record.Key), string(record.Value)})
 		})
+	}
+	return found, nil
+}
+
+func deleteGroupOffsets(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+	which := kadm.TopicsSet{}
+	which.Add(asked.Topic, 0)
+	told, err := admin.DeleteOffsets(ctx, asked.Group, which)
+	if err == nil {
+		err = told.Error()
+	}
+	return nil, err
+}
+
+func groupOptions(asked answer.Asked) []kgo.Opt {
+	return []kgo.Opt{
+		kgo.SeedBrokers(asked.Servers()...),
+		kgo.ConsumerGroup(asked.Group),
+		kgo.ConsumeTopics(asked.Topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.Balancers(kgo.RangeBalancer()),
+		kgo.HeartbeatInterval(500 * time.Millisecond),
+		kgo.DisableAutoCommit(),
+	}
+}
+
+func takePart(asked answer.Asked, instance string, held *answer.Held) (func(), error) {
+	lost := func(context.Context, *kgo.Client, map[string][]int32) { held.Revoked() }
+	options := append(groupOptions(asked),
+		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, given map[string][]int32) {
+			held.Assigned(given[asked.Topic])
+		}),
+		kgo.OnPartitionsRevoked(lost),
+		kgo.OnPartitionsLost(lost),
+	)
+	if instance != "" {
+		options = append(options, kgo.InstanceID(instance))
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		for !client.PollFetches(context.Background()).IsClientClosed() {
+		}
+	}()
+	return client.Close, nil
+}
+
+func readAndCommit(asked answer.Asked, count int) (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), answer.Within)
+	defer cancel()
+	client, err := kgo.NewClient(groupOptions(asked)...)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	found := [][2]string{}
+	for len(found) < count {
+		fetches := client.PollRecords(ctx, count-len(found))
+		if err := fetches.Err(); err != nil {
+			return nil, err
+		}
+		for _, record := range fetches.Records() {
+			found = append(found, [2]string{string(record.Key), string(record.Value)})
+		}
+		if err := client.CommitRecords(ctx, fetches.Records()...); err != nil {
+			return nil, err
+		}
 	}
 	return found, nil
 }

@@ -2,7 +2,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -61,6 +64,50 @@ func main() {
 		"produce":        produce,
 		"fetch":          fetch,
 		"offset_by_time": offsetByTime,
+		"group_share":    answer.Share(takePart),
+		"group_static":   answer.ReturnStatic(takePart),
+		"group_resume": func(asked answer.Asked) (any, error) {
+			if _, err := readAndCommit(asked, int(asked.Offset)); err != nil {
+				return nil, err
+			}
+			return readAndCommit(asked, asked.Count-int(asked.Offset))
+		},
+		"list_groups": byAdmin(func(admin sarama.ClusterAdmin, _ answer.Asked) (any, error) {
+			groups, err := admin.ListConsumerGroups()
+			return slices.Collect(maps.Keys(groups)), err
+		}),
+		"describe_group": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
+			told, err := admin.DescribeConsumerGroups([]string{asked.Group})
+			if err != nil {
+				return nil, err
+			}
+			return map[string]any{"state": told[0].State, "members": len(told[0].Members)}, nil
+		}),
+		"group_offsets": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
+			told, err := admin.ListConsumerGroupOffsets(asked.Group, map[string][]int32{asked.Topic: {0}})
+			if err != nil {
+				return nil, err
+			}
+			return told.GetBlock(asked.Topic, 0).Offset, nil
+		}),
+		"reset_group": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
+			to := map[int32]sarama.OffsetAndMetadata{0: {Offset: asked.Offset, LeaderEpoch: -1}}
+			all := map[string]map[int32]sarama.OffsetAndMetadata{asked.Topic: to}
+			told, err := admin.AlterConsumerGroupOffsets(asked.Group, all, nil)
+			if err != nil {
+				return nil, err
+			}
+			if err := told.Errors[asked.Topic][0]; err != sarama.ErrNoError {
+				return nil, err
+			}
+			return nil, nil
+		}),
+		"delete_group_offsets": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
+			return nil, admin.DeleteConsumerGroupOffset(asked.Group, asked.Topic, 0)
+		}),
+		"delete_group": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
+			return nil, admin.DeleteConsumerGroup(asked.Group)
+		}),
 	})
 }
 
@@ -141,4 +188,87 @@ func offsetByTime(asked answer.Asked) (any, error) {
 	}
 	defer client.Close()
 	return client.GetOffset(asked.Topic, 0, asked.TimestampMs)
+}
+
+func groupSettings() *sarama.Config {
+	config := settings()
+	config.Consumer.Offsets.Initial = sarama.OffsetOldest
+	config.Consumer.Offsets.AutoCommit.Enable = false
+	config.Consumer.Group.Heartbeat.Interval = 500 * time.Millisecond
+	return config
+}
+
+// member consumes for a group; read gets each message of each session.
+type member struct {
+	topic string
+	held  *answer.Held
+	read  func(sarama.ConsumerGroupSession, *sarama.ConsumerMessage)
+}
+
+func (one *member) Setup(session sarama.ConsumerGroupSession) error {
+	one.held.Assigned(session.Claims()[one.topic])
+	return nil
+}
+
+func (one *member) Cleanup(sarama.ConsumerGroupSession) error {
+	one.held.Revoked()
+	return nil
+}
+
+func (one *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	for message := range claim.Messages() {
+		one.read(session, message)
+	}
+	return nil
+}
+
+func takePart(asked answer.Asked, instance string, held *answer.Held) (func(), error) {
+	config := groupSettings()
+	config.Consumer.Group.InstanceId = instance
+	group, err := sarama.NewConsumerGroup(asked.Servers(), asked.Group, config)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		ignore := func(sarama.ConsumerGroupSession, *sarama.ConsumerMessage) {}
+		for ctx.Err() == nil {
+			_ = group.Consume(ctx, []string{asked.Topic}, &member{asked.Topic, held, ignore})
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+		_ = group.Close()
+	}, nil
+}
+
+func readAndCommit(asked answer.Asked, count int) (any, error) {
+	group, err := sarama.NewConsumerGroup(asked.Servers(), asked.Group, groupSettings())
+	if err != nil {
+		return nil, err
+	}
+	defer group.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), answer.Within)
+	defer cancel()
+	found := [][2]string{}
+	read := func(session sarama.ConsumerGroupSession, message *sarama.ConsumerMessage) {
+		if len(found) == count {
+			return
+		}
+		found = append(found, [2]string{string(message.Key), string(message.Value)})
+		session.MarkMessage(message, "")
+		if len(found) == count {
+			session.Commit()
+			cancel()
+		}
+	}
+	for ctx.Err() == nil {
+		if err := group.Consume(ctx, []string{asked.Topic}, &member{asked.Topic, &answer.Held{}, read}); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
 }
