@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.updates import BrokerEndpoint, UpdateBatch
+from springtide.node.sharding import GROUPS_TOPIC
 
 SUSPICION_MS_MAX = 1_500
 """The time for which a lost connection counts against a leader. By then the controller has fenced it, or only
@@ -128,6 +129,10 @@ class ClusterView:
             if node.active
             or now_ms - self._fenced_at_ms.get(node_id, -LISTED_AFTER_FENCING_MS) < LISTED_AFTER_FENCING_MS
         ]
+
+    def has_groups(self) -> bool:
+        """Return whether a coordinator has been admitted, now or ever: then the topic of groups is there."""
+        return bool(self.coordinators) or self.topic_by_name(GROUPS_TOPIC) is not None
 
     def shard_owner(self, topic: str, shard: int) -> BrokerEndpoint | None:
         """Return the live coordinator that the controller gave this partition of a coordinator topic to."""

@@ -1,15 +1,18 @@
 """FindCoordinator: the coordinator that owns a group's shard (KIP-699: several groups a request).
 
 While there is none: COORDINATOR_NOT_AVAILABLE, on which every client waits and asks again, with a message
-that says why. Transactions, which there are none of: TRANSACTIONAL_ID_AUTHORIZATION_FAILED. It is the only
-code on which both the Java client and librdkafka stop at once; on any other, one of them asks without end.
+that says why. No client shows that message, and consumers would wait for ever where there never was a
+coordinator: there a broker is named, which refuses whatever it is asked of a group (group_refusals). An error
+here would reach those, too, that have a group's id and read by assignment.
+
+Transactions, which there are none of: TRANSACTIONAL_ID_AUTHORIZATION_FAILED. It is the only code on which
+both the Java client and librdkafka stop at once; on any other, one of them asks without end.
 """
 
 from __future__ import annotations
 
 from typing import Any, cast
 
-from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.sharding import GROUPS_TOPIC, HASHED_CHARS_MAX, may_be_hashed, shard_of
 from springtide.wire.errors import ErrorCode
@@ -32,7 +35,7 @@ def handle(context: NodeContext, request: Request) -> None:
     keys = getattr(message, "coordinator_keys", None)  # v4 on
     names = (message.key,) if keys is None else keys
     if may_be_hashed(names):
-        found = [_coordinator(context.view, key_type, name) for name in names]
+        found = [_coordinator(context, key_type, name) for name in names]
     else:
         found = [_nowhere(ErrorCode.INVALID_REQUEST, TOO_LONG)] * len(names)
     if keys is None:
@@ -41,13 +44,16 @@ def handle(context: NodeContext, request: Request) -> None:
         request.reply({"coordinators": [{"key": k, **one} for k, one in zip(keys, found, strict=True)]})
 
 
-def _coordinator(view: ClusterView, key_type: int, key: str) -> dict[str, object]:
+def _coordinator(context: NodeContext, key_type: int, key: str) -> dict[str, object]:
+    view = context.view
     if key_type == KEY_TYPE_TRANSACTION:
         return _nowhere(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     if key_type != KEY_TYPE_GROUP:
         return _nowhere(ErrorCode.INVALID_REQUEST, UNKNOWN_KEY_TYPE)
     topic = view.topic_by_name(GROUPS_TOPIC)
     owner = None if topic is None else view.shard_owner(GROUPS_TOPIC, shard_of(key, topic.partitions))
+    if context.is_view_complete() and not view.has_groups():
+        owner = next(iter(view.active_brokers()), None)
     if owner is not None:
         return {
             "node_id": owner.broker_id,

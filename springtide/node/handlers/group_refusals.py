@@ -24,9 +24,15 @@ def refuse(request: Request, message: object, error: ErrorCode) -> None:
     request.reply(_FIELDS[request.api_key](cast(Any, message), error, request.api_version))
 
 
-def refuse_on_broker(_context: NodeContext, request: Request) -> None:
-    """Send the client to the group's coordinator, as a Kafka broker does that is not it."""
-    refuse(request, request.decode(), ErrorCode.NOT_COORDINATOR)
+def refuse_on_broker(context: NodeContext, request: Request) -> None:
+    """Send the client to the group's coordinator, as a Kafka broker does that is not it.
+
+    In a cluster that never had a coordinator, refuse with GROUP_AUTHORIZATION_FAILED: on it every client
+    stops, or tells its application, at once. On other errors some ask without end.
+    """
+    may_have = context.view.has_groups() or not context.is_view_complete()
+    error = ErrorCode.NOT_COORDINATOR if may_have else ErrorCode.GROUP_AUTHORIZATION_FAILED
+    refuse(request, request.decode(), error)
 
 
 def list_none(_context: NodeContext, request: Request) -> None:

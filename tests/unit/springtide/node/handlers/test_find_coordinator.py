@@ -49,14 +49,16 @@ def serving_view() -> ClusterView:
     return cluster_view(coordinators=(COORDINATOR,), topics=(TOPIC,), partitions=(shard(1001),))
 
 
-def ask(view: ClusterView, version: int, key: str, key_type: int = 0) -> Any:
+def ask(
+    view: ClusterView, version: int, key: str, key_type: int = 0, *, is_view_complete: bool = True
+) -> Any:
     asked = {"key": key, "key_type": key_type} if version < 4 else {"coordinator_keys": [key]}
     answer = answer_of(
         find_coordinator.handle,
         KEY,
         version,
         {"key_type": key_type} | asked,
-        context=SimpleNamespace(view=view),
+        context=SimpleNamespace(view=view, is_view_complete=lambda: is_view_complete),
     )
     if version < 4:
         return answer
@@ -74,7 +76,7 @@ def test_a_group_is_served_by_the_owner_of_its_shard(version: int) -> None:
 @pytest.mark.parametrize(
     ("told", "reason"),
     [
-        ({}, find_coordinator.NOT_ADMITTED),
+        ({"topics": (TOPIC,)}, find_coordinator.NOT_ADMITTED),
         ({"coordinators": (DEAD,)}, find_coordinator.NOT_ALIVE),
         ({"coordinators": (COORDINATOR,)}, find_coordinator.NOT_CREATED),
         ({"coordinators": (COORDINATOR,), "topics": (TOPIC,)}, find_coordinator.NOT_OWNED),
@@ -88,6 +90,17 @@ def test_where_nobody_serves_a_group_its_clients_are_told_why(told: dict[str, An
     found = ask(cluster_view(**told), 4, GROUP)
     assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
     assert found.error_message == reason
+
+
+@pytest.mark.parametrize("version", range(APIS[KEY].version_max + 1))
+def test_where_there_never_was_a_coordinator_a_broker_is_named_which_refuses(version: int) -> None:
+    found = ask(cluster_view(), version, GROUP)
+    assert (found.error_code, found.node_id, found.host, found.port) == (ErrorCode.NONE, 1, "store", 9092)
+
+
+def test_a_process_that_does_not_know_the_cluster_yet_lets_clients_of_groups_wait() -> None:
+    found = ask(cluster_view(), 4, GROUP, is_view_complete=False)
+    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize(
@@ -107,7 +120,8 @@ def test_more_than_can_be_hashed_while_others_wait_is_refused(version: int) -> N
 
 def test_several_groups_are_answered_in_their_order() -> None:
     fields = {"key_type": 0, "coordinator_keys": ["elsewhere", GROUP]}
-    answer = answer_of(find_coordinator.handle, KEY, 4, fields, context=SimpleNamespace(view=serving_view()))
+    context = SimpleNamespace(view=serving_view(), is_view_complete=lambda: True)
+    answer = answer_of(find_coordinator.handle, KEY, 4, fields, context=context)
     assert [(one.key, one.node_id) for one in answer.coordinators] == [("elsewhere", -1), (GROUP, 1001)]
 
 

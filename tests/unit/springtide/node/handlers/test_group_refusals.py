@@ -1,14 +1,17 @@
-"""APIs of groups where there are none, in every version: each answer says NOT_COORDINATOR in its shape."""
+"""APIs of groups on brokers, in every version: each answer has the refusal in its shape."""
 
 from __future__ import annotations
 
 import random
 import uuid
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from dataplane.handlers.table import HANDLERS
+from springtide.node.cluster_view import ClusterView
 from springtide.wire import codec
 from springtide.wire.apis import APIS, ApiKey
 from springtide.wire.errors import ErrorCode
@@ -32,8 +35,15 @@ EACH = [
 TOPIC_ID = uuid.UUID(int=7)
 
 
-def ask(key: int, version: int, **fields: Any) -> Any:
-    return answer_of(HANDLERS[key], key, version, fields, context=None)
+def ask(
+    key: int, version: int, *, has_groups: bool = True, is_view_complete: bool = True, **fields: Any
+) -> Any:
+    view = ClusterView()
+    if has_groups:
+        coordinator = BrokerEndpoint(broker_id=1001, broker_epoch=1, host="coord", port=9192)
+        view.apply(UpdateBatch(coordinators=(coordinator,)), now_ms=0)
+    context = SimpleNamespace(view=view, is_view_complete=lambda: is_view_complete)
+    return answer_of(HANDLERS[key], key, version, fields, context=context)
 
 
 @pytest.mark.parametrize(("key", "version"), EACH)
@@ -43,6 +53,16 @@ def test_any_request_is_answered_with_the_way_to_the_coordinator(key: ApiKey, ve
         asked = random_message(codec.request_type(key, version), random.Random(seed))
         told.update(errors_in(ask(key, version, **vars_of(asked))))
     assert told == {ErrorCode.NOT_COORDINATOR}
+
+
+@pytest.mark.parametrize(("key", "version"), EACH)
+def test_where_there_never_was_a_coordinator_clients_are_told_to_stop(key: ApiKey, version: int) -> None:
+    asked = vars_of(random_message(codec.request_type(key, version), random.Random(1)))
+    final = errors_in(ask(key, version, has_groups=False, **asked))
+    assert set(final) <= {ErrorCode.GROUP_AUTHORIZATION_FAILED}
+    not_known_yet = errors_in(ask(key, version, has_groups=False, is_view_complete=False, **asked))
+    assert set(not_known_yet) <= {ErrorCode.NOT_COORDINATOR}
+    assert bool(final) is bool(not_known_yet)
 
 
 def vars_of(message: Any) -> dict[str, Any]:
