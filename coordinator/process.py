@@ -30,6 +30,7 @@ from controller.contract.updates import (
     UpdateBatch,
 )
 from coordinator.config import CoordinatorConfig
+from coordinator.core.group_news import NewsOfGroups
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.handlers.context import CoordinatorContext
 from coordinator.handlers.table import HANDLERS
@@ -93,8 +94,9 @@ class CoordinatorProcess:
             spawn=self.spawn,
             end_turn=self.end_turn,
         )
+        self.news = NewsOfGroups(self._group_machines)
         self.groups = GroupWatch(
-            lambda: [machine for machine in self.shards.served() if isinstance(machine, GroupMachine)],
+            self._group_machines,
             LogEnds(
                 view=self.view,
                 net=ports.net,
@@ -162,6 +164,8 @@ class CoordinatorProcess:
             apply=self._apply,
             on_registered=self._on_registered,
             level=self.shards.level,
+            groups=self.news.take,
+            listener=self.news,
         )
         self._status: StatusServer | None = None
         if metrics_listener is not None:
@@ -183,6 +187,9 @@ class CoordinatorProcess:
 
     def end_turn(self) -> None:
         self.server.end_turn()
+
+    def _group_machines(self) -> list[GroupMachine]:
+        return [machine for machine in self.shards.served() if isinstance(machine, GroupMachine)]
 
     async def _name_writer(self, topic_id: str, partition: int, found: WriterId | None) -> NameWriterResponse:
         return await self._client.name_writer(

@@ -293,7 +293,7 @@ class StorageBroker:
             offline_log_dir_ids=self.directory.offline_ids,
             on_went_back=self.directory.disown,
             disk_space=self.directory.space,
-            preflight=self._preflight,
+            listener=self._preflight,
         )
         self._status: StatusServer | None = None
         if metrics_listener is not None:

@@ -87,6 +87,17 @@ class GroupPartitionView(View):
     newest_record_at: str | None
 
 
+class RebalanceView(View):
+    """How a group last gave its partitions to its members anew."""
+
+    began_at: str | None = Field(description="null: before the present coordinator knew the group")
+    ended_at: str | None = Field(description="null: it is under way")
+    reason: str | None = Field(
+        description="what began it; null: not known, because the coordinator took the group over since",
+        examples=["member app-1 joined"],
+    )
+
+
 class GroupView(GroupSummary):
     """A group with its members and how far it has read."""
 
@@ -94,6 +105,10 @@ class GroupView(GroupSummary):
     coordinator_id: int = Field(examples=[1001])
     coordinator_endpoint: str = Field(examples=["desk1:9092"])
     lag: int | None = Field(description="of all partitions; null: of one it is not known")
+    last_rebalance: RebalanceView | None = Field(
+        description="as its coordinator told the active controller; null: not told, since this controller "
+        "became active"
+    )
     members_total: int
     partitions_total: int
     members: list[GroupMemberView] = Field(description=f"at most {MEMBERS_SHOWN_MAX}")

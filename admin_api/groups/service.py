@@ -19,12 +19,14 @@ from admin_api.groups.models import (
     GroupPhase,
     GroupSummary,
     GroupView,
+    RebalanceView,
 )
 from admin_api.http.answers import Answer
 from admin_api.http.models import optional_timestamp
 from admin_api.http.problems import ProblemError
 from admin_api.http.services import Services
 from admin_api.http.writes import Attempt
+from controller.contract.groups import GroupRebalance
 from controller.core.image import ClusterImage
 from controller.shell.client_groups import (
     LATEST,
@@ -123,6 +125,7 @@ async def group_view(services: Services, cluster: str, group_id: str) -> GroupVi
         coordinator_id=found.coordinator_id,
         coordinator_endpoint=found.endpoint,
         lag=_total(lags),
+        last_rebalance=_rebalance(services.engine.last_rebalance(cluster, group_id)),
         members_total=len(found.members),
         partitions_total=len(places),
         members=[_member(member) for member in found.members[:MEMBERS_SHOWN_MAX]],
@@ -175,6 +178,18 @@ def _partition(
         lag_ms=lag_ms,
         next_record_at=optional_timestamp(next_ms),
         newest_record_at=optional_timestamp(newest_ms),
+    )
+
+
+def _rebalance(told: GroupRebalance | None) -> RebalanceView | None:
+    return (
+        None
+        if told is None
+        else RebalanceView(
+            began_at=optional_timestamp(told.began_ms if told.began_ms >= 0 else None),
+            ended_at=optional_timestamp(told.ended_ms if told.ended_ms >= 0 else None),
+            reason=told.reason or None,
+        )
     )
 
 

@@ -20,6 +20,7 @@ from enum import StrEnum
 import msgspec
 
 from controller.contract.errors import ControllerError
+from controller.contract.groups import GroupNews
 from controller.contract.preflight import PreflightTarget
 
 #: Unanswered incarnations that a directory remembers; the oldest are forgotten first.
@@ -180,6 +181,8 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     others: tuple[Heard, ...] = ()
     #: None: not known; brokers of older releases don't tell.
     disk: DiskSpace | None = None
+    #: Of a coordinator. None: nothing new.
+    groups: GroupNews | None = None
 
 
 class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True):

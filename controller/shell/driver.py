@@ -51,6 +51,7 @@ from controller.core.events import (
     Report,
     Tick,
 )
+from controller.core.group_book import GroupBook
 from controller.core.image import ClusterImage
 from controller.core.machine import ClusterMachine, Step
 from controller.core.options import ControllerOptions
@@ -161,6 +162,7 @@ class ClusterDriver:
         self.lags: dict[PartitionKey, ReportedLag] = {}
         #: As each broker's latest heartbeat told it.
         self.disks: dict[int, DiskSpace] = {}
+        self.groups = GroupBook()
         #: When this controller took the cluster over, or created it; monotonic.
         self.taken_over_ms = clock.now_mono_ms()
         # Partitions that were there by then, but for those whose leaders have reported since.
@@ -264,6 +266,7 @@ class ClusterDriver:
             self._note_heard(event)
         elif isinstance(event, Heartbeat):
             self._note_disk(event.request)
+            self._note_groups(event.request)
         if not step.records and (self._is_settled or self._may_answer_now(event, step)):
             self._carry_out(step.effects)
             return step.reply
@@ -605,6 +608,12 @@ class ClusterDriver:
                 self.disks[request.broker_id] = request.disk
             if len(self.disks) > len(brokers):  # those that were removed
                 self.disks = {broker: disk for broker, disk in self.disks.items() if broker in brokers}
+
+    def _note_groups(self, request: HeartbeatRequest) -> None:
+        """Take what a registered coordinator's present process says of its groups."""
+        known = self.published.image.coordinators.get(request.broker_id)
+        if known is not None and known.coordinator_epoch == request.broker_epoch and request.groups:
+            self.groups.note(request.groups)
 
     def lag_of(self, key: PartitionKey) -> ReportedLag | None:
         """The latest report; forgotten with its topic."""

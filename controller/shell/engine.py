@@ -18,6 +18,7 @@ from anyio.abc import TaskStatus
 
 from controller.audit.change import AuditedChange
 from controller.contract.errors import ControllerError
+from controller.contract.groups import GroupRebalance
 from controller.contract.holdings import SetAsideLog
 from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import PartitionKey
@@ -393,6 +394,11 @@ class Engine:
         """The broker's latest word; None when there is none or this controller is not active."""
         driver = self._drivers.get(cluster)
         return None if driver is None else driver.disks.get(broker_id)
+
+    def last_rebalance(self, cluster: str, group_id: str) -> GroupRebalance | None:
+        """The group's coordinator's latest word; None when there is none or this controller is not active."""
+        driver = self._drivers.get(cluster)
+        return None if driver is None else driver.groups.rebalance(group_id)
 
     def first_unreported(self, cluster: str) -> PartitionKey | None:
         """A partition that this controller took over, whose leader is there and has not reported since; None:

@@ -24,6 +24,7 @@ import msgspec
 import trio
 
 from controller.contract.errors import ControllerError
+from controller.contract.groups import GroupNews
 from controller.contract.holdings import Holdings, SetAsideLog
 from controller.contract.lag_report import (
     CreatedLogs,
@@ -112,15 +113,16 @@ class ReportSource(Protocol):
 
 
 class HeartbeatListener(Protocol):
-    """Gets every acknowledged heartbeat: the preflight of brokers that wait to be added."""
+    """Gets every acknowledged heartbeat: the preflight of brokers that wait to be added, and a coordinator's
+    news of groups."""
 
     def on_heartbeat(self, response: HeartbeatResponse, *, sent_ms: int, now_ms: int) -> None: ...
 
 
 class ControllerSession:
     """identity: a registration as of this process's start. reports, offline_log_dir_ids, on_went_back,
-    disk_space, preflight: of a broker, about what it stores. level: of a coordinator, the shards that it is
-    level with."""
+    disk_space: of a broker, about what it stores. level, groups: of a coordinator, the shards that it is
+    level with, and what is new of its groups. listener: hears of acknowledged heartbeats."""
 
     def __init__(
         self,
@@ -137,10 +139,11 @@ class ControllerSession:
         offline_log_dir_ids: Callable[[], tuple[str, ...]] = tuple,
         on_went_back: Callable[[], Awaitable[None]] | None = None,
         disk_space: Callable[[], DiskSpace | None] = lambda: None,
-        preflight: HeartbeatListener | None = None,
+        listener: HeartbeatListener | None = None,
         level: Callable[[], tuple[LevelShards, ...]] = tuple,
+        groups: Callable[[], GroupNews | None] = lambda: None,
     ) -> None:
-        self._preflight = preflight
+        self._listener = listener
         self._client = client
         self._identity = identity
         self._cluster_id = cluster_id
@@ -154,6 +157,7 @@ class ControllerSession:
         self._on_went_back = on_went_back
         self._disk_space = disk_space
         self._level = level
+        self._groups = groups
         self._heartbeats = Heartbeats()
         self._applied = (-1, -1)
         self._failures: tuple[ApplyFailure, ...] = ()
@@ -311,6 +315,7 @@ class ControllerSession:
                 others=self._heartbeats.others,
                 disk=self._disk_space(),
                 level=self._level(),
+                groups=self._groups(),
             )
             try:
                 response = await self._client.heartbeat(request, timeout_ms=HEARTBEAT_TIMEOUT_MS)
@@ -336,8 +341,8 @@ class ControllerSession:
                 if response.status is not self.status:
                     _log.info("status_changed before=%s after=%s", self.status.value, response.status.value)
                     self.status = response.status
-                if self._preflight is not None:
-                    self._preflight.on_heartbeat(response, sent_ms=sent_ms, now_ms=now_ms)
+                if self._listener is not None:
+                    self._listener.on_heartbeat(response, sent_ms=sent_ms, now_ms=now_ms)
                 self.remaining_leaderships = response.remaining_leaderships
                 if self.wants_shutdown and response.may_shut_down:
                     self.may_shut_down.set()

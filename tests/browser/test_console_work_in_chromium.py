@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
@@ -37,6 +38,10 @@ def fill(browser: Browser, field: str, text: str) -> None:
     place = browser.driver.find_element("id", f"action-{field}")
     place.clear()
     place.send_keys(text)
+
+
+def facts(browser: Browser) -> str:
+    return browser.text("#view .facts")
 
 
 def fill_kind(browser: Browser, text: str) -> None:
@@ -167,6 +172,7 @@ def test_a_group_is_looked_at_reset_and_deleted_on_a_real_cluster(browser: Brows
             browser.driver.find_element("css selector", "#view tbody a").click()
             until("its lag", lambda: "3 records" in browser.text("#view [aria-label=Partitions]"))
             assert "orders: 0" in browser.text("#view [aria-label=Members]")
+            until("why it was rebalanced", lambda: re.search("Member app-.* joined", facts(browser)))
             browser.screenshot("console-group-real")
             open_action(browser, f"{url}/a%2Fb", "Reset offsets")
             assert "is stable" in look(browser), "its clients have to be stopped"

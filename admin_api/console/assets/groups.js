@@ -3,7 +3,7 @@
 import { actionButton } from "./actions.js";
 import { ask } from "./api.js";
 import { deleteGroup, resetOffsets } from "./changes.js";
-import { h, show } from "./dom.js";
+import { ago, h, show } from "./dom.js";
 import { capital, count, duration, plural } from "./format.js";
 import { filterBy, hrefOf } from "./route.js";
 import { badge, table } from "./tables.js";
@@ -74,6 +74,7 @@ export const groupView = {
         ["Members", count(group.members_total)],
         ["Partitions", count(group.partitions_total)],
         ["Protocol", `${protocolOf(group)}${group.assignor ? `, assigned by ${group.assignor}` : ""}`],
+        ["Last rebalance", rebalanceOf(group.last_rebalance)],
         ["Coordinator", `${group.coordinator_id} at ${group.coordinator_endpoint}`],
       ]),
       h("h2", {}, "Members"),
@@ -101,6 +102,14 @@ function stateOf({ state }) {
 
 function protocolOf(group) {
   return group.protocol_type || "none: it only keeps offsets";
+}
+
+/** When it was, how long it took or takes, and why. */
+function rebalanceOf(last) {
+  if (last === null) return "unknown: not told to this controller yet";
+  const lasted = last.began_at === null ? "" : ` ${duration(Date.parse(last.ended_at ?? new Date()) - Date.parse(last.began_at))}`;
+  const when = last.ended_at === null ? ["under way,", lasted] : [ago(last.ended_at), lasted === "" ? "" : ["; it took", lasted]];
+  return [when, h("span", { class: "quiet" }, capital(last.reason ?? "why is not known: its coordinator took it over since"))];
 }
 
 function memberTable({ members, members_total: total }) {

@@ -36,6 +36,11 @@ GROUPS: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
                 "coordinator_id": 1001,
                 "coordinator_endpoint": "desk1:9092",
                 "lag": 250,
+                "last_rebalance": {
+                    "began_at": "2026-11-21T09:12:40.310Z",
+                    "ended_at": "2026-11-21T09:12:43.402Z",
+                    "reason": f"member {_MEMBER} joined",
+                },
                 "members_total": 1,
                 "partitions_total": 1,
                 "members": [

@@ -120,7 +120,8 @@ def _join_again(registry: Registry, turn: Turn, group: ClassicGroup, request: Jo
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.session_timeout_ms = request.session_timeout_ms
     registry.park_join(turn, group, member_id, request.token)
-    rebalance(registry, turn, group)
+    why = "asked for one, as the leader" if is_same else "changed its subscription or assignors"
+    rebalance(registry, turn, group, f"{member.title} {why}")
     return ErrorCode.NONE
 
 
@@ -132,7 +133,7 @@ def _add(registry: Registry, turn: Turn, group: ClassicGroup, request: JoinGroup
     registry.admit(turn, group, member, timeout_ms=NEW_MEMBER_TIMEOUT_MS)
     registry.park_join(turn, group, member_id, request.token)
     group.grew = group.state is GroupState.PREPARING
-    rebalance(registry, turn, group)
+    rebalance(registry, turn, group, f"{member.title} joined")
 
 
 def _member_of(request: JoinGroup, member_id: str) -> GroupMember:
@@ -173,7 +174,9 @@ def _take_instance_over(
         turn.write_group(group.group_id, group.stored())
     else:
         registry.park_join(turn, group, member_id, request.token)
-        rebalance(registry, turn, group)
+        is_early = group.state is not GroupState.STABLE
+        how = "before the group was stable" if is_early else "with another subscription"
+        rebalance(registry, turn, group, f"{member.title} came back {how}")
 
 
 def _is_same_subscription(group: ClassicGroup, old: GroupMember, new: GroupMember) -> bool:
@@ -186,8 +189,8 @@ def _is_same_subscription(group: ClassicGroup, old: GroupMember, new: GroupMembe
 # --- the rebalance ---------------------------------------------------------------------------------
 
 
-def rebalance(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
-    """Begin a rebalance, or end the present one if everyone is back."""
+def rebalance(registry: Registry, turn: Turn, group: ClassicGroup, reason: str) -> None:
+    """Begin a rebalance, or end the present one if everyone is back. reason: for people."""
     if group.state is GroupState.PREPARING:
         complete_join_if_all_are_back(registry, turn, group)
         return
@@ -197,7 +200,8 @@ def rebalance(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
             registry.answer_sync(turn, group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
     group.unsynced.clear()
     was_empty = group.state is GroupState.EMPTY
-    group.become(GroupState.PREPARING, turn.wall_ms)
+    group.begin_rebalance(reason, turn.wall_ms)
+    registry.news[group.group_id] = None
     if was_empty:
         group.grew = False
         group.delay_left_ms = group.rebalance_timeout_ms
@@ -244,6 +248,8 @@ def complete_join(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
         return
     group.begin_generation(turn.wall_ms)
     if not group.members:
+        group.end_rebalance(turn.wall_ms)
+        registry.news[group.group_id] = None
         turn.write_group(group.group_id, group.stored())
         return
     for member in group.members.values():

@@ -91,7 +91,7 @@ class GroupMachine:
     def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> StepOutcome:
         turn = Turn(now_ms, wall_ms)
         if isinstance(work, Assigned):
-            on_assignments_refused(self.registry, turn, work)
+            on_assignments_refused(self.registry, turn, work, error)
         return turn.outcome()
 
     def opened(self, now_ms: int, wall_ms: int) -> StepOutcome:
@@ -103,7 +103,7 @@ class GroupMachine:
                 group = ClassicGroup.load(group_id, stored)
                 registry.enter(turn, group)
                 if len(group.members) > registry.options.size_max:
-                    rebalance(registry, turn, group)
+                    rebalance(registry, turn, group, "it has more members than group.max.size")
         turn.timers[ExpiryTimer()] = now_ms + registry.options.retention_check_ms
         return turn.outcome()
 

@@ -89,13 +89,15 @@ class Turn:
 class Registry:
     """The groups of a shard. members: of all groups, pending ones included."""
 
-    __slots__ = ("deleted", "live", "members", "options", "store", "unchecked")
+    __slots__ = ("deleted", "live", "members", "news", "options", "store", "unchecked")
 
     def __init__(self, options: GroupOptions) -> None:
         self.options = options
         self.store = GroupStore()
         self.live: dict[str, ClassicGroup] = {}
         self.members = 0
+        #: Groups whose last rebalance has changed since the process's news of it were taken.
+        self.news: dict[str, None] = {}
         #: The last generation of groups whose deletion may still be refused: a new one must not repeat it.
         self.deleted: dict[str, int] = {}
         #: The groups that the present look for expired offsets has not come to.
@@ -127,6 +129,7 @@ class Registry:
     def enter(self, turn: Turn, group: ClassicGroup) -> None:
         """Let a group live here, with its members' sessions beginning now."""
         self.live[group.group_id] = group
+        self.news[group.group_id] = None
         self.members += len(group.members)
         for member in group.members.values():
             self.keep_alive(turn, group, member)

@@ -11,7 +11,7 @@ from coordinator.core.groups.requests import (
     MemberHeartbeat,
     MemberHeartbeatReply,
 )
-from coordinator.core.groups.state import ClassicGroup, GroupState
+from coordinator.core.groups.state import TITLE_CHARS_MAX, ClassicGroup, GroupState
 from springtide.wire.errors import ErrorCode
 
 
@@ -42,7 +42,8 @@ def leave_group(registry: Registry, turn: Turn, request: LeaveGroup) -> None:
     else:
         members = len(group.members)
         errors = tuple((leaver, _leave(registry, turn, group, leaver)) for leaver in request.leavers)
-        _after_loss(registry, turn, group, has_lost_members=len(group.members) < members)
+        lost = members - len(group.members)
+        _after_loss(registry, turn, group, None if not lost else _left(errors, lost))
     turn.reply(request.token, LeaveGroupReply(ErrorCode.NONE, errors))
 
 
@@ -59,12 +60,18 @@ def _leave(registry: Registry, turn: Turn, group: ClassicGroup, leaver: Leaver) 
     return error
 
 
+def _left(errors: tuple[tuple[Leaver, ErrorCode], ...], lost: int) -> str:
+    leaver = next(leaver for leaver, error in errors if error is ErrorCode.NONE)
+    name = (leaver.member_id or leaver.instance_id or "")[:TITLE_CHARS_MAX]
+    return f"member {name} left" if lost == 1 else f"member {name} and {lost - 1} more left"
+
+
 def on_session_timer(registry: Registry, turn: Turn, group: ClassicGroup, due: SessionTimer) -> None:
     """Remove a member that has been silent for its session. One whose request is parked here is not silent,
     except that a new one may not wait for ever; nor is one that may wait for the group's record to be
     committed."""
     member = group.members.get(due.member_id)
-    has_lost_members = False
+    reason = None
     if due.member_id in group.pending:
         registry.remove_pending(turn, group, due.member_id)
     elif member is None:
@@ -81,14 +88,15 @@ def on_session_timer(registry: Registry, turn: Turn, group: ClassicGroup, due: S
         return
     else:
         registry.remove(turn, group, due.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-        has_lost_members = True
-    _after_loss(registry, turn, group, has_lost_members=has_lost_members)
+        reason = f"{member.title} sent no heartbeat for its session of {member.session_timeout_ms / 1000:g} s"
+    _after_loss(registry, turn, group, reason)
 
 
-def _after_loss(registry: Registry, turn: Turn, group: ClassicGroup, *, has_lost_members: bool) -> None:
-    """Begin a rebalance after members were lost. That pending ones are gone may end a rebalance, at most."""
-    if has_lost_members:
-        rebalance(registry, turn, group)
+def _after_loss(registry: Registry, turn: Turn, group: ClassicGroup, reason: str | None) -> None:
+    """Begin a rebalance after members were lost. That pending ones are gone may end a rebalance, at most.
+    reason: None: no member was lost."""
+    if reason is not None:
+        rebalance(registry, turn, group, reason)
     else:
         complete_join_if_all_are_back(registry, turn, group)
     registry.forget(group)

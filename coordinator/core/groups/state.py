@@ -17,12 +17,15 @@ from __future__ import annotations
 from collections import Counter
 from enum import StrEnum
 
+from controller.contract.groups import GroupRebalance
 from coordinator.core.group_records import StoredGroup, StoredMember
 from coordinator.core.groups.requests import JoinedMember, JoinProtocol
 from coordinator.core.groups.subscription import subscribed_topics
 from springtide.wire.errors import ErrorCode
 
 CONSUMER_TYPE = "consumer"
+TITLE_CHARS_MAX = 100
+"""Of an id, where people are told of a member."""
 
 
 class GroupState(StrEnum):
@@ -79,6 +82,12 @@ class GroupMember:
         self.expires_ms = 0
         self.timer_ms: int | None = None
 
+    @property
+    def title(self) -> str:
+        """Return what people call the member, cut to a readable length."""
+        static = "" if self.instance_id is None else f" (static {self.instance_id[:TITLE_CHARS_MAX]})"
+        return f"member {self.member_id[:TITLE_CHARS_MAX]}{static}"
+
     def metadata(self, protocol: str | None) -> bytes:
         """Return the member's metadata for a protocol, empty if it does not speak it."""
         return next((own.metadata for own in self.protocols if own.name == protocol), b"")
@@ -93,6 +102,7 @@ class ClassicGroup:
         generation's assignments. unsynced: members of this generation that have not sent SyncGroup.
     spoken: by how many members each protocol is.
     changed_ms: Unix milliseconds at which it came into its state.
+    last_rebalance: None before the first; of a stored group, as far as its record tells.
     delay_left_ms: how much longer the first rebalance may be delayed; grew: a member joined in this delay.
     """
 
@@ -104,6 +114,7 @@ class ClassicGroup:
         "group_id",
         "instances",
         "joiners",
+        "last_rebalance",
         "leader",
         "members",
         "pending",
@@ -134,6 +145,7 @@ class ClassicGroup:
         self.unsynced: dict[str, None] = {}
         self.delay_left_ms = 0
         self.grew = False
+        self.last_rebalance: GroupRebalance | None = None
 
     def become(self, state: GroupState, wall_ms: int) -> None:
         self.previous_state, self.state = self.state, state
@@ -235,6 +247,27 @@ class ClassicGroup:
         """Return whether the topic may be consumed. subscribed: what `subscribed` returned."""
         return self.protocol_type == CONSUMER_TYPE if subscribed is None else topic in subscribed
 
+    # --- rebalances --------------------------------------------------------------------------------
+
+    def begin_rebalance(self, reason: str, wall_ms: int) -> None:
+        self.become(GroupState.PREPARING, wall_ms)
+        self._note_rebalance(began_ms=wall_ms, ended_ms=-1, reason=reason)
+
+    def end_rebalance(self, wall_ms: int) -> None:
+        """Note that each member has its assignment, or that there is no member."""
+        if self.last_rebalance is not None:
+            before = self.last_rebalance
+            self._note_rebalance(began_ms=before.began_ms, ended_ms=wall_ms, reason=before.reason)
+
+    def _note_rebalance(self, *, began_ms: int, ended_ms: int, reason: str) -> None:
+        self.last_rebalance = GroupRebalance(
+            group_id=self.group_id,
+            generation_id=self.generation_id,
+            began_ms=began_ms,
+            ended_ms=ended_ms,
+            reason=reason,
+        )
+
     # --- generations -------------------------------------------------------------------------------
 
     def elect_joined_leader(self) -> bool:
@@ -293,6 +326,7 @@ class ClassicGroup:
         group.protocol_type = stored.protocol_type or None
         group.protocol = stored.protocol
         group.leader = stored.leader if stored.members else None
+        group._note_rebalance(began_ms=-1, ended_ms=stored.changed_ms, reason="")
         for one in stored.members:
             group.add(
                 GroupMember(

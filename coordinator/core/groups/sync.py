@@ -52,6 +52,8 @@ def _assign(registry: Registry, turn: Turn, group: ClassicGroup, assignments: di
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
     group.become(GroupState.STABLE, turn.wall_ms)
+    group.end_rebalance(turn.wall_ms)
+    registry.news[group.group_id] = None
     turn.write_group(group.group_id, group.stored())
     turn.work = Assigned(group.group_id, group.generation_id)
     for member_id in tuple(group.syncers):
@@ -59,7 +61,7 @@ def _assign(registry: Registry, turn: Turn, group: ClassicGroup, assignments: di
         registry.answer_sync(turn, group, member_id, ErrorCode.NONE)
 
 
-def on_assignments_refused(registry: Registry, turn: Turn, work: Assigned) -> None:
+def on_assignments_refused(registry: Registry, turn: Turn, work: Assigned, error: ErrorCode) -> None:
     """Begin a rebalance: the assignments of this generation were not written, and no member has heard of
     them. A group that has gone on since has them written anew with its next generation."""
     group = registry.live.get(work.group_id)
@@ -68,13 +70,16 @@ def on_assignments_refused(registry: Registry, turn: Turn, work: Assigned) -> No
     for member in group.members.values():
         member.assignment = b""
     if group.state is GroupState.STABLE:
-        rebalance(registry, turn, group)
+        rebalance(registry, turn, group, f"the assignments could not be written: {error.name}")
 
 
 def on_sync_timer(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
     """Remove the members that have not sent SyncGroup in the time of a rebalance, and begin another."""
     if group.state not in (GroupState.COMPLETING, GroupState.STABLE) or not group.unsynced:
         return
-    for member_id in tuple(group.unsynced):
+    absent = tuple(group.unsynced)
+    title = group.members[absent[0]].title
+    for member_id in absent:
         registry.remove(turn, group, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-    rebalance(registry, turn, group)
+    more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
+    rebalance(registry, turn, group, f"{title}{more} did not ask for its assignment in time (SyncGroup)")

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from controller.contract.groups import GroupNews
 from controller.contract.session import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -57,7 +58,7 @@ class Coordinator:
         self.update = await self.ask("poll", request, UpdateBatch)
         return self.update
 
-    async def heartbeat(self, *level: int) -> HeartbeatResponse:
+    async def heartbeat(self, *level: int, groups: GroupNews | None = None) -> HeartbeatResponse:
         (topic_id,) = {key[0] for key in self.rest.engine.image("prod").image.shards} or {""}
         request = HeartbeatRequest(
             broker_id=self.coordinator_id,
@@ -66,6 +67,7 @@ class Coordinator:
             applied_controller_epoch=self.update.controller_epoch,
             applied_sequence=self.update.sequence,
             level=(LevelShards(topic_id=topic_id, partitions=level),),
+            groups=groups,
         )
         response: HeartbeatResponse = await self.ask("heartbeat", request, HeartbeatResponse)
         return response

@@ -7,7 +7,9 @@ from urllib.parse import quote
 
 import pytest
 
+from controller.contract.groups import GroupNews, GroupRebalance
 from controller.shell.client_groups import CommittedPlace, MemberDetail
+from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.plans import protect
 from tests.kit.admin_api.rest import TOKENS, Rest, ask, controller, pointers, problem
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
@@ -49,6 +51,7 @@ async def test_a_group_is_shown_with_members_offsets_and_lag(zookeeper: MemoryZo
             "coordinator_id": 1001,
             "coordinator_endpoint": "desk1:9092",
             "lag": 3,
+            "last_rebalance": None,
             "members_total": 1,
             "partitions_total": 1,
             "members": [
@@ -73,6 +76,34 @@ async def test_a_group_is_shown_with_members_offsets_and_lag(zookeeper: MemoryZo
             "next_record_at": "1970-01-01T00:16:41.000Z",
             "newest_record_at": "1970-01-01T00:16:43.000Z",
         }
+
+
+async def test_the_last_rebalance_is_shown_as_the_groups_coordinator_told_it(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        await billing(rest, MEMBER)
+        coordinator = Coordinator(rest, 1001)
+        await coordinator.register()
+
+        async def shown(**values: Any) -> Any:
+            told: dict[str, Any] = {
+                "generation_id": 1,
+                "began_ms": 1_000_000,
+                "ended_ms": 1_003_500,
+                "reason": "it moved",
+            }
+            rebalance = GroupRebalance(group_id="billing", **told | values)
+            await coordinator.heartbeat(groups=GroupNews(rebalances=(rebalance,)))
+            return (await rest.client.get(BILLING)).json()["last_rebalance"]
+
+        times = {"began_at": "1970-01-01T00:16:40.000Z", "ended_at": "1970-01-01T00:16:43.500Z"}
+        assert await shown() == times | {"reason": "it moved"}
+        assert await shown(ended_ms=-1) == times | {"ended_at": None, "reason": "it moved"}
+        taken_over = {"generation_id": 2, "began_ms": -1, "reason": ""}
+        assert await shown(**taken_over) == times | {"began_at": None, "reason": None}
+        coordinator.epoch -= 1
+        assert await shown(generation_id=3) == times | {"began_at": None, "reason": None}, "a dead process's"
 
 
 async def test_what_is_not_known_is_null_and_what_is_read_to_the_end_has_no_lag(

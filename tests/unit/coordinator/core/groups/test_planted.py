@@ -47,7 +47,7 @@ def a_late_member_hears_of_its_assignment_before_it_is_committed(patch: pytest.M
 
 
 def refused_assignments_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(machine, "on_assignments_refused", lambda registry, turn, work: None)
+    patch.setattr(machine, "on_assignments_refused", lambda registry, turn, work, error: None)
 
 
 def a_session_ends_although_its_member_waits_here(patch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,48 @@
+"""Which rebalances the controller has yet to hear of: those that changed since they were told, and all of
+them once another controller answers. Told a few at a time, again until they are acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+from controller.contract.groups import GROUP_ID_CHARS_MAX, REBALANCES_TOLD_MAX, GroupNews, GroupRebalance
+from controller.contract.session import HeartbeatResponse
+from coordinator.core.groups.machine import GroupMachine
+from coordinator.core.groups.registry import Registry
+
+
+class NewsOfGroups:
+    """machines: of the shards that are served now."""
+
+    def __init__(self, machines: Callable[[], Sequence[GroupMachine]]) -> None:
+        self._machines = machines
+        self._untold: dict[str, GroupRebalance] = {}
+        self._sent: tuple[GroupRebalance, ...] = ()
+        self._controller_epoch = -1
+
+    def take(self) -> GroupNews | None:
+        """Return what the next heartbeat tells; None: nothing."""
+        for machine in self._machines():
+            news, machine.registry.news = machine.registry.news, {}
+            self._note(machine.registry, news)
+        self._sent = tuple(islice(self._untold.values(), REBALANCES_TOLD_MAX))
+        return GroupNews(rebalances=self._sent) if self._sent else None
+
+    def on_heartbeat(self, response: HeartbeatResponse, *, sent_ms: int, now_ms: int) -> None:
+        """Take in the acknowledgement of the heartbeat that told what `take` returned last."""
+        if response.controller_epoch != self._controller_epoch:
+            is_first = self._controller_epoch == -1
+            self._controller_epoch = response.controller_epoch
+            if not is_first:
+                for machine in self._machines():
+                    self._note(machine.registry, machine.registry.live)
+        for told in self._sent:
+            if self._untold.get(told.group_id) is told:
+                del self._untold[told.group_id]
+
+    def _note(self, registry: Registry, group_ids: Iterable[str]) -> None:
+        for group_id in group_ids:
+            group = registry.live.get(group_id)
+            if group is not None and group.last_rebalance and len(group_id) <= GROUP_ID_CHARS_MAX:
+                self._untold[group_id] = group.last_rebalance

@@ -1,0 +1,67 @@
+"""The controller hears of each rebalance once, a hundred at a time, and of all again when it is a new one."""
+
+from __future__ import annotations
+
+from controller.contract.groups import GROUP_ID_CHARS_MAX, REBALANCES_TOLD_MAX
+from controller.contract.session import HeartbeatResponse
+from coordinator.core.group_news import NewsOfGroups
+from tests.kit.coordinator.group_desk import GroupDesk
+
+
+class Telling:
+    """A coordinator of one shard that tells its controller."""
+
+    def __init__(self) -> None:
+        self.desk = GroupDesk()
+        self.news = NewsOfGroups(lambda: [self.desk.machine])
+
+    def take(self) -> list[str]:
+        news = self.news.take()
+        return [] if news is None else [f"{told.group_id}: {told.reason}" for told in news.rebalances]
+
+    def answered(self, controller_epoch: int = 1) -> None:
+        response = HeartbeatResponse(controller_epoch=controller_epoch)
+        self.news.on_heartbeat(response, sent_ms=0, now_ms=0)
+
+
+def test_news_are_told_until_they_are_acknowledged() -> None:
+    telling = Telling()
+    assert telling.take() == []
+    telling.desk.start_join(new_id="a")
+    assert telling.take() == telling.take() == ["g: member a joined"]
+    telling.answered()
+    assert telling.take() == []
+
+
+def test_what_changes_on_the_way_is_told_again() -> None:
+    telling = Telling()
+    telling.desk.start_join(new_id="a")
+    telling.take()
+    telling.desk.wait(3_000)
+    telling.desk.sync_all(1, "a")
+    telling.take()
+    telling.desk.start_join(new_id="b")
+    telling.answered()
+    assert telling.take() == ["g: member b joined"]
+
+
+def test_many_are_told_a_hundred_at_a_time() -> None:
+    telling = Telling()
+    for number in range(REBALANCES_TOLD_MAX + 50):
+        telling.desk.start_join(new_id="a", group_id=f"g{number}")
+    telling.desk.start_join(new_id="a", group_id="x" * (GROUP_ID_CHARS_MAX + 1))
+    assert len(telling.take()) == REBALANCES_TOLD_MAX
+    telling.answered()
+    assert len(telling.take()) == 50
+    telling.answered()
+    assert telling.take() == []
+
+
+def test_a_new_controller_is_told_everything() -> None:
+    telling = Telling()
+    telling.desk.start_join(new_id="a")
+    telling.take()
+    telling.answered()
+    telling.take()
+    telling.answered(controller_epoch=2)
+    assert telling.take() == ["g: member a joined"]
