@@ -30,6 +30,7 @@ from dataplane.handlers import fetch as fetch_handler
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.table import HANDLERS
 from dataplane.shell.asides import Asides
+from dataplane.shell.compactor import Compactor
 from dataplane.shell.config import BrokerConfig, TopicSettings
 from dataplane.shell.data_directory import DataDirectory
 from dataplane.shell.effect_runner import EffectRunner
@@ -203,6 +204,16 @@ class StorageBroker:
             broker_id=settings.broker_id,
             broker_epoch=lambda: self.session.broker_epoch,
             end_turn=self.end_turn,
+        )
+        self.compactor = Compactor(
+            table=self.table,
+            effects=self.effects,
+            config=config,
+            clock=clock,
+            threads=ports.threads,
+            end_turn=self.end_turn,
+            on_log_error=self._maintenance.on_log_error,
+            on_suspect=self._scrubber.check_soon,
         )
         self.context = BrokerContext(
             broker_id=settings.broker_id,
@@ -414,6 +425,7 @@ class StorageBroker:
                 nursery.start_soon(self._maintenance.run)
                 nursery.start_soon(self.table.creator.run)
                 nursery.start_soon(self._scrubber.run)
+                nursery.start_soon(self.compactor.run)
                 if self._status is not None:
                     nursery.start_soon(self._status.serve)
                     _log.info("metrics_served url=%s", "http://{}:{}/metrics".format(*self._status.address))
@@ -463,6 +475,7 @@ class StorageBroker:
         self._maintenance.stop()
         await self.table.creator.stop()
         self._scrubber.stop()
+        self.compactor.stop()
         high_watermarks = {hosted.key: hosted.replica.high_watermark for hosted in self.table}
         is_clean = await self.directory.close_cleanly(high_watermarks)
         _log.log(logging.INFO if is_clean else logging.WARNING, "stopped is_clean=%s", is_clean)
@@ -489,6 +502,7 @@ class StorageBroker:
         yield gauge("springtide_connections", "Connections open", self.server.connection_count)
         yield gauge("springtide_lease_held", "1 while the controller's lease holds", int(self.holds_lease()))
         yield from self._scrubber.collect()
+        yield from self.compactor.collect()
         yield from self.directory.collect()
 
 

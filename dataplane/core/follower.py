@@ -31,7 +31,6 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from controller.contract.partition_state import NO_LEADER, PartitionState
-from dataplane.core.compaction.rounds import Compacted
 from dataplane.core.effects import (
     HIGH_WATERMARK_MOVED,
     LOG_START_MOVED,
@@ -54,7 +53,7 @@ from dataplane.core.results import FetchResult, LeaderAnswer
 from dataplane.core.role import ReplicaParts, ReplicaRole, check_position, out_of_range
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
-from springtide.wire.fetch_response import EpochEnd
+from springtide.wire.fetch_response import Compacted, EpochEnd
 from springtide.wire.record_batch import BatchHeader, CorruptBatch, crc_is_valid, iter_headers
 
 

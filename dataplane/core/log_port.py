@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dataplane.core.compaction.known import KnownRounds
-from dataplane.core.compaction.rounds import Compacted
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.producer_state import ProducerStates
+from springtide.wire.fetch_response import Compacted
 from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import BatchHeader
 

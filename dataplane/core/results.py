@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from dataplane.core.compaction.rounds import Compacted, CompactionOptions
+from dataplane.core.compaction.rounds import CompactionOptions
 from dataplane.core.fetch_session import FETCH_BYTES_MAX
 from dataplane.core.log_port import Buffer, LogSlice
 from dataplane.core.producer_state import ProducerView
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch_response import EpochEnd
+from springtide.wire.fetch_response import Compacted, EpochEnd
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2

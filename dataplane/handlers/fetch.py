@@ -246,6 +246,7 @@ def _encode_partition(
         result.log_start_offset,
         () if result.records is None else result.records.parts,
         diverging_epoch=result.diverging,
+        compacted=result.compacted,
     )
 
 

@@ -68,6 +68,9 @@ BROKER_KEYS: dict[str, ConfigKey] = {
         _one_of("delete"),
         "what becomes of old records; compaction is not available in this release",
     ),
+    "log.cleaner.backoff.ms": ConfigKey(
+        "15000", positive, "compacted topics: how often logs are looked at to compact them"
+    ),
     "log.cleaner.min.cleanable.ratio": ConfigKey(
         "0.5", _ratio, "compacted topics: share of a log that is dirty before it is compacted"
     ),

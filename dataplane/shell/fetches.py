@@ -49,8 +49,9 @@ class FetchedAnswer:
 
     @property
     def is_plain(self) -> bool:
-        """Neither an error nor a divergence."""
-        return self.result.error is ErrorCode.NONE and self.result.diverging is None
+        """Neither an error nor a divergence, and nothing to tell of compaction."""
+        result = self.result
+        return result.error is ErrorCode.NONE and result.diverging is None and result.compacted is None
 
 
 #: (the parked fetch, session, its partitions in order): encodes and sends.

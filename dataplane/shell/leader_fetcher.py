@@ -443,6 +443,7 @@ class LeaderFetcher:
                     log_start_offset=data.log_start_offset,
                     diverging=data.diverging_epoch,
                     records=records,
+                    compacted=data.compacted,
                 ),
                 asked=asked,
                 now_ms=now_ms,

@@ -105,7 +105,7 @@ class Maintenance:
             except (LogError, OSError) as error:
                 self.on_storage_error(str(error))
 
-    def _on_log_error(self, hosted: HostedPartition, error: LogError) -> None:
+    def on_log_error(self, hosted: HostedPartition, error: LogError) -> None:
         """Work on one log failed: its replica is over if its bytes are damaged, all are if the disk
         failed."""
         if isinstance(error, ClosedLog):
@@ -172,7 +172,7 @@ class Maintenance:
                     partial(hosted.log.durability.flush, include_active=include_active, now_ms=now_ms)
                 )
             except LogError as error:  # one log's damage must not keep the others from their flush
-                self._on_log_error(hosted, error)
+                self.on_log_error(hosted, error)
 
     async def apply_retention(self) -> None:
         """A leader deletes by its limits, never beyond the high watermark (I26, start, high watermark and end
@@ -191,7 +191,7 @@ class Maintenance:
                     )
                     await self._in_thread(partial(hosted.log.unlink_detached, detached))
             except LogError as error:
-                self._on_log_error(hosted, error)
+                self.on_log_error(hosted, error)
 
     def _detach_expired(self, hosted: HostedPartition) -> list[str]:
         replica = hosted.replica

@@ -1,7 +1,8 @@
 """One pass of compaction over an open log: what a Rewrite leaves of its closed segments, in new files.
 
     PartitionLog.begin_compaction   loop
-    write, commit                   thread, while the loop goes on with the log
+    advance, until it is written    thread, a slice at a time, while the loop goes on with the log
+    commit                          thread
     PartitionLog.finish_compaction  loop: the new segments take the place of the old ones
     release                         thread
 
@@ -16,8 +17,9 @@ Each batch is checked as a scrub does it before it is written again: rot must no
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from crc32c import crc32c
 
@@ -34,10 +36,13 @@ from dataplane.storage.index import new_index
 from dataplane.storage.log_settings import LogOptions
 from dataplane.storage.manifest import CompactionManifest, RewrittenSegment, cleaned_path, write_manifest
 from dataplane.storage.segment import Segment, index_path, log_path
-from dataplane.storage.segment_list import SegmentList
-from springtide.wire.record_batch import BatchHeader, decode_header
+from dataplane.storage.segment_list import CommittedPass, SegmentList
+from springtide.wire.record_batch import HEADER_BYTES, BatchHeader, decode_header
 
 WRITE_BUFFER_BYTES = 1024 * 1024
+SLICE_BYTES = 32 * 1024
+"""Read in one slice, or one batch. Opening records in Python takes the interpreter's lock from the loop: here
+about a millisecond for records of a hundred bytes."""
 
 
 class PassPutOff(LogError):
@@ -55,13 +60,19 @@ class CompactionPass:
         segments: SegmentList,
         placed: PlacedRound,
         *,
+        from_offset: int,
+        on_swapped: Callable[[PlacedRound, int], None],
         durability: Durability,
         epochs: LeaderEpochs,
         holes: Holes,
         options: LogOptions,
         keys_max: int = KEYS_MAX,
     ) -> None:
-        """Begin. Loop. The round's record is committed. The active segment begins at or above its end."""
+        """Begin. Loop. The round's record is committed. The active segment begins at or above its end.
+
+        from_offset: passes have rewritten what lies below it. on_swapped: called in the loop once the new
+        segments are the log, with what this pass has applied, and up to where.
+        """
         round_ = placed.round_
         assert round_.end_offset <= segments.active.base_offset
         last = segments.manifest
@@ -73,33 +84,45 @@ class CompactionPass:
         self._holes = holes
         self._options = options
         self._placed = placed
+        self._on_swapped = on_swapped
         self._changes = segments.changes
         self._number = 1 if last is None else last.number + 1
         self._inputs = [each for each in segments.all[:-1] if each.base_offset < round_.end_offset]
         self._end_offset = self._inputs[-1].next_offset if self._inputs else 0
-        self._from_offset = 0 if last is None else last.reaches
+        self._floor = 0 if last is None else last.tombstone_floor
+        self._from_offset = from_offset
         earlier = () if last is None else last.segments
         self._still_listed = tuple(each for each in earlier if each.base_offset >= self._end_offset)
-        self._rewrite = Rewrite(round_, from_offset=self._from_offset, keys_max=keys_max)
+        self._rewrite = Rewrite(round_, from_offset=from_offset, keys_max=keys_max)
         self._outputs: list[_Output] = []
+        self._slices = self._write_slices()
 
     @property
     def reaches(self) -> int:
         return self._rewrite.reaches
 
+    @property
+    def bytes_before(self) -> int:
+        """Return the size of the segments that are read."""
+        return sum(segment.size_bytes for segment in self._inputs)
+
+    @property
+    def bytes_after(self) -> int:
+        """Return the size of those that were written."""
+        return sum(output.segment.size_bytes for output in self._outputs)
+
     def write(self) -> None:
-        """Write the new segments, durably. Thread. Raise LogChanged if the log was cut or deleted from;
-        PassPutOff, SuspectBytes, LogError."""
-        self._go_on()
-        self._check_holes()
-        self._durability.flush()
+        """Write the new segments at one go: see `advance`."""
+        while not self.advance():
+            pass
+
+    def advance(self) -> bool:
+        """Write the next slice of the new segments; return whether all are written, durably. Thread. Raise
+        LogChanged if the log was cut or deleted from; PassPutOff, SuspectBytes, LogError. The pass is over
+        then."""
         try:
             with self._holes.reading(self._inputs[0].base_offset if self._inputs else 0), _room_expected():
-                for segment, position, header in self._walk():
-                    has_new_keys = header.base_offset >= self._from_offset
-                    view = segment.read_batch(position, header) if has_new_keys else memoryview(b"")
-                    self._rewrite.read(view, header)
-                self._write_rewritten()
+                return next(self._slices, True)
         except LogError:
             self._discard()
             raise
@@ -110,8 +133,9 @@ class CompactionPass:
         manifest = CompactionManifest(
             number=self._number,
             applied_at=self._placed.offset,
+            round_=self._placed.round_,
             reaches=self._rewrite.reaches,
-            tombstone_floor=self._placed.round_.tombstone_floor,
+            tombstone_floor=max(self._floor, self._placed.round_.tombstone_floor),
             segments=(*(output.listed for output in self._outputs), *self._still_listed),
         )
         with segments.commit_lock:
@@ -123,13 +147,36 @@ class CompactionPass:
                 raise
             with self._health.guarded("committing a compaction of"):
                 write_manifest(self._disk, self._health.path, manifest)
-            segments.on_committed(manifest, tuple(output.segment for output in self._outputs))
+            rewritten = tuple(output.segment for output in self._outputs)
+            on_swapped = partial(self._on_swapped, self._placed, self._rewrite.reaches)
+            segments.on_committed(manifest, CommittedPass(rewritten, on_swapped))
 
     def release(self) -> None:
         """Let go of the replaced files, which frees their space. Thread."""
         self._inputs.clear()
 
     # ---- inside
+
+    def _write_slices(self) -> Iterator[bool]:
+        """Yield False after each slice."""
+        self._go_on()
+        self._check_holes()
+        self._durability.flush()
+        yield False
+        size_bytes = 0
+        for segment, position, header in self._walk():
+            has_new_keys = header.base_offset >= self._from_offset
+            view = segment.read_batch(position, header) if has_new_keys else memoryview(b"")
+            self._rewrite.read(view, header)
+            size_bytes += len(view) or HEADER_BYTES
+            if size_bytes >= SLICE_BYTES:
+                size_bytes = 0
+                yield False
+        for written_bytes in self._write_rewritten():
+            size_bytes += written_bytes
+            if size_bytes >= SLICE_BYTES:
+                size_bytes = 0
+                yield False
 
     def _go_on(self) -> None:
         self._health.check()
@@ -154,12 +201,14 @@ class CompactionPass:
                 yield segment, position, header
                 next_offset = header.next_offset
 
-    def _write_rewritten(self) -> None:
+    def _write_rewritten(self) -> Iterator[int]:
+        """Write what is left of each batch, and yield how many bytes it had."""
         if not self._inputs:
             return
         output = self._next_output(self._inputs[0].base_offset)
         for segment, position, old_header in self._walk():
             left = self._rewrite.rewritten(segment.read_batch(position, old_header), old_header)
+            yield old_header.size_bytes
             if left is None:
                 continue
             header = decode_header(left)

@@ -11,6 +11,7 @@ from dataplane.storage.disk import Disk
 from dataplane.storage.epoch_file import EpochFile
 from dataplane.storage.health import LogHealth
 from dataplane.storage.log_settings import LogOptions
+from dataplane.storage.round_file import RoundFile
 from dataplane.storage.segment_list import SegmentList, Unflushed
 
 
@@ -77,6 +78,7 @@ class Durability:
         "_epoch_file",
         "_health",
         "_last_flush_ms",
+        "_round_file",
         "_segments",
         "lock",
         "recovery_point",
@@ -90,12 +92,14 @@ class Durability:
         epoch_file: EpochFile,
         recovery_point: RecoveryPoint,
         *,
+        round_file: RoundFile,
         now_ms: int,
     ) -> None:
         self._disk = disk
         self._health = health
         self._segments = segments
         self._epoch_file = epoch_file
+        self._round_file = round_file
         self._last_flush_ms = now_ms
         self.recovery_point = recovery_point
         self.lock = Lock()  # one flush at a time
@@ -122,6 +126,7 @@ class Durability:
             unflushed = self._begin(include_active=include_active)
             with self._health.guarded("flushing"):
                 are_names_new = self._segments.fsync(unflushed)
+                are_names_new = self._round_file.fsync() or are_names_new
                 if self._epoch_file.fsync() or are_names_new:
                     self._disk.fsync_dir(self._health.path)
             if now_ms is not None:
@@ -132,6 +137,7 @@ class Durability:
         """Begin a flush by writing what is only in memory: the caller, who holds `lock`, makes it durable."""
         unflushed = self._begin(include_active=True)
         self._epoch_file.on_syncing()
+        self._round_file.on_syncing()
         return unflushed
 
     def _begin(self, *, include_active: bool) -> Unflushed:
@@ -158,6 +164,7 @@ class Durability:
         """Write what a scan found good, so that the next scan can begin later. A flush follows."""
         with self._health.guarded("recovering"):
             self._epoch_file.settle()
+            self._round_file.settle()
             self._segments.write_snapshot(producers)
         self._segments.distrust()
 

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 import msgspec
 from crc32c import crc32c
 
+from dataplane.core.compaction.rounds import Round
 from dataplane.storage.disk import Disk, read_whole, replace_durably, unlink_durably
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.segment import index_path, log_path, unlink_segment
@@ -42,13 +43,15 @@ class RewrittenSegment(NamedTuple):
 class CompactionManifest(msgspec.Struct, frozen=True, kw_only=True):
     """What a pass left.
 
-    number: of the pass, in the names of its files. applied_at: the offset of the round's record. reaches: how
-    far the round was applied; below its end, another pass goes on from there. tombstone_floor: the round's.
-    segments: in order, from the log's first on.
+    number: of the pass, in the names of its files. applied_at: the offset of the round's record, which may be
+    gone from the log some day. reaches: how far the round was applied; below its end, another pass goes on
+    from there. tombstone_floor: the highest of all rounds so far. segments: in order, from the log's first
+    on.
     """
 
     number: int
     applied_at: int
+    round_: Round
     reaches: int
     tombstone_floor: int
     segments: tuple[RewrittenSegment, ...]

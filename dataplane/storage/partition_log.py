@@ -21,11 +21,12 @@ from collections.abc import Sequence
 
 from dataplane.core.compaction.known import KnownRounds, PlacedRound
 from dataplane.core.compaction.newest import KEYS_MAX
-from dataplane.core.compaction.rounds import Compacted
+from dataplane.core.compaction.rounds import Dirt
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.log_port import LogSlice, RottenBytes, RottenRange, TimestampHit
 from dataplane.core.producer_state import ProducerStates
 from dataplane.storage.compaction import CompactionPass
+from dataplane.storage.dirt import measure_dirt
 from dataplane.storage.disk import Buffer
 from dataplane.storage.durability import Durability, RecoveryPoint
 from dataplane.storage.epoch_file import EpochFile
@@ -41,11 +42,13 @@ from dataplane.storage.reads import (
     read_segments,
 )
 from dataplane.storage.retention import SegmentView, segments_to_delete
+from dataplane.storage.round_file import RoundFile
 from dataplane.storage.seal import LogSeal
 from dataplane.storage.segment import Segment
 from dataplane.storage.segment_list import SegmentList
 from dataplane.storage.snapshots import ProducerSnapshots
 from dataplane.storage.tail_cache import GATHER_BYTES_MAX, TailCache
+from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import BatchHeader
 
 
@@ -66,6 +69,7 @@ class PartitionLog:
         log_end_offset: int,
         recovery_point: int,
         now_ms: int,
+        rounds: KnownRounds,
         manifest: CompactionManifest | None = None,
     ) -> None:
         disk = settings.disk
@@ -74,20 +78,21 @@ class PartitionLog:
         self.options = settings.options
         self.epochs = epochs
         self.producers = producers
-        #: None is in it yet: no topic can be compacted.
-        self.rounds = KnownRounds()
+        self.rounds = rounds
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self._disk = disk
         self._health = LogHealth(disk, directory, settings.health)
         self._segments = SegmentList(disk, directory, segments, snapshots, manifest)
         self._epoch_file = EpochFile(disk, self._health, epochs)
+        self._round_file = RoundFile(disk, self._health, rounds)
         self.durability = Durability(
             disk,
             self._health,
             self._segments,
             self._epoch_file,
             RecoveryPoint(recovery_point, settings.on_lowered),
+            round_file=self._round_file,
             now_ms=now_ms,
         )
         self.holes = Holes(disk, self._health, self._segments, epochs)
@@ -128,7 +133,10 @@ class PartitionLog:
 
     def note_compacted(self, told: Compacted) -> None:
         """See LogPort."""
-        self.rounds.on_told(told, log_start_offset=self.log_start_offset, log_end_offset=self.log_end_offset)
+        self._health.check()
+        self._round_file.note_told(
+            told, log_start_offset=self.log_start_offset, log_end_offset=self.log_end_offset
+        )
 
     @property
     def vouched_end_offset(self) -> int:
@@ -205,10 +213,24 @@ class PartitionLog:
         elif self._epoch_file.is_behind:
             self._epoch_file.write()
         producers = self.producers
+        has_rounds = False
         for header in headers:
             if header.producer_id >= 0:
                 producers.update(header, now_ms=now_ms)
+            elif header.is_control:
+                has_rounds = True
         self.log_end_offset = end_offset
+        if has_rounds:
+            self._take_rounds(headers, chunks)
+
+    def _take_rounds(self, headers: Sequence[BatchHeader], chunks: Sequence[Buffer]) -> None:
+        """Note the rounds among appended batches."""
+        data = memoryview(b"".join(chunks))
+        for header in headers:
+            if header.is_control:
+                self.rounds.on_appended(header, data)
+            data = data[header.size_bytes :]
+        self._round_file.write()
 
     def roll(self, *, now_ms: int) -> None:
         """Close the active segment, unless it is empty, and begin the next."""
@@ -349,6 +371,8 @@ class PartitionLog:
                     self._cut(offset)
             except CorruptLog as error:
                 raise self._health.condemn(error) from None
+            self.rounds.on_cut(self.log_end_offset)
+            self._round_file.write()
         if self.log_end_offset == self.log_start_offset and self.size_bytes:
             self._drop_deleted_bytes()
         self._epoch_file.truncate_from_end(min(offset, self.log_end_offset))
@@ -411,6 +435,7 @@ class PartitionLog:
         self._tail.clear()
         self.producers.clear()
         self._epoch_file.clear()
+        self._round_file.clear()
         self.log_end_offset = offset
         self.holes.forget_gone(log_start_offset=offset)
 
@@ -477,6 +502,31 @@ class PartitionLog:
 
     # ---- compaction
 
+    def measure_dirt(
+        self, *, clean_to: int, high_watermark: int, young_ms: int | None, has_max_lag: bool
+    ) -> Dirt:
+        """See dirt.py. Thread. Raise LogChanged, LogError."""
+        self._health.check()
+        with self.holes.reading(self.log_start_offset):
+            return measure_dirt(
+                self._segments.all,
+                clean_to=clean_to,
+                high_watermark=high_watermark,
+                young_ms=young_ms,
+                has_max_lag=has_max_lag,
+            )
+
+    def roll_for_compaction(self, *, now_ms: int, max_lag_ms: int) -> None:
+        """Close the active segment if a record in it may be older than the greatest lag, so that a round can
+        reach it; not for the sake of the last round's own record."""
+        active, last = self._segments.active, self.rounds.last_placed
+        is_round_alone = last is not None and (active.base_offset, active.next_offset) == (
+            last.offset,
+            last.offset + 1,
+        )
+        if now_ms - active.first_append_ms > max_lag_ms and not is_round_alone:
+            self.roll(now_ms=now_ms)
+
     def begin_compaction(
         self, placed: PlacedRound, *, now_ms: int, keys_max: int = KEYS_MAX
     ) -> CompactionPass:
@@ -486,17 +536,27 @@ class PartitionLog:
         self.finish_compaction()
         if self._segments.active.base_offset < placed.round_.end_offset:
             self.roll(now_ms=now_ms)
+        self.rounds.on_begun(placed)
         return CompactionPass(
             self._disk,
             self._health,
             self._segments,
             placed,
+            from_offset=self.rounds.reaches,
+            on_swapped=self._on_pass,
             durability=self.durability,
             epochs=self.epochs,
             holes=self.holes,
             options=self.options,
             keys_max=keys_max,
         )
+
+    def _on_pass(self, placed: PlacedRound, reaches: int) -> None:
+        """Memory forgets what is gone, so that all readers meet the same records."""
+        self.rounds.on_pass(placed, reaches=reaches)
+        first_offset = self._tail.first_offset
+        if first_offset is not None and first_offset < reaches:
+            self._tail.clear()
 
     def finish_compaction(self) -> None:
         """Let the segments of a committed pass take the place of those that it replaces, unless a change of

@@ -32,9 +32,12 @@ indexes of the scanned part come from the batches, never from files that may be 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from controller.contract.session import ShutdownKind
+from dataplane.core.compaction.known import KnownRounds, PlacedRound
+from dataplane.core.compaction.rounds import encode_round
 from dataplane.core.leader_epochs import (
     CHECKPOINT_BYTES_MAX,
     CorruptEpochCheckpoint,
@@ -43,7 +46,7 @@ from dataplane.core.leader_epochs import (
     decode_leader_epochs,
 )
 from dataplane.core.producer_state import ProducerStates
-from dataplane.storage.disk import read_whole, stored_bytes
+from dataplane.storage.disk import Buffer, read_whole, stored_bytes
 from dataplane.storage.epoch_file import EPOCHS_FILE
 from dataplane.storage.health import DAMAGED_FILE, CorruptLog
 from dataplane.storage.index import new_index
@@ -55,6 +58,7 @@ from dataplane.storage.manifest import (
     finish_pass,
 )
 from dataplane.storage.partition_log import PartitionLog
+from dataplane.storage.round_file import StoredRounds, read_rounds, read_whole_from
 from dataplane.storage.scan import ScanStop, SegmentScan
 from dataplane.storage.seal import read_seal, remove_seal
 from dataplane.storage.segment import (
@@ -68,7 +72,7 @@ from dataplane.storage.segment import (
 from dataplane.storage.segment_list import DELETED_SUFFIX
 from dataplane.storage.snapshots import SUFFIX as SNAPSHOT_SUFFIX
 from dataplane.storage.snapshots import ProducerSnapshots
-from springtide.wire.record_batch import BatchHeader
+from springtide.wire.record_batch import BatchHeader, decode_header
 
 DAMAGED_BYTES_MAX = 64 * 1024
 _OFFSET_DIGITS = 20
@@ -187,6 +191,7 @@ class _Recovery:
     are_epochs_rebuilt: bool = False
     manifest: CompactionManifest | None = None
     listed: dict[int, RewrittenSegment] = field(default_factory=dict)
+    rounds: KnownRounds = field(default_factory=KnownRounds)
     is_new: bool = False
 
     def __post_init__(self) -> None:
@@ -211,6 +216,9 @@ class _Recovery:
         self._load_epochs(
             scan_start=bases[first_scanned] if first_scanned < len(bases) else self.valid_end_offset
         )
+        self._load_rounds(
+            scan_start=bases[first_scanned] if first_scanned < len(bases) else self.valid_end_offset
+        )
         self._scan(bases[first_scanned:])
         if self.valid_end_offset < self.recovery_point and bases:
             raise _Damage("the log ends below its recovery point", self.valid_end_offset)
@@ -220,6 +228,7 @@ class _Recovery:
                 raise _Damage(f"the log ends below its high watermark {self.high_watermark}", log_end_offset)
             self.report.missing = (log_end_offset, self.high_watermark)
         self._settle_epochs(log_end_offset)
+        self._settle_rounds(log_end_offset, is_clean=is_clean)
         return self._build(
             log_end_offset,
             snapshot_offsets,
@@ -347,6 +356,43 @@ class _Recovery:
         self.epochs.truncate_from_end(log_end_offset + 1)
         self.epochs.truncate_from_start(self.log_start_offset)
 
+    def _load_rounds(self, *, scan_start: int) -> None:
+        """The file is believed up to the scan, which finds the later ones. One that can't be read was torn by
+        a power cut: then the batches tell."""
+        manifest = self.manifest
+        stored = read_rounds(self.disk, self.directory)
+        found = stored or StoredRounds()
+        self.rounds = KnownRounds.restored(
+            None if manifest is None else PlacedRound(manifest.applied_at, manifest.round_),
+            reaches=0 if manifest is None else manifest.reaches,
+            floor=0 if manifest is None else manifest.tombstone_floor,
+            floor_known=found.floor_known,
+            whole_from=read_whole_from(self.disk, self.directory),
+        )
+        for placed in found.pending:
+            if placed.offset < scan_start:
+                self._take_round(placed.offset, encode_round(placed.round_, base_offset=placed.offset))
+        if stored is None:
+            self.report.notes.append("rounds of compaction found in the batches: their file was torn")
+            for segment in self.segments:
+                self._take_rounds(segment, segment.walk())
+
+    def _take_rounds(self, segment: Segment, batches: Iterable[tuple[int, BatchHeader]]) -> None:
+        for position, header in batches:
+            if header.is_control:
+                self._take_round(header.base_offset, segment.read_batch(position, header))
+
+    def _take_round(self, log_offset: int, batch: Buffer) -> None:
+        """Take in a control batch, unless a pass was made of it or of a later one."""
+        if self.manifest is None or log_offset > self.manifest.applied_at:
+            self.rounds.on_appended(decode_header(batch), memoryview(batch))
+
+    def _settle_rounds(self, log_end_offset: int, *, is_clean: bool) -> None:
+        if self.manifest is not None and self.manifest.applied_at >= log_end_offset:
+            raise _Damage("the log ends below the round that was applied to it", log_end_offset)
+        if not is_clean:
+            self.rounds.on_cut(log_end_offset)
+
     def _scan(self, bases: list[int]) -> None:
         for index, base in enumerate(bases):
             if not self._continues(base):
@@ -378,6 +424,8 @@ class _Recovery:
             segment.note_batch(header, position)
             self._take_epoch(header, self.valid_end_offset)
             self.valid_end_offset = header.next_offset
+            if header.is_control:
+                self._take_rounds(segment, [(position, header)])
             self.report.scanned_batches += 1
         self.report.scanned_bytes += segment.size_bytes
         if scan.stop is not ScanStop.END:
@@ -465,6 +513,7 @@ class _Recovery:
             log_end_offset=log_end_offset,
             recovery_point=self.recovery_point,
             now_ms=self.now_ms,
+            rounds=self.rounds,
             manifest=self.manifest,
         )
         log.holes.load(log_start_offset=self.log_start_offset)

@@ -12,6 +12,7 @@ never between two. Where a rewritten segment ends, the manifest says (manifest.p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple
 
@@ -36,6 +37,14 @@ class Unflushed(NamedTuple):
     snapshots: tuple[str, ...]
     end_offset: int
     is_directory_unsynced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedPass:
+    """What a pass of compaction has committed. on_swapped: called in the loop once it is the log."""
+
+    rewritten: tuple[Segment, ...]
+    on_swapped: Callable[[], None]
 
 
 class CutPlace(NamedTuple):
@@ -88,7 +97,7 @@ class SegmentList:
         self.manifest = manifest
         self.commit_lock = Lock()
         """Held while a pass of compaction is committed in a thread, and while the loop begins a change."""
-        self._committed: tuple[Segment, ...] = ()  # rewritten, not yet in the place of the old ones
+        self._committed: CommittedPass | None = None  # not yet in the place of the old segments
         self._lock = Lock()  # never held over I/O
         self._unflushed: list[Segment] = []  # closed, not yet fsynced
         self._is_directory_unsynced = True
@@ -229,9 +238,9 @@ class SegmentList:
 
     # ---- compaction
 
-    def on_committed(self, manifest: CompactionManifest, rewritten: tuple[Segment, ...]) -> None:
+    def on_committed(self, manifest: CompactionManifest, committed: CommittedPass) -> None:
         """Note that a pass is committed. Its segments wait for `swap`. Thread, which holds `commit_lock`."""
-        self.manifest, self._committed = manifest, rewritten
+        self.manifest, self._committed = manifest, committed
 
     def swap(self) -> None:
         """Put what a pass has committed in the place of the segments that it replaces, unless it is there."""
@@ -239,9 +248,14 @@ class SegmentList:
             self._swap()
 
     def _swap(self) -> None:
-        rewritten, self._committed = self._committed, ()
-        if not rewritten:
+        committed, self._committed = self._committed, None
+        if committed is None:
             return
+        if committed.rewritten:
+            self._put_in_place(committed.rewritten)
+        committed.on_swapped()
+
+    def _put_in_place(self, rewritten: tuple[Segment, ...]) -> None:
         assert self.manifest is not None
         self.changes += 1
         end_offset = rewritten[-1].next_offset

@@ -47,6 +47,7 @@ NODE_ENDPOINTS_SINCE = 16
 
 _DIVERGING_EPOCH_TAG = 0
 _CURRENT_LEADER_TAG = 1
+_COMPACTED_TAG = 10_000
 
 _INT32 = struct.Struct(">i")
 _HEAD_V7 = struct.Struct(">ihi")
@@ -59,6 +60,7 @@ _ANSWER_V12 = struct.Struct(">ihqqqbi")  # null is one byte, 0
 _ABORTED = struct.Struct(">qq")
 _EPOCH_END = struct.Struct(">iq")
 _LEADER = struct.Struct(">ii")
+_COMPACTED = struct.Struct(">qq")
 
 # The usual answer's frame. Correlation id, tags; throttle, error, session; topics, topic id, partitions; the
 # partition up to its records.
@@ -76,6 +78,14 @@ class EpochEnd(NamedTuple):
     diverging epoch), or the answer to OffsetForLeaderEpoch (KIP-101)."""
 
     leader_epoch: int
+    end_offset: int
+
+
+class Compacted(NamedTuple):
+    """Our own tag between brokers: what is gone from a leader's compacted log. Tombstones below
+    `tombstone_floor`, and below `end_offset` records whose newer ones may stand above a follower's end."""
+
+    tombstone_floor: int
     end_offset: int
 
 
@@ -101,6 +111,7 @@ class FetchedPartition(NamedTuple):
     diverging_epoch: EpochEnd | None = None
     current_leader: CurrentLeader | None = None
     aborted: tuple[AbortedTransaction, ...] = ()
+    compacted: Compacted | None = None
 
     @property
     def error(self) -> ErrorCode:
@@ -196,17 +207,22 @@ def _write_partition(
 
 
 def _write_partition_tags(out: bytearray, data: FetchedPartition) -> None:
-    diverging, leader = data.diverging_epoch, data.current_leader
-    if diverging is None and leader is None:
+    diverging, leader, compacted = data.diverging_epoch, data.current_leader, data.compacted
+    if diverging is None and leader is None and compacted is None:
         out.append(0)
         return
-    out.append((diverging is not None) + (leader is not None))
+    out.append((diverging is not None) + (leader is not None) + (compacted is not None))
     if diverging is not None:
         out += bytes((_DIVERGING_EPOCH_TAG, _EPOCH_END.size + 1))
         out += _EPOCH_END.pack(diverging.leader_epoch, diverging.end_offset)
         out.append(0)
     if leader is not None:
         out += encode_leader_tag(leader, tag=_CURRENT_LEADER_TAG)
+    if compacted is not None:
+        write_uvarint(out, _COMPACTED_TAG)
+        out.append(_COMPACTED.size + 1)
+        out += _COMPACTED.pack(*compacted)
+        out.append(0)
 
 
 def encode_fetch_frame(
@@ -298,11 +314,12 @@ def _read_partition(reader: Reader, topic: Topic, api_version: int) -> FetchedPa
     records = reader.nullable_view(is_flexible=is_flexible)
     diverging_epoch: EpochEnd | None = None
     current_leader: CurrentLeader | None = None
+    compacted: Compacted | None = None
     if is_flexible:
         if reader.buffer[reader.position] == 0:
             reader.position += 1
         else:
-            diverging_epoch, current_leader = _read_partition_tags(reader)
+            diverging_epoch, current_leader, compacted = _read_partition_tags(reader)
     return FetchedPartition(
         topic,
         partition,
@@ -315,6 +332,7 @@ def _read_partition(reader: Reader, topic: Topic, api_version: int) -> FetchedPa
         diverging_epoch,
         current_leader,
         aborted,
+        compacted,
     )
 
 
@@ -325,23 +343,28 @@ def _read_aborted(reader: Reader, *, is_flexible: bool) -> AbortedTransaction:
     return aborted
 
 
-def _read_partition_tags(reader: Reader) -> tuple[EpochEnd | None, CurrentLeader | None]:
+def _read_partition_tags(
+    reader: Reader,
+) -> tuple[EpochEnd | None, CurrentLeader | None, Compacted | None]:
     diverging_epoch: EpochEnd | None = None
     current_leader: CurrentLeader | None = None
+    compacted: Compacted | None = None
 
     def on_tag(tag: int, content: Reader) -> bool:
-        nonlocal diverging_epoch, current_leader
+        nonlocal diverging_epoch, current_leader, compacted
         if tag == _DIVERGING_EPOCH_TAG:
             diverging_epoch = EpochEnd(*content.fixed(_EPOCH_END))
         elif tag == _CURRENT_LEADER_TAG:
             current_leader = CurrentLeader(*content.fixed(_LEADER))
+        elif tag == _COMPACTED_TAG:
+            compacted = Compacted(*content.fixed(_COMPACTED))
         else:
             return False
         content.skip_tagged_fields()
         return True
 
     reader.tagged_fields(on_tag)
-    return diverging_epoch, current_leader
+    return diverging_epoch, current_leader, compacted
 
 
 def decode_fetch_frame(frame: memoryview) -> tuple[int, FetchResponse]:

@@ -56,7 +56,8 @@ class Incarnation:
 
     chain: what it holds now. pending: what is being appended. compacting: what it holds if the pass that is
     being committed is. passes: committed. flushed: below it, all of `chain` is durable.
-    start_max: its log start is not beyond this. epochs: as of the last operation that returned;
+    start_max: its log start is not beyond this. whole_from: told by a leader before records of it were
+    copied, so that no later process may know less. epochs: as of the last operation that returned;
     epochs_durable: as of the last that fsynced them; epochs_known: all that were ever true of it.
     """
 
@@ -68,6 +69,7 @@ class Incarnation:
         self.passes = 0
         self.flushed = 0
         self.start_max = 0
+        self.whole_from = 0
         self.high_watermark = 0
         self.high_watermark_max = 0
         self.epochs: tuple[EpochStart, ...] = ()
@@ -139,7 +141,7 @@ class Incarnation:
 
     def restarting(self, log_offset: int) -> None:
         self.chain = []
-        self.flushed = 0
+        self.flushed = self.whole_from = 0
         self.epochs = self.epochs_durable = ()
         self.beginning += 1
         self.beginnings_possible.add(self.beginning)
@@ -180,6 +182,7 @@ class ExpectedLog:
     epochs_after_kill: tuple[EpochStart, ...]
     beginnings: frozenset[int]
     start_max: int
+    whole_from: int
     high_watermark_max: int
 
     @property
@@ -195,6 +198,7 @@ class ExpectedLog:
             epochs_after_kill=_common(self.epochs_after_kill, later.epochs_after_kill),
             beginnings=self.beginnings | later.beginnings,
             start_max=max(self.start_max, later.start_max),
+            whole_from=min(self.whole_from, later.whole_from),
             high_watermark_max=max(self.high_watermark_max, later.high_watermark_max),
         )
 
@@ -295,6 +299,7 @@ def _expected_log(incarnation: Incarnation, chain: Sequence[Node], passes: int) 
         incarnation.epochs,
         frozenset(incarnation.beginnings_possible),
         incarnation.start_max,
+        incarnation.whole_from,
         incarnation.high_watermark_max,
     )
 
@@ -307,4 +312,5 @@ def _ghost(incarnation: Incarnation) -> ExpectedLog:
         after_kill=(),
         epochs_after_power_cut=(),
         epochs_after_kill=(),
+        whole_from=0,
     )

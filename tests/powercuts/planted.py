@@ -18,11 +18,13 @@ from dataplane.storage import (
     checkpoints,
     compaction,
     directory_claim,
+    disk,
     epoch_file,
     health,
     log_dir_identity,
     manifest,
     recovery,
+    round_file,
     scan,
 )
 from dataplane.storage.compaction import CompactionPass
@@ -33,6 +35,7 @@ from dataplane.storage.index import SparseIndex
 from dataplane.storage.log_dir import LogDir
 from dataplane.storage.manifest import RewrittenSegment
 from dataplane.storage.partition_log import PartitionLog
+from dataplane.storage.round_file import RoundFile
 from dataplane.storage.segment import Segment
 from dataplane.storage.segment_list import CutPlace, SegmentList
 from dataplane.storage.snapshots import ProducerSnapshots
@@ -297,6 +300,21 @@ def manifest_outlives_a_restart() -> Patches:
 @plant(breaks="a rewritten segment leaves the manifest before it is cut")
 def manifest_outlives_a_cut() -> Patches:
     return [(SegmentList, "_forget_listed_from", lambda _self, _base_offset: None)]
+
+
+@plant(breaks="a round below the recovery point is in its file")
+def rounds_not_synced() -> Patches:
+    return [(RoundFile, "fsync", lambda _self: False), (RoundFile, "write", lambda _self: None)]
+
+
+@plant(breaks="a round above the recovery point is found by the scan")
+def rounds_not_scanned() -> Patches:
+    return [(recovery._Recovery, "_take_rounds", lambda *_: None)]
+
+
+@plant(breaks="what a leader's log lacks is durable before records of it are copied")
+def told_not_synced() -> Patches:
+    return [(round_file, "replace_durably", disk.replace)]
 
 
 @plant(breaks="a record goes only when the newer one of its key is durable")

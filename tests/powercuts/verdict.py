@@ -10,6 +10,8 @@ Each finding begins with the rule that it breaks:
     chain      the log is no prefix of anything it ever held: an unknown batch, or a mixture of two pasts
     start      the log start is beyond what was ever deleted, or the high watermark beyond what was committed
     epochs     the leader epochs contradict the batches, or a promised one is gone, or one never was
+    rounds     a round of compaction that is to be applied is not known, or one that is not; or what a leader
+               told of its own log
     producers  a stored batch would be stored again, or a retry be answered for bytes that are gone
     again      a second recovery of the same bytes, or a crash after the first, comes to something else
 """
@@ -20,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controller.contract.session import ShutdownKind
+from dataplane.core.compaction.known import KnownRounds, PlacedRound
 from dataplane.core.leader_epochs import EpochStart
 from dataplane.core.log_port import LogError
 from dataplane.core.producer_state import Duplicate, ProducerStates
@@ -31,7 +34,7 @@ from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import DamagedLog
 from springtide.wire.errors import ErrorCode
 from springtide.wire.framing import FileChunk
-from springtide.wire.record_batch import crc_is_valid, iter_headers
+from springtide.wire.record_batch import crc_is_valid, decode_header, iter_headers
 from tests.kit.dataplane.log_dirs import load_all
 from tests.powercuts.ledger import Expected, ExpectedLog, Node
 from tests.powercuts.workload import BOOT_ID, BROKER_ID, OPTIONS
@@ -48,6 +51,9 @@ class RecoveredLog:
     batches: tuple[bytes, ...]
     epochs: tuple[EpochStart, ...]
     producers: tuple[object, ...]
+    rounds: tuple[PlacedRound, ...]
+    applied_below: int
+    whole_from: int
 
 
 @dataclass(slots=True)
@@ -165,6 +171,9 @@ def _take(found: Recovered, log_dir: LogDir, key: PartitionKey, log: PartitionLo
         tuple(batches),
         log.epochs.entries,
         _remembered(log.producers),
+        log.rounds.pending,
+        _applied_below(log),
+        log.rounds.whole_from,
     )
     found.states[key] = log.producers
     found.high_watermarks[key] = log_dir.stored_high_watermark(key)
@@ -222,6 +231,7 @@ def _judge_log(
         wrong.append(f"chain: {_describe(log.batches)} was never this log")
         return wrong
     wrong += _judge_epochs(log, path, expected, is_whole=is_whole)
+    wrong += _judge_rounds(log, expected)
     if path:
         wrong += _judge_producers(log, path, states)
     return wrong
@@ -264,6 +274,31 @@ def _judge_epochs(
     for entry in promised:
         if log.start_offset < entry.start_offset <= log.end_offset and entry not in entries:
             wrong.append(f"epochs: {entry} was promised and is not among {entries}")
+    return wrong
+
+
+def _applied_below(log: PartitionLog) -> int:
+    """Return the offset below which no round is to be applied any more, by the manifest."""
+    manifest = log.compacted
+    if manifest is None:
+        return 0
+    return manifest.applied_at + (manifest.reaches >= manifest.round_.end_offset)
+
+
+def _judge_rounds(log: RecoveredLog, expected: ExpectedLog) -> list[str]:
+    """By the batches: each round above the applied one, which tells no more of itself."""
+    replay = KnownRounds()
+    for batch in log.batches:
+        header = decode_header(batch)
+        if header.is_control and header.base_offset >= log.applied_below:
+            replay.on_appended(header, memoryview(batch))
+    wrong = []
+    found = {placed for placed in log.rounds if placed.offset >= log.start_offset}
+    due = {placed for placed in replay.pending if placed.offset >= log.start_offset}
+    if found != due:
+        wrong.append(f"rounds: {found} are to be applied, by the log {due}")
+    if log.whole_from < expected.whole_from:
+        wrong.append(f"rounds: whole from {log.whole_from}, {expected.whole_from} was told")
     return wrong
 
 

@@ -23,6 +23,7 @@ from dataplane.storage.log_dir import DIVERGENT, LogDir, open_log_dir
 from dataplane.storage.log_settings import LogOptions, PartitionId
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import OpenedLog
+from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch
 from tests.kit.dataplane.log_dirs import load_all
@@ -49,6 +50,7 @@ WEIGHTS = {
     "advance_start": 3,
     "restart_at": 1,
     "compact": 8,
+    "hear_of_compaction": 2,
     "create": 3,
     "delete": 1,
     "unlink_deleted": 1,
@@ -251,6 +253,14 @@ class Workload:
         )
         return True
 
+    def hear_of_compaction(self, log: PartitionLog, known: Incarnation) -> None:
+        """As a follower, from a leader whose log lacks what is below an offset, perhaps above this log's
+        end."""
+        end_offset = log.log_end_offset + self._random.randint(-20, 20)
+        log.note_compacted(Compacted(max(0, end_offset - 10), end_offset))
+        if end_offset > log.log_end_offset:
+            known.whole_from = max(known.whole_from, end_offset)
+
     def write_aside(self, log: PartitionLog, known: Incarnation) -> None:
         written = write_aside(
             self.disk,
@@ -428,6 +438,7 @@ _OF_LOG: dict[str, Callable[[Workload, PartitionLog, Incarnation], None]] = {
         "advance_start",
         "restart_at",
         "compact",
+        "hear_of_compaction",
         "write_aside",
     )
 }

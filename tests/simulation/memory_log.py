@@ -23,7 +23,7 @@ from typing import NamedTuple
 from dataplane.core.compaction.known import KnownRounds, PlacedRound
 from dataplane.core.compaction.newest import KEYS_MAX
 from dataplane.core.compaction.rewriting import Rewrite
-from dataplane.core.compaction.rounds import Compacted, Dirt
+from dataplane.core.compaction.rounds import Dirt
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.log_port import (
     Buffer,
@@ -36,6 +36,7 @@ from dataplane.core.log_port import (
 )
 from dataplane.core.producer_state import ProducerStates
 from dataplane.storage.seal import Seal
+from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import (
     BatchHeader,
     CorruptBatch,
@@ -300,7 +301,7 @@ class MemoryLog:
         self._keep(0, end_offset=offset)
         self._epochs.clear()
         self._producers.clear()
-        self.rounds = KnownRounds()
+        self.rounds.clear()
 
     def advance_log_start(self, offset: int) -> None:
         self._touch_disk()

@@ -12,10 +12,11 @@ from contextlib import suppress
 from copy import copy
 from typing import NamedTuple
 
+from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import BatchHeader, CorruptBatch
 from springtide.wire.records import iter_records
 
-from .rounds import Compacted, Round, decode_round, is_round_key, must_restart, must_restart_after_cut
+from .rounds import Round, decode_round, is_round_key, must_restart, must_restart_after_cut
 
 
 class PlacedRound(NamedTuple):
@@ -37,6 +38,10 @@ class KnownRounds:
     __slots__ = ("_applying", "_pending", "applied", "floor", "floor_known", "reaches", "whole_from")
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """The log begins anew, empty."""
         self.applied: PlacedRound | None = None
         #: The one of which a pass has been made already.
         self._applying: PlacedRound | None = None
@@ -47,15 +52,45 @@ class KnownRounds:
         self.floor_known = 0
         self.whole_from = 0
 
+    @classmethod
+    def restored(
+        cls,
+        begun: PlacedRound | None,
+        *,
+        reaches: int,
+        floor: int,
+        floor_known: int,
+        whole_from: int,
+    ) -> KnownRounds:
+        """Return what a process knows when it starts again, before `on_appended` for each later round. begun:
+        the round of the last pass, which has come to `reaches`."""
+        rounds = cls()
+        rounds.floor_known, rounds.whole_from = floor_known, whole_from
+        if begun is not None:
+            rounds._pending.append(begun)
+            rounds.on_pass(begun, reaches=reaches)
+            rounds.floor = floor
+        return rounds
+
     def copy(self) -> KnownRounds:
         other = copy(self)
         other._pending = list(self._pending)
         return other
 
     @property
+    def pending(self) -> tuple[PlacedRound, ...]:
+        """Return the rounds in the log that were not applied as a whole, in order."""
+        return tuple(self._pending)
+
+    @property
+    def last_placed(self) -> PlacedRound | None:
+        """Return the last round of the log."""
+        return self._pending[-1] if self._pending else self.applied
+
+    @property
     def last(self) -> Round | None:
         """Return the round that a leader's next one follows."""
-        last = self._pending[-1] if self._pending else self.applied
+        last = self.last_placed
         return None if last is None else last.round_
 
     @property
@@ -98,13 +133,18 @@ class KnownRounds:
     def on_appended(self, header: BatchHeader, batch: memoryview) -> None:
         """Take in a control batch that is in the log. One that says that it is a round and is none changes
         nothing, on any replica."""
-        if header.record_count != 1:
+        if header.record_count != 1 or header.has_producer_id:
             return
         with suppress(CorruptBatch):
             (record,) = iter_records(batch)
             is_new = self.applied is None or record.offset > self.applied.offset
             if is_round_key(record.key) and is_new:
                 self._pending.append(PlacedRound(record.offset, decode_round(record.value)))
+
+    def on_begun(self, placed: PlacedRound) -> None:
+        """A pass that applies the round begins beside the log. A cut to below the round spoils the log from
+        now on: the pass may have been committed by then."""
+        self._applying = placed
 
     def on_pass(self, placed: PlacedRound, *, reaches: int) -> None:
         """A pass is durable that applied the round up to `reaches`."""

@@ -63,14 +63,6 @@ class Round(NamedTuple):
     waiting: tuple[Decided, ...] = ()
 
 
-class Compacted(NamedTuple):
-    """What is gone from a leader's log, as it tells its followers: tombstones below `tombstone_floor`, and
-    below `end_offset` records whose newer ones may stand above a follower's end."""
-
-    tombstone_floor: int
-    end_offset: int
-
-
 class CompactionOptions(NamedTuple):
     """The options of a compacted topic, which operators may tune: Kafka's settings of these names."""
 

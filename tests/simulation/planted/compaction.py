@@ -8,8 +8,9 @@ from dataplane.core.compaction import newest
 from dataplane.core.compaction.known import KnownRounds
 from dataplane.core.compaction.newest import NewestOffsets
 from dataplane.core.compaction.rewriting import Rewrite
-from dataplane.core.compaction.rounds import Compacted, Round
+from dataplane.core.compaction.rounds import Round
 from dataplane.core.leader import Leader
+from springtide.wire.fetch_response import Compacted
 from tests.simulation.planted.plant import Patches, plant
 
 

@@ -6,15 +6,16 @@ import errno
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Any
 
 import pytest
 
 from controller.contract.session import ShutdownKind
 from dataplane.core.compaction.known import PlacedRound
-from dataplane.core.compaction.rounds import Round, encode_round
+from dataplane.core.compaction.rounds import Dirt, Round, encode_round
 from dataplane.core.leader_epochs import EpochStart
 from dataplane.core.log_port import LogChanged
-from dataplane.storage.compaction import PassPutOff
+from dataplane.storage.compaction import SLICE_BYTES, PassPutOff
 from dataplane.storage.epoch_file import EPOCHS_FILE
 from dataplane.storage.health import ClosedLog, CorruptLog
 from dataplane.storage.log_settings import LogOptions
@@ -23,7 +24,9 @@ from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import DamagedLog, OpenedLog
 from dataplane.storage.retention import SegmentView, segments_to_delete
 from dataplane.storage.rot import ScrubPlace
+from dataplane.storage.round_file import ROUNDS_FILE
 from dataplane.storage.segment import log_path
+from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import decode_header, iter_headers
 from springtide.wire.records import NewRecord, encode_batch, iter_records
 from tests.kit.dataplane.storage import DIRECTORY, NO_TAIL, SMALL, append, new_log, open_log, opened, read_all
@@ -449,3 +452,117 @@ def test_epochs_of_a_copy_of_a_compacted_log_begin_where_the_batch_before_ends()
     disk.content(f"{DIRECTORY}/{EPOCHS_FILE}")[:] = b""
     for kind in (ShutdownKind.PROCESS_CRASH, ShutdownKind.MACHINE_CRASH):
         assert opened(open_log(disk, last_shutdown=kind, options=NO_TAIL)).epochs.entries == seen
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_round_is_due_again_after_a_restart_until_it_was_applied(kind: ShutdownKind) -> None:
+    found = world()
+    assert found.log.rounds.pending == (found.placed,)
+    log = found.reopen(kind)
+    assert log.rounds.due(31) == found.placed
+    assert log.rounds.due(30) is None, "it is not committed"
+    found.compact(keys_max=2)
+    halfway = log.rounds.reaches
+    assert 0 < halfway < 30
+    log = found.reopen(kind)
+    assert (log.rounds.due(31), log.rounds.reaches) == (found.placed, halfway)
+    while log.rounds.due(31) is not None:
+        found.compact(keys_max=2)
+    log = found.reopen(kind)
+    assert (log.rounds.applied, log.rounds.reaches, log.rounds.is_settled) == (found.placed, 30, True)
+    assert log.rounds.last == found.placed.round_, "a leader goes on from it"
+    assert headers(log) == LEFT
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rounds_file_that_was_torn_is_made_anew_from_the_batches(kind: ShutdownKind) -> None:
+    found = world()
+    found.log.durability.flush()
+    found.disk.content(f"{DIRECTORY}/{ROUNDS_FILE}")[:] = b"to"
+    log = opened(open_log(found.disk, last_shutdown=kind, recovery_point=32, options=NO_TAIL))
+    assert log.rounds.pending == (found.placed,)
+
+
+def test_what_a_leaders_log_lacks_is_known_after_a_power_cut_and_forgotten_with_the_log() -> None:
+    disk, log = new_log(NO_TAIL)
+    told = Compacted(tombstone_floor=4, end_offset=20)
+    log.note_compacted(told)
+    append(log, keyed(3))
+    disk.crash_machine(Random(0))
+    log = opened(open_log(disk, last_shutdown=ShutdownKind.MACHINE_CRASH, options=NO_TAIL))
+    assert log.rounds.compacted is not None and log.rounds.compacted.end_offset == 20
+    assert log.rounds.is_spoilt_by_cut(19)
+    log.restart_at(0)
+    log.close_cleanly()
+    assert opened(open_log(disk, last_shutdown=ShutdownKind.CLEAN)).rounds.compacted is None
+
+
+def test_a_log_that_ends_below_the_round_that_was_applied_to_it_is_damaged() -> None:
+    """All was flushed before the pass: no crash takes it."""
+    found = world(end=12)
+    found.compact()
+    found.log.close_cleanly()
+    for base in found.bases[-3:]:
+        found.disk.content(log_path(DIRECTORY, base))[:] = b""
+    assert isinstance(open_log(found.disk, last_shutdown=ShutdownKind.MACHINE_CRASH), DamagedLog)
+
+
+def test_a_committed_pass_that_a_deletion_puts_in_place_is_known_at_once() -> None:
+    """A follower that fetches now is told of it."""
+    found = world()
+    begun = found.log.begin_compaction(found.placed, now_ms=1000)
+    assert found.log.rounds.is_spoilt_by_cut(30), "it may be committed by the time of a cut"
+    begun.write()
+    begun.commit()
+    assert found.log.rounds.compacted is None
+    found.log.advance_log_start(27)
+    found.log.detach_old_segments()
+    assert found.log.rounds.compacted == Compacted(0, 30)
+    assert found.log.rounds.is_settled
+
+
+def test_a_pass_is_written_in_slices() -> None:
+    found = world(400)
+    begun = found.log.begin_compaction(found.placed, now_ms=1000)
+    slices = 1
+    while not begun.advance():
+        slices += 1
+    assert slices > 2 * begun.bytes_before // SLICE_BYTES
+    begun.commit()
+    found.log.finish_compaction()
+    assert begun.bytes_after == sum(segment.size_bytes for segment in found.log.segments[:-1])
+
+
+def test_dirt_ends_before_what_is_young_uncommitted_or_in_the_active_segment() -> None:
+    found = world()
+    log = found.log
+    sizes = {segment.base_offset: segment.size_bytes for segment in log.segments}
+
+    def dirt(**changes: Any) -> Dirt:
+        asked = {"clean_to": 0, "high_watermark": 32, "young_ms": None, "has_max_lag": False}
+        return log.measure_dirt(**{**asked, **changes})
+
+    *closed, active = found.bases
+    assert dirt() == Dirt(active, 0, sum(sizes[base] for base in closed), None)
+    assert dirt(high_watermark=closed[2] + 1).end_offset == closed[2]
+    assert dirt(young_ms=1000 + closed[3]).end_offset == closed[3]
+    assert dirt(has_max_lag=True).oldest_dirty_ms == 1000
+    later = dirt(clean_to=closed[2], has_max_lag=True)
+    assert later.clean_bytes == sum(sizes[base] for base in closed[:2])
+    assert later.oldest_dirty_ms == 1000 + closed[2]
+    assert dirt(clean_to=active) == Dirt(active, sum(sizes[base] for base in closed), 0, None)
+
+
+def test_the_active_segment_is_closed_for_the_greatest_lag_but_not_for_a_round_alone() -> None:
+    _, log = new_log(NO_TAIL)
+    append(log, keyed(0))
+    log.roll_for_compaction(now_ms=1500, max_lag_ms=600)
+    assert len(log.segments) == 1
+    log.roll_for_compaction(now_ms=1700, max_lag_ms=600)
+    assert len(log.segments) == 2
+    append(log, encode_round(Round(1, 0, 0, 0), leader_epoch=0, base_offset=1))
+    log.roll_for_compaction(now_ms=9000, max_lag_ms=600)
+    assert len(log.segments) == 2
+    append(log, keyed(2))
+    log.roll_for_compaction(now_ms=9000, max_lag_ms=600)
+    assert len(log.segments) == 3

@@ -27,6 +27,7 @@ from springtide.wire.fetch_request import (
 )
 from springtide.wire.fetch_response import (
     AbortedTransaction,
+    Compacted,
     EpochEnd,
     FetchedPartition,
     FetchResponse,
@@ -293,6 +294,17 @@ def test_an_answer_is_what_the_general_codec_writes(version: int) -> None:
             version, chosen, session_id=55, throttle_time_ms=8, node_endpoints=hints
         )
         assert joined(chunks) == encode(general_answer(version, chosen, hints))
+
+
+def test_what_a_leader_tells_of_its_compacted_log_is_read_by_followers_and_skipped_by_others() -> None:
+    plain = FetchedPartition(A.bytes, 0, 0, 9, 9, 0, (memoryview(b"r"),), diverging_epoch=EpochEnd(3, 4))
+    told = plain._replace(compacted=Compacted(5, 2**40))
+    body = joined(encode_fetch_response(REPLICA_FETCH_VERSION, [told], session_id=55, throttle_time_ms=8))
+    (read,) = decode_fetch_response(REPLICA_FETCH_VERSION, memoryview(body), 0).partitions
+    assert read == told
+    skipped = decode(response_type(ApiKey.FETCH, REPLICA_FETCH_VERSION), body)
+    expected = encode(general_answer(REPLICA_FETCH_VERSION, [plain], []))
+    assert skipped == decode(response_type(ApiKey.FETCH, REPLICA_FETCH_VERSION), expected)
 
 
 def test_records_leave_as_the_chunks_they_came_in() -> None:

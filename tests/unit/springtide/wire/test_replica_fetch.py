@@ -23,6 +23,7 @@ from springtide.wire.fetch_request import (
     read_fetch_request,
 )
 from springtide.wire.fetch_response import (
+    Compacted,
     EpochEnd,
     FetchedPartition,
     FetchResponse,
@@ -81,6 +82,7 @@ answered_partitions = st.builds(
     int32s,
     st.none() | st.builds(EpochEnd, int32s, int64s),
     st.none() | st.builds(CurrentLeader, int32s, int32s),
+    compacted=st.none() | st.builds(Compacted, int64s, int64s),
 )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataplane.core.compaction.known import KnownRounds, PlacedRound
-from dataplane.core.compaction.rounds import CONTROL_TYPE_ROUND, Compacted, Round, encode_round
+from dataplane.core.compaction.rounds import CONTROL_TYPE_ROUND, Round, encode_round
+from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataplane.core.compaction.known import PlacedRound
-from dataplane.core.compaction.rounds import Compacted, CompactionOptions, Dirt, Round
+from dataplane.core.compaction.rounds import CompactionOptions, Dirt, Round
 from dataplane.core.effects import DATA_APPENDED, NO_EFFECTS, BackOff, Effects, Remark, WriteAside
 from dataplane.core.results import LeaderAnswer
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
+from springtide.wire.fetch_response import Compacted
 from tests.kit.dataplane.replica import Bench, log_of, records_of
 
 OPTIONS = CompactionOptions(0.5, 0, 2**63 - 1, delete_retention_ms=100)
