@@ -15,14 +15,19 @@ from controller.database.sql import create_sql_engine
 from controller.database.tables import metadata as sql_tables
 from controller.shell.published import Published
 from controller.shell.rows import BrokerRow, broker_path
+from springtide.node.sharding import GROUPS_TOPIC
 from tests.fullstack.broker_node import PORT as KAFKA_PORT
 from tests.fullstack.broker_node import BrokerNode
 from tests.fullstack.clients import ClientHost
 from tests.fullstack.controller_node import ControllerNode
+from tests.fullstack.coordinator_node import CoordinatorNode
 from tests.fullstack.crowd import Crowd
+from tests.fullstack.failure import Failure
+from tests.fullstack.groups import Groups
 from tests.fullstack.net import Network
 from tests.fullstack.operator import Operator
 from tests.fullstack.options import Options
+from tests.fullstack.shards import Shards
 from tests.fullstack.world import World
 from tests.fullstack.zookeeper import ZooKeeperHost
 from tests.kit.controller.sql import run_in_place
@@ -51,10 +56,6 @@ def deletions(sql: sa.Engine) -> dict[str, int]:
     with sql.connect() as connection:
         rows = connection.exec_driver_sql("SELECT what, count(*) FROM deleted GROUP BY what")
         return {str(row[0]): int(row[1]) for row in rows}
-
-
-class Failure(Exception):
-    """The run has shown something that must not be."""
 
 
 class Cluster:
@@ -92,9 +93,12 @@ class Cluster:
         self.suspended_ms = 0
         self._suspended_until_ms = 0
         self.crowd = Crowd(self)
+        #: None where the cluster has no coordinators.
+        self.shards = Shards(self) if options.coordinators else None
+        self.groups = Groups(self) if options.coordinators else None
         self._nursery: trio.Nursery | None = None
         self._failures: list[str] = []
-        self._keys: list[PartitionKey] = []
+        self._keys: dict[str, list[PartitionKey]] = {}
 
     @property
     def controller_urls(self) -> list[str]:
@@ -102,7 +106,15 @@ class Cluster:
 
     @property
     def node_names(self) -> list[str]:
-        return [broker.name for broker in self.brokers.values()] + [c.name for c in self.controllers]
+        return [node.name for node in self.nodes]
+
+    @property
+    def nodes(self) -> list[BrokerNode | ControllerNode | CoordinatorNode]:
+        return [*self.brokers.values(), *self.controllers, *self.coordinators]
+
+    @property
+    def coordinators(self) -> list[CoordinatorNode]:
+        return [] if self.shards is None else self.shards.nodes
 
     async def run_sql(self, work: Callable[[], T], *, exclusive: bool) -> T:
         return await run_in_place(work, exclusive=exclusive)
@@ -149,8 +161,7 @@ class Cluster:
             raise Failure(self._failures[0])
 
     def _kill_all(self) -> None:
-        nodes: list[BrokerNode | ControllerNode] = [*self.brokers.values(), *self.controllers]
-        for node in nodes:
+        for node in self.nodes:
             node.crash()
 
     # What stories wait for
@@ -178,6 +189,12 @@ class Cluster:
             ms=20_000,
             what="every broker is active",
         )
+        shards = self.shards
+        if shards is not None:
+            shards.start()
+            await self.until(
+                lambda: shards.missing() is None, ms=20_000, what="each shard has an owner and a standby"
+            )
 
     # The truth
 
@@ -201,13 +218,21 @@ class Cluster:
 
     @property
     def keys(self) -> list[PartitionKey]:
-        """Of the topic that lasts, as last seen."""
+        """Of the topics that last, as last seen: the clients' and the coordinators'."""
+        return [*self.data_keys, *self._keys_of(GROUPS_TOPIC)]
+
+    @property
+    def data_keys(self) -> list[PartitionKey]:
+        """Of the clients' topic that lasts, as last seen."""
+        return self._keys_of(self.topic)
+
+    def _keys_of(self, topic: str) -> list[PartitionKey]:
         published = self.published()
         if published is not None:
             partitions = published.image.partitions.items()
-            found = sorted(key for key, state in partitions if state.topic == self.topic)
-            self._keys = found or self._keys
-        return self._keys
+            found = sorted(key for key, state in partitions if state.topic == topic)
+            self._keys[topic] = found or self._keys.get(topic, [])
+        return self._keys.get(topic, [])
 
     def registered_epoch(self, broker_id: int) -> int:
         """As ZooKeeper has it, whether a controller is active or not; -1: it is no member."""

@@ -20,8 +20,9 @@ from tests.checker.placement import Partition, check_placement
 from tests.checker.values import decode_value
 from tests.checker.verdict import Anomaly
 from tests.fullstack.broker_node import DATA_DIR, BrokerNode
-from tests.fullstack.cluster import Cluster, Failure
+from tests.fullstack.cluster import Cluster
 from tests.fullstack.consumer import Consumer
+from tests.fullstack.failure import Failure
 from tests.kit.dataplane.asides import read_aside
 
 SETTLE_MS_MAX = 60_000
@@ -38,6 +39,9 @@ def mend_everything(cluster: Cluster) -> None:
         controller.resume()
         controller.start()
         controller.reconnect()
+    for coordinator in cluster.coordinators:
+        coordinator.resume()
+        coordinator.start()
     for broker in cluster.brokers.values():
         broker.resume()
         broker.host.slowness = 1.0
@@ -80,7 +84,7 @@ def missing(cluster: Cluster) -> str | None:
             known = published.image.partitions.get(hosted.key)
             if known is not None and node.broker_id not in known.replicas:
                 return f"{node.name} without {known.topic}-{known.partition}, which was moved away"
-    return None
+    return None if cluster.shards is None else cluster.shards.missing()
 
 
 async def settle(cluster: Cluster) -> int:
@@ -155,7 +159,7 @@ async def _compare(cluster: Cluster) -> tuple[Anomaly, ...] | None:
             facts = None if after is None else {fact: after[fact] for fact in FACTS}
             latest.setdefault((cluster.topic, row["partition"]), facts)
     audit = {key: facts for key, facts in latest.items() if facts is not None}
-    truth = {(cluster.topic, key[1]): _facts(cluster.truth(key)) for key in cluster.keys}
+    truth = {(cluster.topic, key[1]): _facts(cluster.truth(key)) for key in cluster.data_keys}
     if not all(truth.values()):
         return None
     views: dict[str, Any] = {"rest": rest, "audit": audit}
@@ -202,7 +206,7 @@ def dump_replicas(cluster: Cluster, watermarks: dict[tuple[int, PartitionKey], i
     The brokers must be down. What differs, a line each."""
     digests: dict[PartitionKey, dict[str, int]] = {}
     for node in cluster.brokers.values():
-        for key in cluster.keys:
+        for key in cluster.data_keys:
             watermark = watermarks.get((node.broker_id, key))
             if watermark is not None:
                 digest = _dump(cluster, node, key, watermark)

@@ -95,10 +95,8 @@ def suspend_all(cluster: Cluster, *, for_ms: int, late: str | None, late_ms: int
     if cluster.suspended_ms:
         return False
     cluster.ongoing.end_all()
-    for broker in cluster.brokers.values():
-        broker.start()
-    for controller in cluster.controllers:
-        controller.start()
+    for node in cluster.nodes:
+        node.start()
     cluster.suspend(for_ms)
     names = [*cluster.node_names, ZOOKEEPER]
     stand_still(cluster, nodes=[name for name in names if name != late], for_ms=for_ms)

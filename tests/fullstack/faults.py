@@ -51,6 +51,8 @@ SHARED = {
         "zookeeper_outage",
     )
 }
+OF_COORDINATORS = {name: kind for name, kind in KINDS.items() if kind.needs == "coordinators"}
+COORDINATORS_PACE_MS = (1_000, 1_500, 3_000)
 OWN: dict[str, Kind] = {}
 _own = register_in(OWN)
 
@@ -257,7 +259,7 @@ def rot_at_rest(
     return True
 
 
-ALL = {**SHARED, **OWN, **families.KINDS}
+ALL = {**SHARED, **OF_COORDINATORS, **OWN, **families.KINDS}
 
 
 def apply(cluster: Cluster, strike: Strike) -> bool:
@@ -303,8 +305,9 @@ class FaultPlanner:
 
 def planners_of(cluster: Cluster) -> list[FaultPlanner]:
     """One draws a random subset of the kinds at the seed's pace, another now and then of one of the families,
-    so that these cost every seed a little and none much. Where topics are deleted meanwhile, ZooKeeper
-    does not go back: what was deleted would be back, and wait for an operator (section 11, limits)."""
+    so that these cost every seed a little and none much; a third, where there are coordinators, strikes them.
+    Where topics are deleted meanwhile, ZooKeeper does not go back: what was deleted would be back, and wait
+    for an operator (section 11, limits)."""
     random = cluster.world.random("faults")
     every = [kind for _, kind in sorted((SHARED | OWN).items()) for _ in range(kind.weight)]
     kinds = [kind for kind in every if random.random() < 0.5] or every[:3]
@@ -315,7 +318,12 @@ def planners_of(cluster: Cluster) -> list[FaultPlanner]:
     ours = [kind for _, kind in sorted(families.KINDS.items()) if kind.family == chosen]
     of_family = [kind for kind in ours for _ in range(kind.weight)]
     pace_ms = MOMENT_PACE_MS if chosen == "metadata" else FAMILY_PACE_MS
-    return [usual, FaultPlanner(cluster, random, of_family, pace_ms)]
+    planners = [usual, FaultPlanner(cluster, random, of_family, pace_ms)]
+    if cluster.shards is not None:
+        random = cluster.world.random("faults of coordinators")
+        weighted = [kind for _, kind in sorted(OF_COORDINATORS.items()) for _ in range(kind.weight)]
+        planners.append(FaultPlanner(cluster, random, weighted, random.choice(COORDINATORS_PACE_MS)))
+    return planners
 
 
 class Replayer:

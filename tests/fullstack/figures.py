@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from tests.fullstack.groups import MOMENTS
 from tests.fullstack.run import Result
 from tests.proof.part import Part
 
 NAME = "tier-b"
+COORDINATED_MIN = 60
+"""Seeds with coordinators from which on a sweep must have come to each moment of groups."""
 
 
 def part_of(results: Sequence[Result], *, seconds: float, compared: int, differing: Sequence[int]) -> Part:
@@ -26,6 +29,10 @@ def part_of(results: Sequence[Result], *, seconds: float, compared: int, differi
         f"seed {result.seed}: {failure.splitlines()[0]}" for result in results for failure in result.failures
     ]
     failures += [f"seed {seed}: two runs differ" for seed in differing]
+    coordinated = sum(result.options.coordinators > 0 for result in results)
+    moments = sum((result.moments for result in results), Counter())
+    if coordinated >= COORDINATED_MIN:
+        failures += [f"groups never came to: {moment}" for moment in MOMENTS if not moments[moment]]
     return Part(
         name=NAME,
         seconds=round(seconds, 1),
@@ -40,6 +47,9 @@ def part_of(results: Sequence[Result], *, seconds: float, compared: int, differi
             "operations ended": ", ".join(f"{n:,} {state}" for state, n in sorted(operations.items())),
             "recovery ms, median": recoveries[len(recoveries) // 2],
             "recovery ms, worst": recoveries[-1],
+            "seeds with coordinators": coordinated,
+            "commits of groups answered": moments["commit answered"],
+            "assignments of groups": moments["assigned in a later generation"],
             "digests compared": compared,
         },
         faults=dict(faults.most_common()),

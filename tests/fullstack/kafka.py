@@ -25,8 +25,15 @@ VERSIONS = {
     ApiKey.LIST_OFFSETS: 7,
     ApiKey.METADATA: 12,
     ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.FIND_COORDINATOR: 4,
+    ApiKey.JOIN_GROUP: 9,
+    ApiKey.SYNC_GROUP: 5,
+    ApiKey.HEARTBEAT: 4,
+    ApiKey.LEAVE_GROUP: 5,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 8,
 }
-"""What these clients speak. Fetch 12 is the last that names topics."""
+"""What these clients speak. Fetch 12, OffsetCommit 9 and OffsetFetch 8 name topics, later ones give ids."""
 
 
 class ConnectionLost(Exception):

@@ -127,7 +127,7 @@ class Maintainer:
         await self._desk.ask("PUT", path, {"value": str(minimum)}, tries=tries)
 
     async def _add_partition(self) -> None:
-        count = len(self._cluster.keys)
+        count = len(self._cluster.data_keys)
         if count < self._cluster.options.partitions + PARTITIONS_ADDED_MAX:
             path = f"{self._desk.root}/topics/{self._cluster.topic}"
             await self._desk.ask("PATCH", path, {"partitions": count + 1})

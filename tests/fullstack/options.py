@@ -7,10 +7,14 @@ from random import Random
 
 from controller.core.options import ControllerOptions
 
+SHARDS_SIMULATED = 2
+"""Partitions of the coordinators' topic."""
 MAINTAINED = 0.4
 """Share of the seeds in which replicas are moved; they have a broker more, so that there is where to."""
 PLANNED = 0.7
 """Share of those in which the operator plans as well."""
+COORDINATED = 0.15
+"""Share of the seeds that have coordinators and groups of clients."""
 SPARE = 0.5
 """Share of those in which another broker waits to be added."""
 
@@ -24,7 +28,7 @@ class Options:
     lose more at once than the promise covers. churn: whether an operator makes and deletes topics meanwhile.
     maintains: whether one moves replicas, changes settings and takes brokers into maintenance. plans: whether
     that one also drains, plans, changes the replication factor, and adds the broker that is there beyond
-    `brokers` if there is a spare.
+    `brokers` if there is a spare. coordinators: with groups of clients; 0: neither.
     """
 
     brokers: int = 3
@@ -41,6 +45,7 @@ class Options:
     maintains: bool = False
     plans: bool = False
     spare: bool = False
+    coordinators: int = 0
     producer_pause_ms: tuple[float, float] = (20.0, 200.0)
 
     @property
@@ -75,10 +80,21 @@ class Options:
         return configs
 
     def controller_options(self) -> ControllerOptions:
-        return ControllerOptions()
+        return ControllerOptions(shards=SHARDS_SIMULATED)
 
 
-def draw_options(random: Random) -> Options:
+def draw_options(random: Random, coordinated: Random) -> Options:
+    """coordinated: what draws how many coordinators there are; apart, so that seeds without any are what they
+    were before there were some."""
+    drawn = _draw_brokers(random)
+    return (
+        replace(drawn, coordinators=coordinated.choice([2, 2, 3]))
+        if coordinated.random() < COORDINATED
+        else drawn
+    )
+
+
+def _draw_brokers(random: Random) -> Options:
     brokers = random.choice([3, 3, 3, 4])
     drawn = Options(
         brokers=brokers,

@@ -17,8 +17,9 @@ from tests.checker.verdict import Anomaly, Figures, Verdict
 from tests.fullstack import ending
 from tests.fullstack.churn import Churn
 from tests.fullstack.clock import VirtualClock, run_virtually
-from tests.fullstack.cluster import Cluster, Failure, deletions
+from tests.fullstack.cluster import Cluster, deletions
 from tests.fullstack.consumer import Consumer
+from tests.fullstack.failure import Failure
 from tests.fullstack.faults import Replayer, planners_of
 from tests.fullstack.guard import guarded, logging_into
 from tests.fullstack.maintainer import Maintainer
@@ -56,6 +57,7 @@ class Result:
     controller_elections: int = 0
     operations: dict[str, int] = field(default_factory=dict)
     operation_kinds: dict[str, int] = field(default_factory=dict)
+    moments: Counter[str] = field(default_factory=Counter)
     recent: tuple[str, ...] = ()
 
     @property
@@ -160,6 +162,8 @@ class Story:
         clients: list[Producer | Consumer] = [*self.producers, *self.consumers]
         for client in clients:
             cluster.spawn(client.run)
+        if cluster.groups is not None:
+            cluster.groups.start()
 
     def new_producer(self, cluster: Cluster, partition: int) -> Producer:
         return Producer(
@@ -194,6 +198,9 @@ class Story:
             ms=DRAIN_MS_MAX,
             what="every send has ended",
         )
+        if cluster.groups is not None:
+            self.result.failures += await cluster.groups.finish()
+            self.result.moments = cluster.groups.moments
         await ending.settle(cluster)
         for consumer in self.consumers:
             consumer.stop()
@@ -213,6 +220,8 @@ class Story:
         for broker in cluster.brokers.values():
             broker.crash()
         self.result.failures += ending.dump_replicas(cluster, watermarks)
+        if cluster.shards is not None:
+            self.result.failures += cluster.shards.check_writers()
         ending.dump_asides(cluster)
 
     def _count(self, cluster: Cluster) -> None:
@@ -246,7 +255,7 @@ def run_story(
     async def main(clock: VirtualClock) -> None:
         world = World(result.seed, clock)
         if draw:
-            result.options = draw_options(world.random("options"))
+            result.options = draw_options(world.random("options"), world.random("clients of groups"))
         with logging_into(world):
             cluster = Cluster(world, result.options)
             try:

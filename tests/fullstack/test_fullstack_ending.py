@@ -10,8 +10,8 @@ import trio
 import trio.testing
 
 from controller.contract.partition_state import PartitionState
-from tests.fullstack.cluster import Failure
 from tests.fullstack.ending import AGREE_MS_MAX, FACTS, agree
+from tests.fullstack.failure import Failure
 
 KEY = ("AAECAwQFBgcICQoLDA0ODw", 0)
 STATE = PartitionState(
@@ -31,7 +31,7 @@ class OneController:
     """A cluster whose controller is active from a moment on. REST and audit never cease to tell."""
 
     topic = "orders"
-    keys = (KEY,)
+    data_keys = (KEY,)
 
     def __init__(self, *, active_after_ms: float) -> None:
         self.brokers: dict[int, Any] = {}

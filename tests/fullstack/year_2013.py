@@ -26,7 +26,8 @@ import trio
 
 from tests.fullstack import ending
 from tests.fullstack.broker_node import BrokerNode
-from tests.fullstack.cluster import Cluster, Failure
+from tests.fullstack.cluster import Cluster
+from tests.fullstack.failure import Failure
 from tests.fullstack.options import Options
 from tests.fullstack.producer import Producer
 from tests.fullstack.run import Result, Story, run_story

@@ -43,8 +43,7 @@ def draw_standstill(cluster: Cluster, random: Random, ranges_ms: tuple[tuple[int
 @kind(_draw_standstill, weight=2, family="pauses")
 def stand_still(cluster: Cluster, *, nodes: list[str], for_ms: int) -> bool:
     """All of them stop in one moment and go on in another."""
-    processes: dict[str, BrokerNode | ControllerNode] = {b.name: b for b in cluster.brokers.values()}
-    processes |= {c.name: c for c in cluster.controllers}
+    processes = {node.name: node for node in cluster.nodes}
     struck = [p for name in nodes if (p := processes.get(name)) and p.is_up and not p.is_paused]
     with_zookeeper = ZOOKEEPER in nodes
     if not struck and not with_zookeeper:

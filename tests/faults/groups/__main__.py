@@ -21,9 +21,9 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from localcluster.cluster import LocalCluster
+from tests.checker.group_diary import Assigned
+from tests.checker.group_judge import MILLISECOND_NS, Judgement, judge
 from tests.faults.family import Trial, run_family
-from tests.faults.groups.diary import Assigned
-from tests.faults.groups.judge import MILLISECOND_NS, Judgement, judge
 from tests.faults.groups.lives import Member
 from tests.faults.groups.storm import Storm
 from tests.faults.groups.writer import Writer

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from localcluster.processes import ProcessCommand, SupervisedProcess
-from tests.faults.groups.diary import Committed, Entry, read_diary
-from tests.faults.groups.judge import Life, Span
+from tests.checker.group_diary import Committed, Entry, read_diary
+from tests.checker.group_judge import Life, Span
 from tests.faults.groups.member import AIOKAFKA, KAFKA_PYTHON, LIBRDKAFKA
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -9,6 +9,11 @@ The rules, of one group over all its generations:
 3. (delivered) Each acknowledged record was given to a member at least once.
 4. (one owner) No two members own a partition at one time. A member that stands still can't be told, so its
    time until a moment after it goes on does not count; a dead one owns nothing.
+5. (may act) Where generations are told: of a generation a partition has one owner, and no commit of it is
+   answered with success that was asked for after a member had been told a later one (I30).
+
+Rule 4 goes by what members believe, so it is no rule where the network may keep news from them; rule 5 goes
+by what the coordinator lets them do.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from tests.faults.groups.diary import Assigned, Began, Committed, Entry, Read, Refused, Revoked
+from tests.checker.group_diary import UNTOLD, Assigned, Began, Committed, Entry, Read, Refused, Revoked
 
 TOLD_NS_MAX = 5_000_000_000
 """A member that went on is told within this time that it lost its partitions: a heartbeat interval and a
@@ -65,6 +70,16 @@ def judge(lives: Sequence[Life], acknowledged: Mapping[int, Collection[int]]) ->
     _judge_offsets(judgement, lives)
     _judge_delivery(judgement, lives, acknowledged)
     _judge_owners(judgement, lives)
+    _judge_generations(judgement, lives)
+    _measure(judgement, lives)
+    return judgement
+
+
+def judge_acts(lives: Sequence[Life]) -> Judgement:
+    """Judge commits alone, of members that read no records and that the network may keep news from."""
+    judgement = Judgement()
+    _judge_offsets(judgement, lives)
+    _judge_generations(judgement, lives)
     _measure(judgement, lives)
     return judgement
 
@@ -175,6 +190,38 @@ def _minus(span: Span, stood: Iterable[Span]) -> list[Span]:
     if begin_ns < span.end_ns:
         parts.append(Span(begin_ns, span.end_ns))
     return parts
+
+
+def _judge_generations(judgement: Judgement, lives: Iterable[Life]) -> None:
+    owners: dict[tuple[int, int], str] = {}
+    told: list[tuple[int, int, str]] = []
+    commits: list[tuple[Committed, str]] = []
+    for life in lives:
+        for entry in life.entries:
+            if isinstance(entry, Assigned) and entry.generation != UNTOLD:
+                told.append((entry.at_ns, entry.generation, life.name))
+                for partition in entry.partitions:
+                    owner = owners.setdefault((entry.generation, partition), life.name)
+                    if owner != life.name:
+                        judgement.two_owners += 1
+                        judgement.fail(
+                            f"partition {partition}: {owner} and {life.name} both own it in generation "
+                            f"{entry.generation}"
+                        )
+            elif isinstance(entry, Committed) and entry.generation != UNTOLD:
+                commits.append((entry, life.name))
+    told.sort()
+    latest, following = (0, UNTOLD, ""), 0
+    for commit, name in sorted(commits, key=lambda each: each[0].asked_ns):
+        while following < len(told) and told[following][0] < commit.asked_ns:
+            latest = max(latest, told[following], key=lambda each: each[1])
+            following += 1
+        if commit.generation < latest[1]:
+            judgement.two_owners += 1
+            judgement.fail(
+                f"{name} committed in generation {commit.generation} "
+                f"{(commit.asked_ns - latest[0]) // MILLISECOND_NS} ms after {latest[2]} was told {latest[1]}"
+            )
 
 
 # --- figures ------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """The diary of one member: what its client was told and did, a line each, written before the next step.
 
 A member that is killed leaves a diary that ends early, so what it says is true and may lack the last step.
-Times are the machine's monotonic clock in nanoseconds, one for all processes.
+Times are the machine's monotonic clock in nanoseconds, one for all processes, or the simulation's. Stock
+clients do not tell a group's generation; UNTOLD stands for it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from pathlib import Path
 
 import msgspec
 
+UNTOLD = -1
+
 
 class Assigned(msgspec.Struct, frozen=True, tag=True):
     """The client told the member that it owns these partitions, beside those that it has."""
 
     at_ns: int
     partitions: tuple[int, ...]
+    generation: int = UNTOLD
 
 
 class Revoked(msgspec.Struct, frozen=True, tag=True):
@@ -51,6 +55,7 @@ class Committed(msgspec.Struct, frozen=True, tag=True):
     asked_ns: int
     at_ns: int
     offsets: dict[int, int]
+    generation: int = UNTOLD
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):

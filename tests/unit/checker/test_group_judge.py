@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.faults.groups.diary import Assigned, Began, Committed, Diary, Entry, Read, Revoked, read_diary
-from tests.faults.groups.judge import TOLD_NS_MAX, Judgement, Life, Span, judge
+from tests.checker.group_diary import Assigned, Began, Committed, Diary, Entry, Read, Revoked, read_diary
+from tests.checker.group_judge import TOLD_NS_MAX, Judgement, Life, Span, judge, judge_acts
 
 MS = 1_000_000
 
@@ -97,3 +97,25 @@ def test_a_diary_that_a_kill_has_cut_is_read(tmp_path: Path) -> None:
     first, second = read_diary(path)
     assert isinstance(first, Assigned) and first.partitions == (0, 1)
     assert isinstance(second, Committed) and second.offsets == {0: 7}
+
+
+def assigned(at_ms: int, generation: int, *partitions: int) -> Assigned:
+    return Assigned(at_ms * MS, partitions, generation)
+
+
+def test_two_owners_in_a_generation_are_found() -> None:
+    found = judge_acts([life("a", assigned(1, 3, 0, 1)), life("b", assigned(9, 3, 1))])
+    assert found.failures == ["partition 1: a and b both own it in generation 3"]
+    assert judge_acts([life("a", assigned(1, 3, 0)), life("b", assigned(9, 4, 0))]).failures == []
+
+
+def test_a_commit_of_a_generation_that_is_over_is_found() -> None:
+    late = Committed(6 * MS, 7 * MS, {0: 9}, 3)
+    found = judge_acts([life("a", assigned(1, 3, 0), late), life("b", assigned(4, 4, 0))])
+    assert found.failures == ["a committed in generation 3 2 ms after b was told 4"]
+    assert found.two_owners == 1
+
+
+def test_a_commit_that_was_asked_for_before_the_next_generation_was_told_is_none() -> None:
+    early = Committed(3 * MS, 7 * MS, {0: 9}, 3)
+    assert judge_acts([life("a", assigned(1, 3, 0), early), life("b", assigned(4, 4, 0))]).failures == []
