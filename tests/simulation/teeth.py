@@ -22,6 +22,7 @@ from pathlib import Path
 
 from tests.proof.part import Part, save
 from tests.proof.table import aligned
+from tests.simulation.group_walks import walk_failure
 from tests.simulation.options import ClusterOptions, draw_options
 from tests.simulation.planted import PLANTS, Plant, planted
 from tests.simulation.run import run_seed
@@ -38,20 +39,25 @@ ROOT = Path(__file__).parents[2]
 @dataclass(frozen=True, slots=True, order=True)
 class Run:
     """Of a scenario, or of a seed alone. family: of the seed's strikes. coordinators, compacted: of the
-    seed's cluster."""
+    seed's cluster. walks: the seed is of the random walk of a group's clients."""
 
     seed: int
     scenario: str = ""
     family: str = ""
     coordinators: int = 0
     compacted: bool = False
+    walks: bool = False
 
     @property
     def title(self) -> str:
+        if self.walks:
+            return f"walk {self.seed}"
         return self.scenario.partition(" ")[0] if self.scenario else f"seed {self.seed}"
 
     def failure(self) -> tuple[str, str] | None:
         """(rule, what failed). A moment that was not reached has no rule: it is ""."""
+        if self.walks:
+            return walk_failure(self.seed)
         if self.scenario:
             (scenario,) = (each for each in SCENARIOS if each.title == self.scenario)
             played = play(scenario, self.seed)
@@ -127,7 +133,13 @@ def runs_for(bug: Plant) -> Iterator[Run]:
             if scenario.number in bug.scenarios:
                 yield Run(seed, scenario.title)
     for seed in range(bug.seeds_max):
-        yield Run(seed, family=bug.family, coordinators=bug.coordinators, compacted=bug.compacted)
+        yield Run(
+            seed,
+            family=bug.family,
+            coordinators=bug.coordinators,
+            compacted=bug.compacted,
+            walks=bug.walks,
+        )
 
 
 def hunt(bug: Plant) -> Hunt:
@@ -195,7 +207,7 @@ def table(bugs: Sequence[Plant], hunts: Sequence[Hunt]) -> str:
 def part_of(hunts: Sequence[Hunt], without_bugs: Sequence[str | None], seconds: float) -> Part:
     """The figures; one failure for each bug that got away, and for each run that fails without any."""
     found = [each for each in hunts if each.rule is not None]
-    by_scenario = [each for each in found if not each.by.startswith("seed")]
+    by_scenario = [each for each in found if not each.by.startswith(("seed", "walk"))]
     return Part(
         name="teeth",
         seconds=round(seconds, 1),

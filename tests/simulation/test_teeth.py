@@ -29,6 +29,7 @@ def test_a_plant_replaces_what_is_there_and_puts_it_back(bug: Plant) -> None:
 
 def test_the_plants_are_enough_and_name_what_exists() -> None:
     assert len(PLANTS) >= 36
+    assert sum(bool(bug.coordinators or bug.walks) for bug in PLANTS) >= 20
     assert len({bug.name for bug in PLANTS}) == len(PLANTS)
     for bug in PLANTS:
         assert all(WHERE[number] == "sim" for number in bug.scenarios), bug.name
@@ -46,6 +47,13 @@ def test_a_planted_bug_is_found_by_the_scenario_made_for_it(name: str) -> None:
     found = hunt(bug)
     assert found.rule is not None
     assert found.by in bug.scenarios
+
+
+def test_a_planted_bug_of_groups_is_found_by_the_walk_of_their_clients() -> None:
+    bug = next(bug for bug in PLANTS if bug.name == "refused_assignments_are_ignored")
+    found = hunt(bug)
+    assert (found.rule, found.by) == ("walk", "walk 0")
+    assert [failure_without_bug(run) for run in found.runs] == [None]
 
 
 @pytest.mark.parametrize(

@@ -48,14 +48,24 @@ class WatchedDesk(GroupDesk):
                 self._tell(self.asked[reply.token], reply.message.assignment)
         super().send(replies)
 
+    @property
+    def lives(self) -> int:
+        """Return how often the group has been deleted."""
+        return sum(record.value is None and record.key[:2] == GROUP_KEY_TYPE for record in self.records)
+
+    @property
+    def told_generation(self) -> int:
+        """Return the latest generation of this life of the group that a member was told; -1: none."""
+        lives = self.lives
+        return max((generation for life, generation in self.told if life == lives), default=-1)
+
     def _tell(self, request: SyncGroup, assignment: bytes) -> None:
         stored = self.machine.registry.store.groups.committed(request.group_id)
         assert stored is not None
         kept = [one.assignment for one in stored.members if one.member_id == request.member_id]
         assert (stored.generation_id, kept) == (request.generation_id, [assignment]), "told and not committed"
-        lives = sum(record.value is None and record.key[:2] == GROUP_KEY_TYPE for record in self.records)
         computation, _, partitions = assignment.decode().partition(":")
-        generation = (lives, request.generation_id)
+        generation = (self.lives, request.generation_id)
         seat = request.instance_id or request.member_id
         first, owners = self.told.setdefault(generation, (computation, {}))
         assert computation == first, f"generation {generation} was assigned twice"
@@ -66,7 +76,7 @@ class WatchedDesk(GroupDesk):
 
 class GroupClient:
     """is_owner: it has its assignment of the generation. was_fenced: another process took its instance
-    over."""
+    over. fenced: member ids of its earlier processes that can't come back: a later one has its assignment."""
 
     def __init__(self, desk: GroupDesk, name: str, *, instance_id: str | None = None) -> None:
         self.desk = desk
@@ -74,10 +84,15 @@ class GroupClient:
         self.instance_id = instance_id
         self.ids = 0
         self.computations = 0
+        self.member_id = ""
+        self.fenced: list[str] = []
+        self._former: list[str] = []
         self.restart()
 
     def restart(self) -> None:
         """Begin anew, as a process does that knows its instance id at most."""
+        if self.member_id:
+            self._former.append(self.member_id)
         self.was_fenced = False
         self.joining: int | None = None
         self.is_parked = False
@@ -157,6 +172,8 @@ class GroupClient:
         assert isinstance(reply, SyncGroupReply)
         if reply.error is ErrorCode.NONE:
             self.is_owner = True
+            self.fenced += [former for former in self._former if former != self.member_id]
+            self._former = []
         else:
             self._heed(reply.error)
 

@@ -1,9 +1,9 @@
 """A random walk of a group's clients, through refusals, failovers and time; what must hold at every step.
 
 I28 (an answered commit survives), I29 (a committed offset moves back only where a client asked for it), I30
-(one owner of a partition in a generation; WatchedDesk checks it), I31 (replay equals the live state, of any
-prefix of the log and any legal compaction of it), and at the end: once the world is quiet, the clients
-share all partitions.
+(one owner of a partition in a generation, which WatchedDesk checks; a member that was overtaken commits
+nothing), I31 (replay equals the live state, of any prefix of the log and any legal compaction of it), and at
+the end: once the world is quiet, the clients share all partitions.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from coordinator.core.group_records import CommittedOffset, OffsetKey, StoredGroup
+from coordinator.core.groups.registry import SessionTimer
 from coordinator.core.groups.requests import DeleteGroupsReply, OffsetPlace, OffsetsReply, OffsetToCommit
 from coordinator.core.groups.state import GroupState
 from coordinator.core.groups.store import GroupStore
@@ -52,7 +53,8 @@ def compacted(records: list[ShardRecord], seed: int) -> list[ShardRecord]:
 class GroupWalk(RuleBasedStateMachine):
     """floor: of each partition, the last answered commit. Offsets are drawn from one rising count, so a lower
     one is an older one. deletes: how many deletions have been asked for. Those in `deleting` are not answered
-    yet: each may take away, at any moment, what was committed before it was asked for."""
+    yet: each may take away, at any moment, what was committed before it was asked for. overtaken: commits
+    that must not be answered with success."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,6 +65,7 @@ class GroupWalk(RuleBasedStateMachine):
         self.deletes = 0
         self.deleting: list[int] = []
         self.commits: dict[int, tuple[OffsetPlace, int, int]] = {}
+        self.overtaken: set[int] = set()
         self.floor: dict[OffsetPlace, int] = {}
         self.seen: dict[tuple[str, int], int] = {}
 
@@ -131,17 +134,35 @@ class GroupWalk(RuleBasedStateMachine):
         client = self.clients[place]
         self._commit(partition, client.member_id, client.generation_id, client.instance_id)
 
+    @rule(place=st.integers(3, 4), partition=st.sampled_from(PLACES))
+    def a_fenced_process_commits(self, place: int, partition: OffsetPlace) -> None:
+        """It knows the present generation if no rebalance was needed to replace it."""
+        client = self.clients[place]
+        if client.fenced:
+            self._commit(
+                partition, client.fenced[-1], client.generation_id, client.instance_id, is_fenced=True
+            )
+
     @rule(partition=st.sampled_from(PLACES))
     def an_operator_commits(self, partition: OffsetPlace) -> None:
         self._commit(partition, "", -1, None)
 
     def _commit(
-        self, place: OffsetPlace, member_id: str, generation_id: int, instance_id: str | None
+        self,
+        place: OffsetPlace,
+        member_id: str,
+        generation_id: int,
+        instance_id: str | None,
+        *,
+        is_fenced: bool = False,
     ) -> None:
         self.count += 1
+        is_overtaken = is_fenced or 0 <= generation_id < self.desk.told_generation
         offset = OffsetToCommit(place, self.count)
         token = self.desk.start_commit(member_id, generation_id, offset, instance_id=instance_id)
         self.commits[token] = (place, self.count, self.deletes)
+        if is_overtaken:
+            self.overtaken.add(token)
 
     @rule()
     def the_group_is_deleted(self) -> None:
@@ -174,7 +195,10 @@ class GroupWalk(RuleBasedStateMachine):
         for token in [token for token in self.commits if token in self.desk.replies]:
             place, offset, deletes = self.commits.pop(token)
             reply = self.desk.replies[token]
-            if isinstance(reply, OffsetsReply) and reply.error is ErrorCode.NONE and deletes == self.deletes:
+            if not isinstance(reply, OffsetsReply) or reply.error is not ErrorCode.NONE:
+                continue
+            assert token not in self.overtaken, "a member that was overtaken has committed"
+            if deletes == self.deletes:
                 self.floor[place] = max(offset, self.floor.get(place, 0))
         found = {place: value for place, value in self.desk.fetch().items() if value is not None}
         for place, offset in self.floor.items():
@@ -215,6 +239,10 @@ class GroupWalk(RuleBasedStateMachine):
             stored = registry.store.groups.latest(group.group_id)
             is_stored = stored is not None and stored.generation_id == group.generation_id
             assert is_stored or group.state is not GroupState.STABLE, "a stable generation is in no record"
+            for member_id in group.pending:
+                assert SessionTimer(group.group_id, member_id) in desk.timers, (
+                    f"{member_id} could stay for ever"
+                )
             for member_id, member in group.members.items():
                 assert member.timer_ms is not None or member_id in parked, f"{member_id} could stay for ever"
 

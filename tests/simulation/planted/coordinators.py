@@ -4,19 +4,25 @@ written; and of the controller that gives the shard to it."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 from unittest.mock import patch
 
-from controller.contract.partition_state import PartitionKey
-from controller.core import coordinators, shards
+from controller.contract.partition_state import WRITER_BATCHES_MAX, WRITER_IDS, PartitionKey, WriterId
+from controller.contract.updates import NameWriterRequest, NameWriterResponse
+from controller.core import coordinators, machine, shards
 from controller.core.draft import Draft
 from coordinator.core.machine import StepOutcome
 from coordinator.core.replay import NO_WRITER
 from coordinator.core.shard import ShardPhase, ShardRuntime
 from coordinator.core.shard_ports import BatchAnswered, WriterNamed
 from coordinator.core.writer import ShardWriter
+from dataplane.core.fence import NO_WRITER as NO_BATCH
+from dataplane.core.fence import Fence
 from springtide.wire.errors import ErrorCode
+from springtide.wire.record_batch import BatchHeader
+from springtide.wire.records import NewRecord, encode_batch
 from tests.simulation.planted.plant import Patches, plant
 
 
@@ -94,3 +100,69 @@ def moved_before_it_is_level() -> Patches:
         return original(draft, lambda standby, key: True)
 
     return [(coordinators, "assign_shards", assign_shards)]
+
+
+@plant(
+    breaks="I27",
+    seen="the fence is producer state, which a new leader does not have: it takes any sequence",
+    coordinators=2,
+)
+def fence_that_expires() -> Patches:
+    original = Fence.judge
+
+    def forget(self: Fence, last_batches: Sequence[BatchHeader]) -> None:
+        self._batches = deque(maxlen=WRITER_BATCHES_MAX)
+
+    def judge(self: Fence, header: BatchHeader, *, named: WriterId) -> Any:
+        is_unknown = self.writer == NO_BATCH
+        return ErrorCode.NONE if is_unknown else original(self, header, named=named)
+
+    return [(Fence, "__init__", forget), (Fence, "judge", judge)]
+
+
+@plant(breaks="I28", seen="what was not answered is sent again as something new", coordinators=2)
+def retried_under_another_sequence() -> Patches:
+    original = ShardWriter.send_again
+
+    def send_again(self: ShardWriter) -> None:
+        for batch in self._in_flight:
+            batch.base_sequence = self._next_sequence
+            self._next_sequence += len(batch.records)
+            batch.data = encode_batch(
+                [NewRecord(key, value, 0) for key, value in batch.records],
+                producer_id=self._writer.producer_id,
+                producer_epoch=self._writer.producer_epoch,
+                base_sequence=batch.base_sequence,
+            )
+        original(self)
+
+    return [(ShardWriter, "send_again", send_again)]
+
+
+@plant(breaks="13.6", seen="the controller names a writer again to an owner that asks again", coordinators=2)
+def writer_named_again() -> Patches:
+    original = shards.name_writer
+
+    def name_writer(draft: Draft, request: NameWriterRequest, *, controller_epoch: int) -> NameWriterResponse:
+        state = draft.image.partitions.get((request.topic_id, request.partition))
+        shard = None if state is None else state.shard
+        if shard is None or shard.owner != request.broker_id or shard.writer.producer_id == WRITER_IDS.start:
+            return original(draft, request, controller_epoch=controller_epoch)
+        return NameWriterResponse(controller_epoch=controller_epoch, writer=shard.writer)
+
+    return [(machine, "name_writer", name_writer)]
+
+
+@plant(
+    breaks="L1",
+    seen="an owner goes on answering after the shard went to another (KAFKA-4362)",
+    coordinators=2,
+)
+def served_after_it_was_taken() -> Patches:
+    original = ShardRuntime._finish
+
+    def finish(self: ShardRuntime) -> None:
+        if self.phase is not ShardPhase.SERVING:
+            original(self)
+
+    return [(ShardRuntime, "_finish", finish)]

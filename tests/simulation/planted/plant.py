@@ -17,7 +17,8 @@ class Plant:
     """breaks: the rule of docs/replication.md. seen: where the field met it. scenarios: numbers of those that
     are made for it, played first. seeds_max: it must be found by the first so many random seeds at last.
     family: half of the strikes of those seeds are of this family of faults (schedule.FAMILIES). coordinators:
-    how many those seeds have. compacted: their topics are."""
+    how many those seeds have. compacted: their topics are. walks: those seeds are of the random walk of a
+    group's clients."""
 
     name: str
     breaks: str
@@ -28,6 +29,7 @@ class Plant:
     family: str = ""
     coordinators: int = 0
     compacted: bool = False
+    walks: bool = False
 
 
 PLANTS: list[Plant] = []
@@ -42,6 +44,7 @@ def plant(
     family: str = "",
     coordinators: int = 0,
     compacted: bool = False,
+    walks: bool = False,
 ) -> Callable[[Callable[[], Patches]], Plant]:
     """Registers the decorated function, which makes the patches, under its name.
     scenario: numbers, such as "S7 S8"."""
@@ -49,7 +52,16 @@ def plant(
     def add(patches: Callable[[], Patches]) -> Plant:
         numbers = tuple(scenario.split())
         made = Plant(
-            patches.__name__, breaks, seen, numbers, seeds_max, patches, family, coordinators, compacted
+            patches.__name__,
+            breaks,
+            seen,
+            numbers,
+            seeds_max,
+            patches,
+            family,
+            coordinators,
+            compacted,
+            walks,
         )
         PLANTS.append(made)
         return made

@@ -1,0 +1,40 @@
+"""Seeds of the random walk of a group's clients (tests/kit/coordinator/group_walk.py), for teeth.py."""
+
+from __future__ import annotations
+
+import traceback
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, Verbosity, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.kit.coordinator.group_walk import GroupWalk
+
+WALKS = 20
+STEPS = 40
+
+
+def walk_failure(seed: int) -> tuple[str, str] | None:
+    """Walk WALKS times. Return (rule, what failed), or None: "walk", where what must hold does not; else
+    the crash, as the simulation writes one."""
+    walk = hypothesis.seed(seed)(type("SeededWalk", (GroupWalk,), {}))
+    try:
+        run_state_machine_as_test(
+            walk,
+            settings=settings(
+                max_examples=WALKS,
+                stateful_step_count=STEPS,
+                phases=[Phase.generate],
+                database=None,
+                verbosity=Verbosity.quiet,
+                report_multiple_bugs=False,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+    except AssertionError as error:
+        return "walk", f"walk: {error}"
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        kind = type(error).__name__
+        return f"crash {kind}", f"crash {kind}: {error} ({last.filename}:{last.lineno})"
+    return None
