@@ -1,10 +1,10 @@
-"""One coordinator, put together: the parts, who knows whom, and how it starts and stops.
+"""One coordinator, put together: its parts, their connections, and how it starts and stops.
 
     listen -> register -> follow the metadata stream -> open the shards that it is given -> serve
     SIGTERM: ask for leave -> its shards go to others -> refuse connections -> exit
 
-Constructors store; `run` does. A coordinator can be killed at any point: whoever is given its shards replays
-their logs.
+Constructors store; `run` does. A coordinator can be killed at any point: the coordinators that are given its
+shards replay their logs.
 """
 
 from __future__ import annotations
@@ -18,17 +18,9 @@ from functools import partial
 import trio
 from prometheus_client.metrics_core import Metric
 
-from controller.contract.administration import AdminRequest, AdminResponse
 from controller.contract.partition_state import WriterId
 from controller.contract.session import BrokerStatus, RegisterRequest, RegisterResponse, ShutdownKind
-from controller.contract.updates import (
-    ApplyFailure,
-    NameWriterRequest,
-    NameWriterResponse,
-    ProducerIdsRequest,
-    ProducerIdsResponse,
-    UpdateBatch,
-)
+from controller.contract.updates import ApplyFailure, NameWriterRequest, NameWriterResponse, UpdateBatch
 from coordinator.config import CoordinatorConfig
 from coordinator.core.group_news import NewsOfGroups
 from coordinator.core.groups.machine import GroupMachine
@@ -45,11 +37,12 @@ from springtide.node.controller_session import ControllerSession
 from springtide.node.counters import NodeCounters, collect_node_counters
 from springtide.node.handlers.dispatch import make_dispatch
 from springtide.node.lease import Lease
+from springtide.node.life import NodeLife
 from springtide.node.net import Listener
 from springtide.node.producer_ids import ProducerIds
 from springtide.node.server import Server
 from springtide.node.settings import NodePorts, NodeSettings, bind
-from springtide.node.status import MetricsCollector, StatusServer, gauge
+from springtide.node.status import gauge
 
 _log = logging.getLogger(__name__)
 
@@ -75,14 +68,21 @@ class CoordinatorProcess:
     ) -> None:
         self.settings = settings
         self._ports = ports
-        self._listener = listener
-        self._nursery: trio.Nursery | None = None
-        self._has_begun = trio.Event()
         self._has_no_shard = trio.Event()
         clock = BrokerClock(ports.clock)
         self.counters = NodeCounters()
         self.counters.started_us = ports.clock.mono_us()
         self.view = ClusterView()
+        self._client = ControllerClient(
+            urls=settings.controllers,
+            cluster=settings.cluster,
+            broker_id=settings.coordinator_id,
+            clock=ports.clock,
+            role="coordinators",
+            transport=ports.controller_transport,
+            token=settings.controller_token,
+            tls=settings.controller_tls,
+        )
         self.shards = Shards(
             coordinator_id=settings.coordinator_id,
             view=self.view,
@@ -111,12 +111,17 @@ class CoordinatorProcess:
             administration=Administration(
                 broker_id=settings.coordinator_id,
                 broker_epoch=lambda: self.session.broker_epoch,
-                ask=self._administer,
+                ask=self._client.administer,
                 spawn=self.spawn,
                 end_turn=self.end_turn,
             ),
             producer_ids=ProducerIds(
-                allocate=self._allocate_producer_ids, spawn=self.spawn, clock=clock, end_turn=self.end_turn
+                broker_id=settings.coordinator_id,
+                broker_epoch=lambda: self.session.broker_epoch,
+                ask=self._client.allocate_producer_ids,
+                spawn=self.spawn,
+                clock=clock,
+                end_turn=self.end_turn,
             ),
             counters=self.counters,
             wall_ms=clock.wall_ms,
@@ -133,16 +138,6 @@ class CoordinatorProcess:
             counters=self.counters,
             limits=settings.config.server_limits,
             on_turn_end=lambda: None,
-        )
-        self._client = ControllerClient(
-            urls=settings.controllers,
-            cluster=settings.cluster,
-            broker_id=settings.coordinator_id,
-            clock=ports.clock,
-            role="coordinators",
-            transport=ports.controller_transport,
-            token=settings.controller_token,
-            tls=settings.controller_tls,
         )
         host, port = settings.advertised(listener.address)
         self.session = ControllerSession(
@@ -167,23 +162,24 @@ class CoordinatorProcess:
             groups=self.news.take,
             listener=self.news,
         )
-        self._status: StatusServer | None = None
-        if metrics_listener is not None:
-            self._status = StatusServer(
-                listener=metrics_listener,
-                collector=MetricsCollector([self._collect]),
-                is_ready=lambda: self.session.status is BrokerStatus.ACTIVE,
-                clock=ports.clock,
-                threads=ports.threads,
-                write_more=lambda: write_groups(self.groups.seen),
-            )
+        self.life = NodeLife(
+            settings,
+            ports,
+            who=f"coordinator_id={settings.coordinator_id}",
+            listener=listener,
+            server=self.server,
+            client=self._client,
+            session=self.session,
+            metrics_listener=metrics_listener,
+            collect=self._collect,
+            is_ready=lambda: self.session.status is BrokerStatus.ACTIVE,
+            write_more=lambda: write_groups(self.groups.seen),
+        )
 
     # What parts ask of the whole
 
     def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run something beside everything else; it ends with the process."""
-        if self._nursery is not None:
-            self._nursery.start_soon(work)
+        self.life.spawn(work)
 
     def end_turn(self) -> None:
         self.server.end_turn()
@@ -201,14 +197,6 @@ class CoordinatorProcess:
                 found=found,
             )
         )
-
-    async def _allocate_producer_ids(self) -> ProducerIdsResponse:
-        return await self._client.allocate_producer_ids(
-            ProducerIdsRequest(broker_id=self.settings.coordinator_id, broker_epoch=self.session.broker_epoch)
-        )
-
-    async def _administer(self, request: AdminRequest, timeout_ms: int) -> AdminResponse:
-        return await self._client.administer(request, timeout_ms)
 
     async def _on_registered(self, response: RegisterResponse) -> None:
         self.view.cluster_id = response.cluster_id
@@ -228,38 +216,16 @@ class CoordinatorProcess:
         """Serve until cancelled or told to shut down. Raise RegistrationRefused, WentBack."""
         try:
             async with trio.open_nursery() as nursery:
-                self._nursery = nursery
-                nursery.start_soon(self.server.drive)
-                nursery.start_soon(self._serve_when_alone)
-                if self._status is not None:
-                    nursery.start_soon(self._status.serve)
-                    _log.info("metrics_served url=%s", "http://{}:{}/metrics".format(*self._status.address))
-                nursery.start_soon(self.session.run)
+                self.life.start(nursery)
                 nursery.start_soon(self.groups.run)
-                self._has_begun.set()
                 task_status.started(self)
         finally:
-            self._nursery = None
-            self._listener.close()
-            self.server.poller.close()
-            with trio.CancelScope(shield=True):
-                await self._client.aclose()
-
-    async def _serve_when_alone(self) -> None:
-        await self.session.may_listen.wait()
-        _log.info(
-            "serving_kafka cluster=%s coordinator_id=%d address=%s advertised=%s",
-            self.settings.cluster,
-            self.settings.coordinator_id,
-            "{}:{}".format(*self.server.address),
-            "{}:{}".format(*self.settings.advertised(self.server.address)),
-        )
-        await self.server.serve()
+            await self.life.close()
 
     async def shut_down(self) -> bool:
         """Give the shards away and stop. Cancel `run` afterwards. Return False if they were not given away in
         time."""
-        await self._has_begun.wait()
+        await self.life.has_begun.wait()
         deadline_ms = self.settings.config.number("controlled.shutdown.timeout.ms")
         self.session.begin_shutdown()
         is_in_time = True

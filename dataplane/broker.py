@@ -1,4 +1,4 @@
-"""One broker, put together: the parts, who knows whom, and how it starts and stops.
+"""One broker, put together: its parts, their connections, and how it starts and stops.
 
     open directory -> recover logs -> listen -> register -> follow the metadata stream -> serve SIGTERM:
     ask for leave -> leaderships move -> stop fetching -> refuse connections -> flush -> marker -> exit
@@ -18,10 +18,8 @@ from dataclasses import dataclass, field
 import trio
 from prometheus_client.metrics_core import Metric
 
-from controller.contract.administration import AdminRequest, AdminResponse
 from controller.contract.lag_report import ReplicaProblem
 from controller.contract.session import BrokerStatus, RegisterRequest, RegisterResponse
-from controller.contract.updates import ProducerIdsRequest, ProducerIdsResponse
 from dataplane.core.creations import PendingCreations
 from dataplane.core.fetch_session import FetchSession, FetchSessions, FollowedPartition
 from dataplane.core.leader import Leader
@@ -57,11 +55,12 @@ from springtide.node.controller_client import ControllerClient, Seen
 from springtide.node.controller_session import ControllerSession
 from springtide.node.handlers.dispatch import make_dispatch
 from springtide.node.lease import Lease
+from springtide.node.life import NodeLife
 from springtide.node.net import Listener
 from springtide.node.producer_ids import ProducerIds
 from springtide.node.server import Server
 from springtide.node.settings import NodePorts, NodeSettings, bind
-from springtide.node.status import MetricsCollector, StatusServer, gauge
+from springtide.node.status import gauge
 
 _log = logging.getLogger(__name__)
 
@@ -100,10 +99,7 @@ class StorageBroker:
     ) -> None:
         self.settings = settings
         self._ports = ports
-        self._listener = listener
         self._incarnation_id = f"{ports.rng.getrandbits(128):032x}"
-        self._nursery: trio.Nursery | None = None
-        self._has_begun = trio.Event()
         #: The cluster's settings that were read last, and what they make of our own.
         self._cluster_configs: Mapping[str, str] = {}
         self._config_in_cluster = settings.config
@@ -179,9 +175,6 @@ class StorageBroker:
             config=config,
             counters=self.counters,
         )
-        self._producer_ids = ProducerIds(
-            allocate=self._allocate_producer_ids, spawn=self.spawn, clock=clock, end_turn=self.end_turn
-        )
         self._maintenance = Maintenance(
             table=self.table,
             directory=self.directory,
@@ -215,6 +208,17 @@ class StorageBroker:
             on_log_error=self._maintenance.on_log_error,
             on_suspect=self._scrubber.check_soon,
         )
+        self._client = ControllerClient(
+            urls=settings.controllers,
+            cluster=settings.cluster,
+            broker_id=settings.broker_id,
+            clock=ports.clock,
+            seen=seen,
+            on_seen=self.directory.start_saving_seen,
+            transport=ports.controller_transport,
+            token=settings.controller_token,
+            tls=settings.controller_tls,
+        )
         self.context = BrokerContext(
             broker_id=settings.broker_id,
             config=config,
@@ -224,7 +228,14 @@ class StorageBroker:
             effects=self.effects,
             produces=self._produces,
             fetches=self.fetches,
-            producer_ids=self._producer_ids,
+            producer_ids=ProducerIds(
+                broker_id=settings.broker_id,
+                broker_epoch=lambda: self.session.broker_epoch,
+                ask=self._client.allocate_producer_ids,
+                spawn=self.spawn,
+                clock=clock,
+                end_turn=self.end_turn,
+            ),
             is_view_complete=self.is_view_complete,
             wall_ms=clock.wall_ms,
             mono_ms=clock.mono_ms,
@@ -232,7 +243,7 @@ class StorageBroker:
             administration=Administration(
                 broker_id=settings.broker_id,
                 broker_epoch=lambda: self.session.broker_epoch,
-                ask=self._administer,
+                ask=self._client.administer,
                 spawn=self.spawn,
                 end_turn=self.end_turn,
             ),
@@ -258,17 +269,6 @@ class StorageBroker:
             on_connection_closed=self._on_connection_closed,
         )
         host, port = settings.advertised(listener.address)
-        self._client = ControllerClient(
-            urls=settings.controllers,
-            cluster=settings.cluster,
-            broker_id=settings.broker_id,
-            clock=ports.clock,
-            seen=seen,
-            on_seen=self.directory.start_saving_seen,
-            transport=ports.controller_transport,
-            token=settings.controller_token,
-            tls=settings.controller_tls,
-        )
         self.lease.on_controller_epoch(seen.controller_epoch)
         self._preflight = Preflight(
             broker_id=settings.broker_id,
@@ -306,15 +306,18 @@ class StorageBroker:
             disk_space=self.directory.space,
             listener=self._preflight,
         )
-        self._status: StatusServer | None = None
-        if metrics_listener is not None:
-            self._status = StatusServer(
-                listener=metrics_listener,
-                collector=MetricsCollector([self._collect]),
-                is_ready=self.is_ready,
-                clock=ports.clock,
-                threads=ports.threads,
-            )
+        self.life = NodeLife(
+            settings,
+            ports,
+            who=f"broker_id={settings.broker_id}",
+            listener=listener,
+            server=self.server,
+            client=self._client,
+            session=self.session,
+            metrics_listener=metrics_listener,
+            collect=self._collect,
+            is_ready=self.is_ready,
+        )
         self.effects.connect(fetching=self.fetchers, scrubbing=self._scrubber)
         for log in log_dir.logs.values():
             self.table.add_found_log(log)
@@ -324,9 +327,7 @@ class StorageBroker:
     # What parts ask of the whole
 
     def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run something beside everything else; it ends with the broker."""
-        if self._nursery is not None:
-            self._nursery.start_soon(work)
+        self.life.spawn(work)
 
     def _on_storage_error(self, detail: str) -> None:
         self._maintenance.on_storage_error(detail)
@@ -386,14 +387,6 @@ class StorageBroker:
     def _respond(self, fetch: Fetch, session: FetchSession, answers: list[FetchedAnswer]) -> None:
         fetch_handler.respond(self.context, fetch, session, answers)
 
-    async def _allocate_producer_ids(self) -> ProducerIdsResponse:
-        return await self._client.allocate_producer_ids(
-            ProducerIdsRequest(broker_id=self.settings.broker_id, broker_epoch=self.session.broker_epoch)
-        )
-
-    async def _administer(self, request: AdminRequest, timeout_ms: int) -> AdminResponse:
-        return await self._client.administer(request, timeout_ms)
-
     async def _on_registered(self, response: RegisterResponse) -> None:
         await self.directory.on_registered(cluster_id=response.cluster_id, broker_epoch=response.broker_epoch)
         self.directory.seals.chain_epoch = response.chain_epoch
@@ -417,45 +410,23 @@ class StorageBroker:
         try:
             await self.directory.on_registering(self._incarnation_id)
             async with trio.open_nursery() as nursery:
-                self._nursery = nursery
-                nursery.start_soon(self.server.drive)
                 await nursery.start(self.fetchers.run)
-                nursery.start_soon(self._serve_when_alone)
+                self.life.start(nursery)
                 nursery.start_soon(self.fetches.run_timers, self.end_turn)
                 nursery.start_soon(self._maintenance.run)
                 nursery.start_soon(self.table.creator.run)
                 nursery.start_soon(self._scrubber.run)
                 nursery.start_soon(self.compactor.run)
-                if self._status is not None:
-                    nursery.start_soon(self._status.serve)
-                    _log.info("metrics_served url=%s", "http://{}:{}/metrics".format(*self._status.address))
-                nursery.start_soon(self.session.run)
                 nursery.start_soon(self._preflight.run)
-                self._has_begun.set()
                 task_status.started(self)
         finally:
-            self._nursery = None
-            self._listener.close()
-            self.server.poller.close()
-            with trio.CancelScope(shield=True):
-                await self._client.aclose()
-
-    async def _serve_when_alone(self) -> None:
-        await self.session.may_listen.wait()
-        _log.info(
-            "serving_kafka cluster=%s broker_id=%d address=%s advertised=%s",
-            self.settings.cluster,
-            self.settings.broker_id,
-            "{}:{}".format(*self.server.address),
-            "{}:{}".format(*self.settings.advertised(self.server.address)),
-        )
-        await self.server.serve()
+            await self.life.close()
 
     async def shut_down(self) -> bool:
         """Controlled shutdown: give leaderships away, stop, flush, mark clean. False if no marker could be
         written. Cancel `run` afterwards. One that `run` has not brought up yet is brought up first. Raises
         LogError."""
-        await self._has_begun.wait()
+        await self.life.has_begun.wait()
         deadline_ms = self.settings.config.number("controlled.shutdown.timeout.ms")
         self.session.begin_shutdown()
         if self.session.broker_epoch >= 0:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from controller.contract.errors import ControllerError
-from controller.contract.updates import ProducerIdsResponse
+from controller.contract.updates import ProducerIdsRequest, ProducerIdsResponse
 from springtide.node.clock import Clock
 from springtide.node.controller_client import ControllerUnavailable
 
@@ -27,15 +27,21 @@ OnProducerId = Callable[[int | None], None]
 
 
 class ProducerIds:
+    """`ask` sends a request to the active controller; it raises ControllerUnavailable."""
+
     def __init__(
         self,
         *,
-        allocate: Callable[[], Awaitable[ProducerIdsResponse]],
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        ask: Callable[[ProducerIdsRequest], Awaitable[ProducerIdsResponse]],
         spawn: Callable[[Callable[[], Awaitable[None]]], None],
         clock: Clock,
         end_turn: Callable[[], None],
     ) -> None:
-        self._allocate = allocate
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._ask = ask
         self._spawn = spawn
         self._clock = clock
         self._end_turn = end_turn
@@ -73,7 +79,9 @@ class ProducerIds:
                 if attempt:
                     await self._clock.sleep_ms(RETRY_MS * attempt)
                 try:
-                    response = await self._allocate()
+                    response = await self._ask(
+                        ProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+                    )
                 except ControllerUnavailable as error:
                     _log.info("producer_ids_refused cause=%s", error)
                     continue

@@ -44,7 +44,7 @@ def a_late_member_hears_of_its_assignment_before_it_is_committed() -> Patches:
 
 @_plant(breaks="I30", seen="assignments that were not written count")
 def refused_assignments_are_ignored() -> Patches:
-    return [(machine, "on_assignments_refused", lambda registry, turn, work: None)]
+    return [(machine, "on_assignments_refused", lambda registry, turn, work, error: None)]
 
 
 @_plant(breaks="I30", seen="a slow rebalance evicts those that wait in it")

@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from controller.contract.errors import ControllerError
-from controller.contract.updates import ProducerIdsResponse
+from controller.contract.updates import ProducerIdsRequest, ProducerIdsResponse
 from springtide.node.controller_client import ControllerUnavailable
 from springtide.node.producer_ids import ProducerIds
 from tests.kit.clocks import EagerClock
@@ -18,7 +18,8 @@ def collect(outcomes: list[ProducerIdsResponse | None], takes: int) -> list[int 
     """What `takes` requests get when the controller answers `outcomes` in turn (None: not at all)."""
     given: list[int | None] = []
 
-    async def allocate() -> ProducerIdsResponse:
+    async def ask(request: ProducerIdsRequest) -> ProducerIdsResponse:
+        assert request == ProducerIdsRequest(broker_id=3, broker_epoch=7)
         await trio.lowlevel.checkpoint()
         outcome = outcomes.pop(0) if outcomes else None
         if outcome is None:
@@ -31,7 +32,14 @@ def collect(outcomes: list[ProducerIdsResponse | None], takes: int) -> list[int 
             def spawn(work: Callable[[], Awaitable[None]]) -> None:
                 nursery.start_soon(work)
 
-            ids = ProducerIds(allocate=allocate, spawn=spawn, clock=EagerClock(), end_turn=lambda: None)
+            ids = ProducerIds(
+                broker_id=3,
+                broker_epoch=lambda: 7,
+                ask=ask,
+                spawn=spawn,
+                clock=EagerClock(),
+                end_turn=lambda: None,
+            )
             for _ in range(takes):
                 ids.take(given.append)
                 await trio.testing.wait_all_tasks_blocked()
