@@ -95,12 +95,7 @@ class CoordinatorSessions(Presence):
             error = ControllerError.DUPLICATE_BROKER_REGISTRATION
             detail = f"another process holds coordinator id {coordinator_id}: {before.host}:{before.port}"
         if error is not ControllerError.NONE:
-            return RegisterResponse(
-                error=error,
-                detail=detail,
-                controller_epoch=self.controller_epoch,
-                retry_after_ms=self._options.registration_retry_ms,
-            )
+            return self._refuse(error, detail)
         registration = CoordinatorRegistration(
             coordinator_id=coordinator_id,
             coordinator_epoch=before.coordinator_epoch if before and is_same else image.last_broker_epoch + 1,
@@ -124,15 +119,7 @@ class CoordinatorSessions(Presence):
             self._by_id[coordinator_id] = Session(last_seen_ms=now_ms, required_sequence=image.sequence)
         self._see(coordinator_id, now_ms)
         self._is_stale = True
-        return RegisterResponse(
-            cluster_id=image.cluster_id,
-            controller_epoch=self.controller_epoch,
-            broker_epoch=registration.coordinator_epoch,
-            status=registration.status,
-            heartbeat_interval_ms=self._options.heartbeat_interval_ms,
-            lease_ms=self._options.lease_ms,
-            retry_after_ms=self._options.registration_retry_ms,
-        )
+        return self._accept(image, registration.coordinator_epoch, registration.status)
 
     def check(self, image: ClusterImage, coordinator_id: int, epoch: int) -> ControllerError:
         coordinator = image.coordinators.get(coordinator_id)

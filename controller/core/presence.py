@@ -1,4 +1,4 @@
-"""Who is heard from: the silence of brokers' and coordinators' processes, as this controller counts it.
+"""The silence of brokers' and coordinators' processes, as this controller counts it.
 
 Silence counts from when a heartbeat *arrived*; a new controller treats members that are not fenced as heard
 from when it took over, and one that was held or had no authority takes that time off every silence (2.10, the
@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
 
+from controller.contract.errors import ControllerError
+from controller.contract.session import BrokerStatus, RegisterResponse
 from controller.core.draft import Draft
 from controller.core.effects import ProbeBroker
 from controller.core.image import ClusterImage
@@ -107,6 +109,29 @@ class Presence:
         session = self._by_id.get(member_id)
         return None if session is None else session.last_seen_ms
 
+    def _refuse(self, error: ControllerError, detail: str) -> RegisterResponse:
+        return RegisterResponse(
+            error=error,
+            detail=detail,
+            controller_epoch=self.controller_epoch,
+            retry_after_ms=self._options.registration_retry_ms,
+        )
+
+    def _accept(
+        self, image: ClusterImage, epoch: int, status: BrokerStatus, *, chain_epoch: int = -1
+    ) -> RegisterResponse:
+        """Answer a registration. epoch: the member's own."""
+        return RegisterResponse(
+            cluster_id=image.cluster_id,
+            controller_epoch=self.controller_epoch,
+            broker_epoch=epoch,
+            status=status,
+            heartbeat_interval_ms=self._options.heartbeat_interval_ms,
+            lease_ms=self._options.lease_ms,
+            retry_after_ms=self._options.registration_retry_ms,
+            chain_epoch=chain_epoch,
+        )
+
     def require_applied(self, member_id: int, sequence: int) -> None:
         self._by_id[member_id].required_sequence = sequence
 
@@ -139,8 +164,8 @@ class Presence:
         self.applied[member_id] = sequence
 
     def _silent(self, draft: Draft, members: Mapping[int, Member], now_ms: int) -> list[tuple[int, int]]:
-        """Return (last seen, id) of who was silent for the grace, longest silence first; ask for a probe of
-        who is late."""
+        """Return (last seen, id) of the members that were silent for the grace, longest silence first; ask
+        for a probe of those that are late."""
         self._is_stale = True
         silent: list[tuple[int, int]] = []
         for member_id, session in self._by_id.items():

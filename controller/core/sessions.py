@@ -144,7 +144,7 @@ class Sessions(Presence):
         self._is_stale = True
         self._alarms.clear_alarm(draft, _broker_alarm(AlarmCode.DUPLICATE_BROKER, request.broker_id))
         self._alarm_offline_dirs(draft, registration)
-        return self._accept(image, registration)
+        return self._accept_broker(image, registration)
 
     def _on_same_incarnation(
         self, draft: Draft, before: BrokerRegistration, request: RegisterRequest, now_ms: int
@@ -165,7 +165,7 @@ class Sessions(Presence):
             )
         self._see(before.broker_id, now_ms)
         self._is_stale = True
-        return self._accept(draft.image, registration)
+        return self._accept_broker(draft.image, registration)
 
     def _end_incarnation(self, draft: Draft, before: BrokerRegistration, request: RegisterRequest) -> None:
         """Take away everything that the old incarnation held, before the new one gets an epoch. Each record
@@ -212,24 +212,9 @@ class Sessions(Presence):
             f"another process holds broker id {before.broker_id}: {before.host}:{before.port}",
         )
 
-    def _refuse(self, error: ControllerError, detail: str) -> RegisterResponse:
-        return RegisterResponse(
-            error=error,
-            detail=detail,
-            controller_epoch=self.controller_epoch,
-            retry_after_ms=self._options.registration_retry_ms,
-        )
-
-    def _accept(self, image: ClusterImage, registration: BrokerRegistration) -> RegisterResponse:
-        return RegisterResponse(
-            cluster_id=image.cluster_id,
-            controller_epoch=self.controller_epoch,
-            broker_epoch=registration.broker_epoch,
-            status=registration.status,
-            heartbeat_interval_ms=self._options.heartbeat_interval_ms,
-            lease_ms=self._options.lease_ms,
-            retry_after_ms=self._options.registration_retry_ms,
-            chain_epoch=registration.chain_epoch,
+    def _accept_broker(self, image: ClusterImage, registration: BrokerRegistration) -> RegisterResponse:
+        return self._accept(
+            image, registration.broker_epoch, registration.status, chain_epoch=registration.chain_epoch
         )
 
     # --- heartbeats, positions --------------------------------------------------------------------------
