@@ -14,7 +14,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,20 +64,38 @@ class Notes:
         self._records, self._since = 0, time.monotonic()
         return taken
 
-    def lost(self, partitions: Iterable[int]) -> None:
-        for partition in partitions:
+    def revoked(self, partitions: Iterable[int]) -> None:
+        """Note that the partitions were taken away, and forget what was to be committed of them."""
+        taken = sorted(partitions)
+        self.diary.revoked(taken)
+        for partition in taken:
             self._next.pop(partition, None)
 
+    @contextmanager
+    def committing(self, errors: type[Exception]) -> Iterator[dict[int, int]]:
+        """Give the offsets to commit in the block, and note in the diary how that ended."""
+        offsets = self.take()
+        asked_ns = time.monotonic_ns()
+        try:
+            yield offsets
+        except errors as error:
+            self.diary.refused(f"{type(error).__name__}: {error}"[:200])
+        else:
+            self.diary.committed(asked_ns, offsets)
 
-def commit(notes: Notes, send: Callable[[dict[int, int]], None], errors: tuple[type[Exception], ...]) -> None:
-    offsets = notes.take()
-    asked_ns = time.monotonic_ns()
-    try:
-        send(offsets)
-    except errors as error:
-        notes.diary.refused(f"{type(error).__name__}: {error}"[:200])
-    else:
-        notes.diary.committed(asked_ns, offsets)
+
+def python_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings that kafka-python and aiokafka call alike."""
+    return {
+        "group_id": options.group,
+        "client_id": options.name,
+        "group_instance_id": options.instance,
+        "enable_auto_commit": False,
+        "auto_offset_reset": "earliest",
+        "session_timeout_ms": SESSION_MS,
+        "heartbeat_interval_ms": HEARTBEAT_MS,
+        "metadata_max_age_ms": 5_000,
+    }
 
 
 def run_librdkafka(options: argparse.Namespace, notes: Notes, ends: threading.Event) -> None:
@@ -108,8 +127,7 @@ def run_librdkafka(options: argparse.Namespace, notes: Notes, ends: threading.Ev
             notes.diary.began(asked_ns, {each.partition: max(each.offset, -1) for each in found})
 
     def on_revoke(_: Any, partitions: list[TopicPartition]) -> None:
-        notes.diary.revoked([each.partition for each in partitions])
-        notes.lost([each.partition for each in partitions])
+        notes.revoked(each.partition for each in partitions)
 
     consumer.subscribe([options.topic], on_assign=on_assign, on_revoke=on_revoke, on_lost=on_revoke)
 
@@ -127,7 +145,8 @@ def run_librdkafka(options: argparse.Namespace, notes: Notes, ends: threading.Ev
         for partition, offsets in by_partition.items():
             notes.read(partition, offsets)
         if notes.is_due():
-            commit(notes, send, (KafkaException,))
+            with notes.committing(KafkaException) as due:
+                send(due)
     consumer.close()
 
 
@@ -139,15 +158,8 @@ def run_kafka_python(options: argparse.Namespace, notes: Notes, ends: threading.
 
     consumer = KafkaConsumer(
         bootstrap_servers=options.bootstrap.split(","),
-        group_id=options.group,
-        client_id=options.name,
-        group_instance_id=options.instance,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        session_timeout_ms=SESSION_MS,
-        heartbeat_interval_ms=HEARTBEAT_MS,
         partition_assignment_strategy=[RangePartitionAssignor],
-        metadata_max_age_ms=5_000,
+        **python_settings(options),
     )
 
     unasked: list[int] = []  # Inside of its callbacks this client can ask nothing.
@@ -158,9 +170,7 @@ def run_kafka_python(options: argparse.Namespace, notes: Notes, ends: threading.
             notes.diary.assigned(unasked)
 
         def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
-            partitions = sorted(each.partition for each in revoked)
-            notes.diary.revoked(partitions)
-            notes.lost(partitions)
+            notes.revoked(each.partition for each in revoked)
 
     consumer.subscribe([options.topic], listener=Listener())
 
@@ -190,7 +200,8 @@ def run_kafka_python(options: argparse.Namespace, notes: Notes, ends: threading.
         for place, records in polled.items():
             notes.read(place.partition, [record.offset for record in records])
         if notes.is_due():
-            commit(notes, send, (KafkaError,))
+            with notes.committing(KafkaError) as due:
+                send(due)
     consumer.close(timeout_ms=ANSWER_SECONDS_MAX * 1_000)
 
 
@@ -205,15 +216,8 @@ async def _run_aiokafka(options: argparse.Namespace, notes: Notes, ends: threadi
 
     consumer = AIOKafkaConsumer(
         bootstrap_servers=options.bootstrap,
-        group_id=options.group,
-        client_id=options.name,
-        group_instance_id=options.instance,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        session_timeout_ms=SESSION_MS,
-        heartbeat_interval_ms=HEARTBEAT_MS,
         partition_assignment_strategy=[RangePartitionAssignor],
-        metadata_max_age_ms=5_000,
+        **python_settings(options),
     )
 
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -226,9 +230,7 @@ async def _run_aiokafka(options: argparse.Namespace, notes: Notes, ends: threadi
                 notes.diary.began(asked_ns, {partition: -1 if found is None else found})
 
         async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
-            partitions = sorted(each.partition for each in revoked)
-            notes.diary.revoked(partitions)
-            notes.lost(partitions)
+            notes.revoked(each.partition for each in revoked)
 
     consumer.subscribe([options.topic], listener=Listener())
     await consumer.start()
@@ -237,14 +239,8 @@ async def _run_aiokafka(options: argparse.Namespace, notes: Notes, ends: threadi
         for place, records in found.items():
             notes.read(place.partition, [record.offset for record in records])
         if notes.is_due():
-            offsets = notes.take()
-            asked_ns = time.monotonic_ns()
-            try:
-                await consumer.commit({TopicPartition(options.topic, p): o for p, o in offsets.items()})
-            except KafkaError as error:
-                notes.diary.refused(f"{type(error).__name__}: {error}"[:200])
-            else:
-                notes.diary.committed(asked_ns, offsets)
+            with notes.committing(KafkaError) as due:
+                await consumer.commit({TopicPartition(options.topic, p): o for p, o in due.items()})
     await consumer.stop()
 
 

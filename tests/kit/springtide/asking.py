@@ -56,3 +56,18 @@ def answers_of(
     )
     handle(context, request)
     return answers
+
+
+def fields_of(message: Any) -> dict[str, Any]:
+    return {name: getattr(message, name) for name in message.__dataclass_fields__}
+
+
+def error_codes(message: Any) -> set[int]:
+    """Return all error codes in the message, those of its parts and NONE included."""
+    found: set[int] = set()
+    for name, value in fields_of(message).items():
+        if name == "error_code":
+            found.add(int(value))
+        elif isinstance(value, tuple):
+            found.update(*(error_codes(one) for one in value if hasattr(one, "__dataclass_fields__")))
+    return found

@@ -15,7 +15,7 @@ from springtide.node.cluster_view import ClusterView
 from springtide.wire import codec
 from springtide.wire.apis import APIS, ApiKey
 from springtide.wire.errors import ErrorCode
-from tests.kit.springtide.asking import answer_of
+from tests.kit.springtide.asking import answer_of, error_codes, fields_of
 from tests.kit.springtide.random_message import random_message
 
 REFUSED = (
@@ -48,37 +48,21 @@ def ask(
 
 @pytest.mark.parametrize(("key", "version"), EACH)
 def test_any_request_is_answered_with_the_way_to_the_coordinator(key: ApiKey, version: int) -> None:
-    told = set()
+    told: set[int] = set()
     for seed in range(20):
         asked = random_message(codec.request_type(key, version), random.Random(seed))
-        told.update(errors_in(ask(key, version, **vars_of(asked))))
+        told |= error_codes(ask(key, version, **fields_of(asked)))
     assert told == {ErrorCode.NOT_COORDINATOR}
 
 
 @pytest.mark.parametrize(("key", "version"), EACH)
 def test_where_there_never_was_a_coordinator_clients_are_told_to_stop(key: ApiKey, version: int) -> None:
-    asked = vars_of(random_message(codec.request_type(key, version), random.Random(1)))
-    final = errors_in(ask(key, version, has_groups=False, **asked))
+    asked = fields_of(random_message(codec.request_type(key, version), random.Random(1)))
+    final = error_codes(ask(key, version, has_groups=False, **asked))
     assert set(final) <= {ErrorCode.GROUP_AUTHORIZATION_FAILED}
-    not_known_yet = errors_in(ask(key, version, has_groups=False, is_view_complete=False, **asked))
+    not_known_yet = error_codes(ask(key, version, has_groups=False, is_view_complete=False, **asked))
     assert set(not_known_yet) <= {ErrorCode.NOT_COORDINATOR}
     assert bool(final) is bool(not_known_yet)
-
-
-def vars_of(message: Any) -> dict[str, Any]:
-    return {name: getattr(message, name) for name in message.__dataclass_fields__}
-
-
-def errors_in(message: Any) -> list[int]:
-    found = []
-    for name, value in vars_of(message).items():
-        if name == "error_code":
-            found.append(int(value))
-        elif isinstance(value, tuple):
-            found += [
-                error for one in value if hasattr(one, "__dataclass_fields__") for error in errors_in(one)
-            ]
-    return found
 
 
 def test_each_thing_that_was_named_has_its_error() -> None:
