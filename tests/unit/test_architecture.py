@@ -21,8 +21,9 @@ Arrows = dict[str, set[str]]
 
 @pytest.fixture(scope="module")
 def drawn() -> Arrows:
-    """The map: a line `folder  what it is`, and below it `-> folders that it imports`, those of the same
-    package by their last name alone; `folder/*` stands for its folders that have no line."""
+    """The map: a line `folder  what it is`, and below it `-> folders that it imports`, by their last name
+    alone if the same package has such a folder or no other package has one; `folder/*` stands for its folders
+    that have no line."""
     block = re.search(r"^```map\n(.*?)^```", (ROOT / "ARCHITECTURE.md").read_text("utf-8"), re.M | re.S)
     assert block is not None, "ARCHITECTURE.md has no map"
     named: dict[str, list[str]] = {}
@@ -36,7 +37,8 @@ def drawn() -> Arrows:
 
     def whole(room: str, name: str) -> str:
         sibling = f"{room.partition('/')[0]}/{name}"
-        return sibling if sibling in named else name
+        alike = [other for other in named if other.endswith(f"/{name}")]
+        return sibling if sibling in named else alike[0] if len(alike) == 1 else name
 
     return {room: {whole(room, name) for name in names} for room, names in named.items()}
 
