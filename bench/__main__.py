@@ -124,7 +124,7 @@ def say(lines: Sequence[str]) -> None:
 
 
 def run(plan: Plan, kafka_home: Path | None, output: Path, narrate: Narrator) -> None:
-    """Measures and reports. Whatever was started is stopped when it returns or raises."""
+    """Measure and report. All that was started is stopped when this returns or raises."""
     machine = machine_facts()
     rows: list[Row] = []
     kafka = None if kafka_home is None else Kafka(kafka_home, narrate)

@@ -61,7 +61,7 @@ class Row(NamedTuple):
 def build_image(
     *, brokers: int = BROKERS, topics: int = TOPICS, partitions: int = PARTITIONS
 ) -> ClusterImage:
-    """A healthy cluster: everybody is there and in sync. brokers: a multiple of RACKS."""
+    """Return a healthy cluster: all brokers are there and in sync. brokers: a multiple of RACKS."""
     image = ClusterImage()
     change = Change(cause=Cause.TOPIC_CREATED, at_ms=0)
     places = [PlacementBroker(broker_id=b, host=f"store{b}", rack=f"r{b % RACKS}") for b in range(brokers)]

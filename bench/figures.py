@@ -35,7 +35,7 @@ class Measurement:
     load_cpu_s: float
     """User and system time of the load generator."""
     machine_busy_s: float
-    """All processor time of the machine that was not idle, whoever used it."""
+    """All processor time of the machine that was not idle, also that of other processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratios:
-    """Our side against the other; above 1 means that ours is better. None: there is nothing to compare."""
+    """Our side against the other; above 1 means that ours is better; None if there is nothing to compare."""
 
     throughput: float | None
     p50: float | None

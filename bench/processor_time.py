@@ -64,7 +64,7 @@ class Reading:
     """One moment."""
 
     at: float
-    """Seconds of whatever clock the load uses."""
+    """Seconds on the load's clock."""
     broker_cpu_s: float
     load_cpu_s: float
     machine_busy_s: float

@@ -120,7 +120,7 @@ def read(side: SparkSide, *, is_quick: bool, has_connector: bool) -> Iterator[Re
             records, payload = _fill(side, topic, record_bytes, codec, wanted)
             for tasks in range(1, SLOTS + 1):
                 runs = {OURS: _reading(side, topic, tasks, records)}
-                if has_connector and tasks == SLOTS:  # it has a task for each partition, whatever we want
+                if has_connector and tasks == SLOTS:  # it always has a task for each partition
                     runs[OFFICIAL] = _reading_officially(side, topic)
                     runs[TUNED] = _reading_officially(side, topic, **TUNING)
                 for which, spent, *ratios in _compare(side, runs, rounds):

@@ -256,7 +256,7 @@ def _meta(config: ControllerConfig) -> KazooMeta:
 
 
 def _calm_the_collector() -> None:
-    """What was imported stays: it is never walked again."""
+    """Exempt what was imported from the garbage collector: it stays for good."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_ALLOCATIONS, GC_MIDDLE_EVERY, GC_FULL_EVERY)

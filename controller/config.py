@@ -135,7 +135,7 @@ class ControllerConfig:
         "and TOKEN may be sha256: and its digest; also in the environment variable SPRINGTIDE_TOKENS",
     )
     allow_anonymous: bool = _option(
-        False, "let everybody who reaches a listener that is not on loopback do everything, without tokens"
+        False, "let every client that reaches a listener off loopback do everything, without tokens"
     )
     kafka_administration: bool = _option(
         False,

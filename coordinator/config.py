@@ -45,7 +45,7 @@ COORDINATOR_HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorConfig(NodeConfig):
-    """A coordinator's."""
+    """The configuration of a coordinator."""
 
     KEYS = COORDINATOR_KEYS
     HINTS = COORDINATOR_HINTS

@@ -623,8 +623,8 @@ class LocalCluster:
         index: int,
         command: Sequence[str],
     ) -> NodeProcess:
-        """first_ports: of this kind's first, for clients and metrics. command: the module to run, with what
-        only this kind is told."""
+        """Describe the process of a node. first_ports: of this kind's first node, for clients and metrics.
+        command: the module to run, with the arguments that only this kind has."""
         name = f"{kind}-{node_id}"
         place = self._place_of(name)
         port, metrics_port = (

@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> None:
     if sys.platform == "linux":
         if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
             sys.exit(f"prctl(PR_SET_PDEATHSIG): {os.strerror(ctypes.get_errno())}")
-        if os.getppid() != parent_pid:  # It died before the kernel was told whom to watch.
+        if os.getppid() != parent_pid:  # The parent died before prctl took effect.
             sys.exit(EXIT_PARENT_GONE)
     try:
         os.execvp(command[0], command)  # noqa: S606 - the arguments are localcluster's own, there is no shell

@@ -66,7 +66,7 @@ class ProcessCommand:
 
 @dataclass(frozen=True, slots=True)
 class ProcessPlace:
-    """One host, as its processes and those who talk to them see it.
+    """One host, as its processes and their peers see it.
 
     address: what the process listens on, and others reach it at.
     prefix: put before the process's command: a program that moves into the host and then becomes the rest.

@@ -37,7 +37,8 @@ def is_superseded(until: int) -> sa.ColumnElement[bool]:
 
 
 def is_end(until: int, head_position: int) -> sa.ColumnElement[bool]:
-    """It tells that the entity is gone, and no older row, written late, would tell otherwise without it."""
+    """Return whether the row says that the entity is gone, and no older row, written late, would say
+    otherwise without it."""
     late = sa.select(_other.c.id).where(
         _of_same_entity(),
         _other.c.version < audit.c.version,

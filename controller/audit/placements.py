@@ -46,16 +46,17 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """next: where the next page begins; None: there is none."""
+    """next: where the next page begins; None after the last page."""
 
     items: tuple[Placement, ...]
     next: Position | None
 
 
 def audited_since_ms(connection: sa.Connection, cluster: str) -> int | None:
-    """From when on the cluster's history is whole: since the newest removal's anchor, or else the time of its
-    first row; where that was back-filled from ZooKeeper, the time it was written, for what lies before was
-    never seen. None: there is no row, or nothing tells any more what was removed."""
+    """Return the time from which the cluster's history is whole: that of the newest removal's anchor, or else
+    of its first row; where that was back-filled from ZooKeeper, the time at which it was written, because
+    earlier changes were never seen. None if there is no row, or if the record of what was removed can't be
+    read."""
     try:
         recorded = find_removal(connection, cluster)
     except RemovalUnreadable:

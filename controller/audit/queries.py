@@ -87,7 +87,7 @@ _EQUAL = (
 
 
 def list_rows(connection: sa.Connection, wanted: AuditFilter, *, limit: int) -> list[AuditRow]:
-    """Up to `limit` rows, newest first."""
+    """Return up to `limit` rows, newest first."""
     # Made as inert as what is stored: text that PostgreSQL refuses matches no row, and is no failure.
     conditions: list[sa.ColumnElement[bool]] = [
         audit.c[name] == (inert(value) if isinstance(value, str) else value)

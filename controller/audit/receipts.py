@@ -94,7 +94,7 @@ async def read_receipt(
 
 
 def _reach(connection: sa.Connection, *, cluster: str) -> tuple[int | None, bool]:
-    """From when on the history is whole, and whether that is so because rows were removed."""
+    """Return the time from which the history is whole, and whether rows were removed before it."""
     return audited_since_ms(connection, cluster), anchoring_row(connection, cluster) is not None
 
 

@@ -80,7 +80,7 @@ class KeptDigest:
 
 
 def anchoring_row(connection: sa.Connection, cluster: str) -> int | None:
-    """Id of the row that tells of the newest removal; None: there was none."""
+    """Return the id of the row that records the newest removal, or None if nothing was removed."""
     statement = sa.select(audit_anchors.c.audit_id).where(audit_anchors.c.cluster == inert(cluster))
     found: int | None = connection.execute(statement).scalar_one_or_none()
     return found

@@ -24,7 +24,8 @@ SHOWN_MAX: Final = 20
 
 
 class AuditedState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One audited state of a partition: from when on, and by which row. in_sync: None: it is gone."""
+    """One audited state of a partition: when it began, and the row that says so. in_sync: None if the
+    partition is gone."""
 
     at_ms: int
     audit_id: int
@@ -191,7 +192,8 @@ class _Counter:
 
 
 def _stretches(history: History, begin_ms: int, end_ms: int) -> Iterable[tuple[Stretch, bool]]:
-    """In their order, with whether the partition had a leader; cut to the time that is asked about.
+    """Yield the states in order, with whether the partition had a leader, cut to the time that is asked
+    about.
 
     A state begins no earlier than the one before it, even if another controller's clock said so.
     """

@@ -185,7 +185,7 @@ class DescribedConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreatedTopic(msgspec.Struct, frozen=True, kw_only=True):
-    """topic_id None: it was only tried."""
+    """topic_id: None after a dry run."""
 
     topic_id: str | None
     partitions: int

@@ -24,7 +24,8 @@ class SetAsideLog(msgspec.Struct, frozen=True, kw_only=True):
 
     directory: its name there. leader_epoch: the newest that its history or its last state names; offsets and
         epochs are -1 where they are not known. why, since_ms: as they were written down when it was set aside
-        (wall clock). is_whole: it was durable to its end then, so its broker can take it up again (11.5).
+        (wall clock). is_whole: it was durable to its end then, so its broker can take it up again (11.5, logs
+        that were set aside).
     state, topic_state: the last that its broker applied before; None if it had applied none in that life.
     """
 

@@ -1,8 +1,8 @@
 """A leader's report to the controller on its followers, and the changes that it asks for in the ISR.
 
 A report that says a follower has caught up is a *promise*: from the moment it is built, before it is sent,
-the leader counts that follower in its maximal ISR, so the high watermark waits for it whatever the answer
-is (KIP-497). A report that says a follower lags asks for its removal; the leader goes on waiting for it
+the leader counts that follower in its maximal ISR, so the high watermark waits for it even if the controller
+refuses (KIP-497). A report that says a follower lags asks for its removal; the leader goes on waiting for it
 until the controller has persisted the smaller ISR and said so. A timeout proves nothing: report again with
 the same proposal id. Only a newer partition epoch ends a promise (I2, the leader is never laxer; I6,
 partition epochs order everything; I9, joining takes the epoch start; I10, only leaders expand the ISR).
@@ -125,7 +125,8 @@ class ReplicaLogEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 class CreatedLogs(msgspec.Struct, frozen=True, kw_only=True):
     """Partitions of one topic that this broker stands in `new_replicas` of, and whose log is durably on its
-    disk: directory, identity, and their names. Only this ends being new (3.8), no applied position does."""
+    disk: directory, identity, and their names. Only this ends being new (3.8, how a broker returns), no
+    applied position does."""
 
     topic_id: str
     partitions: tuple[int, ...]

@@ -35,7 +35,7 @@ class MoveThrottle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 #: The producer ids of shards' writers. None is ever given to a client: blocks begin at 0, and the ids that
-#: clients name for themselves at the end of this range (6.8, 6.9).
+#: clients name for themselves at the end of this range (6.8, blocks of ids; 6.9, named producer ids).
 WRITER_IDS: Final = range(2**61, 2**62)
 #: A writer may have so many batches in flight: a retry is recognised among the last so many of its log.
 WRITER_BATCHES_MAX: Final = 5
@@ -76,18 +76,18 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
     throttle: bounds the learners of the running reassignment; None while none runs, so that it can't outlive
         it (KIP-73's throttles do).
     new_replicas: those that have not told the controller yet that their log is durably there
-        (lag_report.CreatedLogs). Only they may create an empty log while they stand in `isr` or `elr`: anyone
-        else who finds no log lost one (LOG_MISSING).
+        (lag_report.CreatedLogs). Only they may create an empty log while they stand in `isr` or `elr`: any
+        other replica that finds no log has lost it (LOG_MISSING).
     leader: broker id, or NO_LEADER.
-    leader_epoch: unique per leadership, strictly increasing (I7).
-    partition_epoch: compare-and-set token, +1 per change (I6).
+    leader_epoch: unique per leadership, strictly increasing (I7, leader epochs are unique).
+    partition_epoch: compare-and-set token, +1 per change (I6, partition epochs order everything).
     isr: committed in-sync set, in assignment order. elr: replicas that left it while it fell below the
         minimum and still hold every committed record (KIP-966); non-empty only while |isr| < minimum.
     last_known_elr: members excluded as not provably intact, who would have to answer before an unclean
         election can be judged. last_known_leader: the last leader, when there is none now.
     min_insync_replicas: the effective minimum, already capped by the replication factor.
-    unclean_leader_epoch: the latest leader epoch begun by an unclean election, or NO_EPOCH; only under it
-        may a follower truncate below its own high watermark (I15).
+    unclean_leader_epoch: the latest leader epoch begun by an unclean election, or NO_EPOCH; only under it may
+        a follower truncate below its own high watermark (I15, no cut below the high watermark).
     shard: of a coordinator topic's partition; None: of an ordinary one.
     """
 

@@ -200,7 +200,7 @@ class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True):
     #: Partitions whose leadership could not be moved (this broker is their last in-sync member).
     remaining_leaderships: int = 0
     active_controller: str | None = None
-    #: While brokers wait to be added: listeners to be tried, for a report. None: there is nothing to report.
+    #: While brokers wait to be added: the listeners that this broker is to try and report on, or None.
     preflight: tuple[PreflightTarget, ...] | None = None
     #: The controller's wall clock as it answers; -1: not told.
     wall_ms: int = -1

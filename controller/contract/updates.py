@@ -42,8 +42,9 @@ AHEAD: Final = "ahead"
 
 
 class ApplyFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry that the broker could not apply; the others of the batch were applied.
-    code: as ReplicaProblem.code; or AHEAD: the broker holds a newer state, whose epochs these are (I6).
+    """An entry that the broker could not apply; the others of the batch were applied. code: as
+    ReplicaProblem.code; or AHEAD: the broker holds a newer state, whose epochs these are (I6, partition
+    epochs order everything).
     """
 
     topic_id: str
@@ -120,7 +121,7 @@ class ProducerIdsResponse(msgspec.Struct, frozen=True, kw_only=True):
 class NameWriterRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`POST /internal/clusters/{cluster}/coordinators/{id}:name-writer`. The owner of a shard is about to
     open it. found: the highest writer that it has met in the shard's log: one above all that can have been
-    named proves that ZooKeeper went back (11.2)."""
+    named proves that ZooKeeper went back (11.2, evidence)."""
 
     broker_id: int
     broker_epoch: int

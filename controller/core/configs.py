@@ -104,7 +104,7 @@ def checked_value(setting: Setting, text: str) -> str:
 
 
 def _spelled(kind: str, text: str) -> str | None:
-    """Return the one spelling of a value; None: it is none of this kind."""
+    """Return the one spelling of a value, or None if it is not of this kind."""
     match kind:
         case "int":
             return str(int(text)) if _INTEGER.fullmatch(text) else None

@@ -112,8 +112,9 @@ class CopyBook:
 
 
 def throttled_rate(image: ClusterImage, state: PartitionState, broker_id: int) -> int | None:
-    """The lowest of the rates that bound this replica, bytes per second; None: it is no learner, or none is
-    set. The operation's and the brokers' are shared with other learners, so it may get less."""
+    """Return the lowest of the rates that bound this replica, bytes per second; None if the replica is not a
+    learner or no rate is set. The operation's and the brokers' are shared with other learners, so it may get
+    less."""
     if not is_learner(state, broker_id):
         return None
     rates = [None if state.throttle is None else state.throttle.rate]

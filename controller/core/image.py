@@ -66,7 +66,7 @@ class ClusterImage:
         self, *, start_sequence: int = 0, change_log_entries_max: int = CHANGE_LOG_ENTRIES_MAX
     ) -> None:
         """start_sequence: 0 under a new controller epoch. An image rebuilt under the *same* epoch must start
-        above every sequence it gave out before, or a broker's position would mean two things."""
+        above every sequence it gave out before, or a broker's position would have two meanings."""
         self.cluster_id = ""
         self.configs: dict[str, str] = {}
         self.brokers: dict[int, BrokerRegistration] = {}

@@ -112,7 +112,7 @@ def on_proposal(draft: Draft, broker_id: int, proposal: IsrProposal) -> IsrPropo
         elif error is ControllerError.INELIGIBLE_REPLICA:
             # The leader will stop waiting for the member it promised. A copy of this proposal that the
             # network still holds must then never be accepted, not even by the next controller, or a replica
-            # might be elected whom the leader did not wait for (I2, the leader is never laxer). A new
+            # that the leader did not wait for might be elected (I2, the leader is never laxer). A new
             # partition epoch makes it stale.
             state = msgspec.structs.replace(state, partition_epoch=state.partition_epoch + 1)
             draft.write_partition(state, draft.change(Cause.ISR_CHANGE_REFUSED, actor=actor_of(broker_id)))

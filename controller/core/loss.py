@@ -42,7 +42,8 @@ class HeldBy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CandidateLoss(msgspec.Struct, frozen=True, kw_only=True):
-    """One replica, as the leader to be. log: None: it has not told. may_lead: live and not shutting down.
+    """The loss if one replica is elected. log: None if the replica has not reported it. may_lead: live and
+    not shutting down.
 
     held: what each other replica that told has beyond it; without those that have nothing. lost_records: the
         longest of these, and of what the last leader reported; None: its log is not known. lost_committed:
@@ -137,7 +138,8 @@ class LogEnds:
         self._told: dict[PartitionKey, dict[int, _Told]] = {}
 
     def note(self, image: ClusterImage, broker_id: int, broker_epoch: int, log_end: ReplicaLogEnd) -> bool:
-        """False: a late copy, about a state that has passed or by no replica, says nothing."""
+        """Take in a replica's report. Return False for a late copy, about a state that has passed or from a
+        broker that is not a replica."""
         key = (log_end.topic_id, log_end.partition)
         state = image.partitions.get(key)
         if (
@@ -177,7 +179,8 @@ class LogEnds:
 def preview_loss(
     image: ClusterImage, state: PartitionState, told: Mapping[int, ReplicaLogEnd], last: PartitionLag | None
 ) -> LossPreview | None:
-    """None while the partition has a leader. last: the latest report of a leader of this partition."""
+    """Return what an election would lose, or None while the partition has a leader. last: the latest report
+    of a leader of this partition."""
     if state.leader != NO_LEADER:
         return None
     if last is not None and last.leader_epoch >= state.leader_epoch:
@@ -233,8 +236,9 @@ def _candidate(
 
 
 def _held_beyond(log: ReplicaLogEnd, other_id: int, other: ReplicaLogEnd, high_watermark: int) -> HeldBy:
-    """Nothing beyond is committed where the candidate has records of a later leader epoch: the leader of that
-    epoch was elected with every committed record (I1, leader completeness)."""
+    """Return what the other replica has beyond the candidate's log. Nothing of it is committed where the
+    candidate has records of a later leader epoch: the leader of that epoch was elected with every committed
+    record (I1, leader completeness)."""
     parting, is_exact = parting_offset(log, other)
     first = min(max(parting, other.log_start_offset), other.log_end_offset)
     return HeldBy(

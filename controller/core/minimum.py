@@ -37,8 +37,8 @@ def own_minimum(topic: TopicState) -> int:
 
 
 def below_minimum(before: int, after: int, minimum: int) -> str | None:
-    """Return why a partition may not go from so many replicas to so many; None: it may. minimum: the topic's
-    own. A partition that has fewer than that already may keep as many as it has."""
+    """Return why a partition may not go from so many replicas to so many, or None if it may. minimum: the
+    topic's own. A partition that has fewer than that already may keep as many as it has."""
     if after >= min(minimum, before):
         return None
     return f"{after} replicas are fewer than the topic's own {MINIMUM}, {minimum}"

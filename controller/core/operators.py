@@ -106,7 +106,8 @@ def keep_epoch(draft: Draft, epoch: int, change: Change) -> None:
 def elect_by_operator(
     draft: Draft, event: ElectPreferred | ElectUnclean, loss: LossPreview | None = None
 ) -> LeadersElected | Refusal:
-    """loss: what an unclean election would lose, by the partition as it is now."""
+    """Elect the leader that an operator chose. loss: what an unclean election would lose, by the partition as
+    it is now."""
     image = draft.image
     topic = image.topics.get(event.topic_id)
     state = image.partitions.get((event.topic_id, event.partition))

@@ -50,7 +50,7 @@ Reports = Mapping[int, HeardReport]
 
 
 def targets(image: ClusterImage, broker_id: int) -> tuple[PreflightTarget, ...] | None:
-    """The listeners that a broker shall try. None: no broker waits, or this one need not try."""
+    """Return the listeners that a broker shall try, or None if no broker waits or this one need not try."""
     me = image.brokers.get(broker_id)
     waiting = [b for b in image.brokers.values() if not b.admitted and b.broker_id != broker_id]
     if me is None:
@@ -88,7 +88,7 @@ def _target(broker: BrokerRegistration) -> PreflightTarget:
 def _fresh(
     reports: Reports, broker: BrokerRegistration, limits: PreflightLimits, now_ms: int
 ) -> HeardReport | None:
-    """This incarnation's report, unless it is too old to be believed."""
+    """Return this incarnation's report, or None if it is too old to be believed."""
     heard = reports.get(broker.broker_id)
     if heard is None or heard.report.broker_epoch != broker.broker_epoch:
         return None
@@ -175,7 +175,8 @@ def _peer_checks(
     limits: PreflightLimits,
     now_ms: int,
 ) -> Iterator[PreflightCheck]:
-    """Both ways: it tries each peer, and each peer tries it. What has not been tried lately is pending."""
+    """Yield the checks in both directions: the broker tries each peer, and each peer tries it. What has not
+    been tried lately is pending."""
     me = broker.broker_id
     peers = [b for b in (*_live(image), *waiting) if b.broker_id != me]
     silent: list[int] = []

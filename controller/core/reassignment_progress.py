@@ -160,7 +160,8 @@ def reassignment_progress(
 def behind_throttle(
     image: ClusterImage, advances: AdvanceBook, lag: PartitionLag, *, behind_ms: int
 ) -> dict[int, int | None]:
-    """The rate under which each learner in a leader's current report falls behind; None: it does not."""
+    """Return the rate under which each learner in a leader's current report falls behind; None for a learner
+    that does not."""
     state = image.partitions[lag.topic_id, lag.partition]
     found: dict[int, int | None] = {}
     for follower in lag.followers:

@@ -4,8 +4,8 @@ recovery).
 Everything is minted above everything heard, by a margin for what was not: broker, leader and partition
 epochs, producer ids, the number of records; the shell does the same with the controller epoch. A partition
 gets the state with the highest partition epoch that a broker holds, which is a true state of the lost
-history, and an in-sync set of one: the replica that provably holds every committed record. Everyone else
-copies from it and joins as any learner does. It is
+history, and an in-sync set of one: the replica that provably holds every committed record. All others copy
+from it and join as any learner does. It is
 
 1. the leader of the highest leader epoch, if it is still running: no other can have committed since; else
 2. the longest log of the seats (ISR and ELR) of a state that a running broker holds, if no other broker can
@@ -454,8 +454,8 @@ def _none_lost_more(
 
 
 def _first(base: PartitionState, intact: Collection[int]) -> int | None:
-    """Return the replica that begins a partition of which no broker has a log; None: it may have had one. Its
-    first leader was the only one that could be told to begin it."""
+    """Return the replica that begins a partition of which no broker has a log, or None if one may have had
+    it. Only its first leader could have been told to begin it."""
     if base.new_replicas != base.replicas:
         return None
     if not all(b in intact for b in base.replicas):
@@ -489,7 +489,8 @@ def _write(
     broker_epoch_min: int,
     change: Change,
 ) -> None:
-    """In the order in which they may be persisted. Not by `write_partition`: epochs jump here."""
+    """Write the states in the order in which they may be persisted; not by `write_partition`, because epochs
+    jump here."""
     image = draft.image
     view = _latest_view(held)
     draft.write(

@@ -158,7 +158,8 @@ def losses_by_group(image: ClusterImage, group_of: Mapping[int, Group]) -> dict[
 
 
 def worst_loss(image: ClusterImage, group_of: Mapping[int, str]) -> WorstLoss | None:
-    """The group whose loss does most harm, the first by name among equals; None: there is no group."""
+    """Return the group whose loss does most harm, the first by name among equals, or None if there is no
+    group."""
     losses = losses_by_group(image, group_of)
     if not losses:
         return None

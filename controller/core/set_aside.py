@@ -5,9 +5,9 @@ A broker sets a log aside when the metadata does not mention it (I22, deletion n
 made after a backup of ZooKeeper, on brokers that were given up when the metadata was recovered, or it was
 deleted while the broker was away. Brokers tell each controller what they have in quarantine. To bring a topic
 back is to write the rows that a recovery (recovery.py) would have written had it known of these logs: the
-same epochs above everything heard, the same proof of who holds every committed record. Brokers that then find
-themselves named as replicas take their logs up again. Nothing is decided while a broker is silent: its log
-may be the longest.
+same epochs above everything heard, the same proof of which replica holds every committed record. Brokers that
+then find themselves named as replicas take their logs up again. Nothing is decided while a broker is silent:
+its log may be the longest.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ PINNED: Final = {
     "segment.bytes": "104857600",
     "unclean.leader.election.enable": "false",
 }
-"""The settings that a coordinator topic has for good. Its minimum in sync is a majority, whatever the
-cluster's default."""
+"""The settings that a coordinator topic has for good. Its minimum in sync is a majority; the cluster's
+default does not count."""
 PINNED_NAMES: Final = frozenset({*PINNED, "min.insync.replicas"})
 COORDINATOR_TOPICS: Final = frozenset({"__consumer_offsets"})
 
@@ -182,7 +182,8 @@ def _assignments(
 def _replace_dead_owners(
     shards: dict[PartitionKey, tuple[int, int]], *, active: Collection[int], owners: Iterable[int]
 ) -> None:
-    """Give their shards to the standbys, whatever these own already: they know most of what is in the log."""
+    """Give the shards of dead owners to their standbys, even to those that own many already: a standby has
+    replayed most of the log."""
     counts = dict.fromkeys(owners, 0)
     for owner, _ in shards.values():
         if owner in counts:

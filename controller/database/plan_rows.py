@@ -107,7 +107,8 @@ def get_moves(
     fates: Sequence[str] = (),
     limit: int | None = None,
 ) -> list[MoveRow]:
-    """In the plan's order. start, end: positions, the second exclusive. fates: only those; none: all."""
+    """Return moves in the plan's order. start, end: positions, the second exclusive. fates: only those; all
+    if empty."""
     statement = (
         sa.select(plan_moves)
         .where(plan_moves.c.plan_id == inert(plan_id), plan_moves.c.position >= start)
@@ -166,7 +167,8 @@ def is_approved(connection: sa.Connection, plan_id: str) -> bool:
 
 
 def set_approval(connection: sa.Connection, row: PlanRow, approval: Mapping[str, Any]) -> bool:
-    """False: the plan is gone, approved, or another operation's than when it was read."""
+    """Set the approval. Return False if the plan is gone, approved, or another operation's than when it was
+    read."""
     statement = (
         plans.update()
         .where(
@@ -196,7 +198,7 @@ def update_fates(connection: sa.Connection, plan_id: str, moves: Iterable[MoveRo
 
 
 def delete_plan(connection: sa.Connection, plan_id: str) -> bool:
-    """False: it is gone, or an operation carries it out and needs it."""
+    """Delete the plan. Return False if it is gone, or if an operation carries it out and needs it."""
     free = connection.execute(
         sa.select(plans.c.id).where(plans.c.id == plan_id, plans.c.operation_id.is_(None)).with_for_update()
     ).scalar_one_or_none()

@@ -42,8 +42,8 @@ def get_policy(connection: sa.Connection, cluster: str, name: str) -> PolicyRow 
 
 
 def put_policy(connection: sa.Connection, row: PolicyRow, *, replaces: PolicyRow | None) -> bool:
-    """replaces: as it was read; None: there was none. False: it is another one now, read it again; or there
-    would be too many."""
+    """Write the policy. replaces: the row as it was read, None if there was none. Return False if it is
+    another one now (read it again), or if there would be too many."""
     values = values_of(row, "sql", "description", "actor", "reason")
     if replaces is not None:
         statement = policies.update().where(*_same(replaces)).values(**values)
@@ -56,7 +56,7 @@ def put_policy(connection: sa.Connection, row: PolicyRow, *, replaces: PolicyRow
 
 
 def delete_policy(connection: sa.Connection, row: PolicyRow) -> bool:
-    """False: it is another one now, read it again."""
+    """Delete the policy. Return False if it is another one now: read it again."""
     return connection.execute(policies.delete().where(*_same(row))).rowcount == 1
 
 

@@ -41,8 +41,8 @@ POSTGRES_STATEMENT_TIMEOUT_MS = 5_000
 POOL_TIMEOUT_S = 5
 #: How old the last write may be that `check` goes by.
 CHECK_EVERY_S = 5
-#: How long its own write waits for a lock or a statement, and how long all of it may take. Those who ask
-#: (docker-compose.yml) wait for two seconds.
+#: How long its own write waits for a lock or a statement, and how long all of it may take. A health check
+#: (docker-compose.yml) waits for two seconds.
 CHECK_SQL_MS = 1_000
 CHECK_S_MAX = 1.5
 #: More pages of SQLite's than a request needs: a database that is too full for one is too full for `check`.
@@ -206,7 +206,8 @@ class Database:
         return written
 
     def _note(self, cause: str | None) -> None:
-        """Remember what a write came to; log it if that is new. cause: None: it was made."""
+        """Remember how a write ended; log it if that is new. cause: of its failure, or None if it
+        succeeded."""
         self._written_s = anyio.current_time()
         if cause == self._cause:
             return

@@ -106,7 +106,8 @@ def list_verifications(
 def list_findings(
     connection: sa.Connection, verification_id: str, *, after: int, limit: int
 ) -> list[FindingRow]:
-    """In the order in which they were told. after: position of the last one seen, -1: none."""
+    """Return findings in the order in which they were reported. after: position of the last one seen, -1 for
+    none."""
     columns = [column for column in verification_findings.c if column.name != "verification_id"]
     statement = (
         sa.select(*columns)

@@ -42,7 +42,8 @@ from controller.operations.waiting import advance_demotion, advance_partitions_a
 
 
 def finished_election(spec: LeaderElection, consequences: str | None = None) -> Work:
-    """consequences: of an unclean one, what was known to be lost."""
+    """Return the work of an election that has ended. consequences: of an unclean one, what was known to be
+    lost."""
     summary = f"broker {spec.leader} leads {spec.topic}-{spec.partition} in leader epoch {spec.leader_epoch}"
     if consequences is not None:
         summary = f"{summary}; {consequences}"
@@ -62,9 +63,10 @@ def advance(
     window: Window | None = None,
     unplannable: Blocked | None = None,
 ) -> Advance:
-    """now_ms, deadline_at_ms: wall clock, because the deadline outlives the controller that set it. progress:
-    of running reassignments, for what they wait for. checks: of the brokers that are to be added. window: of
-    the plan in `work.execution`, if there is one. unplannable: why no plan should be made yet."""
+    """Return the next step of an operation. now_ms, deadline_at_ms: wall clock, because the deadline outlives
+    the controller that set it. progress: of running reassignments, for what they wait for. checks: of the
+    brokers that are to be added. window: of the plan in `work.execution`, if there is one. unplannable: why
+    no plan should be made yet."""
     look = Look(
         state=state,
         image=image,

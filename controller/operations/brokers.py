@@ -91,7 +91,8 @@ def mismatch(wanted: BrokerToAdd, found: BrokerRegistration) -> OperationError |
 def advance_broker_add(
     work: Work, spec: BrokerAdd, look: Look, *, checks: Sequence[PreflightCheck], late: bool
 ) -> Advance:
-    """checks: of those that wait. late: the deadline for getting them admitted and active has passed."""
+    """Return the next step of an addition of brokers. checks: of those that wait. late: the deadline for
+    getting them admitted and active has passed."""
     if _state_of(work, "register") is not StepState.SUCCEEDED:
         if look.state is OperationState.CANCELLING:
             return cancelled(work, "no data had been moved; what was admitted stays so")

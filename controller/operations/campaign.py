@@ -49,15 +49,15 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_between_plans(work: Work) -> bool:
-    """Before the first plan, and after one that is not the last."""
+    """Return whether no plan is under way: before the first one, and after one that is not the last."""
     return work.execution is None or work.campaign.replan_at_ms is not None
 
 
 def advance_campaign(
     work: Work, look: Look, goals: Sequence[Goal], options: MoveOptions, *, tries_max: int | None = None
 ) -> Advance:
-    """SUCCEEDED: every goal is reached. tries_max: plans made for one goal before it is given up; None: it is
-    never given up, because it can only be waited for."""
+    """Return the next step towards the goals; SUCCEEDED when every goal is reached. tries_max: plans made for
+    one goal before it is given up; with None it never is, because it can only be waited for."""
     campaign = work.campaign
     if is_between_plans(work):
         return _between_plans(work, look, goals, options)

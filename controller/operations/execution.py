@@ -81,7 +81,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 def begin_execution(
     plan_id: str, plan: Plan, order: PlanOrder | None = None, *, moves: int | None = None
 ) -> Execution:
-    """moves: how many from the plan's beginning; None: all. order: None takes the defaults."""
+    """Return the start of an execution. moves: how many from the plan's beginning, None for all. order: None
+    takes the defaults."""
     chosen = plan.moves if moves is None else plan.moves[:moves]
     execution = Execution(
         plan_id=plan_id,
@@ -296,7 +297,7 @@ def _tallied(work: Work, execution: Execution, changed: Iterable[MoveRow]) -> Wo
 def _next(
     execution: Execution, window: Window, current: Sequence[MoveRow], waiting: int, now_ms: int
 ) -> tuple[MoveRow, ...]:
-    """waiting: how many of the current ones can't begin yet."""
+    """Return the next moves. waiting: how many of the current ones can't begin yet."""
     room = min(
         execution.max_concurrent_moves - (len(current) - waiting),
         WAITING_MAX - waiting,

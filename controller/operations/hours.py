@@ -19,7 +19,7 @@ class DailyWindow(msgspec.Struct, frozen=True, kw_only=True):
     offset_minutes: int = 0
 
     def is_open(self, now_ms: int) -> bool:
-        """now_ms: wall clock."""
+        """Return whether moves may begin now. now_ms: wall clock."""
         minute = (now_ms // _MINUTE_MS + self.offset_minutes - self.start_minute) % _DAY_MINUTES
         return minute < (self.end_minute - self.start_minute) % _DAY_MINUTES
 

@@ -101,7 +101,8 @@ def outside(window: DailyWindow | None, now_ms: int) -> tuple[Blocked, ...]:
 
 
 def wait(work: Work, state: OperationState, blocked: Sequence[Blocked], *, late: bool = False) -> Advance:
-    """late: past its deadline, so that it fails of what it waits for."""
+    """Return that the operation waits; late: past its deadline, so that it fails and names what it waited
+    for."""
     if late:
         return fail(work, "deadline_exceeded", "; ".join(item.detail for item in blocked))
     return Advance(state=state, work=msgspec.structs.replace(work, blocked=tuple(blocked[:BLOCKED_SHOWN])))

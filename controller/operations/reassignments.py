@@ -66,7 +66,8 @@ def fate_of(image: ClusterImage, move: ReassignmentMove) -> Fate:
 def fate_in(
     image: ClusterImage, key: PartitionKey, *, original: tuple[int, ...], replicas: tuple[int, ...]
 ) -> Fate:
-    """original: where the move began; replicas: where it was to end."""
+    """Return how a move ended. original: the replicas at its beginning; replicas: those that it was to end
+    with."""
     topic = image.topics.get(key[0])
     state = image.partitions.get(key)
     if topic is None or topic.deleting or state is None:

@@ -157,7 +157,8 @@ def check_policy(sql: str) -> Shape:
 
 
 def judge(policies: Iterable[tuple[str, str]], facts: Facts) -> tuple[Verdict, ...]:
-    """policies: names and SQL. In their order. Never raises for what a policy says."""
+    """Return the verdicts of the policies (names and SQL), in their order. Never raises for what a policy
+    says."""
     shapes: list[tuple[str, str, Shape | str]] = []
     for name, sql in policies:
         try:
@@ -237,7 +238,7 @@ def _open(filled: Iterable[tuple[str, Facts]]) -> sqlite3.Connection:
 
 
 def _confine(connection: sqlite3.Connection) -> _Guard:
-    """From here on, nothing but policies."""
+    """Confine the connection: from here on it runs nothing but policies."""
     for limit, bound in _LIMITS:
         connection.setlimit(limit, bound)
     connection.create_function("like", 2, _like, deterministic=True)

@@ -214,7 +214,7 @@ class BrokerApi:
         return await self._ask(cluster, request, _Question(broker_id, LagReport, LagReportResponse, Report))
 
     async def allocate_producer_ids(self, cluster: str, broker_id: int, request: Request) -> Response:
-        """Reserve a block of producer ids that nobody else was or will be given."""
+        """Reserve a block of producer ids that no other process was or will be given."""
         return await self._ask(
             cluster,
             request,

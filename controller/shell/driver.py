@@ -282,7 +282,7 @@ class ClusterDriver:
 
     @property
     def _is_settled(self) -> bool:
-        """Nothing decided is unpublished."""
+        """Return whether all that was decided is published."""
         return not self._waiting and not self._is_persisting
 
     def _may_answer_now(self, event: Event, step: Step) -> bool:
@@ -620,7 +620,8 @@ class ClusterDriver:
         return self.lags.get(key)
 
     def first_unreported(self) -> PartitionKey | None:
-        """One that was taken over, whose leader is there and has not reported since; None: no more."""
+        """Return a partition that was taken over, whose leader is there and has not reported since, or
+        None."""
         image = self.published.image
         for key in self._unreported:
             state = image.partitions.get(key)

@@ -129,7 +129,7 @@ class Engine:
 
     @property
     def active_url(self) -> str | None:
-        """Whom to ask: the active controller as last seen, ourselves included; None when there is none."""
+        """The URL of the active controller as last seen, perhaps this one, or None."""
         active = self._leadership.active
         return None if active is None else active.url
 
@@ -205,8 +205,8 @@ class Engine:
     # -- before brokers are admitted --
 
     def preflight_targets(self, cluster: str, broker_id: int) -> tuple[PreflightTarget, ...] | None:
-        """The listeners that this broker shall try; None: there is nothing to be reported. Raise NotActive,
-        UnknownCluster."""
+        """Return the listeners that this broker shall try, or None if there is nothing to report. Raise
+        NotActive, UnknownCluster."""
         return targets(self._driver(cluster).published.image, broker_id)
 
     async def take_preflight(self, cluster: str, report: PreflightReport) -> PreflightResponse:
@@ -353,8 +353,9 @@ class Engine:
         return machine.set_aside.of(machine.image)
 
     def went_back(self, cluster: str) -> str | None:
-        """Why ZooKeeper must have lost metadata of this cluster, for which nothing is decided any more; None:
-        nothing speaks for it. On a standby: what the active controller last wrote of it into its claim."""
+        """Return why ZooKeeper must have lost metadata of this cluster, for which nothing is decided any
+        more, or None if nothing suggests it. A standby returns what the active controller last wrote about it
+        into its claim."""
         driver = self._drivers.get(cluster)
         if driver is not None:
             return driver.machine.went_back
@@ -367,7 +368,8 @@ class Engine:
         return self._driver(cluster).machine.reassignments(self._clock.now_mono_ms())
 
     def verdicts(self, cluster: str, key: PartitionKey) -> tuple[ReplicaVerdict, ...]:
-        """Why each replica does not lead; empty when one does. On a standby too. Raise UnknownCluster."""
+        """Return why each replica does not lead, also on a standby; empty when one does. Raise
+        UnknownCluster."""
         image = self.image(cluster).image
         state = image.partitions.get(key)
         return () if state is None else explain_replicas(image, state)
@@ -406,7 +408,8 @@ class Engine:
         return self._driver(cluster).first_unreported()
 
     def served_for_ms(self, cluster: str) -> int:
-        """Since this controller took the cluster over, or created it. Raise NotActive, UnknownCluster."""
+        """Return the time since this controller took the cluster over or created it. Raise NotActive,
+        UnknownCluster."""
         return self._clock.now_mono_ms() - self._driver(cluster).taken_over_ms
 
     def truth(self, cluster: str) -> Iterable[AuditedChange]:

@@ -170,7 +170,7 @@ class _RepeatedRead:
             self.nudge.clear()
 
     def _answer_in_kazoo_thread(self, sent_ms: int, synced: Any, read: Any) -> None:
-        """`synced`, `read`: kazoo's IAsyncResult."""
+        """Complete the read, in kazoo's thread. `synced`, `read`: kazoo's IAsyncResult."""
         self._in_flight = 0
         is_gone = isinstance(read.exception, NoNodeError)
         if isinstance(synced.exception, NoneType | NoNodeError) and (is_gone or read.exception is None):
@@ -236,8 +236,8 @@ class KazooMeta:
         connection._connect = connect
 
     def _connect_anew(self, connect: Callable[[], tuple[float, float]]) -> tuple[float, float]:
-        """In kazoo's thread. A server without a quorum closes connections too: it grants no session either,
-        and then ours is kept."""
+        """Ask for a new session, in kazoo's thread. A server without a quorum closes connections too: it
+        grants no session, and then ours is kept."""
         client = self._client
         kept = (client._session_id, client._session_passwd, client.last_zxid)
         client._connection._socket.close()

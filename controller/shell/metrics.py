@@ -30,7 +30,7 @@ class EngineCollector(Collector):
         self._engine = engine
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: so that registering does not scrape an engine that is not running yet."""
+        """Return nothing, so that registering does not scrape an engine that is not running yet."""
         return ()
 
     def collect(self) -> Iterable[Metric]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 class NotActive(Exception):
     """This controller is not the active one, or can't prove at this moment that it still is. Nothing was
-    done. `active_url`: whom to ask instead, when known."""
+    done. `active_url`: the controller to ask instead, if known."""
 
     def __init__(self, active_url: str | None) -> None:
         super().__init__("not the active controller")

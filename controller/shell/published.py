@@ -48,7 +48,7 @@ class Published:
         self.partition_changes: dict[PartitionKey, Change] = {}
 
     def replay(self, record: Record, number: int) -> None:
-        """`number`: the record's, over the cluster's life."""
+        """Replay a record. `number`: the record's, over the cluster's life."""
         self.image.replay(record)
         match record:
             case PartitionRecord(state=state, change=change):

@@ -47,7 +47,7 @@ class Timekeeper:
         return self._agreed.stamp_ms(wall_ms=self.own_wall_ms(), mono_ms=self.now_mono_ms())
 
     def own_wall_ms(self) -> int:
-        """This machine's wall clock, wrong or right."""
+        """Return this machine's wall clock, wrong or right."""
         return self._clock.now_wall_ms()
 
     async def sleep_ms(self, duration_ms: int) -> None:

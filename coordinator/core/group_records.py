@@ -182,8 +182,8 @@ def _read_key(reader: Reader) -> OffsetKey | GroupKey | OtherKey:
 
 
 def encode_offset(value: CommittedOffset) -> bytes:
-    """Return the value of a committed offset. With an expiry it holds neither leader epoch nor topic id:
-    clients that ask for one do not send them."""
+    """Return the value of a committed offset. One with an expiry holds neither leader epoch nor topic id:
+    clients that ask for an expiry do not send them."""
     if value.expires_ms is not None:
         out = bytearray(_INT16.pack(_OFFSET_VERSION_WITH_EXPIRY) + _INT64.pack(value.offset))
         write_string(out, value.metadata, is_flexible=False)
@@ -208,8 +208,8 @@ def decode_offset(value: bytes) -> CommittedOffset:
 
 
 def _decode_usual_offset(value: bytes) -> CommittedOffset | None:
-    """Return an offset as it is written here with a topic id and without metadata, None for any other: a
-    replay reads hardly anything else, and so reads it several times as fast."""
+    """Return an offset as it is written here with a topic id and without metadata, None for any other: nearly
+    all records of a replay are such, and it reads them several times as fast this way."""
     if len(value) != _USUAL_OFFSET.size:
         return None
     version, offset, leader_epoch, metadata, committed_ms, tags, topic_id = _USUAL_OFFSET.unpack(value)

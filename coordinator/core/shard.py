@@ -353,7 +353,8 @@ class ShardRuntime:
             self._close(Ending.RELEASED)
 
     def _undo(self) -> None:
-        """Nothing of what is under way was written. The machine forgets all of it before it hears of any."""
+        """Refuse all that is under way, of which nothing was written. The machine forgets all of it before it
+        hears of any."""
         assert self._writer is not None
         refused = self._writer.take_back()
         error = refused[0].refusal

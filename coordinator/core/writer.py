@@ -221,7 +221,7 @@ class ShardWriter:
         return Stand.REFUSED
 
     def send_again(self) -> None:
-        """After a pause: all that is in flight goes out again, in order, on a new connection."""
+        """Send all that is in flight again after a pause, in order, on a new connection."""
         assert not self._out
         self._is_failing = False
         self._connection += 1

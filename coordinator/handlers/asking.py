@@ -24,7 +24,7 @@ A = TypeVar("A")
 E = TypeVar("E")
 
 NO_SHARD = -1
-"""Nobody's: requests for it are refused with NOT_COORDINATOR."""
+"""The shard of what has none: requests for it are refused with NOT_COORDINATOR."""
 MILLISECOND = timedelta(milliseconds=1)
 
 _TOLD: Mapping[ErrorCode, ErrorCode] = {

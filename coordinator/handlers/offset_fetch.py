@@ -138,7 +138,7 @@ def _topics(view: ClusterView, asked: _AskedGroup, found: GroupOffsets) -> list[
 
 
 def _all_topics(view: ClusterView, found: GroupOffsets) -> list[Fields]:
-    """Return all that is stored for topics that exist: an offset of a topic that is gone is nobody's."""
+    """Return all that is stored for topics that exist; offsets of deleted topics are left out."""
     topics: dict[str, list[Fields]] = {}
     ids: dict[str, UUID] = {}
     for place, value in found.offsets:

@@ -59,7 +59,7 @@ class PendingCreations:
 
     @property
     def must_settle(self) -> bool:
-        """True while a log is being made that was given up. Giving it up has had its effect only when the log
+        """Return whether a log is being made that was given up. Giving it up takes effect only when the log
         is gone again (I25, applied is said afterwards)."""
         return self._given_up
 

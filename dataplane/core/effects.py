@@ -121,9 +121,9 @@ class CheckAtRest(msgspec.Struct, frozen=True):
 
 class PersistEpochs(msgspec.Struct, frozen=True):
     """A leader epoch began, or a mark had its effect: write the leader-epoch file if it is behind, and fsync
-    it, in a thread (I20, I15, KAFKA-15046). Nothing waits for it. What a killed process loses is an epoch
-    without a record, and no log has to be told from another by that; a machine crash costs the replica its
-    seat."""
+    it, in a thread (I20, an epoch's start is recorded; I15, no cut below the high watermark; KAFKA-15046).
+    Nothing waits for it. What a killed process loses is an epoch without a record, and no log has to be told
+    from another by that; a machine crash costs the replica its seat."""
 
 
 class Vouch(msgspec.Struct, frozen=True):

@@ -19,11 +19,11 @@ local loss into the cluster's.
 
 An answer counts only if leader epoch, fetch offset and newest epoch of its request are still current: a late
 answer to what was asked before a cut would cut the records that took the place of those. A diverging answer's
-high watermark and log start are not looked at (I16, KAFKA-14704).
+high watermark and log start are not looked at (I16, truncation before any high watermark; KAFKA-14704).
 
-Consumers may read here, too, below this replica's own high watermark (2.11, KIP-392): what it knows to be
-committed is, as old as it may be. It answers clients that ask a follower on purpose, while it is in sync as
-far as it knows and its log was found to be a prefix of the present leader's.
+Consumers may read here, too, below this replica's own high watermark (2.11, reads from followers; KIP-392):
+what it knows to be committed is, as old as it may be. It answers clients that ask a follower on purpose,
+while it is in sync as far as it knows and its log was found to be a prefix of the present leader's.
 """
 
 from __future__ import annotations
@@ -199,8 +199,8 @@ class Follower(ReplicaRole):
         return (LOG_START_MOVED,) if self._log_start.must_store() else NO_EFFECTS
 
     def _follow_log_start(self, leader_start_offset: int) -> None:
-        """Never past our own high watermark (I26, start, high watermark and end in order); the rest follows
-        with it."""
+        """Advance the log start with the leader's, but never past our own high watermark (I26, start, high
+        watermark and end in order); the rest follows with it."""
         start = min(leader_start_offset, self._watermark.offset)
         if start > self._log.log_start_offset:
             self._log.advance_log_start(start)
@@ -302,7 +302,8 @@ class Follower(ReplicaRole):
         if not is_debugging and (leader_epoch == -1 or not self._may_be_read(now_ms)):
             return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), NO_EFFECTS
         log = self._log
-        high_watermark = self._watermark.offset  # once, before the read (I18)
+        # Once, before the read (I18, reads stop at the high watermark).
+        high_watermark = self._watermark.offset
         if fetch_offset < log.log_start_offset:
             return out_of_range(log), NO_EFFECTS
         if fetch_offset > high_watermark:

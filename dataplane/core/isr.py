@@ -5,7 +5,7 @@
 *Maximal ISR* = committed ISR plus what the pending proposal would add. The high watermark waits for all of
 it. An addition counts from the moment its proposal is built, before it is sent; a removal counts only once
 the controller has persisted it. So the leader is never laxer than the controller, also when messages are
-lost, delayed or delivered twice (I2, KIP-497).
+lost, delayed or delivered twice (I2, the leader is never laxer; KIP-497).
 
 Only a state with a partition epoch above the proposal's base ends a promise, or the answer that the present
 state is as proposed already (I6, docs/replication.md 2.5). Not an error, not silence, not time. So the
@@ -69,7 +69,7 @@ class FollowerProgress:
     def vouched_ms(self) -> int:
         """Return a time at which it was certainly still following in this leader epoch, however late its
         fetch was read. The arrival of a fetch, or another look at a parked one, proves nothing (2.9, leases;
-        S52)."""
+        S52, a node stands still)."""
         contact = self.contact
         return NEVER_MS if contact is None else contact.vouched_ms
 
@@ -184,8 +184,8 @@ class InSyncSet:
 
     @property
     def is_under_min(self) -> bool:
-        """True with fewer *committed* members than the minimum: then nothing may be acknowledged or
-        committed."""
+        """Return whether there are fewer *committed* members than the minimum: then nothing may be
+        acknowledged or committed."""
         return len(self.state.isr) < self.state.min_insync_replicas
 
     def follower(self, broker_id: int) -> FollowerProgress | None:
@@ -211,8 +211,8 @@ class InSyncSet:
 
     def may_join(self, follower: FollowerProgress, *, high_watermark: int) -> bool:
         """Return whether the follower may join (I9, joining takes the epoch start). A new leader's high
-        watermark lags behind what is committed; the start of its epoch does not (KAFKA-7128, S5). A known log
-        end means "fetched in this leader epoch"."""
+        watermark lags behind what is committed; the start of its epoch does not (KAFKA-7128; S5, a new
+        leader's high watermark lags). A known log end means "fetched in this leader epoch"."""
         return (
             follower.log_end_offset >= max(high_watermark, self.epoch_start_offset)
             and max(0, follower.log_start_offset) >= self.deleted_offset
@@ -222,7 +222,7 @@ class InSyncSet:
     @property
     def stored_log_start_offset(self) -> int | None:
         """Return the lowest log start that a follower that may be elected has stored: in the maximal ISR, or
-        outside of it in the ELR. None: there is no such follower."""
+        outside of it in the ELR; None if there is no such follower."""
         elr = self.state.elr
         return min(
             (

@@ -246,8 +246,8 @@ class Leader(ReplicaRole):
         self, duplicate: Duplicate, *, acks: int, waiter: object, expires_ms: int
     ) -> tuple[AppendResult, Effects]:
         """Stored is not committed: a retry waits exactly like the original (6.3, duplicates wait). As
-        Kafka's, the answer has the stored batch's time, whichever kind of timestamps the topic has: so a
-        client that names its own producer id can tell it from an append (6.9, named producer ids)."""
+        Kafka's, the answer has the stored batch's time, for both kinds of timestamps: so a client that names
+        its own producer id can tell it from an append (6.9, named producer ids)."""
         required_offset = duplicate.last_offset + 1
         is_waiting = acks == ACKS_ALL and self._watermark.offset < required_offset
         if is_waiting:
@@ -269,8 +269,9 @@ class Leader(ReplicaRole):
         )
 
     def decide_round(self, dirt: Dirt, *, agreed_ms: int, now_ms: int, wall_ms: int) -> Effects:
-        """Not while less than the minimum is in sync, since it could not be committed. A follower that is
-        silent holds no tombstone: when it is back it begins anew if it has to."""
+        """Append the next round if one is due, but not while less than the minimum is in sync, since it could
+        not be committed. A silent follower keeps no tombstone from removal: when it is back it begins anew if
+        it has to."""
         in_sync, log, options = self.in_sync, self._log, self._replica.options
         if options.compaction is None or in_sync.is_under_min or not self.may_serve(now_ms):
             return NO_EFFECTS
@@ -595,7 +596,8 @@ class Leader(ReplicaRole):
 
     @property
     def _knows_less_than_is_committed(self) -> bool:
-        """More is committed than this leader can prove yet: its answer would go backwards (KIP-207, I19)."""
+        """More is committed than this leader can prove yet: its answer would go backwards (KIP-207; I19, no
+        latest offset before it is known)."""
         return self._watermark.offset < self.in_sync.epoch_start_offset
 
     # Deletion.
@@ -639,8 +641,8 @@ class Leader(ReplicaRole):
         return own_offset if others is None else min(own_offset, others)
 
     def _complete_deletions(self) -> Effects:
-        """Answer the deletions that every replica which may be elected has stored, in whichever leadership of
-        this replica they were asked for: it has followed no other since."""
+        """Answer the deletions that every replica which may be elected has stored, also those of earlier
+        leaderships of this replica: it has followed no other since."""
         low_watermark = self.low_watermark
         stored, stored_earlier = self._deletions.complete_to(
             low_watermark, leader_epoch=self.leader_epoch, epochs=self._log.epochs
@@ -670,7 +672,8 @@ class Leader(ReplicaRole):
     # Control.
 
     def on_vouched(self, *, now_ms: int) -> Effects:
-        """Also called once when the leadership begins: a sole member commits what it holds."""
+        """Commit what the log vouches for now. Also called once when the leadership begins: a sole member
+        commits what it holds."""
         vouch: Effects = (VOUCH,) if self._log.must_vouch else NO_EFFECTS
         return self.commit(now_ms) + self._ask(now_ms) + vouch
 
@@ -733,8 +736,8 @@ class Leader(ReplicaRole):
 
     @property
     def _timeout_error(self) -> ErrorCode:
-        """Both are ambiguous; the second says why the wait was in vain (S31, the ISR falls below the
-        minimum)."""
+        """Return the error of a wait that timed out. Both are ambiguous; NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        says why the wait was in vain (S31, the ISR falls below the minimum)."""
         if self.in_sync.is_under_min:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.REQUEST_TIMED_OUT

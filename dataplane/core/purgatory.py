@@ -6,8 +6,8 @@ waiters that a move of the high watermark released; no task wakes only to look a
 A waiter remembers the leader epoch in which its record was written. It succeeds only if the high watermark is
 reached *and* the log still holds that epoch at that offset (I4, acknowledged means committed): a task that
 merely wakes on "high watermark >= x" could acknowledge another leader's record. Demotion, deletion, storage
-failure and a lapsed lease fail all waiters at once (L1, KAFKA-9198); the outcome is then unknown to the
-producer.
+failure and a lapsed lease fail all waiters at once (L1, no waiter hangs; KAFKA-9198); the outcome is then
+unknown to the producer.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class ProducersResult(msgspec.Struct, frozen=True):
 
 
 class OffsetResult(msgspec.Struct, frozen=True):
-    """One partition of a ListOffsets answer; offset -1 with NONE: no such record."""
+    """One partition of a ListOffsets answer; offset -1 without an error if there is no such record."""
 
     error: ErrorCode
     offset: int = -1

@@ -162,7 +162,7 @@ class _ListOffsets:
 
 
 def error_of_unhosted(context: BrokerContext, topic: str, partition: int) -> ErrorCode:
-    """Why there is no replica of a named partition here."""
+    """Return why there is no replica of a named partition here."""
     if not is_legal_topic_name(topic):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     known = context.view.topic_by_name(topic)
@@ -177,7 +177,7 @@ def error_of_unhosted(context: BrokerContext, topic: str, partition: int) -> Err
 
 
 def error_of_unhosted_id(context: BrokerContext, topic_id: str, partition: int) -> ErrorCode:
-    """Why there is no replica here of a partition whose topic is given by its id."""
+    """Return why there is no replica here of a partition whose topic is given by its id."""
     if context.view.topic_by_id(topic_id) is None:
         return ErrorCode.UNKNOWN_TOPIC_ID if context.is_view_complete() else ErrorCode.NOT_LEADER_OR_FOLLOWER
     if context.view.state(topic_id, partition) is None:

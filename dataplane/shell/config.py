@@ -182,7 +182,7 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig(NodeConfig):
-    """A broker's; the properties are those that code asks for often."""
+    """The configuration of a broker; the properties are values that code reads often."""
 
     KEYS = BROKER_KEYS
     HINTS = HINTS
@@ -197,8 +197,8 @@ class BrokerConfig(NodeConfig):
         return self.number("fetch.max.bytes")
 
     def in_cluster(self, configs: Mapping[str, str]) -> BrokerConfig:
-        """With the cluster's settings over this broker's own. Those that are not a broker's or can't be read,
-        which the controller should have refused, count as absent."""
+        """Return the configuration with the cluster's settings over this broker's own. Settings that are not
+        a broker's or can't be read, which the controller should have refused, count as absent."""
         values = dict(self.values)
         for name, text in configs.items():
             key = BROKER_KEYS.get(name)

@@ -134,7 +134,8 @@ class DataDirectory:
         return () if self.failure is None else (self.log_dir.claim.meta.dir_id,)
 
     def space(self) -> DiskSpace | None:
-        """The room of the directory's file system, which answers from memory; None: it does not tell."""
+        """Return the free and whole space of the directory's file system, which answers from memory, or None
+        if it can't be read."""
         try:
             free, total = self._disk.free_bytes(self.log_dir.path), self._disk.total_bytes(self.log_dir.path)
         except OSError:
@@ -332,7 +333,8 @@ class DataDirectory:
         return [note.log for _, note in sorted(self.log_dir.quarantined.notes.items())]
 
     async def take_up_log(self, key: PartitionKey) -> PartitionLog | None:
-        """Bring the log back from quarantine. None: it is not what was set aside, and stays there."""
+        """Bring the log back from quarantine. Return None, and leave it there, if it is not what was set
+        aside."""
         take_up = partial(self.log_dir.take_up, key, now_ms=self._clock.wall_ms())
         log = await self._threads.run(take_up)
         if log is None:
@@ -344,15 +346,16 @@ class DataDirectory:
     # Registration, checkpoints, the clean stop
 
     async def on_registering(self, incarnation_id: str) -> None:
-        """Before the first request for an epoch: a successor must be able to name this incarnation."""
+        """Write down this incarnation before the first request for an epoch: a successor must be able to name
+        it."""
         await self._threads.run(partial(self.log_dir.claim.on_registering, incarnation_id))
 
     async def disown(self) -> None:
-        """This process went back in time: durably, the next one must not vouch for these logs."""
+        """Note durably that this process went back in time: the next one must not vouch for these logs."""
         await self._threads.run(self.log_dir.claim.disown)
 
     async def on_registered(self, *, cluster_id: str, broker_epoch: int) -> None:
-        """Durable before the new incarnation does anything. Raises LogDirRefused."""
+        """Store the registration durably before the new incarnation does anything. Raise LogDirRefused."""
         await self._threads.run(
             lambda: self.log_dir.on_registered(cluster_id=cluster_id, broker_epoch=broker_epoch)
         )

@@ -213,7 +213,8 @@ class Fetches:
         return answers, has_reason or total >= fetch.min_bytes
 
     def _answer(self, fetch: Fetch, answers: list[FetchedAnswer], now_ms: int) -> None:
-        """`now_ms`: read before the answer was made, so that what follows it is never dated too late."""
+        """Answer the fetch. `now_ms`: read before the answer was made, so that what follows it is never dated
+        too late."""
         fetch.is_answered = True
         session = fetch.session
         session.contact.on_answer(now_ms)

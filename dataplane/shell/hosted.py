@@ -35,7 +35,7 @@ class HostedPartition:
     timestamp_after_ms_max: int | None = None
     #: What the last report said; an idle partition is not reported again.
     lag_reported: PartitionLag | None = None
-    #: Not in the table any more: what still comes back from a thread is for nobody.
+    #: Not in the table any more: what still comes back from a thread is dropped.
     is_forgotten: bool = False
 
     def __post_init__(self) -> None:

@@ -99,7 +99,7 @@ class LeaderFetcher:
         self._endpoint: BrokerEndpoint | None = None
         self._is_waiting_for_answer = False
         self._asked_ms = 0
-        #: When the leader was asked not to wait with its answer; None: it was not.
+        #: When the leader was asked not to wait with its answer, or None.
         self._hurried_ms: int | None = None
         self._is_given_up = False
         #: Connected, and nothing is asked for until a throttled learner's turn.

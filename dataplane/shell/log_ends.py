@@ -16,7 +16,8 @@ from dataplane.shell.hosted import HostedPartition
 
 
 def log_end_of(replica: Replica) -> ReplicaLogEnd | None:
-    """None while the partition has a leader, and where the log can't be read."""
+    """Return where the replica's log ends, or None while the partition has a leader or the log can't be
+    read."""
     state = replica.state
     if state is None or state.leader != NO_LEADER or isinstance(replica.role, Offline):
         return None

@@ -66,7 +66,7 @@ class Lookups:
 
 
 def look_up(log: LogPort, lookup: TimestampLookup) -> Found:
-    """On the loop, or in a thread."""
+    """Look a timestamp up, on the loop or in a thread."""
     try:
         if lookup.timestamp_ms is None:
             return log.find_max_timestamp(end_offset=lookup.end_offset)

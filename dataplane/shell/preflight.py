@@ -98,7 +98,7 @@ class Preflight:
             self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Try the listeners that the controller names, and report, until cancelled."""
         while True:
             if self._targets is None:
                 await self._wake.wait()

@@ -175,7 +175,7 @@ class Scrubber:
             await self._clock.sleep_ms(max(rate_ms, took_ms * REST_FACTOR))
 
     async def _read_next(self) -> int | None:
-        """One slice; how many bytes that were. None: there is nothing to read now."""
+        """Read one slice and return its bytes, or None if there is nothing to read now."""
         while self._suspects:
             key, (suspect_changes, suspect) = self._suspects.popitem()
             hosted = self._table.get(*key)

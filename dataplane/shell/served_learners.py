@@ -19,7 +19,7 @@ WINDOW_MS = 1_000
 
 
 class ServedLearners:
-    """`bucket`: leader.replication.throttled.rate; None: no rate is set. `by_partition`: ids of learners of
+    """`bucket`: leader.replication.throttled.rate, None without one. `by_partition`: ids of learners of
     partitions that are led here; empty while nothing moves."""
 
     __slots__ = ("bucket", "by_partition")

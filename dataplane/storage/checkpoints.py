@@ -1,9 +1,9 @@
 """The checkpoint files of a log directory: one offset per partition, rewritten as a whole.
 
-High watermarks, recovery points and log start offsets are each such a file. All three are lower bounds
-that may be old: a replica that reads an old high watermark waits a little longer, one that reads an old
-recovery point scans a little more. So a missing or broken file is no error, only slower; but a *torn* one
-must never be believed, hence the CRC and the replace by rename.
+High watermarks, recovery points and log start offsets are each such a file. All three are lower bounds that
+may be old: a replica that reads an old high watermark waits a little longer, one that reads an old recovery
+point scans a little more. So a missing or broken file is no error, only slower; but a *torn* one must never
+be believed: so it has a CRC and is replaced by rename.
 
 A recovery point must be lowered on disk before a truncated log takes new bytes: LogDir does that.
 """

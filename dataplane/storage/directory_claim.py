@@ -1,6 +1,7 @@
 """A process's claim to a log directory: its lock, whose it is, how its last user stopped.
 
-The shutdown protocol, on which the controller's trust rests (KIP-966, I11):
+The shutdown protocol, on which the controller's trust rests (KIP-966; I11, unproven logs lose their seats
+first):
 
 - the marker is deleted, durably, as the *first* act after the lock (KAFKA-10471), before any log is read;
 - it is written last, after every log, checkpoint and epoch is durable, with the broker epoch it stands for;

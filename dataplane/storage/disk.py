@@ -70,7 +70,7 @@ class File(Protocol):
     def size_bytes(self) -> int: ...
 
     def pread(self, length: int, position: int) -> bytes:
-        """Up to `length` bytes; fewer only at the end of the file."""
+        """Return up to `length` bytes; fewer only at the end of the file."""
 
     def forget(self, length: int, position: int) -> None:
         """Drop what the kernel remembers of these bytes, so that the next read comes from the disk. A page
@@ -93,8 +93,8 @@ class File(Protocol):
         if `can_sync_all`. OSError if anything written since this file was opened could not be stored."""
 
     def set_mount_mark(self) -> bool:
-        """From now on `has_mount_mark`, for as long as this file stays in the kernel's memory. False: this
-        kernel or file system has no such mark."""
+        """Set a mark that stays for as long as this file is in the kernel's memory (`has_mount_mark`). Return
+        False if this kernel or file system has no such mark."""
 
     def has_mount_mark(self) -> bool: ...
 

@@ -1,9 +1,9 @@
 """The latches of a log directory and of each of its logs: they say whether it may still be used.
 
 After a failed write or fsync the content of the disk is unknown: the kernel drops the dirty pages, reports
-the error once, and the next fsync succeeds although the data is gone. So the first error ends the
-directory for this process's life: no retry, and every later operation is refused (KAFKA-10778, fsyncgate,
-S28). Damaged bytes end their log only."""
+the error once, and the next fsync succeeds although the data is gone. So the first error ends the directory
+for this process's life: no retry, and every later operation is refused (KAFKA-10778, fsyncgate; S28, EIO or
+full disk). Damaged bytes end their log only."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def write_note(disk: Disk, directory: str, note: SetAsideNote) -> None:
 
 
 def read_note(disk: Disk, directory: str) -> SetAsideNote | None:
-    """None if there is none, or none that can be read. Raises OSError."""
+    """Return the note, or None if there is none that can be read. Raise OSError."""
     encoded = read_whole(disk, f"{directory}/{DESCRIPTION_FILE}", bytes_max=DESCRIPTION_BYTES_MAX)
     if encoded is None:
         return None

@@ -13,7 +13,8 @@ scrubbing). Index files are not scrubbed: an entry that does not agree with the 
 used.
 
 The bytes of a rewritten segment (manifest.py) must also have the CRC that they were written with: beside a
-gap a batch's offset may be another and fit still. Nobody can tell then which it is, and the log is damaged.
+gap a batch's offset may be another and fit still. Then which batch it is can't be told, and the log counts as
+damaged.
 """
 
 from __future__ import annotations
@@ -177,7 +178,8 @@ def _crc_at_rest(disk: Disk, segment: Segment) -> int:
 
 
 def _hole(reading: _Reading, position: int, next_offset: int) -> Hole:
-    """From a bad batch to the next good one: where its header says, or else an index entry."""
+    """Return the hole from a bad batch to the next good one, which is looked for where the bad one's header
+    says that it ends, then at index entries."""
     file, segment = reading.file, reading.segment
     end_position = end_offset = TO_THE_END
     reason = "no record batch that continues the log"

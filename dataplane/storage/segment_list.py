@@ -285,8 +285,9 @@ class SegmentList:
 
     def replay_producers(self, *, end_offset: int, now_ms: int, is_recovery: bool) -> ProducerStates:
         """Return the producer states from the newest snapshot at or below the end, and the batches after it
-        (I23 (no gap, no repeat), S22). A recovery also writes the missing snapshots between segments:
-        retention may delete the segments that they stand for. Raise CorruptLog where a hole is needed.
+        (I23, no gap, no repeat; S22, appended, cut and retried). A recovery also writes the missing snapshots
+        between segments: retention may delete the segments that they stand for. Raise CorruptLog where a hole
+        is needed.
         """
         snapshot = self.snapshots.load_newest(offset_max=end_offset)
         states, log_offset = (ProducerStates(), -1) if snapshot is None else snapshot

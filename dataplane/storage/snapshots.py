@@ -48,7 +48,7 @@ class ProducerSnapshots:
         return [self._path(log_offset) for log_offset in unsynced]
 
     def distrust(self) -> None:
-        """After an unclean stop: what is in the page cache may never have been fsynced."""
+        """Note an unclean stop: what is in the page cache may never have been fsynced."""
         self._unsynced = list(self.offsets)
 
     def load_newest(self, *, offset_max: int) -> tuple[ProducerStates, int] | None:

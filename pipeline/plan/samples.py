@@ -120,7 +120,7 @@ def partition_rows(cluster: str, sampled_at_ms: int, items: Iterable[PartitionIt
 def topic_rows(
     cluster: str, sampled_at_ms: int, counters: Mapping[int, Sequence[TopicCounters]]
 ) -> pa.RecordBatch:
-    """counters: by broker."""
+    """Return the rows of topics' counters. counters: by broker."""
     at = moment(sampled_at_ms)
     rows = [
         {"sampled_at": at, "cluster": cluster, "broker_id": broker_id, **one._asdict()}

@@ -32,8 +32,8 @@ RECORDS_TOGETHER = 100_000
 def compare(
     spark: SparkSession, config: ClientConfig, found: CopySurvey, *, keyed_topics: Collection[str]
 ) -> SalvageFindings:
-    """`keyed_topics`: those that are read as tables. Raises LogCutAgain, PlanInvalid, ClientError, and what
-    Spark raises where a task failed for good."""
+    """Compare the copies with the logs. `keyed_topics`: those that are read as tables. Raises LogCutAgain,
+    PlanInvalid, ClientError, and what Spark raises where a task failed for good."""
     keyed = frozenset(
         number for number, target in enumerate(found.targets) if target.where.topic in keyed_topics
     )

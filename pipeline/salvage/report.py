@@ -51,7 +51,7 @@ class SalvageFindings(NamedTuple):
 
 
 class SalvageReport(NamedTuple):
-    """The result of a run. `merged`: records that it appended, by partition; None: it was not asked to.
+    """The result of a run. `merged`: records that it appended, by partition; None unless it was asked to.
     `left`: why partitions were not merged. `resumed`: records of an interrupted merge that it finished."""
 
     copies: tuple[Copy, ...]

@@ -142,7 +142,8 @@ class Findings:
 
     @property
     def found(self) -> list[Finding]:
-        """In the order of first offsets; equal ones in the order in which they were found."""
+        """Return the findings in the order of first offsets; equal ones in the order in which they were
+        found."""
         return sorted(self._found, key=lambda one: one.first_offset)
 
 

@@ -20,7 +20,7 @@ DRAW_SECONDS: Final = 0.1
 class Console:
     """name: of the program, before each error. is_json: results are printed as JSON. is_yaml: that JSON is
     printed as YAML. screen: where progress is drawn (`out` by default). columns: of the terminal that
-    `screen` is, or None. person: where a person at the terminal `out` types; None: there is none."""
+    `screen` is, or None. person: where a person at the terminal `out` types, or None."""
 
     def __init__(
         self,

@@ -202,8 +202,8 @@ def raise_open_files_limit() -> int:
 
 
 def calm_the_collector() -> None:
-    """What was loaded until now stays; and requests leave no cycles, so full collections may be rare. Each
-    one stops the loop."""
+    """Exempt what was loaded until now from the garbage collector, and make full collections rare: each one
+    stops the loop, and requests leave no cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_ALLOCATIONS, GC_MIDDLE_EVERY, GC_FULL_EVERY)

@@ -391,7 +391,8 @@ class ControllerSession:
                 await self._pause(RETRY_MS)
                 continue
             if batch.broker_epoch != self.broker_epoch:
-                continue  # for an incarnation before this one (I8); the next poll asks again
+                # For an incarnation before this one (I8, broker epochs fence incarnations); poll again.
+                continue
             if batch.sequence < 0 or not self._lease.on_controller_epoch(batch.controller_epoch):
                 continue
             position = (batch.controller_epoch, batch.sequence)

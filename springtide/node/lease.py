@@ -97,7 +97,8 @@ class Lease:
         return True
 
     def on_applied(self, *, controller_epoch: int, sequence: int) -> None:
-        """Note that the metadata stream is completely applied up to here (I25, "applied" is said last)."""
+        """Note that the metadata stream is completely applied up to here (I25, applied is said
+        afterwards)."""
         self._applied = max(self._applied, (controller_epoch, sequence))
         self._confirm()
 

@@ -74,7 +74,7 @@ export function openAction(action, context) {
       context.refresh();
     } catch (failure) {
       tell(refusal(failure, context));
-      // Without an answer nobody knows whether it was made: asked again with the same key, it is made once.
+      // Without an answer it is not known whether it was made: asked again with the same key, it is made once.
       go.hidden = failure.kind !== "unreachable";
     }
     busy(false);

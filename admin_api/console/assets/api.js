@@ -1,4 +1,4 @@
-// Asks the REST API of the controller that served this page, and of nobody else.
+// Asks the REST API of the controller that served this page, and no other server.
 
 const TIMEOUT_MS = 8_000;
 const PAGES_MAX = 10;

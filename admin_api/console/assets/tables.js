@@ -204,7 +204,7 @@ export function marks(broker) {
   return ["cordoned", broker.drained ? "drained" : "draining", "demoted"].filter((mark) => broker[mark]);
 }
 
-/** Records, and the time in which they were not fetched. What nobody has told is not shown as nothing. */
+/** Records, and the time in which they were not fetched. What is not known is not shown as 0. */
 export function behindOf(broker, found) {
   const quiet = (text) => h("span", { class: "quiet" }, text);
   if (!found || found.followed + found.unknown === 0) return ["–"];

@@ -117,7 +117,8 @@ def assemble(
     bytes_least: int | None = None,
     weighing: Weighing | None = None,
 ) -> Plan:
-    """moves: in their order. layout: who may hold replicas under this goal. weighing: of `even_out`."""
+    """Make the plan of the moves, in their order. layout: the brokers that may hold replicas under this goal.
+    weighing: of `even_out`."""
     if rejections:
         outcome = PlanOutcome.INFEASIBLE
     else:
@@ -201,8 +202,9 @@ def _level(values: Sequence[int], allowed: Sequence[int]) -> Level:
 
 
 def worst_slack(snapshot: Snapshot, moves: Sequence[Move]) -> Slack | None:
-    """While a partition grows, those in sync stay in sync; when it is done, all that remain are. A replica
-    that goes before it is done is one that was never in sync."""
+    """Return the least slack while the plan is carried out. While a partition grows, its in-sync replicas
+    stay in sync; when it is done, all that remain are in sync. A replica that is removed earlier was never in
+    sync."""
     by_key = {p.key: p for p in snapshot.partitions}
     minimums = {topic.topic_id: topic.minimum_of for topic in snapshot.topics}
     worst: tuple[int, str, int] | None = None

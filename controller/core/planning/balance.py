@@ -238,7 +238,7 @@ class _Offers:
 
 
 def _relieve(search: _Search) -> None:
-    """From the fullest brokers to emptier ones, over third ones where that is the only way."""
+    """Move bytes from the fullest brokers to emptier ones, over third ones where that is the only way."""
     offers = _Offers(search)
     while search.effort.left > 0:
         path = _relief(search, offers)
@@ -281,7 +281,7 @@ def _relief(search: _Search, offers: _Offers) -> list[tuple[int, int]] | None:
 
 
 def _chain(came: Mapping[int, tuple[int, int]], end: int) -> list[tuple[int, int]]:
-    """From the start to `end`: each broker with the partition that comes to it."""
+    """Return the way from the start to `end`: each broker with the partition that comes to it."""
     chain = []
     while True:
         before, number = came[end]

@@ -103,7 +103,7 @@ def separate(layout: Layout, donors: frozenset[int], receivers: frozenset[int]) 
 def _separating_step(
     layout: Layout, number: int, donors: frozenset[int], queue: Receivers
 ) -> tuple[int, int] | None:
-    """From the replica that stands closest to the others, of equals on the most loaded broker."""
+    """Move the replica that stands closest to the others, of equals the one on the most loaded broker."""
     replicas = layout.replicas[number]
     close = [
         (crowding, layout.load[source], source)

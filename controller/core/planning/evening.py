@@ -66,8 +66,8 @@ class _Change(NamedTuple):
 def even_out(
     layout: Layout, weighing: Weighing, goal: EvenOut, effort: Effort, freedom: Freedom | None = None
 ) -> list[Rejection]:
-    """Move until every broker is as the goal wants it; returns what could not be had. freedom: of a search
-    that follows one for even counts, and leaves them as even; None: there is no other search."""
+    """Move until every broker is as the goal wants it; return what could not be reached. freedom: for a
+    search that follows one for even counts and leaves them as even, else None."""
     search = _Evening(layout, weighing, goal, effort, freedom)
     search.run()
     search.prune()
@@ -131,8 +131,8 @@ class _Evening:
                 self._pass(swaps=swaps)
 
     def _pass(self, *, swaps: bool) -> None:
-        """Until every broker is as it should be, or nothing helps it. One that nothing helped is not looked
-        at again before the next pass: what others do seldom makes room for it."""
+        """Move until every broker is as it should be or no move helps it. A broker that no move helped is
+        looked at again in the next pass only: moves of others seldom make room for it."""
         steps_max = STEPS_EACH * (min(len(self.layout.partitions), self.goal.moves_max) + 1)
         stuck: set[tuple[int, int]] = set()
         while self.steps < steps_max and self.effort.left > 0:
@@ -290,7 +290,7 @@ class _Evening:
         return [max(found, key=lambda change: (change.score, -change.target))] if found else []
 
     def _is_still_good(self, change: _Change) -> bool:
-        """After other changes: allowed, and worth most of what it was."""
+        """Return whether a move is, after other changes, still allowed and worth most of what it was."""
         score, number, source, target, leads = change
         may_move = self.permits.may_move(number, source, target, leads=leads)
         if not may_move or not self._may_change(number, source):
@@ -428,7 +428,7 @@ class _Evening:
                 yield self._shortfall(at, load)
 
     def _shortfall(self, at: int, load: Load) -> Rejection:
-        """Why a weight is not as even as was wanted."""
+        """Return why a weight is not as even as was wanted."""
         heaviest, number = max((whole[at], -number) for number, whole in enumerate(self.whole))
         if heaviest > self.target:
             partition = self.layout.partitions[-number]

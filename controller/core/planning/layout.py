@@ -254,13 +254,13 @@ class Effort:
         self.left = looks_max
 
     def spend(self, looks: int) -> bool:
-        """False: there is nothing left to spend."""
+        """Take from the budget; return False if nothing is left."""
         self.left -= looks
         return self.left >= 0
 
 
 def lock_of(partition: PartitionSnapshot) -> RejectionCode | None:
-    """Why a partition can't be moved now."""
+    """Return why a partition can't be moved now."""
     if partition.is_reassigning:
         return RejectionCode.REASSIGNMENT_RUNNING
     if partition.leader == NO_LEADER:

@@ -85,7 +85,8 @@ def _path(
 
 
 def spread_succession(layout: Layout) -> None:
-    """In each partition that changes, the follower that succeeds this leader least often stands second."""
+    """Order the followers of each partition that changes: second stands the one that succeeds this leader
+    least often."""
     changing = sorted(n for n in layout.touched if tuple(layout.replicas[n]) != layout.original[n])
     seconds = Counter((replicas[0], replicas[1]) for replicas in layout.replicas if len(replicas) > 1)
     for _ in range(3):  # each round leaves less to do

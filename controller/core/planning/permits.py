@@ -11,11 +11,12 @@ class Permits:
     __slots__ = ("_free", "_freedom", "_keeps_counts", "_layout", "receives")
 
     def __init__(self, layout: Layout, freedom: Freedom | None) -> None:
-        """freedom: within it, numbers of replicas get no less even; None: they may, and all may give."""
-        everybody = frozenset(range(len(layout.broker_ids)))
+        """freedom: within it, numbers of replicas get no less even; with None they may, and each broker may
+        give."""
+        all_brokers = frozenset(range(len(layout.broker_ids)))
         self._layout = layout
         self._keeps_counts = freedom is not None
-        self._freedom = freedom or Freedom(everybody, layout.takers)
+        self._freedom = freedom or Freedom(all_brokers, layout.takers)
         brokers = frozenset(self._freedom.brokers)
         self.receives = [
             gives and serves and broker in brokers

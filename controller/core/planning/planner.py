@@ -129,8 +129,8 @@ def lay_out(snapshot: Snapshot, goal: Goal) -> Layout:
 
 
 def _even_out(layout: Layout, freedom: Freedom, reason: MoveReason, least: int | None = None) -> bool:
-    """least: bytes below which no plan comes; the search ends where it is met. Return whether it is proven
-    that no plan to the same balance copies less."""
+    """Even the brokers out. least: bytes that any plan copies at least; the search ends when a plan copies no
+    more. Return whether it is proven that no plan to the same balance copies less."""
     balance(layout, freedom, reason, looks_max=SEARCH_LOOKS_MAX)
     if least is not None and _is_level(layout, freedom) and _copied(layout) == least:
         return True
@@ -198,8 +198,8 @@ def _is_near(counts: Sequence[int], goal: Rebalance) -> bool:
 
 
 def _weigh_bytes(layout: Layout, freedom: Freedom, goal: Rebalance) -> list[Rejection] | None:
-    """Even out bytes where counts are even, and leave these so. Return why they are not more even; None: no
-    broker has more than it should, or than is worth a move."""
+    """Even out bytes where counts are even, and leave these so. Return why they are not more even, or None if
+    no broker has so much more than it should that a move is worth it."""
     stored = [layout.stored[broker] for broker, serves in enumerate(layout.serves) if serves]
     if goal.disk_permille is msgspec.UNSET or not stored:
         return None
@@ -266,7 +266,7 @@ def _drain(layout: Layout, goal: Drain) -> list[Rejection]:
 
 
 def _are_leaders_even(layout: Layout, brokers: frozenset[int]) -> bool:
-    """Before the plan, within one."""
+    """Return whether the numbers of leaders before the plan differ by one at most."""
     leads = [0] * len(layout.broker_ids)
     for replicas in layout.original:
         leads[replicas[0]] += 1

@@ -34,7 +34,7 @@ class Weighing:
     __slots__ = ("_found", "leader", "replica", "weights")
 
     def __init__(self, layout: Layout, rates: Mapping[PartitionKey, Rates] | None) -> None:
-        """rates: None: weights that are rates are not known."""
+        """rates: None if they are not known; then weights that are rates aren't either."""
         self.weights = tuple(weight for weight in Weight if rates is not None or weight not in RATES)
         measured = [(rates or {}).get(partition.key, _IDLE) for partition in layout.partitions]
         bytes_in = [found.bytes_in for found in measured]

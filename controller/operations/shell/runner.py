@@ -199,8 +199,8 @@ class OperationsRunner:
             _log.info("operations_wait cause=%s", error)
 
     async def _advance(self, row: OperationRow, progress: dict[str, Progress]) -> None:
-        """progress: of clusters that have been asked in this look. A cluster tells of all its reassignments
-        at once, and may have an operation for each."""
+        """Take an operation one step on. progress: of clusters that have been asked in this look. A cluster
+        tells of all its reassignments at once, and may have an operation for each."""
         work = decode_work(row)
         now_ms = self._clock.now_wall_ms()
         try:

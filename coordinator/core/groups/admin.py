@@ -1,4 +1,4 @@
-"""What operators ask: describe, list and delete groups."""
+"""Requests of operators: describe, list and delete groups."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from coordinator.core.groups.state import ClassicGroup, GroupState
 
 
 def on_expiry_timer(registry: Registry, turn: Turn) -> None:
-    """Look at some groups; the next step goes on where this one ended."""
+    """Look at some groups for expired offsets; the next step continues where this one ended."""
     if not registry.unchecked:
         registry.unchecked = sorted(
             registry.store.group_ids() | registry.live.keys() | registry.deleted.keys(), reverse=True

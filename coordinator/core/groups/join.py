@@ -86,7 +86,7 @@ def _join(registry: Registry, turn: Turn, group: ClassicGroup, request: JoinGrou
 
 def _has_room(registry: Registry, group: ClassicGroup, member_id: str) -> bool:
     """Return whether a member may join. While members come back, the first ones that do are kept: so a group
-    that is larger than a limit lowered since shrinks to it."""
+    that is larger than a lowered limit shrinks to it."""
     size_max = registry.options.size_max
     match group.state:
         case GroupState.PREPARING:
@@ -98,7 +98,7 @@ def _has_room(registry: Registry, group: ClassicGroup, member_id: str) -> bool:
 
 
 def _join_again(registry: Registry, turn: Turn, group: ClassicGroup, request: JoinGroup) -> ErrorCode:
-    """Let a member in that has a member id: one that is pending, or one of the group."""
+    """Let a member with a member id join: one that is pending, or one of the group."""
     member_id = request.member_id
     if member_id in group.pending and request.instance_id is None:
         _add(registry, turn, group, request, member_id)
@@ -190,7 +190,7 @@ def _is_same_subscription(group: ClassicGroup, old: GroupMember, new: GroupMembe
 
 
 def rebalance(registry: Registry, turn: Turn, group: ClassicGroup, reason: str) -> None:
-    """Begin a rebalance, or end the present one if everyone is back. reason: for people."""
+    """Begin a rebalance, or end the present one if all members are back. reason: for people."""
     if group.state is GroupState.PREPARING:
         complete_join_if_all_are_back(registry, turn, group)
         return
@@ -229,7 +229,7 @@ def on_join_timer(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
 
 
 def complete_join_if_all_are_back(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
-    """End a rebalance if no member is missing; the first one of an empty group only ends with its delay."""
+    """End a rebalance if no member is missing; the first one of an empty group ends only after its delay."""
     is_first = group.previous_state is GroupState.EMPTY
     if group.state is GroupState.PREPARING and not is_first and group.has_all_joined:
         complete_join(registry, turn, group)

@@ -108,8 +108,8 @@ def _may_be_same(value: CommittedOffset, place: OffsetPlace) -> bool:
 
 
 def delete_offsets(registry: Registry, turn: Turn, request: DeleteOffsets) -> None:
-    """Delete offsets of topics that no member subscribes. Of a group of another type than consumers the
-    coordinator can't tell: it has to be empty."""
+    """Delete offsets of topics that no member subscribes. In a group of another type than consumers the
+    coordinator does not know what is subscribed, so such a group has to be empty."""
     group = registry.find(turn, request.group_id)
     if group is None:
         turn.reply(request.token, OffsetsReply(ErrorCode.GROUP_ID_NOT_FOUND))

@@ -107,7 +107,7 @@ class Registry:
 
     def find(self, turn: Turn, group_id: str) -> ClassicGroup | None:
         """Return a group that lives here, or else as the latest records have it: stored, or with offsets of a
-        client that manages its partitions itself. None: there is none."""
+        client that manages its partitions itself. Return None if there is no such group."""
         group = self.live.get(group_id)
         if group is not None:
             return group
@@ -198,8 +198,8 @@ class Registry:
     # --- parked requests ---------------------------------------------------------------------------
 
     def park_join(self, turn: Turn, group: ClassicGroup, member_id: str, token: int) -> None:
-        """Park a JoinGroup until the next generation. One that waits already is of a connection that its
-        client gave up: it is answered, so that none waits for ever."""
+        """Park a JoinGroup until the next generation. A JoinGroup of this member that waits already belongs
+        to a connection that its client gave up: it is answered, so that none waits for ever."""
         self.answer_join(turn, group, member_id, ErrorCode.REBALANCE_IN_PROGRESS)
         group.joiners[member_id] = token
 

@@ -1,4 +1,4 @@
-"""What clients ask about groups and what they are answered. Values only; handlers map them to the wire.
+"""The requests of clients about groups, and the answers. Values only; handlers map them to the wire.
 
 token: names the request; its RequestReply carries it. An empty member id: a member without one. `error`
 of a reply is NONE where the request succeeded; of several partitions (members, groups) each has its own.

@@ -67,9 +67,9 @@ def _left(errors: tuple[tuple[Leaver, ErrorCode], ...], lost: int) -> str:
 
 
 def on_session_timer(registry: Registry, turn: Turn, group: ClassicGroup, due: SessionTimer) -> None:
-    """Remove a member that has been silent for its session. One whose request is parked here is not silent,
-    except that a new one may not wait for ever; nor is one that may wait for the group's record to be
-    committed."""
+    """Remove a member that has been silent for its session. A member whose request is parked here is not
+    silent (but a new one may not wait for ever), and neither is one that may wait for the group's record to
+    be committed."""
     member = group.members.get(due.member_id)
     reason = None
     if due.member_id in group.pending:

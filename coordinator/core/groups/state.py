@@ -3,7 +3,7 @@
              first member                       all joined, or time is up
     Empty ────────────────▶ PreparingRebalance ───────────────────────────▶ CompletingRebalance
       ▲                        ▲     │    ▲                                        │     │
-      │   nobody joined again  │     │    └── a member joins, leaves, is lost ─────┘     │ the leader's
+      │   no member came back  │     │    └── a member joins, leaves, is lost ─────┘     │ the leader's
       └────────────────────────┼─────┘                                                  │ assignments
                                └──────────────────── Stable ◀───────────────────────────┘ are applied
 
@@ -40,7 +40,7 @@ class GroupMember:
     """A member of a group. protocols: in its order of preference. assignment: by the present generation.
 
     is_new: it waits for its first generation. expires_ms: when its session ends. timer_ms: when its timer is
-    due, at or before that; None: it has none.
+    due, at or before that; None without a timer.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""What the records of a shard say: stored groups and committed offsets, each latest and committed."""
+"""The state that a shard's records make: stored groups and committed offsets, each latest and committed."""
 
 from __future__ import annotations
 

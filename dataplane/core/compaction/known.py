@@ -1,7 +1,7 @@
 """What a log knows of rounds of compaction: those that stand in it, the last that was applied to it, and what
 it may lack because the logs that it was copied from were compacted.
 
-Whoever keeps the log feeds this with every append, cut and pass, as it feeds the leader epochs, and keeps it
+The log's storage feeds this with every append, cut and pass, as it feeds the leader epochs, and stores it
 beside the log. A machine crash that may have cost the log its end counts as a cut to where it ends now:
 another replica may have dropped a tombstone because this one had it.
 """

@@ -108,9 +108,9 @@ def next_round(
 ) -> Round:
     """Return the round that a leader appends after `last`.
 
-    now_ms: the agreed time, since a tombstone that goes too soon destroys (I36). log_ends: the log end of
-        each replica that fetches, learners too. producers_floor: where the oldest of the last batches of the
-        producers begins that the leader remembers.
+    now_ms: the agreed time, since a tombstone that goes too soon destroys (I36, no clock destroys alone).
+        log_ends: the log end of each replica that fetches, learners too. producers_floor: where the oldest of
+        the last batches of the producers begins that the leader remembers.
     """
     floor = 0 if last is None else last.tombstone_floor
     rounds = () if last is None else (*last.waiting, Decided(last.end_offset, last.decided_ms))
@@ -131,7 +131,7 @@ def must_restart(*, log_end_offset: int, floor_known: int, leader_floor: int) ->
     are gone from the leader's.
 
     floor_known: the leader's floor when the follower's log was empty last, or when its log end had reached
-        that floor, whichever was later.
+        that floor, the later of the two.
     """
     return floor_known < leader_floor and log_end_offset < leader_floor
 
