@@ -96,7 +96,7 @@ class HistoryBuilder:
         producer: Sequence | None = None,
         at: At | None = None,
     ) -> Operation:
-        """A send that nobody answered."""
+        """Add a send that no broker answered."""
         items = [(NO_OFFSET, value) for value in values]
         return self.send(
             process, key, items, type=Outcome.INFO, producer=producer, error="REQUEST_TIMED_OUT", at=at

@@ -89,7 +89,7 @@ def _setting(config: Mapping[str, Any], *names: str) -> str | None:
 
 
 class RecordedProducer:
-    """A confluent-kafka producer whose every send is written down, once, whatever becomes of it.
+    """A confluent-kafka producer that writes every send down once, however it ends.
 
     Args:
         recorder, process: the process's name must be new in this history.

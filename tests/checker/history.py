@@ -6,8 +6,8 @@ one monotonic clock that all processes of the run share (in a simulation, of vir
 processes is judged by them, so two clocks in one history make its verdict worthless.
 
 `ok` means: happened, exactly so. `fail` means: surely did not happen, and never will (outcomes.py has the
-rule for sends). `info` means: nobody knows, now or ever. A client that is not sure says `info`; saying `fail`
-wrongly accuses the system of what the client made up.
+rule for sends). `info` means: the outcome can't be known, now or ever. A client that is not sure says `info`;
+saying `fail` wrongly accuses the system of what the client made up.
 
 Nothing here opens a file: the reader and the writer take streams. A hostile file costs bounded memory: a line
 has a bound, and so has the number of lines.

@@ -1,4 +1,4 @@
-"""One pass over a history: which value was told of at which offset, by whom, and in which steps.
+"""One pass over a history: which value was seen at which offset, by which client, and in which steps.
 
 Everything the checks ask is a dictionary or a sorted list here, so that each of them is linear (a bisection
 where it must look between offsets). The pass runs in order of completion; ties keep the history's order.
@@ -97,12 +97,12 @@ class KeyLog:
         return at >= 0 and offset < self._covered[at][1]
 
     def read_between(self, start: int, end: int, *, limit: int) -> tuple[int, list[int]]:
-        """How many offsets in [start, end) anyone ever read, and the first `limit` of them."""
+        """Return how many offsets in [start, end) a client ever read, and the first `limit` of them."""
         low, high = bisect_left(self._read_offsets, start), bisect_left(self._read_offsets, end)
         return max(0, high - low), self._read_offsets[low : min(high, low + limit)]
 
     def next_read_offset(self, offset: int) -> int:
-        """The first offset from `offset` on that anyone ever read; NOWHERE if there is none."""
+        """Return the first offset from `offset` on that a client ever read; NOWHERE if there is none."""
         if offset in self.read:
             return offset
         at = bisect_left(self._read_offsets, offset)
@@ -168,7 +168,7 @@ class Index:
         if operation.type is Outcome.OK:
             if position is not None:
                 positions[operation.key] = position
-        else:  # Where the reader stands after this poll is anyone's guess.
+        else:  # The reader's position after this poll is not known.
             self._forget(operation.process, operation.key, position)
 
     @staticmethod

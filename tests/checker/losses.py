@@ -1,13 +1,13 @@
-"""What is missing: records that were acknowledged, or that somebody has read, and that are there no more.
+"""What is missing: records that were acknowledged, or that a client has read, and that are there no more.
 
 Each missing record gets one name:
 
 - *lost-acked*: acknowledged, and the final read does not have it. With the replicas' contents it is told
-  apart: *lost* (no replica has it), *hidden* (a replica has it and nobody serves it), *retained away*.
+  apart: *lost* (no replica has it), *hidden* (a replica has it and no leader serves it), *retained away*.
 - *lost-write* (the Jepsen rule): written for certain, and readers passed its offset without it. It needs no
   final read; where there is one it says no more of a record that is lost-acked already.
 - *read-then-gone*: read once, and later a reader passes its offset, or the final read ends, without it. Said
-  beside lost-acked too: then somebody acted on a record that the log denies.
+  beside lost-acked too: then a consumer acted on a record that the log denies.
 
 A record without the promise (acks other than all) is counted. Whether a partition may lose its beginning is
 for the run to say (options.py): a leader that moves its log start too far must not be its own excuse.
@@ -155,8 +155,8 @@ def _add_lost_write(index: Index, case: _Missing, severity: Severity, findings: 
 
 
 def _find_unacked_but_proven(index: Index, options: CheckOptions) -> list[_Missing]:
-    """Sends of one batch that nobody answered: a batch is all or nothing, so one record that was read proves
-    the others and their offsets."""
+    """Return sends of one batch that no broker answered: a batch is all or nothing, so one record that was
+    read proves the others and their offsets."""
     found: list[_Missing] = []
     for number in index.order:
         operation = index.operations[number]
@@ -242,8 +242,8 @@ class Skip(NamedTuple):
 
 
 def check_skips(index: Index, options: CheckOptions, findings: Findings) -> None:
-    """Names every jump over records that some reader was given: the jump's own fault (poll-skip), or that of
-    a log that no longer has them (read-then-gone). Holes that nobody ever read are legal, or lost writes."""
+    """Name every jump over records that some reader was given: the jump's own fault (poll-skip), or that of a
+    log that no longer has them (read-then-gone). Holes that no client ever read are legal, or lost writes."""
     skips: list[Skip] = []
     wanted: dict[Key, set[int]] = {}
     for log in index.logs.values():

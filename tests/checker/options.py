@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class CheckOptions:
     """The strictest is the default.
 
-    final_read: whether the history must end with a final read. Without one, a record that nobody read since
-        may be anywhere, and only the Jepsen rule speaks of losses; a run that forgot it must not pass.
+    final_read: whether the history must end with a final read. Without one, a record that no client read
+        since may be anywhere, and only the Jepsen rule speaks of losses; a run that forgot it must not pass.
     retention: whether the partitions' logs may lose their beginnings (retention, DeleteRecords). Where they
         may not, a log start above a record does not excuse that the record is gone.
     stall_ms_max, real_time_lag_ms_max: bounds on the longest time in which a partition with sends waiting

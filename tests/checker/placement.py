@@ -1,4 +1,4 @@
-"""At the end, everybody tells the same story: REST, ZooKeeper, every broker, and the audit.
+"""At the end, REST, ZooKeeper, every broker and the audit tell the same story.
 
 Over plain dictionaries, so that each tier can fill them from what it has: a simulation from its objects, real
 processes from HTTP answers and znodes. Facts that one side does not state are not compared, but each side
@@ -24,11 +24,11 @@ View: TypeAlias = Mapping[Key, Partition]
 replicas."""
 
 UNORDERED = frozenset({"isr", "elr", "adding_replicas", "removing_replicas"})
-"""Facts that are sets, whatever order a side lists them in."""
+"""Facts that are sets: sides may list them in any order."""
 
 
 class Asked(StrEnum):
-    """How a request for a change ended for whoever asked."""
+    """How a request for a change ended for the client."""
 
     OK = "ok"
     REFUSED = "refused"

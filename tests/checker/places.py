@@ -1,4 +1,5 @@
-"""What stands where: no offset has two values, no value two offsets, and nothing is read that nobody wrote.
+"""What stands where: no offset has two values, no value two offsets, and nothing is read that was not
+written.
 
 An offset with two values is the one thing that no configuration of Kafka allows without an unclean election:
 two readers hold different histories. A value at two offsets is what retries do without idempotence, so it is
@@ -56,7 +57,7 @@ def _check_duplicates(index: Index, log: KeyLog, identities: Identities, finding
     duplicated = 0
     for value, found in twice.items():
         writer = log.sent.get(value)
-        if writer is None:  # Nobody sent it: that is said elsewhere, once.
+        if writer is None:  # No client sent it: that is reported elsewhere, once.
             continue
         duplicated += 1
         offsets = sorted(found)
@@ -129,7 +130,7 @@ def _check_failed(index: Index, log: KeyLog, findings: Findings) -> None:
 
 
 class _Committed:
-    """What is committed in one partition by whoever told of it first, and by which operation."""
+    """What is committed in one partition, by the first operation that showed it."""
 
     def __init__(self, log: KeyLog) -> None:
         self.key = log.key

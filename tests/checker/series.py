@@ -1,4 +1,4 @@
-"""Measures over time: how many writes succeed, how long none does, what nobody has seen yet, how stale
+"""Measures over time: how many writes succeed, how long none does, what no reader has seen yet, how stale
 readers are. Each is a figure with its series; a bound that the run sets on one makes exceeding it an anomaly.
 
 Windows count from the first invocation of the history.
@@ -137,8 +137,8 @@ def _longest_wait(index: Index, events: list[tuple[int, int, int]]) -> tuple[int
 
 
 class Unseen(NamedTuple):
-    """at_end: values. zero_ms: from the last acknowledgement until every acknowledged record had been read by
-    somebody; None if that never came, or nothing was acknowledged."""
+    """at_end: values. zero_ms: from the last acknowledgement until every acknowledged record had been read;
+    None if that never came, or nothing was acknowledged."""
 
     at_end: int
     zero_ms: int | None
@@ -146,7 +146,7 @@ class Unseen(NamedTuple):
 
 
 def measure_unseen(index: Index, timeline: Timeline, excused: dict[Key, set[str]]) -> Unseen:
-    """Records acknowledged by each window's end and read by nobody by then, per partition."""
+    """Return the records acknowledged by each window's end and not read by then, per partition."""
     changes: dict[Key, Counter[int]] = {}
     at_end = 0
     last_ack = last_seen = -1
@@ -187,8 +187,8 @@ class Lag(NamedTuple):
 
 def check_lag(index: Index, timeline: Timeline, options: CheckOptions, findings: Findings) -> Lag:
     """How stale each poll left its reader: how long before the poll began the next record was known already,
-    acknowledged or read by anyone. An empty poll without a key speaks for the whole assignment. The final
-    read is old by design and does not count."""
+    acknowledged or read. An empty poll without a key speaks for the whole assignment. The final read is old
+    by design and does not count."""
     known = {key: _known_times(index, key) for key in index.logs}
     offsets = {key: sorted(times) for key, times in known.items()}
     positions: dict[str, dict[Key, int]] = {}

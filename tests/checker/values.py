@@ -1,8 +1,8 @@
-"""Values that tell on whoever mixes them up: each is unique, and carries its partition and a checksum.
+"""Values that show when they are mixed up: each is unique, and carries its partition and a checksum.
 
 A value read back in another partition names the one it was sent to; one that lost a bit fails its CRC; one
-that nobody sent is still seen to be whole, so invention and damage are told apart. Values may be padded to a
-size, as real records are; a history keeps the text without its padding.
+that was never sent is still seen to be whole, so invention and damage are told apart. Values may be padded to
+a size, as real records are; a history keeps the text without its padding.
 
     run/process/number@topic/partition+bytes#crc        and then '.' up to so many bytes
 """

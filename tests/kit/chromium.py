@@ -1,6 +1,6 @@
 """Debian's Chromium without a screen, driven over WebDriver.
 
-It can reach this machine only: whatever a page, or the browser itself, asks of another host fails, and is in
+It can reach this machine only: all that a page, or the browser itself, asks of another host fails, and is in
 `requests` for a test to see. Nothing is downloaded: browser and driver are Debian's packages, named by path.
 """
 
@@ -113,8 +113,8 @@ _TEXTS = "return [...document.querySelectorAll(arguments[0])].map((found) => fou
 
 
 def elsewhere(requests: list[str], url: str) -> list[str]:
-    """Those that went to anybody else than the server at this URL. What a page carries within itself is asked
-    of nobody, and the empty first page of a window is the browser's own."""
+    """Return the requests to other servers than the one at this URL. What a page carries within itself is not
+    asked for, and the empty first page of a window is the browser's own."""
     own = ("data:", "blob:", "about:", "chrome:", "chrome-untrusted:")
     return [asked for asked in requests if not asked.startswith((f"{url}/", *own))]
 

@@ -52,7 +52,7 @@ class Remapped:
         self.volumes = volumes
 
     def text(self, text: str) -> str:
-        """Raises KeyError for a port that nobody knows of."""
+        """Return the text with the ports of this machine. Raise KeyError for a port that is not published."""
         shown = text.replace("@127.0.0.1/", f"@127.0.0.1:{POSTGRES_PORT}/")
         return _PORT.sub(lambda found: str(self.ports[int(found.group())]), shown)
 

@@ -130,4 +130,4 @@ def result(
 
 
 EVERYBODY_SEES = (seen(15, (VICTIM, VICTIM, 2, 3, 4), [[1, 2, 3, 4, 5]] * 5),)
-"""The controller never heard that anybody left an ISR."""
+"""The controller never heard that a replica left an ISR."""

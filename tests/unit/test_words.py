@@ -1,9 +1,10 @@
-"""The words of the product name the actor, and say what a rule is that they cite by number."""
+"""The words of the product: actors and rules are named, and a public class's name means one thing."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,15 @@ def found_in_the_product(wrong: re.Pattern[str]) -> Iterator[str]:
         for path in sorted((ROOT / package).rglob("*.py")):
             text = re.sub(r"\s+(#:? )?", " ", path.read_text(encoding="utf-8"))
             yield from (f"{path.relative_to(ROOT)}: {found[0]}" for found in wrong.finditer(text))
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    modules = (path for package in LINTER["root_packages"] for path in (ROOT / package).rglob("*.py"))
+    classes = Counter(
+        name for path in modules for name in re.findall(r"(?m)^class ([A-Z]\w*)", path.read_text("utf-8"))
+    )
+    assert len(classes) > 100
+    assert [name for name, count in classes.items() if count > 1] == []
 
 
 def test_the_words_name_the_actor() -> None:

@@ -23,7 +23,7 @@ from controller.shell.outcomes import OutcomeUnknown
 
 
 class MemoryGroups:
-    """down: no coordinator answers. loses_answers: writes are made, and nobody hears of it. unset: why a
+    """down: no coordinator answers. loses_answers: writes are made, and their answers are lost. unset: why a
     commit leaves a partition out. logs: the offset of each log's first record, and its records' timestamps in
     milliseconds."""
 

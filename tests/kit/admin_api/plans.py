@@ -89,7 +89,7 @@ async def catch_up(
 
 
 async def ended(rest: Rest, brokers: list[Broker], operation_id: str) -> dict[str, Any]:
-    """The operation at its end, with everybody always catching up."""
+    """Return the operation at its end, with all brokers always catching up."""
     for _ in range(100):
         await pause(rest, brokers, 300)
         found = await operation(rest, operation_id)

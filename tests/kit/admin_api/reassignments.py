@@ -24,7 +24,7 @@ ASSIGNMENT = f"{PARTITION}/assignment"
 
 
 async def formed(rest: Rest, *, brokers: int = 4) -> list[Broker]:
-    """A partition on brokers 1, 2, 3 that everybody knows of."""
+    """Form a cluster with a partition on brokers 1, 2, 3 that all brokers know of."""
     made = await rest.form(brokers)
     await rest.create_topic(assignments=[[1, 2, 3]], partitions=1)
     return made

@@ -137,7 +137,8 @@ def _distances(brokers: dict[int, BrokerSnapshot], replicas: Sequence[int]) -> t
 
 
 def _rack(brokers: dict[int, BrokerSnapshot], one: BrokerSnapshot) -> str:
-    """A host stands in the rack that its first broker names, whatever its others name (layout.py)."""
+    """Return the rack of a host: the one that its first broker names, even if others name another
+    (layout.py)."""
     of_host = (brokers[b].rack for b in sorted(brokers) if brokers[b].host == one.host)
     return next((rack for rack in of_host if rack is not None), f"host {one.host}")
 

@@ -55,7 +55,7 @@ GOOD_DISK = DiskFigures(free_bytes=2**40, flush_us=200, flush_us_max=300)
 
 
 class AddressBook:
-    """Listeners by (host, port): an address that is not listed answers nobody."""
+    """Listeners by (host, port): an address that is not listed does not answer."""
 
     def __init__(self) -> None:
         self.answers: dict[tuple[str, int], ListenerAnswer] = {}

@@ -109,7 +109,7 @@ class ShardDesk:
         self.step(BatchAnswered(append.attempt, *self.log.append(append.batch)))
 
     def fail(self, error: ErrorCode, *, is_written: bool) -> None:
-        """The first attempt that is held comes to this, whatever the leader did."""
+        """End the first attempt that is held with this error, written or not."""
         append = self.held.pop(0)
         if is_written:
             self.log.append(append.batch)

@@ -346,7 +346,7 @@ class ShardWorld:
             self._replace(shard, leader=leader, leader_epoch=epoch, **fields)
 
     def unseat(self, broker_id: int) -> None:
-        """It leads nothing any more, and nobody does in its place."""
+        """Take all leaderships from the broker and give them to no other."""
         with self._changing():
             for number, state in enumerate(self.states):
                 if state.leader == broker_id:

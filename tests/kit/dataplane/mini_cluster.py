@@ -199,7 +199,7 @@ class Node:
 
 
 class MiniCluster:
-    """`log`: what happened, for whoever has to understand a violation."""
+    """`log`: what happened, to understand a violation."""
 
     def __init__(self, seed: int, *, is_lossy_allowed: bool = True) -> None:
         self.random = Random(seed)
@@ -353,7 +353,7 @@ class MiniCluster:
         if not leaders:
             return
         node = self.random.choice(leaders)
-        if self.random.random() < 0.5:  # someone else's record, without a sequence
+        if self.random.random() < 0.5:  # another client's record, without a sequence
             self._append(node, batch_of([b"x"] * self.random.randint(1, 3)), None)
         elif not self.is_sent or self.random.random() < 0.3:  # first try, or a client's timeout
             self.is_sent = True
@@ -394,7 +394,7 @@ class MiniCluster:
             self.is_sent = False
 
     def _push(self) -> None:
-        """The latest state goes to someone: what lay between is coalesced; it may still be overtaken."""
+        """Send the latest state to a broker: states between are coalesced; it may still be overtaken."""
         self.push(self.nodes[self.random.choice(BROKERS)])
 
     def push(self, node: Node) -> None:
@@ -632,7 +632,7 @@ class MiniCluster:
                 )
 
     def _check_keeps_deleted(self, node: Node) -> None:
-        """I37: whoever may be elected, now or after a crash, begins above what was deleted."""
+        """Check I37: a replica that may be elected, now or after a crash, begins above what was deleted."""
         start_offset = node.log.log_start_after_crash
         if start_offset < self.deleted_to:
             raise Violation(

@@ -216,7 +216,7 @@ class Node:
         )
 
     def hear_controller(self, *, ahead_ms: int = 0) -> None:
-        """It answers a heartbeat; its clock is so far ahead of one that nobody set."""
+        """Let the controller answer a heartbeat. ahead_ms: of its clock, ahead of one that was never set."""
         now_ms = self.clock.mono_ms()
         response = HeartbeatResponse(wall_ms=WALL_START_MS + now_ms + ahead_ms)
         self.timekeeper.on_heartbeat(response, sent_ms=now_ms)

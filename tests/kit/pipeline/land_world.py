@@ -193,7 +193,7 @@ def _index(one: Any) -> int:
 
 
 class Killed(BaseException):
-    """What SIGKILL is to a test within one process: nobody survives to clean up, see MortalDisk."""
+    """SIGKILL within a test's own process: no code runs after it to clean up, see MortalDisk."""
 
 
 class MortalDisk(SharedDisk):

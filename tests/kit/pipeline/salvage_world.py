@@ -122,7 +122,7 @@ class World:
             number = len(self.events)
             is_like_others = self._random.random() < 0.1
             content = b"beat" if is_like_others else b"%d" % number
-            # Producers of equal contents differ in time at least: else nobody could tell their events apart.
+            # Producers of equal contents differ in time at least: else their events could not be told apart.
             event = Event(
                 number,
                 self._random.randrange(3),

@@ -47,7 +47,7 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.log.level": "ERROR",
-    # Nobody runs long enough here for the second compiler to pay.
+    # No process runs long enough here for the second compiler to pay.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
@@ -67,7 +67,8 @@ class Shipped:
         return f"{self.archive}#{ENVIRONMENT}"
 
     def environment(self) -> dict[str, str]:
-        """Of whoever starts a JVM here. PYTHONPATH is empty: Spark would ship the driver's."""
+        """Return the environment of a process that starts a JVM here. PYTHONPATH is empty: Spark would ship
+        the driver's."""
         return {
             "JAVA_HOME": str(find_java().executable.resolve().parents[1]),
             "SPARK_HOME": str(self.spark_home),

@@ -47,7 +47,7 @@ class Network:
     def run(
         self, *arguments: str, columns: int | None = None, typed: str | None = None, **environment: str
     ) -> Ran:
-        """Run a command line. typed: what a person at the terminal types; None: there is none."""
+        """Run a command line. typed: what a person at the terminal types, or None."""
         out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
         began_s = self.now_s
 
