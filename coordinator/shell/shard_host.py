@@ -59,7 +59,7 @@ WriterNamer = Callable[[str, int, WriterId | None], Awaitable[NameWriterResponse
 
 @dataclass(slots=True, eq=False)
 class ShardCounters:
-    """Of all shards of a process, over its life. requests_turned_away: at REQUESTS_MAX."""
+    """The counters of all shards of a process, over its life. requests_turned_away: at REQUESTS_MAX."""
 
     appends: int = 0
     failed_appends: int = 0

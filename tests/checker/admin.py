@@ -76,8 +76,8 @@ def _tells_something(operation: Operation, call: AdminCall) -> bool:
 
 
 def apply(operation: Operation, call: AdminCall, state: State) -> tuple[bool, State]:
-    """Whether the call can be answered as it was while the topic is in `state`, and the state after it. A
-    call with an unknown outcome that changes nothing says it can't: it needs no place in the order."""
+    """Return whether the call can be answered as it was while the topic is in `state`, and the state after
+    it. A call with an unknown outcome that changes nothing says it can't: it needs no place in the order."""
     is_there = state is not None
     if operation.type is Outcome.FAIL:
         return call.exists == is_there, state

@@ -48,7 +48,8 @@ class Identities:
             self._runs[key] = sorted(runs)
 
     def at(self, key: Key, offset: int) -> Identity | None:
-        """None where no dump tells, where replicas tell different things, and for no idempotent producer."""
+        """Return the identity at the offset; None where no dump has it, where replicas differ, and without an
+        idempotent producer."""
         runs = self._runs.get(key, [])
         position = bisect_right(runs, offset, key=lambda run: run.base_offset)
         told = {run.identity for run in runs[max(0, position - 2) : position] if offset < run.next_offset}

@@ -172,7 +172,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
     def report(self) -> str:
-        """For people: the figures, then each kind of anomaly with its first examples."""
+        """Return the report for people: the figures, then each kind of anomaly with its first examples."""
         f = self.figures
         lines = [
             f"{'BAD' if self.is_bad else 'clean'}: {f.operations} operations, {f.faults} faults, "

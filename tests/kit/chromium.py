@@ -41,7 +41,7 @@ ARGUMENTS = (
 
 
 def missing() -> str | None:
-    """What is not installed; None when everything is. Continuous integration insists."""
+    """Return what is not installed, or None if nothing is missing. Continuous integration insists."""
     names = [path for path in (BROWSER, DRIVER) if shutil.which(path) is None]
     if not names:
         return None
@@ -58,7 +58,7 @@ class Browser:
         self._width = WIDTH
 
     def open(self, url: str) -> None:
-        """What the page before it asked for, and is answered late, is not this one's."""
+        """Open a page. Requests of the page before, which are answered late, do not count as its own."""
         self.driver.get("about:blank")
         self.requests()
         self.driver.get(url)
@@ -98,7 +98,7 @@ class Browser:
         ]
 
     def complaints(self) -> list[str]:
-        """What the console says is wrong, since the last call: errors of scripts, and of the policy."""
+        """Return the errors in the browser's console since the last call: of scripts, and of the policy."""
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
 
     def text(self, selector: str) -> str:
@@ -121,7 +121,7 @@ def elsewhere(requests: list[str], url: str) -> list[str]:
 
 @contextmanager
 def chromium(profile: Path) -> Iterator[Browser]:
-    """profile: an empty folder. Skips where there is no browser."""
+    """Start a browser. profile: an empty folder. Skip the test where there is no browser."""
     reason = missing()
     if reason is not None:
         pytest.skip(reason)

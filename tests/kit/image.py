@@ -13,7 +13,7 @@ _NOT_IN_GIT = ("__pycache__", "*.pyc")
 
 
 def copied_sources() -> list[str]:
-    """What the Dockerfile's COPY lines name, relative to the project."""
+    """Return the paths that the Dockerfile's COPY lines name, relative to the project."""
     lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
     return [source for line in lines if line.startswith("COPY ") for source in line.split()[1:-1]]
 

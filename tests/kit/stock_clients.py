@@ -52,7 +52,7 @@ class Client(Protocol):
     """Whether its producer can be told a record's timestamp."""
 
     def can_write(self, record: Record) -> bool:
-        """Whether its producer's own checks let the record through."""
+        """Return whether the producer's own checks let the record through."""
 
     def produce(
         self, bootstrap: str, topic: str, records: Sequence[Record], *, compression: str

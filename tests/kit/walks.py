@@ -83,7 +83,7 @@ def up(first_block: str, folder: Path) -> Iterator[tuple[Place, Path]]:
 
 
 def typed(script: str, *, before: str = "", seconds_max: float) -> subprocess.CompletedProcess[str]:
-    """As typed, but what fails ends it. before: what stands for the terminal's habits."""
+    """Run the block as typed, except that a failure ends it. before: lines for the terminal's habits."""
     here = str(Path(sys.executable).parent)
     return subprocess.run(
         ["bash", "-euo", "pipefail", "-c", f"{before}\n{script}"],
@@ -97,7 +97,7 @@ def typed(script: str, *, before: str = "", seconds_max: float) -> subprocess.Co
 
 
 def _free_base() -> int:
-    """Where a hundred ports are free right now."""
+    """Return the first of a hundred ports that are free right now."""
     for base in range(20_000, 32_000, PORTS):
         with PortReservation() as ports:
             try:

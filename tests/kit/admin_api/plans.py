@@ -78,7 +78,7 @@ async def report_sizes(
 async def catch_up(
     rest: Rest, brokers: list[Broker], *, only: tuple[str, int] | None = None, size_bytes: int = 0
 ) -> None:
-    """What is being reassigned (of it, one partition) has all its targets in sync."""
+    """Bring all targets of what is being reassigned (or of one partition) in sync."""
     topics = rest.engine.image("prod").image.topics
     for state in partitions(rest):
         if topics[state.topic_id].deleting:

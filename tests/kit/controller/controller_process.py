@@ -50,7 +50,7 @@ class ControllerProcess:
         self.process.wait_ready(lambda: self.metric("activecontrollercount") is not None)
 
     def metric(self, name: str, *, prefix: str = "kafka_controller_kafkacontroller_") -> float | None:
-        """None while it does not answer."""
+        """Return the value of a metric, or None while the process does not answer."""
         try:
             text = self.http.get("/metrics").text
         except httpx.TransportError:
@@ -61,7 +61,7 @@ class ControllerProcess:
         return None
 
     def cluster_metric(self, name: str) -> float | None:
-        """Of the only cluster."""
+        """Return the value of a metric of the only cluster."""
         for line in self.http.get("/metrics").text.splitlines():
             if line.startswith(f"kafka_controller_kafkacontroller_{name}{{"):
                 return float(line.split()[1])

@@ -60,8 +60,8 @@ class CoordinatorCluster(Cluster):
         applied: int | None = None,
         wants_shutdown: bool = False,
     ) -> HeartbeatResponse:
-        """level: with the shards of these numbers; True: with all that it is the standby of. applied: up to
-        which sequence; None: all."""
+        """Send a heartbeat of a coordinator. level: with the shards of these numbers; True for all that it is
+        the standby of. applied: up to which sequence, None for all."""
         coordinator = self.image.coordinators[coordinator_id]
         if isinstance(level, bool):
             level = [
@@ -112,7 +112,7 @@ class CoordinatorCluster(Cluster):
 
     @property
     def owned(self) -> dict[int, int]:
-        """How many shards each owns."""
+        """Return how many shards each coordinator owns."""
         return dict(Counter(shard.owner for shard in self.shards.values()))
 
     @property

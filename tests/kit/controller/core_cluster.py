@@ -314,7 +314,7 @@ class Cluster:
 
 
 def image_of_rows(records: Sequence[Record]) -> ClusterImage:
-    """What a new controller reads: the last row of each entity, not the history."""
+    """Return the image that a new controller reads: from the last row of each entity, not the history."""
     history = ClusterImage()
     replay_all(history, records)
     rows: dict[object, Record] = {}

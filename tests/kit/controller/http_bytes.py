@@ -40,7 +40,7 @@ async def connect(port: int) -> SocketStream:
 
 
 async def read_to_end(stream: SocketStream) -> bytes:
-    """What the server sends until it closes. Fails when it does not."""
+    """Return what the server sends until it closes; fail if it does not close."""
     received = b""
     with anyio.fail_after(SECONDS_MAX):
         try:

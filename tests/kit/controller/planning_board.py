@@ -86,7 +86,7 @@ def _carried_out(before: PartitionSnapshot, move: Move | None) -> PartitionSnaps
 
 
 def check_moves(before: Snapshot, moves: Sequence[Move]) -> None:
-    """That each move, by itself, is one that the controller may be asked for."""
+    """Check that each move, by itself, is one that the controller may be asked for."""
     brokers = {b.broker_id: b for b in before.brokers}
     partitions = {p.key: p for p in before.partitions}
     assert len({move.key for move in moves}) == len(moves), "one move per partition"
@@ -103,7 +103,7 @@ def check_moves(before: Snapshot, moves: Sequence[Move]) -> None:
 
 
 def check_evened(before: Snapshot, goal: EvenOut, moves: Sequence[Move]) -> None:
-    """That moves keep every rule of the goal `even_out`, each by itself and all together."""
+    """Check that moves keep every rule of the goal `even_out`, each by itself and all together."""
     check_moves(before, moves)
     brokers = {b.broker_id: b for b in before.brokers}
     partitions = {p.key: p for p in before.partitions}
@@ -144,7 +144,7 @@ def _rack(brokers: dict[int, BrokerSnapshot], one: BrokerSnapshot) -> str:
 
 
 def _widened(before: Snapshot, was: PartitionSnapshot) -> tuple[int, int]:
-    """As close as replicas stand now, or as they must without the brokers that are leaving."""
+    """Return how close replicas may stand: as now, or as they must without the brokers that are leaving."""
     brokers = {b.broker_id: b for b in before.brokers}
     staying = [b for b in was.replicas if not brokers[b].leaving]
     now = _distances(brokers, was.replicas)
@@ -179,8 +179,8 @@ def spread(counts: dict[int, int]) -> int:
 
 
 def cost(before: Snapshot, assignment: Sequence[frozenset[int]]) -> Cost:
-    """What a plan is to make least, the left first: pairs on one host, pairs in one rack, the squares of
-    what brokers that take replicas hold, bytes copied."""
+    """Return the costs that a plan is to make least, the left one first: pairs on one host, pairs in one
+    rack, the squares of what brokers that take replicas hold, bytes copied."""
     brokers = {b.broker_id: b for b in before.brokers}
     counts = Counter(b for replicas in assignment for b in replicas)
     distances = [_distances(brokers, sorted(replicas)) for replicas in assignment]
@@ -196,8 +196,8 @@ def cost(before: Snapshot, assignment: Sequence[frozenset[int]]) -> Cost:
 
 
 def least_cost(before: Snapshot, *, new: frozenset[int] | None = None, is_drain: bool = False) -> Cost:
-    """Of all assignments that a rebalance may lead to. new: only these receive. is_drain: only what is on
-    brokers that are leaving moves."""
+    """Return the least cost of all assignments that a rebalance may lead to. new: only these receive.
+    is_drain: only what is on brokers that are leaving moves."""
     return min(cost(before, assignment) for assignment in _assignments(before, new, is_drain))
 
 

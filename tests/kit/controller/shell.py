@@ -272,7 +272,7 @@ class Broker:
         clock: ClockFigures = GOOD_CLOCK,
         disk: DiskFigures = GOOD_DISK,
     ) -> PreflightResponse:
-        """What a broker says that is asked to look around before others, or it, are added."""
+        """Report what the broker found that is asked to try listeners before others, or it, are added."""
         peers = tuple(
             PeerReach(
                 broker_id=target.broker_id,

@@ -164,7 +164,7 @@ class CoreController(httpx.AsyncBaseTransport):
         return self.image.partitions[(topic_id, partition)]
 
     async def wait_for(self, condition: Any, what: str) -> None:
-        """Until the image satisfies `condition`."""
+        """Wait until the image satisfies `condition`."""
         with trio.move_on_after(WAIT_S):
             while not condition():  # noqa: ASYNC110 - what it watches has no event of its own
                 await trio.sleep(0.01)
@@ -273,11 +273,12 @@ class Running(Generic[P]):
         return self.process.server.address[1]
 
     async def kill(self) -> None:
-        """As SIGKILL: nothing is flushed or said; what was written stays in the page cache."""
+        """Kill the broker as SIGKILL does: nothing is flushed or said; what was written stays in the page
+        cache."""
         await self._end()
 
     async def stop(self) -> bool:
-        """As SIGTERM."""
+        """Stop the broker as SIGTERM does."""
         is_clean = await self.process.shut_down()
         await self._end()
         return is_clean

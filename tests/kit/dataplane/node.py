@@ -222,7 +222,7 @@ class Node:
         self.timekeeper.on_heartbeat(response, sent_ms=now_ms)
 
     def pass_ms(self, duration_ms: int) -> None:
-        """On every clock."""
+        """Let time pass on every clock."""
         self.clock.now_ms += duration_ms
         self.hear_controller()
 
@@ -254,7 +254,7 @@ class Node:
         return failures
 
     async def work(self) -> None:
-        """What was handed to the background."""
+        """Run what was handed to the background."""
         while self.spawned:
             await self.spawned.pop(0)()
 

@@ -101,7 +101,7 @@ class Raw:
         return ErrorCode(outcome.error_code), outcome.base_offset
 
     async def producers(self, topic: str) -> tuple[ErrorCode, list[tuple[int, int, int]]]:
-        """Of partition 0: (error, [(producer id, epoch, last sequence)])."""
+        """Return the producers of partition 0: (error, [(producer id, epoch, last sequence)])."""
         fields: dict[str, object] = {"topics": [{"name": topic, "partition_indexes": (0,)}]}
         answer = await self.ask(ApiKey.DESCRIBE_PRODUCERS, 0, fields)
         (partition,) = answer.topics[0].partitions

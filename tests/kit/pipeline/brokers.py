@@ -181,7 +181,7 @@ class Cluster:
         self.lead({("t", 0): 1, ("t", 1): 2})
 
     def lead(self, *leaders: dict[tuple[str, int], int], errors: dict[str, int] | None = None) -> None:
-        """What Metadata says, in turn."""
+        """Set what Metadata says, in turn."""
         says = in_turn(*(metadata_of(self.brokers, one, errors=errors) for one in leaders))
         self.on(ApiKey.METADATA, says)
 

@@ -63,7 +63,8 @@ class LandProcess:
         self._log = log
 
     def run(self, moment: Moment | None = None) -> bool:
-        """To its end, or until the moment has come and it was killed; whether it was killed."""
+        """Run the job to its end, or until the moment has come and it was killed. Return whether it was
+        killed."""
         batch, named = self._batches(), len(data_files(self.dest)) if self.dest.exists() else 0
         with self._log.open("ab") as log:
             process = subprocess.Popen(

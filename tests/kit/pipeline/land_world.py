@@ -274,7 +274,7 @@ class Landing:
         return [report for task in plan.tasks for report in land_ranges(how, task, self.disk)]
 
     def run(self) -> int:
-        """Until there is nothing left; returns how many batches it took."""
+        """Run batches until nothing is left; return how many there were."""
         self.table.open(TableSettings("c", self.partition_by))
         batches = 0
         while (landed_now := self.lander.land_next()) is not None:
@@ -311,7 +311,7 @@ def offsets_in(path: Path) -> list[int]:
 
 
 def check_exactly_once(root: Path, logs: Logs) -> None:
-    """By manifest and by a plain listing: every record once, and no file that does not count."""
+    """Check by manifest and by a plain listing: every record once, and no file that does not count."""
     assert rows_by_manifest(root) == logs.all_rows()
     table = landed(root)
     assert sorted(file.path for file in table.files) == data_files(root)

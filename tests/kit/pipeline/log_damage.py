@@ -120,6 +120,6 @@ def wound_replica(
 
 
 def forget_index(directory: Path) -> None:
-    """It is made again from the log, as after any doubt about it."""
+    """Delete the index; it is made again from the log, as after any doubt about it."""
     for index in directory.glob("*.index"):
         index.unlink()

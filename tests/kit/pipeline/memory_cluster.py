@@ -134,7 +134,7 @@ class MemoryClient:
         return results
 
     def produce(self, batches: Mapping[TopicPartition, bytes]) -> dict[TopicPartition, ProduceResult]:
-        """As the real one, it sends again."""
+        """Send batches; as the real one, send again what got no answer."""
         for _ in range(10):
             results = self.produce_once(batches)
             if not any(isinstance(result, Unsettled) for result in results.values()):

@@ -33,7 +33,7 @@ new_records = st.lists(
 def rows_of(
     records: Sequence[NewRecord], *, base_offset: int = 0, append_time: int | None = None
 ) -> list[Row]:
-    """What `decoded` has to give for a batch of these records."""
+    """Return the rows that `decoded` has to give for a batch of these records."""
     return [
         {
             "key": record.key,

@@ -186,7 +186,7 @@ class World:
 
 
 def _row(entry: Entry, offset: int, *, keys: bool, cut: Cut | None = None, copy: int = -1) -> tuple[Any, ...]:
-    """In the order of IDENTITY_SCHEMA, without target."""
+    """Return the fields in the order of IDENTITY_SCHEMA, without target."""
     return (
         copy,
         -1 if cut is None else cut.first_offset,

@@ -63,7 +63,7 @@ class Shipped:
 
     @property
     def archives(self) -> str:
-        """What --archives is given."""
+        """Return the value of --archives."""
         return f"{self.archive}#{ENVIRONMENT}"
 
     def environment(self) -> dict[str, str]:
@@ -194,7 +194,7 @@ def connect_server(shipped: Shipped) -> Iterator[str]:
 def run_tests(
     shipped: Shipped, files: Sequence[str], *, place: Mapping[str, str], report: Path, seconds_max: float
 ) -> subprocess.CompletedProcess[str]:
-    """These test files with their Spark in another place: `place` is what conftest.py reads of the
+    """Run these test files with their Spark in another place: `place` is what conftest.py reads of the
     environment. The driver is this Python; its workers and the executors' are the archive's."""
     return subprocess.run(
         [

@@ -42,7 +42,7 @@ def batch(
     timestamp: int = FIRST_MS,
     is_control: bool = False,
 ) -> Batch:
-    """`producer`: id, epoch, base sequence."""
+    """Return a batch. `producer`: id, epoch, base sequence."""
     records = [
         NewRecord(b"k%d" % n, f"{text}{base_offset + n}".encode(), timestamp + n) for n in range(count)
     ]
@@ -86,7 +86,7 @@ def flipped(one: Batch, bit: int) -> Batch:
 
 
 def with_epoch(one: Batch, leader_epoch: int) -> Batch:
-    """As a leader of that epoch stamps it: its CRC still fits."""
+    """Return the batch as a leader of that epoch stamps it: its CRC still fits."""
     return one._replace(data=one.data[:12] + struct.pack(">i", leader_epoch) + one.data[16:])
 
 

@@ -99,7 +99,7 @@ def in_turn(*answers: httpx.Response | Exception) -> Answer:
 
 
 def without_streams(*answers: httpx.Response | Exception) -> Answer:
-    """As `in_turn`, of a controller that has no streams of events."""
+    """Return answers as `in_turn` does, of a controller without streams of events."""
     answer = in_turn(*answers)
 
     def polled(request: httpx.Request) -> httpx.Response:
