@@ -1,11 +1,11 @@
-"""Coordinators' sessions, and what operators ask of coordinators.
+"""Coordinators' sessions, and operators' requests about coordinators.
 
     (not known) --register--> waiting --admitted--> fenced --applied its admission--> active
         active --silence for the grace, proven death, wants to stop--> fenced
 
 They are brokers' sessions (sessions.py) without a disk: a coordinator vouches for nothing, so a new
-incarnation has nothing to prove, and ending one costs its shards' clients a moment. What fences a coordinator
-that does not know that it is replaced stands in the logs that it writes to (13.2, the fence).
+incarnation has nothing to prove, and ending one costs its shards' clients a moment. A coordinator that does
+not know that it was replaced is fenced by the logs that it writes to (13.2, the fence).
 """
 
 from __future__ import annotations

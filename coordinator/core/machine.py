@@ -1,4 +1,4 @@
-"""What a shard runs: a machine that decides with values, and whose state is the records of the shard's log.
+"""The machine that a shard runs: it decides with values, and its state is the records of the shard's log.
 
 The runtime (shard.py) steps a machine with an event, applies the records of the outcome to it at once and
 appends them as one record batch. Replies wait until the batch is committed. A machine therefore shows two

@@ -1,5 +1,5 @@
-"""What a shard's log says, applied to a machine: by a coordinator that loads it, and by a standby that
-follows.
+"""The replay of a shard's log: its records, applied to a machine by a coordinator that loads it or a standby
+that follows.
 
 Only committed batches are read, so a machine that follows never has to take anything back. An unclean
 election may cut even those; then the replay is thrown away with its machine (shard.py).

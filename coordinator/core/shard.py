@@ -12,7 +12,7 @@
 The rules:
 
 1. (one writer) An opening asks the controller for a writer that was never named before, and begins with its
-   opening record. What a writer was named for and did not come to an end is never taken up again.
+   opening record. An opening that was not completed is never resumed.
 2. (level) No client is answered from the machine before the replay has come to that record. Another nonce in
    its place, or a later writer's batch before it, begins another opening.
 3. (committed) A reply to a step with records waits until their batch is committed; one that tells of

@@ -1,4 +1,4 @@
-"""What a coordinator answers to requests about records and logs: it has none.
+"""The answers of a coordinator to requests about records and logs: it has none.
 
 Clients send these to the node that they think leads a partition; on NOT_LEADER_OR_FOLLOWER they look anew.
 """

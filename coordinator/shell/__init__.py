@@ -1,1 +1,1 @@
-"""The shards of a coordinator process: what steps their runtimes, and their roads to their logs."""
+"""The shards of a coordinator process: their hosts, which step their runtimes, and their connections."""

@@ -1,4 +1,5 @@
-"""One shard's road to its log: batches go to the partition's leader over one connection, reads over another.
+"""One shard's connections to its log: batches go to the partition's leader over one connection, reads over
+another.
 
 Answers come in the order of requests. So a read that waits for news has a connection of its own, and so has
 each shard: one stuck partition would hold all others.

@@ -41,7 +41,7 @@ class NodeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePorts:
-    """The world: clocks, network, threads, randomness, and the road to the controller."""
+    """The world: clocks, network, threads, randomness, and the transport to the controller."""
 
     clock: Clock = field(default_factory=MachineClock)
     net: Net = field(default_factory=SystemNet)
