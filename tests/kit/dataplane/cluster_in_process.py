@@ -301,6 +301,14 @@ class RunningBroker(Running[StorageBroker]):
         self.log_dir.abandon()
 
 
+class RunningCoordinator(Running[CoordinatorProcess]):
+    """One coordinator. Its end as a process closes the connections that no task was using."""
+
+    async def _end(self) -> None:
+        await super()._end()
+        self.process.shards.stop()
+
+
 class ClusterInProcess:
     """Starts brokers and coordinators; each keeps its port, and a broker its directory, over its lives."""
 
@@ -311,7 +319,7 @@ class ClusterInProcess:
         self._processes = count(1)
         self.controller = controller
         self.brokers: dict[int, RunningBroker] = {}
-        self.coordinators: dict[int, Running[CoordinatorProcess]] = {}
+        self.coordinators: dict[int, RunningCoordinator] = {}
         #: A broker's disk, where it is not the plain one.
         self.disks: dict[int, Disk] = {}
         #: How much of the logs' ends each broker keeps in memory; None: as much as in production.
@@ -363,7 +371,7 @@ class ClusterInProcess:
 
     async def start_coordinator(
         self, coordinator_id: int, *, configs: dict[str, str] | None = None
-    ) -> Running[CoordinatorProcess]:
+    ) -> RunningCoordinator:
         settings = CoordinatorSettings(
             cluster=CLUSTER,
             coordinator_id=coordinator_id,
@@ -376,7 +384,7 @@ class ClusterInProcess:
         )
         rng = random.Random(f"coordinator {coordinator_id}, process {next(self._processes)}")
         ports = NodePorts(rng=rng, controller_transport=self.controller)
-        running = Running(await listen_as_coordinator(settings, ports))
+        running = RunningCoordinator(await listen_as_coordinator(settings, ports))
         await self._nursery.start(running.run)
         self._ports[coordinator_id] = running.port
         self.coordinators[coordinator_id] = running
