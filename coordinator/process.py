@@ -27,7 +27,7 @@ from coordinator.core.groups.machine import GroupMachine
 from coordinator.handlers.context import CoordinatorContext
 from coordinator.handlers.table import HANDLERS
 from coordinator.shell.group_watch import GroupWatch, write_groups
-from coordinator.shell.log_ends import LogEnds
+from coordinator.shell.log_ends import PartitionEnds
 from coordinator.shell.shards import Shards
 from springtide.node.administration import Administration
 from springtide.node.clock import BrokerClock
@@ -97,7 +97,7 @@ class CoordinatorProcess:
         self.news = NewsOfGroups(self._group_machines)
         self.groups = GroupWatch(
             self._group_machines,
-            LogEnds(
+            PartitionEnds(
                 view=self.view,
                 net=ports.net,
                 clock=clock,

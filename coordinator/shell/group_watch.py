@@ -14,7 +14,7 @@ import trio
 
 from coordinator.core.groups.figures import GroupFigures, figures_of
 from coordinator.core.groups.machine import GroupMachine
-from coordinator.shell.log_ends import LogEnds, Place
+from coordinator.shell.log_ends import PartitionEnds, Place
 from springtide.node.clock import Clock
 from springtide.node.status import escape
 
@@ -25,7 +25,7 @@ second of a thread. Of the groups after them, in the order of their ids, there a
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenGroups:
     """groups: by id. ends: of the partitions that they have committed offsets of."""
 
     groups: tuple[GroupFigures, ...] = ()
@@ -40,11 +40,11 @@ class Seen:
 class GroupWatch:
     """machines: of the shards that are served now."""
 
-    def __init__(self, machines: Callable[[], Sequence[GroupMachine]], log_ends: LogEnds, clock: Clock):
+    def __init__(self, machines: Callable[[], Sequence[GroupMachine]], log_ends: PartitionEnds, clock: Clock):
         self._machines = machines
         self._log_ends = log_ends
         self._clock = clock
-        self.seen = Seen()
+        self.seen = SeenGroups()
 
     async def run(self) -> None:
         while True:
@@ -58,7 +58,7 @@ class GroupWatch:
             groups += figures_of(machine.registry)
             await trio.lowlevel.checkpoint()  # a shard is a millisecond
         ends = await self._log_ends.ask({place for group in groups for place in group.offsets})
-        self.seen = Seen(tuple(sorted(groups, key=lambda group: group.group_id)), ends)
+        self.seen = SeenGroups(tuple(sorted(groups, key=lambda group: group.group_id)), ends)
 
 
 _FAMILIES: Final = {
@@ -71,7 +71,7 @@ _FAMILIES: Final = {
 }
 
 
-def write_groups(seen: Seen) -> bytes:
+def write_groups(seen: SeenGroups) -> bytes:
     """Return the metrics of groups, under kafka_exporter's names, as Prometheus reads them. Written line by
     line, because a sample of prometheus_client costs eight times as much."""
     lines: dict[str, list[str]] = {family: [] for family in _FAMILIES}

@@ -34,7 +34,7 @@ ANSWER_MS_MAX: Final = 3_000
 Place = tuple[str, int]
 
 
-class LogEnds:
+class PartitionEnds:
     """client_id: what leaders know the process as."""
 
     def __init__(self, *, view: ClusterView, net: Net, clock: Clock, client_id: str) -> None:

@@ -10,8 +10,8 @@ from controller.contract.partition_state import PartitionState, TopicState
 from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from coordinator.core.groups.figures import GroupFigures
 from coordinator.shell import group_watch
-from coordinator.shell.group_watch import Seen, write_groups
-from coordinator.shell.log_ends import LogEnds
+from coordinator.shell.group_watch import SeenGroups, write_groups
+from coordinator.shell.log_ends import PartitionEnds
 from localcluster.ports import PortReservation
 from springtide.node.clock import MachineClock
 from springtide.node.cluster_view import ClusterView
@@ -21,7 +21,7 @@ TOPIC_ID = "T" * 21 + "A"
 Samples = dict[tuple[str, ...], float]
 
 
-def told(seen: Seen) -> dict[str, Samples]:
+def told(seen: SeenGroups) -> dict[str, Samples]:
     """All samples by name, then by the values of their labels, in the order of the labels' names."""
     return {
         family.name: {
@@ -34,7 +34,7 @@ def told(seen: Seen) -> dict[str, Samples]:
 
 def test_a_groups_lag_is_from_its_offset_to_the_end_that_a_leader_told() -> None:
     billing = GroupFigures("billing", 2, {("orders", 0): 40, ("orders", 1): 7, ("gone", 0): 3})
-    page = told(Seen((billing, GroupFigures("new", 1, {})), {("orders", 0): 50, ("orders", 1): 5}))
+    page = told(SeenGroups((billing, GroupFigures("new", 1, {})), {("orders", 0): 50, ("orders", 1): 5}))
     assert page == {
         "kafka_consumergroup_members": {("billing",): 2, ("new",): 1},
         "kafka_consumergroup_current_offset": {
@@ -52,7 +52,7 @@ def test_a_groups_lag_is_from_its_offset_to_the_end_that_a_leader_told() -> None
 
 def test_an_id_of_any_characters_is_one_label() -> None:
     hostile = 'a"} 1\nkafka_brokers 9 \\'
-    assert told(Seen((GroupFigures(hostile, 1, {("t", 0): 1}),)))["kafka_consumergroup_members"] == {
+    assert told(SeenGroups((GroupFigures(hostile, 1, {("t", 0): 1}),)))["kafka_consumergroup_members"] == {
         (hostile,): 1
     }
 
@@ -60,7 +60,7 @@ def test_an_id_of_any_characters_is_one_label() -> None:
 def test_too_many_partitions_leave_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_watch, "PARTITIONS_TOLD_MAX", 3)
     groups = tuple(GroupFigures(name, 1, {("t", 0): 1, ("t", 1): 1}) for name in "abc")
-    page = told(Seen(groups, {("t", 0): 2, ("t", 1): 2}))
+    page = told(SeenGroups(groups, {("t", 0): 2, ("t", 1): 2}))
     assert {name for name, *_ in page["kafka_consumergroup_current_offset"]} == {"a"}
     assert {name for name, *_ in page["kafka_consumergroup_lag"]} == {"a"}
     assert page["kafka_consumergroup_lag_sum"] == {("a", "t"): 2, ("b", "t"): 2, ("c", "t"): 2}
@@ -88,7 +88,7 @@ def test_a_leader_that_can_not_be_reached_leaves_ends_unknown() -> None:
             for number, leader in enumerate((1, -1))
         )
         view.apply(UpdateBatch(brokers=(broker,), topics=(topic,), partitions=(led, leaderless)), now_ms=0)
-        ends = LogEnds(view=view, net=SystemNet(), clock=MachineClock(), client_id="test")
+        ends = PartitionEnds(view=view, net=SystemNet(), clock=MachineClock(), client_id="test")
         assert await ends.ask([("t", 0), ("t", 1), ("unknown", 0)]) == {}
 
     trio.run(run)
