@@ -111,7 +111,9 @@ def delete_offsets(registry: Registry, turn: Turn, request: DeleteOffsets) -> No
     """Delete offsets of topics that no member subscribes. In a group of another type than consumers the
     coordinator does not know what is subscribed, so such a group has to be empty."""
     group = registry.find(turn, request.group_id)
-    if group is None:
+    if not request.group_id:
+        turn.reply(request.token, OffsetsReply(ErrorCode.INVALID_GROUP_ID))
+    elif group is None:
         turn.reply(request.token, OffsetsReply(ErrorCode.GROUP_ID_NOT_FOUND))
     elif group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_TYPE:
         turn.reply(request.token, OffsetsReply(ErrorCode.NON_EMPTY_GROUP))

@@ -289,11 +289,11 @@ class GroupDesk:
             for place, value in group.offsets
         }
 
-    def start_delete_offsets(self, *places: OffsetPlace) -> int:
-        return self.ask(DeleteOffsets(token=self.token(), group_id=GROUP, places=places))
+    def start_delete_offsets(self, *places: OffsetPlace, group_id: str = GROUP) -> int:
+        return self.ask(DeleteOffsets(token=self.token(), group_id=group_id, places=places))
 
-    def delete_offsets(self, *places: OffsetPlace) -> OffsetsReply:
-        return self.answer(self.start_delete_offsets(*places), OffsetsReply)
+    def delete_offsets(self, *places: OffsetPlace, group_id: str = GROUP) -> OffsetsReply:
+        return self.answer(self.start_delete_offsets(*places, group_id=group_id), OffsetsReply)
 
     def start_delete(self, *group_ids: str) -> int:
         return self.ask(DeleteGroups(token=self.token(), group_ids=group_ids))

@@ -154,6 +154,13 @@ def test_offsets_are_deleted_unless_a_member_subscribes_their_topic(desk: GroupD
     assert desk.records[-1].value is None
 
 
+def test_offsets_that_were_committed_without_a_group_are_not_deleted(desk: GroupDesk) -> None:
+    """The empty id may be committed under (old clients do), and nothing else, as in Kafka."""
+    desk.commit_offsets(group_id="")
+    assert desk.delete_offsets(T0, group_id="").error is ErrorCode.INVALID_GROUP_ID
+    assert desk.fetch(group_id="") == {("t", 0): 7}
+
+
 def test_where_the_coordinator_cannot_read_what_members_subscribe_it_deletes_nothing(desk: GroupDesk) -> None:
     token = desk.start_join(new_id="w", protocol_type="connect", protocols=(JoinProtocol("x", b"y"),))
     desk.wait(3_000)

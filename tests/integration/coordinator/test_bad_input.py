@@ -1,0 +1,202 @@
+"""What bad clients send to a coordinator, over sockets: each gets Kafka's error, and another group goes on.
+
+The codes are those that a Kafka 4.3.1 answers to the same bytes, but for the bounds that only we have: what a
+member's metadata and a group's pending members may take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from controller.core.shards import SHARDS
+from coordinator.core.groups.options import GroupOptions
+from coordinator.process import CoordinatorProcess
+from springtide.node.cluster_view import ClusterView
+from springtide.node.sharding import GROUPS_TOPIC
+from springtide.wire.apis import ApiKey
+from springtide.wire.errors import ErrorCode
+from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
+from tests.kit.dataplane.raw import Raw, connected
+
+COORDINATOR = 1001
+TOPIC, GONE = "orders", "gone"
+PENDING_MAX = GroupOptions().pending_max
+AT_ONCE = 100
+CONSUMER_GROUP_HEARTBEAT = 68
+Fields = dict[str, Any]
+
+
+def join(member_id: str = "", *, version: int = 4, **fields: Any) -> tuple[int, int, Fields]:
+    wanted: Fields = {
+        "group_id": "bad",
+        "session_timeout": timedelta(seconds=10),
+        "rebalance_timeout": timedelta(seconds=10),
+        "member_id": member_id,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    }
+    return ApiKey.JOIN_GROUP, version, wanted | fields
+
+
+def commit(
+    offset: int, *, topic: str = TOPIC, partition: int = 0, metadata: str = "", **fields: Any
+) -> tuple[int, int, Fields]:
+    entry = {
+        "partition_index": partition,
+        "committed_offset": offset,
+        "committed_leader_epoch": -1,
+        "committed_metadata": metadata,
+    }
+    wanted: Fields = {
+        "group_id": "bad",
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "topics": [{"name": topic, "partitions": [entry]}],
+    }
+    return ApiKey.OFFSET_COMMIT, 9, wanted | fields
+
+
+def of_member(key: ApiKey, version: int, **fields: Any) -> tuple[int, int, Fields]:
+    return key, version, {"group_id": "bad", "generation_id": 1, "member_id": "nobody"} | fields
+
+
+BAD: list[tuple[tuple[int, int, Fields], ErrorCode]] = [
+    (join(group_id=""), ErrorCode.INVALID_GROUP_ID),
+    (join(session_timeout=timedelta(milliseconds=1)), ErrorCode.INVALID_SESSION_TIMEOUT),
+    (join(session_timeout=timedelta(milliseconds=2**31 - 1)), ErrorCode.INVALID_SESSION_TIMEOUT),
+    (join(protocols=[]), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    (join(protocol_type=""), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    (join("nobody"), ErrorCode.UNKNOWN_MEMBER_ID),
+    (join(protocols=[{"name": "range", "metadata": bytes(5_000_000)}]), ErrorCode.POLICY_VIOLATION),
+    (commit(1, topic=GONE), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    (commit(1, topic="never/was"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    (commit(1, partition=99), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    (commit(1, partition=-1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    (commit(1, metadata="x" * 4_097), ErrorCode.OFFSET_METADATA_TOO_LARGE),
+    (commit(2**63 - 1), ErrorCode.NONE),
+    (commit(-5), ErrorCode.NONE),
+    (commit(1, generation_id_or_member_epoch=2**31 - 1, member_id="m"), ErrorCode.UNKNOWN_MEMBER_ID),
+    (commit(1, group_id="new", generation_id_or_member_epoch=3), ErrorCode.GROUP_ID_NOT_FOUND),
+    (of_member(ApiKey.SYNC_GROUP, 4), ErrorCode.UNKNOWN_MEMBER_ID),
+    (of_member(ApiKey.SYNC_GROUP, 4, group_id=""), ErrorCode.INVALID_GROUP_ID),
+    (of_member(ApiKey.HEARTBEAT, 4, generation_id=2**31 - 1), ErrorCode.UNKNOWN_MEMBER_ID),
+    (of_member(ApiKey.HEARTBEAT, 4, group_id=""), ErrorCode.INVALID_GROUP_ID),
+    (of_member(ApiKey.LEAVE_GROUP, 1), ErrorCode.UNKNOWN_MEMBER_ID),
+    (of_member(ApiKey.LEAVE_GROUP, 1, group_id=""), ErrorCode.INVALID_GROUP_ID),
+    *(
+        (commit(1, group_id=f"any{chr(number)}character"), ErrorCode.NONE)
+        for number in (0, 1, 10, 32, 47, 92, 127, 255, 0x2028, 0x1F600)
+    ),
+]
+
+
+class Bystander:
+    """A member of another group, in the same shards' process, which must not notice."""
+
+    def __init__(self, wire: Raw) -> None:
+        self._wire = wire
+        self._member: Fields = {}
+
+    async def begin(self) -> None:
+        joined = await self._wire.ask(*join(version=3, group_id="billing"))
+        self._member = {
+            "group_id": "billing",
+            "generation_id": joined.generation_id,
+            "member_id": joined.member_id,
+        }
+        given = [{"member_id": joined.member_id, "assignment": b"all"}]
+        synced = await self._wire.ask(ApiKey.SYNC_GROUP, 4, self._member | {"assignments": given})
+        assert synced.assignment == b"all"
+
+    async def goes_on(self, offset: int) -> None:
+        beat = await self._wire.ask(ApiKey.HEARTBEAT, 4, self._member)
+        assert beat.error_code == ErrorCode.NONE
+        fields = self._member | {"generation_id_or_member_epoch": self._member["generation_id"]}
+        committed = await self._wire.ask(*commit(offset, **fields))
+        assert error_of(committed) is ErrorCode.NONE
+
+
+def error_of(answer: Any) -> ErrorCode:
+    """Return the error of the whole, or of the only partition that it tells of."""
+    if hasattr(answer, "error_code"):
+        return ErrorCode(answer.error_code)
+    return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
+def active_shards(process: CoordinatorProcess) -> float:
+    samples = (sample for family in process.shards.collect() for sample in family.samples)
+    return sum(sample.value for sample in samples if sample.labels.get("state") == "active")
+
+
+def is_ready(view: ClusterView) -> bool:
+    return view.topic_by_name(GONE) is None and view.topic_by_name(TOPIC) is not None
+
+
+def beside_a_bystander(
+    root: Path, attack: Callable[[Raw, ClusterInProcess, Bystander], Awaitable[None]]
+) -> None:
+    async def run() -> None:
+        async with cluster_in_process(root) as cluster:
+            await cluster.form(1, 2, 3)
+            for topic in (TOPIC, GONE):
+                cluster.controller.create_topic(topic, ((1, 2, 3),))
+            await cluster.form_coordinators(COORDINATOR, configs={"group.initial.rebalance.delay.ms": "0"})
+            cluster.controller.delete_topic(GONE)
+            process = cluster.coordinators[COORDINATOR].process
+            await cluster.controller.wait_for(
+                lambda: active_shards(process) == SHARDS and is_ready(process.view),
+                "the coordinator serves all shards, and knows the topics",
+            )
+            port = cluster.coordinators[COORDINATOR].port
+            async with connected(port) as wire, connected(port) as others:
+                bystander = Bystander(others)
+                await bystander.begin()
+                await attack(wire, cluster, bystander)
+                await bystander.goes_on(1_000)
+
+    trio.run(run)
+
+
+def test_bad_requests_get_the_errors_of_kafka(tmp_path: Path) -> None:
+    async def attack(wire: Raw, cluster: ClusterInProcess, bystander: Bystander) -> None:
+        for number, (request, error) in enumerate(BAD):
+            assert error_of(await wire.ask(*request)) is error, request
+            await bystander.goes_on(number)
+
+    beside_a_bystander(tmp_path, attack)
+
+
+def test_a_flood_of_member_ids_ends_at_a_bound(tmp_path: Path) -> None:
+    async def attack(wire: Raw, cluster: ClusterInProcess, bystander: Bystander) -> None:
+        told: list[ErrorCode] = []
+        for number in range(PENDING_MAX // AT_ONCE + 1):
+            for _ in range(AT_ONCE):
+                await wire.begin(*join())
+            told += [error_of(await wire.answer(ApiKey.JOIN_GROUP, 4)) for _ in range(AT_ONCE)]
+            if number % 10 == 0:
+                await bystander.goes_on(number)
+        assert told[:PENDING_MAX] == [ErrorCode.MEMBER_ID_REQUIRED] * PENDING_MAX
+        assert told[PENDING_MAX:] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * AT_ONCE
+
+    beside_a_bystander(tmp_path, attack)
+
+
+def test_what_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
+    """Clients do not write to the topic of groups, and the protocol of KIP-848 is not listed."""
+
+    async def attack(wire: Raw, cluster: ClusterInProcess, bystander: Bystander) -> None:
+        topic = cluster.controller.image.topics
+        (topic_id,) = [each for each, state in topic.items() if state.topic == GROUPS_TOPIC]
+        leader = cluster.controller.state(topic_id).leader
+        async with connected(cluster.brokers[leader].port) as broker:
+            error, _ = await broker.produce(GROUPS_TOPIC, [b"forged"])
+            assert error is ErrorCode.INVALID_TOPIC_EXCEPTION
+        listed = await wire.ask(ApiKey.API_VERSIONS, 3, {})
+        assert CONSUMER_GROUP_HEARTBEAT not in {api.api_key for api in listed.api_keys}
+
+    beside_a_bystander(tmp_path, attack)
