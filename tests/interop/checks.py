@@ -139,6 +139,9 @@ class Reference:
                 assert isinstance(value, dict)
                 _equal("revocations", value["revocations"], 0)
                 _equal("partitions after", value["after"], value["before"])
+            case "count_words":
+                _equal("counts", value, {"most": RECORDS, "words": RECORDS + 1})
+                _equal("committed offset", self._committed(group), RECORDS)
             case "describe_group":
                 _equal("group", value, {"state": "Stable", "members": 1})
             case "group_offsets":

@@ -28,7 +28,7 @@ from tests.interop.rows import CODECS, Row
 
 CELL_SECONDS_MAX = 120.0
 FIND_RECORDS = ("fetch", "offset_by_time", "delete_records")
-FIND_SIMPLE_RECORDS = ("group_resume", "describe_group", "reset_group")
+FIND_SIMPLE_RECORDS = ("group_resume", "describe_group", "reset_group", "count_words")
 """Not compressed: not every client with groups has each codec."""
 FIND_A_GROUP = (
     *("list_groups", "describe_group", "group_offsets"),

@@ -16,6 +16,7 @@ Drivers only act and tell; the runner compares (checks.py). All write the same r
                     {"before": [0], "after": [0], "revocations": how often the one that stayed lost some}
     describe_group  {"state": "Stable", "members": how many}
     group_offsets   the offset that the group has committed for partition 0
+    count_words     count the words of all records: {"most": of the commonest, "words": how many}
     reset_group     commit `offset` for partition 0 of a group without members
 """
 
@@ -93,10 +94,12 @@ ROWS = (
     Row("group-reset", "reset a group's offsets", "reset_group"),
     Row("group-delete-offsets", "delete a group's offsets", "delete_group_offsets"),
     Row("group-delete", "delete a group", "delete_group"),
+    Row("streams", "Kafka Streams, word count", "count_words"),
 )
 
 WAITING = {
     "groups, protocol consumer": "Springtide's coordinators speak the classic protocol",
+    "Kafka Connect, distributed": "its three topics are compacted, and Springtide compacts no log yet",
     "transactions": "Springtide has no transactions yet",
     "SASL and TLS": "Springtide's Kafka listeners have neither yet",
 }

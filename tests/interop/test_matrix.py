@@ -25,6 +25,7 @@ JAVA_ROWS = (
 """A JVM each."""
 COORDINATORS = 2
 NOT_IN_THEM = {
+    *((client, "streams") for client in PYTHON_CLIENTS),
     ("librdkafka", "group-delete-offsets"),
     ("aiokafka", "group-delete-offsets"),
     ("aiokafka", "group-delete"),

@@ -112,6 +112,14 @@ class JavaTools:
         shape = ["--formatter-property", "print.key=true"]
         return records_of(self._run(asked, f"{TOOLS}.consumer.ConsoleConsumer", *what, *until, *shape))
 
+    def count_words(self, asked: Asked) -> dict[str, Any]:
+        """Run a program of Kafka Streams in a JVM of its own, as all is here."""
+        with tempfile.TemporaryDirectory() as directory:
+            program = str(Path(__file__).with_name("WordCount.java"))
+            what = [asked["bootstrap"], asked["group"], asked["topic"], str(asked["count"]), directory]
+            told: dict[str, Any] = json.loads(run([*self._java(), program, *what]))
+            return told
+
     def list_groups(self, asked: Asked) -> list[str]:
         return self._run(asked, GROUPS, "--list").split()
 
@@ -140,8 +148,10 @@ class JavaTools:
         return run(self._command(asked, main_class, *arguments), given=given)
 
     def _command(self, asked: Asked, main_class: str, *arguments: str) -> list[str]:
-        java = [str(find_java().executable), *QUIET, "-cp", f"{self._home}/libs/*"]
-        return [*java, main_class, "--bootstrap-server", asked["bootstrap"], *arguments]
+        return [*self._java(), main_class, "--bootstrap-server", asked["bootstrap"], *arguments]
+
+    def _java(self) -> list[str]:
+        return [str(find_java().executable), *QUIET, "-cp", f"{self._home}/libs/*"]
 
 
 def _read_event(line: str, member: Prints) -> None:
