@@ -94,7 +94,6 @@ class CoordinatorProcess:
             spawn=self.spawn,
             end_turn=self.end_turn,
         )
-        self.news = NewsOfGroups(self._group_machines)
         self.groups = GroupWatch(
             self._group_machines,
             PartitionEnds(
@@ -105,6 +104,7 @@ class CoordinatorProcess:
             ),
             clock,
         )
+        self.news = NewsOfGroups(self._group_machines, lambda: self.groups.troubles)
         context = CoordinatorContext(
             view=self.view,
             is_view_complete=lambda: self.session.has_full_state,

@@ -201,6 +201,7 @@ class AlarmView(View):
     topic_id: str | None
     partition: int | None
     broker_id: int | None
+    group_id: str | None
     detail: str
 
 

@@ -9,6 +9,8 @@ import msgspec
 
 #: In one heartbeat. A coordinator with more to tell goes on with its next one.
 REBALANCES_TOLD_MAX: Final = 100
+#: In one heartbeat, of all that a coordinator has.
+TROUBLES_TOLD_MAX: Final = 50
 #: Groups with longer ids are not told of: Kafka takes ids of 32 KiB.
 GROUP_ID_CHARS_MAX: Final = 1_000
 
@@ -28,7 +30,17 @@ class GroupRebalance(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class GroupTrouble(msgspec.Struct, frozen=True, kw_only=True):
+    """A group that an operator should look at: an alarm. code: `lag_grows`, `unsettled`."""
+
+    group_id: str
+    code: str
+    detail: str
+
+
 class GroupNews(msgspec.Struct, frozen=True, kw_only=True):
-    """rebalances: that this controller has not been told, at most REBALANCES_TOLD_MAX."""
+    """rebalances: that this controller has not been told, at most REBALANCES_TOLD_MAX. troubles: all that
+    there are now, at most TROUBLES_TOLD_MAX."""
 
     rebalances: tuple[GroupRebalance, ...] = ()
+    troubles: tuple[GroupTrouble, ...] = ()

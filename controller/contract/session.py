@@ -181,7 +181,7 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     others: tuple[Heard, ...] = ()
     #: None: not known; brokers of older releases don't tell.
     disk: DiskSpace | None = None
-    #: Of a coordinator. None: nothing new.
+    #: Of a coordinator. None: nothing new, and no trouble.
     groups: GroupNews | None = None
 
 

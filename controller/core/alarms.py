@@ -8,6 +8,7 @@ seat and why, and which one is alive but may lack acknowledged records.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable
 
 import msgspec
@@ -328,11 +329,13 @@ class _Told:
 
 
 def alarm_order(alarm: Alarm) -> tuple[int, str, int, int]:
-    """Most severe first; no two alarms are equal in it, and no number in it is negative."""
+    """Most severe first; no two alarms are equal in it, and no number in it is negative. A group's id may be
+    longer than what a page's token has room for, so its digest stands for it."""
     key = alarm.key
+    group = "" if key.group_id is None else hashlib.sha256(key.group_id.encode()).hexdigest()[:32]
     return (
         _SEVERITY[key.code],
-        key.topic_id or "",
+        key.topic_id or group,
         0 if key.partition is None else key.partition + 1,
         0 if key.broker_id is None else key.broker_id + 1,
     )

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from controller.contract.errors import ControllerError
+from controller.contract.groups import GroupTrouble
 from controller.contract.partition_state import PartitionKey
 from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterRequest, RegisterResponse
 from controller.core.alarms import AlarmBook
@@ -51,6 +52,8 @@ from controller.core.topics import operator_change
 _DECISIVE = (CoordinatorRecord, RemoveCoordinatorRecord, TopicRecord)
 """Records after which a shard may have to go to another coordinator."""
 _NO_COORDINATOR = AlarmKey(code=AlarmCode.NO_COORDINATOR)
+_GROUP_ALARMS = {"lag_grows": AlarmCode.GROUP_LAG_GROWS, "unsettled": AlarmCode.GROUP_UNSETTLED}
+"""What coordinators' codes are alarmed as; those that this controller does not know are left out."""
 _TOPIC_BLOCKED = AlarmKey(code=AlarmCode.COORDINATOR_TOPIC_BLOCKED)
 
 
@@ -78,6 +81,8 @@ class CoordinatorSessions(Presence):
         self._level: dict[int, frozenset[PartitionKey]] = {}
         #: Sequence up to which a standby must have applied to be believed: since the shard's last assignment.
         self._assigned: dict[PartitionKey, int] = {}
+        #: What each coordinator last told of its groups.
+        self._troubles: dict[int, dict[AlarmKey, str]] = {}
         #: Something other than a record may have changed who should have a shard.
         self._has_news = True
 
@@ -147,6 +152,7 @@ class CoordinatorSessions(Presence):
             controller_epoch=request.applied_controller_epoch,
             sequence=request.applied_sequence,
         )
+        self._note_troubles(draft, coordinator_id, request.groups.troubles if request.groups else ())
         if request.wants_shutdown:
             self._fence(draft, coordinator_id, "wants to stop")
         else:
@@ -158,6 +164,23 @@ class CoordinatorSessions(Presence):
             sequence=image.sequence,
             may_shut_down=request.wants_shutdown,
         )
+
+    def _note_troubles(self, draft: Draft, coordinator_id: int, told: Sequence[GroupTrouble]) -> None:
+        """Raise what a coordinator tells of its groups, and clear what it tells no more, unless another one
+        does."""
+        before = self._troubles.pop(coordinator_id, {})
+        now = {
+            AlarmKey(code=_GROUP_ALARMS[one.code], group_id=one.group_id): one.detail
+            for one in told
+            if one.code in _GROUP_ALARMS
+        }
+        if now:
+            self._troubles[coordinator_id] = now
+        for key in before:
+            if not any(key in troubles for troubles in self._troubles.values()):
+                self._alarms.clear_alarm(draft, key)
+        for key, detail in now.items():
+            self._alarms.raise_alarm(draft, key, detail)
 
     def _level_of(self, image: ClusterImage, request: HeartbeatRequest) -> frozenset[PartitionKey]:
         """Return the shards that are said to be level by one that knows how they are assigned now."""
@@ -204,6 +227,7 @@ class CoordinatorSessions(Presence):
         change = draft.change(Cause.COORDINATOR_FENCED, reason=reason)
         draft.write(CoordinatorRecord(registration=fenced, change=change))
         draft.note("coordinator_fenced", f"coordinator {coordinator_id} {reason}", coordinator=coordinator_id)
+        self._note_troubles(draft, coordinator_id, ())
         # To be trusted again it has to have seen this: its shards are gone.
         self._by_id[coordinator_id].required_sequence = draft.image.sequence
         self._is_stale = True

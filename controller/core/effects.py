@@ -53,15 +53,21 @@ class AlarmCode(StrEnum):
     BROKER_FENCED = "broker_fenced"
     #: A broker came back without proof that its logs are whole, and lost its seats. Until all are in sync.
     LOGS_UNPROVEN = "logs_unproven"
+    #: A client group has not been stable for a minute on end for ten minutes.
+    GROUP_UNSETTLED = "group_unsettled"
+    #: The lag of a client group with members has grown for ten minutes.
+    GROUP_LAG_GROWS = "group_lag_grows"
 
 
 class AlarmKey(msgspec.Struct, frozen=True, kw_only=True, order=True):
-    """An alarm's code and subject: a partition, a replica of it, or a broker. At most one alarm per key."""
+    """An alarm's code and subject: a partition, a replica of it, a broker, or a client group. At most one
+    alarm per key."""
 
     code: AlarmCode
     topic_id: str | None = None
     partition: int | None = None
     broker_id: int | None = None
+    group_id: str | None = None
 
     @property
     def partition_key(self) -> PartitionKey | None:

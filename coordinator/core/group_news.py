@@ -6,17 +6,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
-from controller.contract.groups import GROUP_ID_CHARS_MAX, REBALANCES_TOLD_MAX, GroupNews, GroupRebalance
+from controller.contract.groups import (
+    GROUP_ID_CHARS_MAX,
+    REBALANCES_TOLD_MAX,
+    GroupNews,
+    GroupRebalance,
+    GroupTrouble,
+)
 from controller.contract.session import HeartbeatResponse
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.groups.registry import Registry
 
 
 class NewsOfGroups:
-    """machines: of the shards that are served now."""
+    """machines: of the shards that are served now. troubles: all that there are."""
 
-    def __init__(self, machines: Callable[[], Sequence[GroupMachine]]) -> None:
+    def __init__(
+        self,
+        machines: Callable[[], Sequence[GroupMachine]],
+        troubles: Callable[[], tuple[GroupTrouble, ...]] = tuple,
+    ) -> None:
         self._machines = machines
+        self._troubles = troubles
         self._untold: dict[str, GroupRebalance] = {}
         self._sent: tuple[GroupRebalance, ...] = ()
         self._controller_epoch = -1
@@ -27,7 +38,8 @@ class NewsOfGroups:
             news, machine.registry.news = machine.registry.news, {}
             self._note(machine.registry, news)
         self._sent = tuple(islice(self._untold.values(), REBALANCES_TOLD_MAX))
-        return GroupNews(rebalances=self._sent) if self._sent else None
+        troubles = self._troubles()
+        return GroupNews(rebalances=self._sent, troubles=troubles) if self._sent or troubles else None
 
     def on_heartbeat(self, response: HeartbeatResponse, *, sent_ms: int, now_ms: int) -> None:
         """Take in the acknowledgement of the heartbeat that told what `take` returned last."""

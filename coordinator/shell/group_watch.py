@@ -1,7 +1,7 @@
 """A look at all groups that this process serves, every few seconds: members, committed offsets, lag.
 
-What was seen is what metrics tell. It is replaced as a whole, so that a thread may write it down while the
-next look is under way. Nothing is decided by it.
+What was seen is what metrics tell, and what alarms go by. It is replaced as a whole, so that a thread may
+write it down while the next look is under way.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import Final
 
 import trio
 
+from controller.contract.groups import GroupTrouble
 from coordinator.core.groups.figures import GroupFigures, figures_of
 from coordinator.core.groups.machine import GroupMachine
+from coordinator.core.troubles import Troubles
 from coordinator.shell.log_ends import PartitionEnds, Place
 from springtide.node.clock import Clock
 from springtide.node.status import escape
@@ -36,6 +38,13 @@ class SeenGroups:
         end = (self.ends or {}).get(place)
         return None if end is None else max(0, end - offset)
 
+    def total(self, group: GroupFigures) -> int | None:
+        """Return the records that a group has yet to read; None: of one partition it is not known, or it has
+        no offsets."""
+        lags = [self.lag(place, offset) for place, offset in group.offsets.items()]
+        known = [lag for lag in lags if lag is not None]
+        return sum(known) if known and len(known) == len(lags) else None
+
 
 class GroupWatch:
     """machines: of the shards that are served now."""
@@ -44,7 +53,12 @@ class GroupWatch:
         self._machines = machines
         self._log_ends = log_ends
         self._clock = clock
+        self._troubles = Troubles()
         self.seen = SeenGroups()
+
+    @property
+    def troubles(self) -> tuple[GroupTrouble, ...]:
+        return self._troubles.found
 
     async def run(self) -> None:
         while True:
@@ -55,10 +69,12 @@ class GroupWatch:
         """See all groups. Ends are asked after offsets are read, so that a lag is not below what it was."""
         groups: list[GroupFigures] = []
         for machine in self._machines():
-            groups += figures_of(machine.registry)
+            groups += figures_of(machine.registry, self._clock.mono_ms())
             await trio.lowlevel.checkpoint()  # a shard is a millisecond
         ends = await self._log_ends.ask({place for group in groups for place in group.offsets})
-        self.seen = SeenGroups(tuple(sorted(groups, key=lambda group: group.group_id)), ends)
+        seen = self.seen = SeenGroups(tuple(sorted(groups, key=lambda group: group.group_id)), ends)
+        lags = {group.group_id: seen.total(group) for group in seen.groups if group.members}
+        self._troubles.see(seen.groups, lags, self._clock.mono_ms())
 
 
 _FAMILIES: Final = {

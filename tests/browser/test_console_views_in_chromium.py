@@ -76,12 +76,15 @@ def test_coordinators_are_shown_with_what_keeps_them_from_serving(
     canned.put("/clusters/prod/coordinators", coordinators)
     (alarm,) = canned.example("/clusters/prod/alarms")["items"]
     nobody = {**alarm, "code": "no_coordinator", "broker_id": None, "detail": "no coordinator is alive"}
-    alarms = {"items": [alarm, nobody], "counts": {"no_coordinator": 1, "broker_fenced": 1}}
+    restless = {**nobody, "code": "group_unsettled", "group_id": "billing", "detail": "it does not settle"}
+    counts = {"no_coordinator": 1, "broker_fenced": 1, "group_unsettled": 1}
+    alarms = {"items": [alarm, nobody, restless], "counts": counts}
     canned.put("/clusters/prod/alarms", {**alarms, "next_page_token": None})
     browser.look(width=DESK, dark=False)
     browser.open(f"{canned.url}/#prod")
     until("the panel", lambda: len(browser.texts("#coordinators tbody tr")) == 2)
     assert "no coordinator is alive" in browser.text("#alarms")
+    assert "Group unsettledgroup billing" in browser.text("#alarms").replace("\n", "")
     browser.open(f"{canned.url}/#prod/coordinators")
     until("the list", lambda: len(browser.texts("#view tbody tr")) == 2)
     assert browser.texts("#view .blocked li") == ["no coordinator is alive"], "and no alarm of another thing"

@@ -65,7 +65,7 @@ function alarmGroup(code, number, items) {
 }
 
 function alarmedOf(alarm) {
-  const about = [alarm.topic !== null ? `${alarm.topic}-${alarm.partition}` : null, alarm.broker_id !== null ? `broker ${alarm.broker_id}` : null];
+  const about = [alarm.topic !== null ? `${alarm.topic}-${alarm.partition}` : null, alarm.broker_id !== null ? `broker ${alarm.broker_id}` : null, alarm.group_id !== null ? `group ${alarm.group_id}` : null];
   return about.filter((part) => part !== null).join(", ") || "the cluster";
 }
 

@@ -209,6 +209,7 @@ ANSWERS: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
                     "topic_id": None,
                     "partition": None,
                     "broker_id": 3,
+                    "group_id": None,
                     "detail": "broker 3 refuses connections: its process is dead",
                 }
             )

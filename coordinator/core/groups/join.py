@@ -200,7 +200,7 @@ def rebalance(registry: Registry, turn: Turn, group: ClassicGroup, reason: str) 
             registry.answer_sync(turn, group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
     group.unsynced.clear()
     was_empty = group.state is GroupState.EMPTY
-    group.begin_rebalance(reason, turn.wall_ms)
+    group.begin_rebalance(reason, turn.now_ms, turn.wall_ms)
     registry.news[group.group_id] = None
     if was_empty:
         group.grew = False
@@ -248,7 +248,7 @@ def complete_join(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
         return
     group.begin_generation(turn.wall_ms)
     if not group.members:
-        group.end_rebalance(turn.wall_ms)
+        group.end_rebalance(turn.now_ms, turn.wall_ms)
         registry.news[group.group_id] = None
         turn.write_group(group.group_id, group.stored())
         return

@@ -24,6 +24,8 @@ from coordinator.core.groups.subscription import subscribed_topics
 from springtide.wire.errors import ErrorCode
 
 CONSUMER_TYPE = "consumer"
+CALM_MS = 60_000
+"""A group that is stable for so long has settled."""
 TITLE_CHARS_MAX = 100
 """Of an id, where people are told of a member."""
 
@@ -102,11 +104,14 @@ class ClassicGroup:
         generation's assignments. unsynced: members of this generation that have not sent SyncGroup.
     spoken: by how many members each protocol is.
     changed_ms: Unix milliseconds at which it came into its state.
+    restless_ms: monotonic; when the first rebalance began since the group was last stable for CALM_MS on end;
+        None: it is calm, or empty. calm_ms: since when it is stable; None: a rebalance is under way.
     last_rebalance: None before the first; of a stored group, as far as its record tells.
     delay_left_ms: how much longer the first rebalance may be delayed; grew: a member joined in this delay.
     """
 
     __slots__ = (
+        "calm_ms",
         "changed_ms",
         "delay_left_ms",
         "generation_id",
@@ -121,6 +126,7 @@ class ClassicGroup:
         "previous_state",
         "protocol",
         "protocol_type",
+        "restless_ms",
         "spoken",
         "state",
         "syncers",
@@ -146,6 +152,8 @@ class ClassicGroup:
         self.delay_left_ms = 0
         self.grew = False
         self.last_rebalance: GroupRebalance | None = None
+        self.restless_ms: int | None = None
+        self.calm_ms: int | None = None
 
     def become(self, state: GroupState, wall_ms: int) -> None:
         self.previous_state, self.state = self.state, state
@@ -249,15 +257,27 @@ class ClassicGroup:
 
     # --- rebalances --------------------------------------------------------------------------------
 
-    def begin_rebalance(self, reason: str, wall_ms: int) -> None:
+    def begin_rebalance(self, reason: str, now_ms: int, wall_ms: int) -> None:
+        """Leave what the group is in. now_ms: monotonic."""
+        if self.unsettled_ms(now_ms) is None:
+            self.restless_ms = now_ms
+        self.calm_ms = None
         self.become(GroupState.PREPARING, wall_ms)
         self._note_rebalance(began_ms=wall_ms, ended_ms=-1, reason=reason)
 
-    def end_rebalance(self, wall_ms: int) -> None:
+    def end_rebalance(self, now_ms: int, wall_ms: int) -> None:
         """Note that each member has its assignment, or that there is no member."""
+        self.calm_ms = now_ms
+        if not self.members:
+            self.restless_ms = None
         if self.last_rebalance is not None:
             before = self.last_rebalance
             self._note_rebalance(began_ms=before.began_ms, ended_ms=wall_ms, reason=before.reason)
+
+    def unsettled_ms(self, now_ms: int) -> int | None:
+        """Return for how long the group has not been stable for CALM_MS on end; None: it is."""
+        is_calm = self.calm_ms is not None and now_ms - self.calm_ms >= CALM_MS
+        return None if self.restless_ms is None or is_calm else now_ms - self.restless_ms
 
     def _note_rebalance(self, *, began_ms: int, ended_ms: int, reason: str) -> None:
         self.last_rebalance = GroupRebalance(

@@ -52,7 +52,7 @@ def _assign(registry: Registry, turn: Turn, group: ClassicGroup, assignments: di
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
     group.become(GroupState.STABLE, turn.wall_ms)
-    group.end_rebalance(turn.wall_ms)
+    group.end_rebalance(turn.now_ms, turn.wall_ms)
     registry.news[group.group_id] = None
     turn.write_group(group.group_id, group.stored())
     turn.work = Assigned(group.group_id, group.generation_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from controller.contract.groups import GroupNews
 from controller.contract.partition_state import PartitionKey, PartitionState, Shard, WriterId
 from controller.contract.session import (
     HeartbeatRequest,
@@ -59,6 +60,7 @@ class CoordinatorCluster(Cluster):
         level: bool | Sequence[int] = False,
         applied: int | None = None,
         wants_shutdown: bool = False,
+        groups: GroupNews | None = None,
     ) -> HeartbeatResponse:
         """Send a heartbeat of a coordinator. level: with the shards of these numbers; True for all that it is
         the standby of. applied: up to which sequence, None for all."""
@@ -75,6 +77,7 @@ class CoordinatorCluster(Cluster):
             applied_sequence=self.image.sequence if applied is None else applied,
             level=(LevelShards(topic_id=OFFSETS_ID, partitions=tuple(level)),),
             wants_shutdown=wants_shutdown,
+            groups=groups,
         )
         event = Heartbeat(wall_ms=0, request=request, received_ms=self.now_ms, of_coordinator=True)
         return self.ask(event, HeartbeatResponse)

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from controller.contract.groups import GroupNews, GroupRebalance
+from controller.contract.groups import GroupNews, GroupRebalance, GroupTrouble
 from controller.shell.client_groups import CommittedPlace, MemberDetail
 from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.plans import protect
@@ -104,6 +104,26 @@ async def test_the_last_rebalance_is_shown_as_the_groups_coordinator_told_it(
         assert await shown(**taken_over) == times | {"began_at": None, "reason": None}
         coordinator.epoch -= 1
         assert await shown(generation_id=3) == times | {"began_at": None, "reason": None}, "a dead process's"
+
+
+async def test_groups_in_trouble_are_alarms_page_by_page(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        coordinator = Coordinator(rest, 1001)
+        await coordinator.register()
+        ids = ["billing", "x" * 900, "a/b"]
+        troubles = tuple(GroupTrouble(group_id=one, code="unsettled", detail=one[:9]) for one in ids)
+        await coordinator.heartbeat(groups=GroupNews(troubles=troubles))
+        seen, query = [], "?limit=1"
+        while query:
+            page = (await rest.client.get(f"/clusters/prod/alarms{query}")).json()
+            seen += page["items"]
+            token = page["next_page_token"]
+            query = f"?limit=1&page_token={token}" if token else ""
+        assert sorted(alarm["group_id"] for alarm in seen if alarm["code"] == "group_unsettled") == sorted(
+            ids
+        )
+        assert page["counts"]["group_unsettled"] == 3
 
 
 async def test_what_is_not_known_is_null_and_what_is_read_to_the_end_has_no_lag(

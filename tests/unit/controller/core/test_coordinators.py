@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.contract.errors import ControllerError
+from controller.contract.groups import GroupNews, GroupTrouble
 from controller.contract.partition_state import NO_COORDINATOR, WRITER_IDS, Shard, WriterId
 from controller.contract.session import BrokerStatus
 from controller.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse
@@ -532,3 +533,30 @@ def test_rows_of_coordinators_and_shards_outlive_the_controller() -> None:
     cluster.fail_over()
     assert (cluster.image.coordinators, cluster.shards) == before
     assert not any(isinstance(r, CoordinatorRecord | PartitionRecord) for r in cluster.last.records)
+
+
+# --- their groups ---
+
+
+def test_a_group_is_an_alarm_as_long_as_a_coordinator_tells_of_it() -> None:
+    cluster = CoordinatorCluster(1001, 1002)
+    lags, restless = (
+        GroupTrouble(group_id="billing", code=code, detail=f"billing: {code}")
+        for code in ("lag_grows", "unsettled")
+    )
+    unknown = GroupTrouble(group_id="billing", code="of a later release", detail="?")
+
+    def told(coordinator_id: int, *troubles: GroupTrouble) -> list[tuple[AlarmCode, str | None, str]]:
+        cluster.beat(coordinator_id, groups=GroupNews(troubles=troubles) if troubles else None)
+        return [(alarm.key.code, alarm.key.group_id, alarm.detail) for alarm in cluster.machine.alarms()]
+
+    growing = (AlarmCode.GROUP_LAG_GROWS, "billing", "billing: lag_grows")
+    unsettled = (AlarmCode.GROUP_UNSETTLED, "billing", "billing: unsettled")
+    assert told(1001, lags, restless, unknown) == [unsettled, growing]
+    assert told(1002) == [unsettled, growing]
+    assert told(1001, lags) == [growing]
+    assert not cluster.last.records, "nothing is stored of it"
+    assert told(1002, lags) == told(1001) == [growing], "the shard is at another coordinator now"
+    epoch = cluster.image.coordinators[1002].coordinator_epoch
+    cluster.step(BrokerProvenDead(wall_ms=0, broker_id=1002, broker_epoch=epoch))
+    assert told(1001) == [], "no one tells of it any more"

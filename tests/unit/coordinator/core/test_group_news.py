@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.contract.groups import GROUP_ID_CHARS_MAX, REBALANCES_TOLD_MAX
+from controller.contract.groups import GROUP_ID_CHARS_MAX, REBALANCES_TOLD_MAX, GroupNews, GroupTrouble
 from controller.contract.session import HeartbeatResponse
 from coordinator.core.group_news import NewsOfGroups
 from tests.kit.coordinator.group_desk import GroupDesk
@@ -31,6 +31,16 @@ def test_news_are_told_until_they_are_acknowledged() -> None:
     assert telling.take() == telling.take() == ["g: member a joined"]
     telling.answered()
     assert telling.take() == []
+
+
+def test_troubles_are_told_with_each_heartbeat_while_they_last() -> None:
+    desk, troubles = GroupDesk(), [GroupTrouble(group_id="g", code="unsettled", detail="")]
+    news = NewsOfGroups(lambda: [desk.machine], lambda: tuple(troubles))
+    for _ in range(2):
+        assert news.take() == GroupNews(troubles=tuple(troubles))
+        news.on_heartbeat(HeartbeatResponse(controller_epoch=1), sent_ms=0, now_ms=0)
+    troubles.clear()
+    assert news.take() is None
 
 
 def test_what_changes_on_the_way_is_told_again() -> None:

@@ -1,21 +1,26 @@
-"""The metrics of groups: kafka_exporter's names, what is not known left out, and a bound."""
+"""What is seen of groups: kafka_exporter's metrics, bounded and without what is not known, and troubles."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 import trio
+import trio.testing
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.contract.partition_state import PartitionState, TopicState
 from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from coordinator.core.groups.figures import GroupFigures
 from coordinator.shell import group_watch
-from coordinator.shell.group_watch import SeenGroups, write_groups
-from coordinator.shell.log_ends import PartitionEnds
+from coordinator.shell.group_watch import GroupWatch, SeenGroups, write_groups
+from coordinator.shell.log_ends import PartitionEnds, Place
 from localcluster.ports import PortReservation
 from springtide.node.clock import MachineClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import SystemNet
+from tests.kit.clocks import VirtualClock
+from tests.kit.coordinator.group_desk import GroupDesk
 
 TOPIC_ID = "T" * 21 + "A"
 Samples = dict[tuple[str, ...], float]
@@ -92,3 +97,34 @@ def test_a_leader_that_can_not_be_reached_leaves_ends_unknown() -> None:
         assert await ends.ask([("t", 0), ("t", 1), ("unknown", 0)]) == {}
 
     trio.run(run)
+
+
+class GrowingLog(PartitionEnds):
+    """A leader that tells of ten records more each second."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(view=ClusterView(), net=SystemNet(), clock=clock, client_id="test")
+        self._now_ms = clock.mono_ms
+
+    async def ask(self, places: Iterable[Place]) -> dict[Place, int]:
+        return dict.fromkeys(places, self._now_ms() // 100)
+
+
+def test_looks_find_groups_that_fall_behind_and_groups_that_do_not_settle() -> None:
+    async def run() -> None:
+        desk, clock = GroupDesk(), VirtualClock()
+        desk.commit_offsets("a", desk.form("a"))
+        watch = GroupWatch(lambda: [desk.machine], GrowingLog(clock), clock)
+
+        async def codes(minutes: int) -> list[str]:
+            with trio.move_on_after(60 * minutes):
+                await watch.run()
+            return [trouble.code for trouble in watch.troubles]
+
+        assert await codes(9) == []
+        assert await codes(2) == ["lag_grows"]
+        desk.start_join(new_id="b")
+        assert await codes(11) == ["lag_grows", "unsettled"]
+        assert told(watch.seen)["kafka_consumergroup_members"] == {("g",): 2}
+
+    trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))

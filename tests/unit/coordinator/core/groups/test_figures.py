@@ -8,7 +8,7 @@ from tests.kit.coordinator.group_desk import GroupDesk
 
 
 def seen(desk: GroupDesk) -> list[GroupFigures]:
-    return sorted(figures_of(desk.machine.registry), key=lambda group: group.group_id)
+    return sorted(figures_of(desk.machine.registry, desk.now_ms), key=lambda group: group.group_id)
 
 
 def test_members_and_committed_offsets_are_told_of_each_group() -> None:
@@ -18,8 +18,8 @@ def test_members_and_committed_offsets_are_told_of_each_group() -> None:
     desk.commit_offsets(group_id="simple")
     desk.commit_offsets("a", generation_id)
     assert seen(desk) == [
-        GroupFigures("g", 2, {("t", 0): 7}),
-        GroupFigures("new", 1, {}),
+        GroupFigures("g", 2, {("t", 0): 7}, unsettled_ms=6_000),
+        GroupFigures("new", 1, {}, unsettled_ms=0),
         GroupFigures("simple", 0, {("t", 0): 7}),
     ]
     desk.leave(Leaver("a"), Leaver("s"))
@@ -32,6 +32,34 @@ def test_an_offset_that_is_not_committed_is_not_told() -> None:
     generation_id = desk.form("a")
     desk.is_holding = True
     desk.start_commit("a", generation_id)
-    assert seen(desk) == [GroupFigures("g", 1, {})]
+    assert [group.offsets for group in seen(desk)] == [{}]
     desk.commit()
-    assert seen(desk) == [GroupFigures("g", 1, {("t", 0): 7})]
+    assert [group.offsets for group in seen(desk)] == [{("t", 0): 7}]
+
+
+def test_a_group_has_settled_once_it_is_stable_for_a_minute_on_end() -> None:
+    desk = GroupDesk()
+
+    def unsettled_ms() -> int | None:
+        (group,) = seen(desk)
+        return group.unsettled_ms
+
+    def stay(generation_id: int, seconds: int) -> None:
+        for _ in range(0, seconds, 5):
+            desk.wait(5_000)
+            desk.heartbeat("a", generation_id)
+
+    desk.form("a")
+    stay(1, 55)
+    assert unsettled_ms() == 58_000, "since its first member came"
+    desk.start_join("a")
+    desk.sync_all(2, "a")
+    stay(2, 55)
+    assert unsettled_ms() == 113_000, "a rebalance each minute lets it never settle"
+    stay(2, 5)
+    assert unsettled_ms() is None
+    desk.start_join("a")
+    desk.wait(7_000)
+    assert unsettled_ms() == 7_000, "since it began to be restless again"
+    desk.leave(Leaver("a"))
+    assert unsettled_ms() is None, "nobody waits for an empty group"

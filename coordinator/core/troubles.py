@@ -1,0 +1,58 @@
+"""Groups that an operator should look at: lag that grows, and groups that never settle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from controller.contract.groups import GROUP_ID_CHARS_MAX, TROUBLES_TOLD_MAX, GroupTrouble
+from coordinator.core.groups.figures import GroupFigures
+from coordinator.core.lag_watch import PERIOD_MS, PERIODS, LagWatch
+
+UNSETTLED_MS: Final = 600_000
+"""A group that has not been stable for a minute on end for so long is told."""
+_MINUTE_MS: Final = 60_000
+_ID_CHARS: Final = 200
+"""Of an id, in a sentence."""
+
+
+class Troubles:
+    """What was seen of all groups of a process, one look after the other."""
+
+    def __init__(self) -> None:
+        self._lags = LagWatch()
+        self.found: tuple[GroupTrouble, ...] = ()
+
+    def see(self, groups: Iterable[GroupFigures], lags: Mapping[str, int | None], now_ms: int) -> None:
+        """Take in all groups, and the records that each with members has yet to read. None: not known."""
+        self._lags.see(lags, now_ms)
+        growing = self._lags.growing()
+        found = [_of_lag(group_id, *growing[group_id]) for group_id in sorted(growing)]
+        found += [
+            _unsettled(group.group_id)
+            for group in groups
+            if group.unsettled_ms is not None and group.unsettled_ms >= UNSETTLED_MS
+        ]
+        told = [trouble for trouble in found if len(trouble.group_id) <= GROUP_ID_CHARS_MAX]
+        self.found = tuple(told[:TROUBLES_TOLD_MAX])
+
+
+def _of_lag(group_id: str, before: int, after: int) -> GroupTrouble:
+    minutes = PERIODS * PERIOD_MS // _MINUTE_MS
+    detail = (
+        f"group {group_id[:_ID_CHARS]} falls behind: its lag has grown for {minutes} minutes, from {before} "
+        f"to {after} records. Its members read less than is produced: find what slows them, or add members, "
+        "up to one for each partition"
+    )
+    return GroupTrouble(group_id=group_id, code="lag_grows", detail=detail)
+
+
+def _unsettled(group_id: str) -> GroupTrouble:
+    minutes = UNSETTLED_MS // _MINUTE_MS
+    detail = (
+        f"group {group_id[:_ID_CHARS]} does not settle: for {minutes} minutes it has not been stable for one "
+        "minute on end, and while it rebalances its members read nothing. `springtide groups show` tells "
+        "what began the last rebalance: often a member that takes longer than its max.poll.interval.ms for "
+        "what it polled, or that restarts again and again"
+    )
+    return GroupTrouble(group_id=group_id, code="unsettled", detail=detail)

@@ -1,0 +1,52 @@
+"""A group falls behind when the least that it has yet to read grows from each period to the next."""
+
+from __future__ import annotations
+
+from coordinator.core.lag_watch import PERIOD_MS, PERIODS, LagWatch
+
+LOOKS = 4
+
+
+def watched(*lags: int | None, watch: LagWatch | None = None, first: int = 0) -> LagWatch:
+    """A group's lag, LOOKS times a period."""
+    found = LagWatch() if watch is None else watch
+    for number, lag in enumerate(lags, first):
+        found.see({"g": lag}, number * PERIOD_MS // LOOKS)
+    return found
+
+
+def test_lag_that_grows_over_all_periods_is_told_when_the_last_has_ended() -> None:
+    lags = [10 * number for number in range(PERIODS * LOOKS)]
+    assert watched(*lags).growing() == {}
+    watch = watched(*lags, 1_000)
+    assert watch.growing() == {"g": (0, 10 * LOOKS * (PERIODS - 1))}
+    first = len(lags) + 1
+    watched(*[0] * (LOOKS - 1), 0, watch=watch, first=first)
+    assert watch.growing() == {}, "it has caught up"
+
+
+def test_commits_in_large_steps_and_bursts_are_no_growth() -> None:
+    assert watched(*[0, 400, 800, 1_200] * PERIODS, 0).growing() == {}
+    assert watched(*[10] * (PERIODS * LOOKS + 1)).growing() == {}
+
+
+def test_a_period_in_which_nothing_is_known_begins_anew() -> None:
+    growing = list(range(PERIODS * LOOKS + 1))
+    middle = LOOKS * 2
+    unknown = [None if middle <= number < middle + LOOKS else number for number in growing]
+    assert watched(*growing).growing()
+    assert watched(*unknown).growing() == {}
+    one = [None if number == middle else number for number in growing]
+    assert watched(*one).growing(), "one look of several"
+
+
+def test_a_look_that_came_too_late_begins_anew() -> None:
+    watch = watched(*range(PERIODS * LOOKS))
+    watch.see({"g": 10_000}, (PERIODS + 1) * PERIOD_MS)
+    assert watch.growing() == {}
+
+
+def test_a_group_without_members_is_forgotten() -> None:
+    watch = watched(*range(PERIODS * LOOKS + 1))
+    watch.see({}, (PERIODS + 1) * PERIOD_MS)
+    assert watch.growing() == {}

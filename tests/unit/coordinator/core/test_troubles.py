@@ -1,0 +1,45 @@
+"""What a coordinator tells the controller to alarm an operator by."""
+
+from __future__ import annotations
+
+from controller.contract.groups import GROUP_ID_CHARS_MAX, TROUBLES_TOLD_MAX
+from coordinator.core.groups.figures import GroupFigures
+from coordinator.core.lag_watch import PERIOD_MS, PERIODS
+from coordinator.core.troubles import UNSETTLED_MS, Troubles
+
+
+def unsettled(group_id: str, ms: int = UNSETTLED_MS) -> GroupFigures:
+    return GroupFigures(group_id, 1, {}, unsettled_ms=ms)
+
+
+def test_a_group_is_told_of_once_it_has_not_settled_for_ten_minutes() -> None:
+    troubles = Troubles()
+    troubles.see([unsettled("g", UNSETTLED_MS - 1), GroupFigures("calm", 1, {})], {}, 0)
+    assert not troubles.found
+    troubles.see([unsettled("g")], {}, 0)
+    told = troubles.found[0]
+    assert (told.group_id, told.code) == ("g", "unsettled")
+    assert told.detail.startswith(
+        "group g does not settle: for 10 minutes it has not been stable for one minute"
+    )
+
+
+def test_growing_lag_is_told_with_its_figures() -> None:
+    troubles = Troubles()
+    for period in range(PERIODS + 1):
+        troubles.see([], {"g": 100 * period}, period * PERIOD_MS)
+    (told,) = troubles.found
+    assert (told.group_id, told.code) == ("g", "lag_grows")
+    assert "its lag has grown for 10 minutes, from 0 to 400 records" in told.detail
+    troubles.see([], {"g": 0}, (PERIODS + 1) * PERIOD_MS)
+    troubles.see([], {"g": 0}, (PERIODS + 2) * PERIOD_MS)
+    assert not troubles.found
+
+
+def test_troubles_are_bounded() -> None:
+    troubles = Troubles()
+    many = [unsettled(f"g{number:03}") for number in range(TROUBLES_TOLD_MAX + 10)]
+    troubles.see([unsettled("x" * (GROUP_ID_CHARS_MAX + 1)), *many], {}, 0)
+    assert [told.group_id for told in troubles.found] == [
+        group.group_id for group in many[:TROUBLES_TOLD_MAX]
+    ]
