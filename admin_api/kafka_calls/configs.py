@@ -31,7 +31,7 @@ from controller.contract.administration import (
 )
 from controller.contract.partition_state import TopicState
 
-_TYPES = {"int": ConfigType.LONG, "bool": ConfigType.BOOLEAN}
+_TYPES = {"int": ConfigType.LONG, "bool": ConfigType.BOOLEAN, "policies": ConfigType.LIST}
 
 
 async def alter_configs(calls: Calls, call: AlterConfigsCall) -> list[AdminOutcome]:

@@ -163,6 +163,7 @@ class ConfigType(StrEnum):
     BOOLEAN = "boolean"
     STRING = "string"
     LONG = "long"
+    LIST = "list"
 
 
 class ConfigValue(msgspec.Struct, frozen=True, kw_only=True):

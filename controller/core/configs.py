@@ -112,6 +112,8 @@ def _spelled(kind: str, text: str) -> str | None:
             return str(float(text)) if _DOUBLE.fullmatch(text) else None
         case "bool":
             return text.lower() if text.lower() in ("true", "false") else None
+        case "policies":
+            return ",".join(sorted({item.strip() for item in text.split(",")}))
         case "replicas":
             items = ",".join(item.strip() for item in text.split(","))
             return items if _REPLICAS.fullmatch(items) else None

@@ -35,8 +35,13 @@ offsets.topic.num.partitions."""
 REPLICATION_FACTOR: Final = 3
 """As Kafka's offsets.topic.replication.factor."""
 PINNED: Final = {
+    "cleanup.policy": "compact",
+    "delete.retention.ms": "86400000",
+    "max.compaction.lag.ms": "9223372036854775807",
     "max.message.bytes": "1048588",
     "message.timestamp.type": "CreateTime",
+    "min.cleanable.dirty.ratio": "0.5",
+    "min.compaction.lag.ms": "0",
     "retention.bytes": "-1",
     "retention.ms": "-1",
     "segment.bytes": "104857600",

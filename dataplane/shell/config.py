@@ -34,6 +34,12 @@ def _one_of(*allowed: str) -> Callable[[str], str]:
     return parse
 
 
+def _policies(text: str) -> str:
+    return _one_of("compact", "compact,delete", "delete")(
+        ",".join(sorted({policy.strip() for policy in text.split(",")}))
+    )
+
+
 _not_negative = between(0, LONG_MAX)
 _or_unlimited = between(-1, LONG_MAX)
 
@@ -64,9 +70,7 @@ BROKER_KEYS: dict[str, ConfigKey] = {
     ),
     "log.retention.bytes": ConfigKey("-1", _or_unlimited, "bytes kept per partition; -1: all"),
     "log.cleanup.policy": ConfigKey(
-        "delete",
-        _one_of("delete"),
-        "what becomes of old records; compaction is not available in this release",
+        "delete", _policies, "what becomes of old records: delete, compact, or both: compact,delete"
     ),
     "log.cleaner.backoff.ms": ConfigKey(
         "15000", positive, "compacted topics: how often logs are looked at to compact them"
@@ -228,7 +232,8 @@ class BrokerConfig(NodeConfig):
             return found
 
         kind = overrides.get("message.timestamp.type", self.text("log.message.timestamp.type"))
-        policies = overrides.get("cleanup.policy", self.text("log.cleanup.policy")).split(",")
+        policy = overrides.get("cleanup.policy", self.text("log.cleanup.policy"))
+        policies = [each.strip() for each in policy.split(",")]
         is_compacted = "compact" in policies
         is_compact_only = is_compacted and "delete" not in policies
         return TopicSettings(

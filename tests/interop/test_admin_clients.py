@@ -177,7 +177,7 @@ def test_librdkafka_changes_and_describes_settings_of_topics_brokers_and_the_clu
     retention = configs["retention.ms"]
     assert (retention.value, retention.source, retention.is_default) == ("1000", 1, False)
     assert retention.synonyms["retention.ms"].value == "1000"
-    assert configs["cleanup.policy"].is_read_only
+    assert configs["compression.type"].is_read_only
     undo = ConfigResource(
         ConfigResource.Type.TOPIC,
         name,
@@ -189,7 +189,7 @@ def test_librdkafka_changes_and_describes_settings_of_topics_brokers_and_the_clu
     assert shown(running_cluster, name, 0)["min_insync_replicas"] == 2
     for setting, value, operation in (
         ("retention.hours", "1", AlterConfigOpType.SET),
-        ("cleanup.policy", "compact", AlterConfigOpType.SET),
+        ("cleanup.policy", "keep", AlterConfigOpType.SET),
         ("cleanup.policy", "compact", AlterConfigOpType.APPEND),
         ("min.insync.replicas", "4", AlterConfigOpType.SET),
     ):

@@ -37,4 +37,4 @@ def test_every_setting_is_on_the_page_of_configuration_with_what_becomes_of_it()
     for name, setting in (TOPIC_SETTINGS | CLUSTER_SETTINGS).items():
         assert f"| `{name}` | {setting.outcome} |" in page
         assert setting.hint is None or setting.hint.replace("|", "\\|") in page
-    assert "| `cleanup.policy` | taken at its default only |" in page
+    assert "| `compression.type` | taken at its default only |" in page

@@ -24,7 +24,7 @@ SOURCES = {
     ConfigSource.CLUSTER: 3,  # a dynamic default of all brokers
     ConfigSource.DEFAULT: 5,
 }
-TYPES = {ConfigType.BOOLEAN: 1, ConfigType.STRING: 2, ConfigType.LONG: 5}
+TYPES = {ConfigType.BOOLEAN: 1, ConfigType.STRING: 2, ConfigType.LONG: 5, ConfigType.LIST: 7}
 
 
 def handle(context: NodeContext, request: Request) -> None:

@@ -93,6 +93,37 @@ def test_each_record_is_read_once_over_restarts_of_consumers_and_the_death_of_th
     trio.run(run)
 
 
+def test_a_groups_offsets_survive_the_compaction_of_their_log(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster_in_process(tmp_path) as cluster:
+            await cluster.form(1, 2, 3, configs={"log.cleaner.backoff.ms": "100"})
+            cluster.controller.create_topic(TOPIC, ((1, 2, 3),))
+            await cluster.form_coordinators(1001, 1002, configs=NO_DELAY)
+            await produce(cluster.bootstrap(), TOPIC, VALUES, acks="all")
+            read = partial(by_kafka_python, cluster.bootstrap(), committed=lambda _: None)
+            assert await trio.to_thread.run_sync(lambda: read(count=150)) == VALUES[:150]
+
+            image = cluster.controller.image
+            key = (image.topic_ids[GROUPS_TOPIC], shard_of(GROUP, len(cluster.shard_owners())))
+            found = [running.broker.table.get(*key) for running in cluster.brokers.values()]
+            hosted = [one for one in found if one is not None]
+            before = hosted[0].log.log_end_offset
+            for one in hosted:
+                one.log.roll(now_ms=0)  # as after segment.bytes
+            await cluster.controller.wait_for(
+                lambda: all(one.log.rounds.reaches >= before for one in hosted), "all replicas are compacted"
+            )
+            sizes = [sum(segment.size_bytes for segment in one.log.segments[:-1]) for one in hosted]
+            assert len(hosted) == 3 and len(set(sizes)) == 1
+            owner = owner_of(cluster, GROUP)
+            await cluster.coordinators.pop(owner).kill()
+            await cluster.controller.wait_for(lambda: owner_of(cluster, GROUP) != owner, "another serves it")
+            await cluster.start_coordinator(owner)  # for the client, which gives up where it is refused
+            assert await trio.to_thread.run_sync(lambda: read(count=150)) == VALUES[150:]
+
+    trio.run(run)
+
+
 def test_a_coordinator_that_is_stopped_gives_its_shards_away_first(tmp_path: Path) -> None:
     async def run() -> None:
         async with cluster_in_process(tmp_path) as cluster:

@@ -191,7 +191,7 @@ class CoreController(httpx.AsyncBaseTransport):
                 return self.submit(register(wall_ms=wall_ms, request=request))
             case "heartbeat":
                 beat = msgspec.json.decode(body, type=HeartbeatRequest)
-                return self.submit(
+                reply = self.submit(
                     Heartbeat(
                         wall_ms=wall_ms,
                         request=beat,
@@ -199,6 +199,7 @@ class CoreController(httpx.AsyncBaseTransport):
                         of_coordinator=of_coordinator,
                     )
                 )
+                return msgspec.structs.replace(reply, wall_ms=wall_ms)
             case "name-writer":
                 writer = msgspec.json.decode(body, type=NameWriterRequest)
                 return self.submit(NameWriter(wall_ms=wall_ms, request=writer))

@@ -310,7 +310,8 @@ async def test_settings_are_altered_and_described_with_every_layer(zookeeper: Me
         of_broker = {config.name: config for config in broker.configs}
         assert of_broker["leader.replication.throttled.rate"].source == "broker"
         assert of_broker["log.retention.ms"].value == "2000"
-        assert of_broker["log.cleanup.policy"].is_read_only
+        policy = of_broker["log.cleanup.policy"]
+        assert (policy.type, policy.is_read_only) == ("list", False)
         assert (nobody.error_code, nobody.configs) == (3, ())
         rows = await rest.recorded(cause="alter_configs", entity="broker")
         assert [(row["entity_id"], row["actor"]) for row in rows] == [("2", ACTOR)]

@@ -140,6 +140,8 @@ def test_lists_of_throttled_replicas_are_taken() -> None:
 def test_spellings_of_one_value_are_one() -> None:
     given = {"retention.ms": "+0604800000", "min.cleanable.dirty.ratio": "5e-1", "preallocate": "FALSE"}
     one = {"retention.ms": "604800000", "min.cleanable.dirty.ratio": "0.5", "preallocate": "false"}
+    for policies in ("compact,delete", "delete,compact", " delete , compact,delete"):
+        assert checked_configs({"cleanup.policy": policies}) == {"cleanup.policy": "compact,delete"}
     assert checked_configs(given) == one
 
 

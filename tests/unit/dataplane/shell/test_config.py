@@ -41,7 +41,8 @@ def test_an_unknown_key_is_refused_with_a_hint(name: str, hint: str) -> None:
         ("log.segment.bytes", "many"),
         ("log.segment.bytes", "0"),
         ("log.message.timestamp.type", "Now"),
-        ("log.cleanup.policy", "compact"),
+        ("log.cleanup.policy", "compact,keep"),
+        ("log.cleanup.policy", ""),
         ("log.cleaner.min.cleanable.ratio", "nan"),
         ("socket.request.max.bytes", str(2**31)),
     ],
@@ -81,7 +82,7 @@ def test_the_clusters_settings_lie_over_the_brokers_and_unknown_or_bad_ones_coun
 
 def test_a_compacted_topic_keeps_what_is_old_unless_its_policy_deletes_too() -> None:
     config = BrokerConfig.parse([("log.retention.ms", "5"), ("log.cleaner.min.cleanable.ratio", "0.25")])
-    both = config.topic_settings({"cleanup.policy": "compact,delete", "delete.retention.ms": "3"})
+    both = config.topic_settings({"cleanup.policy": "delete, compact", "delete.retention.ms": "3"})
     assert both.compaction == CompactionOptions(0.25, 0, 2**63 - 1, 3)
     assert (both.retention_ms, both.retention_bytes) == (5, -1)
     assert not config.replica_options(both).is_compact_only
@@ -91,6 +92,9 @@ def test_a_compacted_topic_keeps_what_is_old_unless_its_policy_deletes_too() -> 
     options = config.replica_options(alone)
     assert options.is_compact_only and options.compaction == alone.compaction
     assert config.topic_settings({}).compaction is None
+    by_default = BrokerConfig.parse([("log.cleanup.policy", "compact")])
+    assert by_default.replica_options(by_default.topic_settings({})).is_compact_only
+    assert by_default.topic_settings({"cleanup.policy": "delete"}).compaction is None
 
 
 def test_limits_that_mean_never_are_none() -> None:
