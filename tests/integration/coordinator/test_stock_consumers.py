@@ -100,7 +100,7 @@ def test_a_groups_offsets_survive_the_compaction_of_their_log(tmp_path: Path) ->
             cluster.controller.create_topic(TOPIC, ((1, 2, 3),))
             await cluster.form_coordinators(1001, 1002, configs=NO_DELAY)
             await produce(cluster.bootstrap(), TOPIC, VALUES, acks="all")
-            read = partial(by_kafka_python, cluster.bootstrap(), committed=lambda _: None)
+            read = partial(consume, cluster.bootstrap(), committed=lambda _: None)
             assert await trio.to_thread.run_sync(lambda: read(count=150)) == VALUES[:150]
 
             image = cluster.controller.image
