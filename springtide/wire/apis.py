@@ -2,7 +2,7 @@
 
 Clients infer a release from single maxima (kafka-python reads "4.3" from DescribeLogDirs 5) and switch
 features on one API at a time. So the upper bounds are those of one release, and an API is listed only if it
-is implemented.
+is implemented, but for one that is refused.
 The lower bounds are where record batches of format 2 begin, because older formats are neither stored nor
 converted; they equal the bounds of Kafka 4 (KIP-896), which every client of the last seven years has met:
 
@@ -21,8 +21,9 @@ converted; they equal the bounds of Kafka 4 (KIP-896), which every client of the
   versions.
 
 Brokers hold no groups and coordinators no records, but clients take the versions of one node for those of
-all: so each lists the same, and refuses what is the other's. Of groups there is the classic protocol; that of
-KIP-848 is not listed.
+all: so each lists the same, and refuses what is the other's. Of groups there is the classic protocol.
+ConsumerGroupHeartbeat (KIP-848) is listed and refused with UNSUPPORTED_VERSION, as by a Kafka whose operator
+has switched that protocol off: where it is not listed, librdkafka waits for ever without an error.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class ApiKey(IntEnum):
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    CONSUMER_GROUP_HEARTBEAT = 68
     DESCRIBE_TOPIC_PARTITIONS = 75
 
     @property
@@ -130,6 +132,9 @@ APIS: dict[int, ApiSpec] = {
         ApiSpec(ApiKey.OFFSET_DELETE, 0, 0, flexible_since=1, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.DESCRIBE_CLUSTER, 0, 2, flexible_since=0, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.DESCRIBE_PRODUCERS, 0, 0, flexible_since=0, served_since=0),
+        ApiSpec(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, flexible_since=0, served_since=0, release=NEXT_RELEASE
+        ),
         ApiSpec(
             ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, flexible_since=0, served_since=0, release=NEXT_RELEASE
         ),

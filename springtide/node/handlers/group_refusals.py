@@ -15,6 +15,8 @@ from springtide.wire.errors import ErrorCode
 
 Fields = Mapping[str, object]
 
+CLASSIC_ONLY = "groups speak the classic protocol here: set group.protocol=classic"
+
 OFFSET_FETCH_ERROR_SINCE = 2
 """The first version of OffsetFetch whose answer has an error of the whole."""
 
@@ -33,6 +35,12 @@ def refuse_on_broker(context: NodeContext, request: Request) -> None:
     may_have = context.view.has_groups() or not context.is_view_complete()
     error = ErrorCode.NOT_COORDINATOR if may_have else ErrorCode.GROUP_AUTHORIZATION_FAILED
     refuse(request, request.decode(), error)
+
+
+def refuse_consumer_protocol(_context: NodeContext, request: Request) -> None:
+    """Refuse groups of the `consumer` protocol (KIP-848), as Kafka does where it is switched off."""
+    request.decode()
+    request.reply({"error_code": ErrorCode.UNSUPPORTED_VERSION, "error_message": CLASSIC_ONLY})
 
 
 def list_none(_context: NodeContext, request: Request) -> None:

@@ -14,6 +14,7 @@ from springtide.node.handlers import (
     describe_topic_partitions,
     elect_leaders,
     find_coordinator,
+    group_refusals,
     incremental_alter_configs,
     init_producer_id,
     list_partition_reassignments,
@@ -38,5 +39,6 @@ SHARED_HANDLERS: dict[int, Handler[NodeContext]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments.handle,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments.handle,
     ApiKey.DESCRIBE_CLUSTER: describe_cluster.handle,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: group_refusals.refuse_consumer_protocol,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.handle,
 }

@@ -17,6 +17,7 @@ from controller.core.shards import SHARDS
 from coordinator.core.groups.options import GroupOptions
 from coordinator.process import CoordinatorProcess
 from springtide.node.cluster_view import ClusterView
+from springtide.node.handlers.group_refusals import CLASSIC_ONLY
 from springtide.node.sharding import GROUPS_TOPIC
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
@@ -27,7 +28,6 @@ COORDINATOR = 1001
 TOPIC, GONE = "orders", "gone"
 PENDING_MAX = GroupOptions().pending_max
 AT_ONCE = 100
-CONSUMER_GROUP_HEARTBEAT = 68
 Fields = dict[str, Any]
 
 
@@ -187,7 +187,7 @@ def test_a_flood_of_member_ids_ends_at_a_bound(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
-    """Clients do not write to the topic of groups, and the protocol of KIP-848 is not listed."""
+    """Clients do not write to the topic of groups, and no group speaks the protocol of KIP-848."""
 
     async def attack(wire: Raw, cluster: ClusterInProcess, bystander: Bystander) -> None:
         topic = cluster.controller.image.topics
@@ -196,7 +196,7 @@ def test_what_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
         async with connected(cluster.brokers[leader].port) as broker:
             error, _ = await broker.produce(GROUPS_TOPIC, [b"forged"])
             assert error is ErrorCode.INVALID_TOPIC_EXCEPTION
-        listed = await wire.ask(ApiKey.API_VERSIONS, 3, {})
-        assert CONSUMER_GROUP_HEARTBEAT not in {api.api_key for api in listed.api_keys}
+        beat = await wire.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, {"group_id": "bad"})
+        assert (beat.error_code, beat.error_message) == (ErrorCode.UNSUPPORTED_VERSION, CLASSIC_ONLY)
 
     beside_a_bystander(tmp_path, attack)

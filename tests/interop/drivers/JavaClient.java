@@ -36,6 +36,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
 import org.apache.kafka.common.utils.AppInfoParser;
 
 class JavaClient {
+    static class Absent extends Exception {}
+
     static final Duration WITHIN = Duration.ofSeconds(30);
 
     public static void main(String[] arguments) throws Exception {
@@ -45,6 +47,8 @@ class JavaClient {
             Map<String, Object> answer = new HashMap<>();
             try {
                 answer.put("value", call(json.readTree(line)));
+            } catch (Absent absent) {
+                answer.put("absent", "");
             } catch (ExecutionException failed) {
                 answer.put("error", failed.getCause().toString());
             } catch (Exception failed) {
@@ -113,7 +117,7 @@ class JavaClient {
             case "delete_group":
                 return admin.deleteConsumerGroups(List.of(group)).all().get();
             default:
-                throw new IllegalArgumentException(asked.toString());
+                throw new Absent();
         }
     }
 

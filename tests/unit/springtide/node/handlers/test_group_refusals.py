@@ -65,6 +65,13 @@ def test_where_there_never_was_a_coordinator_clients_are_told_to_stop(key: ApiKe
     assert bool(final) is bool(not_known_yet)
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_members_of_the_newer_protocol_are_told_which_one_there_is(version: int) -> None:
+    answer = ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, group_id="g", member_id="m")
+    assert (answer.error_code, answer.member_id) == (ErrorCode.UNSUPPORTED_VERSION, None)
+    assert "group.protocol=classic" in answer.error_message
+
+
 def test_each_thing_that_was_named_has_its_error() -> None:
     topics = [{"topic_id": TOPIC_ID, "partitions": [{"partition_index": 3, "committed_offset": 1}]}]
     (topic,) = ask(ApiKey.OFFSET_COMMIT, 10, group_id="g", member_id="", topics=topics).topics
