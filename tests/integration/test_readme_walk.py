@@ -1,4 +1,5 @@
-"""The README's four calls, typed as they stand: create a cluster, a topic, add brokers, take one offline."""
+"""The README's commands, typed as they stand: a group's consumer, and the four calls: create a cluster, a
+topic, add brokers, take one offline."""
 
 from __future__ import annotations
 
@@ -14,6 +15,16 @@ pytestmark = [pytest.mark.timeout(300)]
 
 HEADING = "## The four calls"
 WALK_SECONDS_MAX = 180.0
+
+
+def test_a_consumer_with_a_group_reads_what_was_written(tmp_path: Path) -> None:
+    _, of_group = blocks("README.md", "## Two commands")
+    with up('make up UP_ARGS="--brokers 3"', tmp_path) as (place, _):
+        # It ends after the 100 records that are written before, and would wait for more.
+        ends = 'kcat() { command kcat -c 100 "$@"; }'
+        done = typed(place.here(of_group), before=ends, seconds_max=WALK_SECONDS_MAX)
+    assert done.returncode == 0, done.stderr
+    assert sorted(map(int, done.stdout.split())) == [*range(1, 101)]
 
 
 def test_the_four_calls_work_as_they_are_written(tmp_path: Path) -> None:
