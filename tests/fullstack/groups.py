@@ -314,10 +314,13 @@ class Member(_Client):
             elif error != "none":
                 await self._on_error(error)
         else:
-            fields = {"group_id": GROUP, "generation_id": self.generation, **self._membership}
-            answer = await self._road.call(GROUP, ApiKey.HEARTBEAT, fields)
-            if answer.error_code.name != "none":
-                await self._on_error(answer.error_code.name)
+            await self._beat()
+
+    async def _beat(self) -> None:
+        fields = {"group_id": GROUP, "generation_id": self.generation, **self._membership}
+        answer = await self._road.call(GROUP, ApiKey.HEARTBEAT, fields)
+        if answer.error_code.name != "none":
+            await self._on_error(answer.error_code.name)
 
     async def _on_error(self, error: str) -> None:
         self.heed(error)
