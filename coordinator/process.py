@@ -165,7 +165,7 @@ class CoordinatorProcess:
         self.life = NodeLife(
             settings,
             ports,
-            who=f"coordinator_id={settings.coordinator_id}",
+            node_id=settings.coordinator_id,
             listener=listener,
             server=self.server,
             client=self._client,

@@ -309,7 +309,7 @@ class StorageBroker:
         self.life = NodeLife(
             settings,
             ports,
-            who=f"broker_id={settings.broker_id}",
+            node_id=settings.broker_id,
             listener=listener,
             server=self.server,
             client=self._client,

@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 
 
 class NodeLife:
-    """who: the process, as `broker_id=3`, for its log lines. collect, is_ready, write_more: for its page of
-    metrics.
+    """node_id: the broker's or coordinator's id, for log lines. collect, is_ready, write_more: for its page
+    of metrics.
 
     has_begun: set once its tasks are started.
     """
@@ -36,7 +36,7 @@ class NodeLife:
         settings: NodeSettings,
         ports: NodePorts,
         *,
-        who: str,
+        node_id: int,
         listener: Listener,
         server: Server,
         client: ControllerClient,
@@ -48,7 +48,7 @@ class NodeLife:
     ) -> None:
         self.has_begun = trio.Event()
         self._settings = settings
-        self._who = who
+        self._node_id = node_id
         self._listener = listener
         self._server = server
         self._client = client
@@ -85,9 +85,9 @@ class NodeLife:
     async def _serve_when_alone(self) -> None:
         await self._session.may_listen.wait()
         _log.info(
-            "serving_kafka cluster=%s %s address=%s advertised=%s",
+            "serving_kafka cluster=%s node_id=%d address=%s advertised=%s",
             self._settings.cluster,
-            self._who,
+            self._node_id,
             "{}:{}".format(*self._server.address),
             "{}:{}".format(*self._settings.advertised(self._server.address)),
         )
