@@ -13,6 +13,8 @@ from springtide.wire.errors import ErrorCode
 
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
+MEMBER_NAME_CHARS_MAX = 255
+"""Of a client id or instance id in the member id: thousands of ids may be given out and wait for a join."""
 
 
 def handle(context: CoordinatorContext, request: Request) -> None:
@@ -20,14 +22,14 @@ def handle(context: CoordinatorContext, request: Request) -> None:
     connection = request.answer.connection
     client_id = connection.client_id or ""
     instance_id: str | None = getattr(message, "group_instance_id", None)
-    prefix = client_id if instance_id is None else instance_id
+    name = (client_id if instance_id is None else instance_id)[:MEMBER_NAME_CHARS_MAX]
 
     def make(token: int) -> JoinGroup:
         return JoinGroup(
             token=token,
             group_id=message.group_id,
             member_id=message.member_id,
-            new_member_id=f"{prefix}-{context.new_member_suffix()}",
+            new_member_id=f"{name}-{context.new_member_suffix()}",
             instance_id=instance_id,
             client_id=client_id,
             client_host=f"/{connection.peer}",  # as Java writes an address

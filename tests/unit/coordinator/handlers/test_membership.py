@@ -191,6 +191,11 @@ def test_a_client_without_a_name_is_a_member_like_others() -> None:
     assert required.member_id == "-suffix-1"
 
 
+def test_a_client_with_a_long_name_gets_a_short_member_id() -> None:
+    (required,) = start_join(Coordinator(), 4, client_id="c" * 30_000)
+    assert required.member_id == "c" * 255 + "-suffix-1"
+
+
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
