@@ -14,6 +14,7 @@ from controller.contract.partition_state import NO_LEADER
 from dataplane.core.results import AppendResult
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.list_offsets import error_of_unhosted, error_of_unhosted_id
+from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.produces import PartitionOfProduce, ProduceWaiter, WaitingProduce
 from springtide.node.handlers.context import Request
 from springtide.node.topic_ids import topic_id_text
@@ -145,12 +146,12 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
         timestamp_ms_min=hosted.timestamp_ms_min(wall_ms),
         timestamp_ms_max=hosted.timestamp_ms_max(wall_ms),
     )
-    is_deep = hosted.is_compacted or context.config.validates_records
+    # The records of a shard are its coordinator's, whom the leader knows by the batch's header.
+    needs_keys = hosted.is_compacted and not _is_shard(hosted)
+    is_deep = needs_keys or context.config.validates_records
     if error is ErrorCode.NONE and header is not None and is_deep:
         bytes_max = hosted.max_message_bytes * DECOMPRESSED_FACTOR_MAX
-        error = check_records_deep(
-            records, header, decompressed_bytes_max=bytes_max, needs_keys=hosted.is_compacted
-        )
+        error = check_records_deep(records, header, decompressed_bytes_max=bytes_max, needs_keys=needs_keys)
     if error is ErrorCode.NONE and size > hosted.segment_bytes:
         error = ErrorCode.RECORD_LIST_TOO_LARGE
     if error is not ErrorCode.NONE or header is None:
@@ -173,6 +174,11 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
     produces.on_appended(waiter, result)
     if effects:
         context.effects.run(hosted, effects)
+
+
+def _is_shard(hosted: HostedPartition) -> bool:
+    state = hosted.replica.state
+    return state is not None and state.shard is not None
 
 
 def _error_of_unhosted(context: BrokerContext, topic: Topic, partition: int) -> ErrorCode:

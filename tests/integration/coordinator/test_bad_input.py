@@ -34,7 +34,7 @@ Fields = dict[str, Any]
 def join(member_id: str = "", *, version: int = 4, **fields: Any) -> tuple[int, int, Fields]:
     wanted: Fields = {
         "group_id": "bad",
-        "session_timeout": timedelta(seconds=10),
+        "session_timeout": timedelta(minutes=30),  # nothing expires while a busy machine is at it
         "rebalance_timeout": timedelta(seconds=10),
         "member_id": member_id,
         "protocol_type": "consumer",
