@@ -134,11 +134,18 @@ class GroupWalk(RuleBasedStateMachine):
         client = self.clients[place]
         self._commit(partition, client.member_id, client.generation_id, client.instance_id)
 
+    @rule(place=st.integers(0, 4), partition=st.sampled_from(PLACES))
+    def a_commit_of_an_earlier_generation_is_late(self, place: int, partition: OffsetPlace) -> None:
+        client = self.clients[place]
+        if client.generation_id > 0:
+            self._commit(partition, client.member_id, client.generation_id - 1, client.instance_id)
+
     @rule(place=st.integers(3, 4), partition=st.sampled_from(PLACES))
     def a_fenced_process_commits(self, place: int, partition: OffsetPlace) -> None:
-        """It knows the present generation if no rebalance was needed to replace it."""
+        """It knows the present generation if no rebalance was needed to replace it. Without a generation it
+        would be no member: an empty group takes commits from clients without one."""
         client = self.clients[place]
-        if client.fenced:
+        if client.fenced and client.generation_id >= 0:
             self._commit(
                 partition, client.fenced[-1], client.generation_id, client.instance_id, is_fenced=True
             )

@@ -124,14 +124,6 @@ def a_parked_request_is_forgotten() -> Patches:
     return [(Registry, "answer_sync", answer_sync)]
 
 
-@_plant(breaks="I30", seen="a deletion that was refused: its generation is used again")
-def a_generation_is_used_again() -> Patches:
-    def new(self: Registry, turn: Turn, group_id: str) -> ClassicGroup:
-        return ClassicGroup(group_id, changed_ms=turn.wall_ms)
-
-    return [(Registry, "new", new)]
-
-
 @_plant(breaks="I30", seen="members that were given an id and never joined hold a rebalance up")
 def pending_members_never_expire() -> Patches:
     def admit_pending(
