@@ -6,6 +6,7 @@ time moves is looked for only where something happened.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Awaitable, Callable
 from types import FrameType
@@ -27,7 +28,8 @@ CALLS_AT_REST_MAX = 3_000
 
 
 class LongestStep(trio.abc.Instrument):
-    """Counts the calls of Python functions between two turns of other tasks."""
+    """Counts the calls of Python functions between two turns of other tasks. The garbage of earlier tests is
+    collected before: its finalizers would count as well."""
 
     def __init__(self) -> None:
         self.calls_max = 0
@@ -43,12 +45,15 @@ class LongestStep(trio.abc.Instrument):
         self.calls_max = max(self.calls_max, self._calls)
 
     def __enter__(self) -> LongestStep:
+        gc.collect()
+        gc.disable()
         trio.lowlevel.add_instrument(self)
         sys.setprofile(self._on_event)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
+        gc.enable()
         self.calls_max = max(self.calls_max, self._calls)
         trio.lowlevel.remove_instrument(self)
 
