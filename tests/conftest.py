@@ -7,6 +7,7 @@ slow: the profile `fixed`. `pytest --hypothesis-profile=random` draws new ones; 
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -49,6 +50,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=int(os.environ.get("FRAMES", "100000")),
         help="bad frames in the long wire test (default: $FRAMES or 100000)",
     )
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Undo what a command that ran in this process did to logging: later tests would log to a closed
+    stream, and each of their log lines would be a traceback."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
