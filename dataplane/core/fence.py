@@ -1,7 +1,7 @@
 """The fence of a shard's log: who may write the next batch, judged by the log's own last batches.
 
 A coordinator topic's partition holds the state of one shard, written by one coordinator at a time. Producer
-state can't guard it: it expires, is evicted, and takes any sequence from an id that it does not know. So the
+state can't guard it: it expires, is evicted, and a log that was begun anew knows no earlier writer. So the
 leader looks at the header of the log's last data batch, which can't expire, and which every replica has:
 
     the writer of the last batch     its next sequence is appended; one of its last batches again, with the

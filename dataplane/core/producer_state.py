@@ -15,10 +15,15 @@ began in the middle (an expired producer, accepted at any sequence as KIP-360 wa
 sequences before its first: a batch from there was perhaps never stored, and must not be called a duplicate.
 A duplicate is not committed: the leader answers it when the high watermark covers `last_offset`.
 
-Any producer id is taken: a client may name its own (the controller hands out small ones only, 6.8).
+An id that is new to the partition begins at sequence 0 (6.6, unknown ids). Its first batch may have been
+refused while the second was on its way; taken, the second would vouch for the first at its client, and the
+first would be lost without a word. Only an id that this state *forgot* may begin at any sequence. Any id is
+taken: a client may name its own, from NAMED_IDS_MIN on (6.9, named producer ids), and these begin where they
+like, for their clients read the log before they write.
 
 Bounds: PRODUCERS_MAX ids a partition, least recently heard of goes first; ids silent for the configured time
-expire when `expire` is called (by time, not by the presence of their records: KAFKA-7190).
+expire when `expire` is called (by time, not by the presence of their records: KAFKA-7190). The last
+FORGOTTEN_MAX forgotten ones are kept as bare numbers.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from controller.contract.partition_state import WRITER_IDS
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import SEQUENCE_MAX, BatchHeader
 
@@ -37,6 +43,10 @@ BATCHES_RETAINED = 5
 """The number of requests that an idempotent client may have in flight on a connection."""
 PRODUCERS_MAX = 100_000
 """Producer ids remembered by one partition: about 60 MB at worst."""
+FORGOTTEN_MAX = 10_000
+"""Ids remembered as forgotten: 80 KB of a snapshot at worst."""
+NAMED_IDS_MIN = WRITER_IDS.stop
+"""No id from here on is ever handed out (6.9, named producer ids)."""
 EXPIRATION_MS = 24 * 60 * 60 * 1000
 """Kafka's producer.id.expiration.ms; far above any client's delivery timeout."""
 
@@ -47,10 +57,11 @@ _RUN_MAX = (SEQUENCE_MAX + 1) // 2
 """Sequences wrap after 2^31-1 (KAFKA-7692): beyond half a turn, before and after can't be told apart."""
 
 _SNAPSHOT_HEAD = struct.Struct(">4sHIqI")  # magic, version, crc of the rest, end offset, producers
+_SNAPSHOT_FORGOTTEN = struct.Struct(">I")  # ids at the end of the snapshot; since version 2
 _SNAPSHOT_PRODUCER = struct.Struct(">qhqiB")  # id, epoch, last update ms, run, batches
 _SNAPSHOT_BATCH = struct.Struct(">iiqqq")
 _SNAPSHOT_MAGIC = b"SPRD"
-_SNAPSHOT_VERSION = 1
+_SNAPSHOT_VERSION = 2
 _CRC_END = 10
 
 
@@ -111,12 +122,13 @@ class _Producer:
 class ProducerStates:
     """The producers of one partition."""
 
-    __slots__ = ("_end_offset", "_producers", "_producers_max", "evictions")
+    __slots__ = ("_end_offset", "_forgotten", "_producers", "_producers_max", "evictions")
 
     def __init__(self, *, producers_max: int = PRODUCERS_MAX) -> None:
         assert producers_max > 0
         self._producers: OrderedDict[int, _Producer] = OrderedDict()  # least recently updated first
         self._producers_max = producers_max
+        self._forgotten: dict[int, None] = {}  # the one that was forgotten first comes first
         self._end_offset = 0
         self.evictions = 0
         """Producers forgotten because there were too many: each may duplicate a late retry."""
@@ -141,13 +153,14 @@ class ProducerStates:
 
         INVALID_PRODUCER_EPOCH: a newer instance of this producer has written. OUT_OF_ORDER_SEQUENCE_NUMBER:
         a gap, a new epoch that does not begin at 0, or a batch older than all this state can vouch for.
+        UNKNOWN_PRODUCER_ID: what comes before this batch is not in the log, as far as this state knows.
         """
         if header.producer_id < 0 or header.base_sequence < 0:
             return ErrorCode.NONE
         producer = self._producers.get(header.producer_id)
-        if producer is None:
-            return ErrorCode.NONE
         first = header.base_sequence
+        if producer is None:
+            return ErrorCode.NONE if first == 0 or self._may_go_on(header) else ErrorCode.UNKNOWN_PRODUCER_ID
         if header.producer_epoch != producer.producer_epoch:
             if header.producer_epoch < producer.producer_epoch:
                 return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -160,6 +173,9 @@ class ProducerStates:
             _find_duplicate(producer, first, header.last_sequence) or ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         )
 
+    def _may_go_on(self, header: BatchHeader) -> bool:
+        return header.producer_id >= NAMED_IDS_MIN or header.producer_id in self._forgotten
+
     def update(self, header: BatchHeader, *, now_ms: int) -> None:
         """Take in a batch that is in the log, without a check. `header` has its final offsets."""
         producer_id = header.producer_id
@@ -171,9 +187,8 @@ class ProducerStates:
         if producer is None:
             producer = _Producer(producer_epoch=header.producer_epoch, batches=(), run=0, updated_ms=now_ms)
             producers[producer_id] = producer
-            if len(producers) > self._producers_max:
-                producers.popitem(last=False)
-                self.evictions += 1
+            self._forgotten.pop(producer_id, None)
+            self._evict()
         else:
             producers.move_to_end(producer_id)
             producer.updated_ms = now_ms
@@ -204,8 +219,20 @@ class ProducerStates:
             if now_ms - producers[producer_id].updated_ms < expiration_ms:
                 break
             del producers[producer_id]
+            self._forget(producer_id)
             expired += 1
         return expired
+
+    def _evict(self) -> None:
+        while len(self._producers) > self._producers_max:
+            producer_id, _ = self._producers.popitem(last=False)
+            self._forget(producer_id)
+            self.evictions += 1
+
+    def _forget(self, producer_id: int) -> None:
+        self._forgotten[producer_id] = None
+        if len(self._forgotten) > FORGOTTEN_MAX:
+            del self._forgotten[next(iter(self._forgotten))]
 
     def has_batch_at_or_beyond(self, log_offset: int) -> bool:
         """Return whether a truncation to `log_offset` concerns this state at all."""
@@ -214,13 +241,13 @@ class ProducerStates:
     def replace_with(self, other: ProducerStates) -> None:
         """Take over another state's content (a snapshot, a replay) and keep this one's bounds."""
         self._producers = other._producers
+        self._forgotten = other._forgotten
         self._end_offset = other._end_offset
-        while len(self._producers) > self._producers_max:
-            self._producers.popitem(last=False)
-            self.evictions += 1
+        self._evict()
 
     def clear(self) -> None:
         self._producers = OrderedDict()
+        self._forgotten = {}
         self._end_offset = 0
 
     def active_producers(self) -> list[ProducerView]:
@@ -251,6 +278,8 @@ class ProducerStates:
                 )
             )
             parts.extend(_SNAPSHOT_BATCH.pack(*mark) for mark in producer.batches)
+        forgotten = len(self._forgotten)
+        parts.append(_SNAPSHOT_FORGOTTEN.pack(forgotten) + struct.pack(f">{forgotten}q", *self._forgotten))
         head = _SNAPSHOT_HEAD.pack(
             _SNAPSHOT_MAGIC, _SNAPSHOT_VERSION, 0, self._end_offset, len(self._producers)
         )
@@ -263,7 +292,7 @@ def decode_producer_states(encoded: bytes) -> ProducerStates:
     if len(encoded) < _SNAPSHOT_HEAD.size:
         raise CorruptProducerSnapshot(f"{len(encoded)} bytes")
     magic, version, crc, end_offset, producers = _SNAPSHOT_HEAD.unpack_from(encoded)
-    if magic != _SNAPSHOT_MAGIC or version != _SNAPSHOT_VERSION:
+    if magic != _SNAPSHOT_MAGIC or not 1 <= version <= _SNAPSHOT_VERSION:
         raise CorruptProducerSnapshot(f"magic {magic!r}, version {version}")
     if crc32c(memoryview(encoded)[_CRC_END:]) != crc:
         raise CorruptProducerSnapshot("CRC does not match")
@@ -284,6 +313,11 @@ def decode_producer_states(encoded: bytes) -> ProducerStates:
             states._producers[producer_id] = _Producer(
                 producer_epoch=producer_epoch, batches=batches, run=run, updated_ms=updated_ms
             )
+        if version >= 2:
+            (forgotten,) = _SNAPSHOT_FORGOTTEN.unpack_from(encoded, position)
+            position += _SNAPSHOT_FORGOTTEN.size
+            states._forgotten = dict.fromkeys(struct.unpack_from(f">{forgotten}q", encoded, position))
+            position += 8 * forgotten
     except struct.error as error:
         raise CorruptProducerSnapshot(str(error)) from error
     if position != len(encoded):

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from controller.contract.partition_state import NO_LEADER
 from dataplane.core.results import AppendResult
 from dataplane.handlers.context import BrokerContext
@@ -45,6 +47,9 @@ DECOMPRESSED_FACTOR_MAX = 64
 """With log.message.validation=records, or in a compacted topic: what a batch may unfold to, in multiples of
 max.message.bytes."""
 
+REFUSED_PRODUCERS_MAX = 1_000
+"""Remembered by one partition: see `_note_refusal`."""
+
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 ERROR_MESSAGES = {
@@ -53,6 +58,7 @@ ERROR_MESSAGES = {
     ErrorCode.INVALID_TXN_STATE: "this cluster has no transactions yet",
     ErrorCode.INVALID_RECORD: "no sound batch of records, or one without a key for a compacted topic",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "only the coordinators of this cluster write to this topic",
+    ErrorCode.UNKNOWN_PRODUCER_ID: "what comes before this batch is not stored; nothing was written",
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer in-sync replicas than min.insync.replicas; nothing was written",
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "written, but the in-sync set fell below min.insync.replicas",
 }
@@ -171,9 +177,24 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
         hosted.messages_in += header.record_count
         if result.is_waiting:
             table.note_waiters(hosted)
+    elif header.producer_id >= 0:
+        result = _note_refusal(hosted, header.producer_id, result)
     produces.on_appended(waiter, result)
     if effects:
         context.effects.run(hosted, effects)
+
+
+def _note_refusal(hosted: HostedPartition, producer_id: int, result: AppendResult) -> AppendResult:
+    """Return the answer to a refused batch. The client of a producer of which a batch was refused here sends
+    all again, in order, when the one behind it is out of order; that its producer is unknown would be fatal
+    to librdkafka, if it has sent the batch before (6.6, unknown ids)."""
+    refused = hosted.refused_producers
+    if result.error is ErrorCode.UNKNOWN_PRODUCER_ID and producer_id in refused:
+        return msgspec.structs.replace(result, error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    refused[producer_id] = None
+    if len(refused) > REFUSED_PRODUCERS_MAX:
+        del refused[next(iter(refused))]
+    return result
 
 
 def _is_shard(hosted: HostedPartition) -> bool:

@@ -33,6 +33,8 @@ class HostedPartition:
     is_compacted: bool = False
     timestamp_before_ms_max: int | None = None
     timestamp_after_ms_max: int | None = None
+    #: Ids of producers of which a batch was refused, the first one first.
+    refused_producers: dict[int, None] = field(default_factory=dict)
     #: What the last report said; an idle partition is not reported again.
     lag_reported: PartitionLag | None = None
     #: Not in the table any more: what still comes back from a thread is dropped.

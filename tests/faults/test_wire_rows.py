@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.timeout(300)]
 
 OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, UNKNOWN_TOPIC, NOT_LEADER, MESSAGE_TOO_LARGE = 1, 2, 3, 6, 10
 INVALID_TOPIC, INVALID_REQUIRED_ACKS, INVALID_TIMESTAMP, UNSUPPORTED_VERSION = 17, 21, 32, 35
-OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH = 45, 47
+OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID = 45, 47, 59
 FETCH_SESSION_NOT_FOUND = 70
 UNKNOWN_LEADER_EPOCH, UNSUPPORTED_COMPRESSION, INVALID_RECORD = 75, 76, 87
 
@@ -267,6 +267,17 @@ def test_sequences_are_checked_like_kafka_does(target: Target) -> None:
     newer = replace(first, producer_epoch=producer_epoch + 1)
     assert target.produce_code(newer.encode()) == 0
     assert target.produce_code(replace(first, base_sequence=1).encode()) == INVALID_PRODUCER_EPOCH
+
+
+def test_a_new_producers_second_batch_does_not_come_first(target: Target) -> None:
+    """A client takes its answer as vouching for the first (S82). Told "out of order", librdkafka sends both
+    again; told "unknown" of a batch that it had sent before, it ends."""
+    _, producer_id, _ = struct.unpack_from(">hqh", target.ask(frames.init_producer_id()), 8)
+    first = Batch(producer_id=producer_id, producer_epoch=0, base_sequence=0)
+    second = replace(first, base_sequence=1).encode()
+    assert target.produce_code(second) == UNKNOWN_PRODUCER_ID
+    assert target.produce_code(second) == OUT_OF_ORDER_SEQUENCE
+    assert [target.produce_code(first.encode()), target.produce_code(second)] == [0, 0]
 
 
 # --- fetch and offsets ------------------------------------------------------------------------------------

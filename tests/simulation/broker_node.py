@@ -1565,7 +1565,7 @@ class BrokerNode:
         self.cluster.marks.on_produced(replica, result, end_offset)
         if result.is_waiting:
             self.owed[waiter_id] = now_ms + PRODUCE_WAIT_MS
-        elif self.is_resumed and result.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        elif self.is_resumed and result.error in _FORGOT_ITS_PRODUCER:
             pass  # it has forgotten what came before: an error, fatal to a client, and no lie
         else:
             answer(ProduceAnswer(result.error, result.base_offset))
@@ -1579,6 +1579,9 @@ class BrokerNode:
             if now_ms > due_ms + 2 * self.cluster.options.tick_ms:
                 raise Violation("L1", f"{self.name} still owes a producer an answer")
             return  # the others were promised later
+
+
+_FORGOT_ITS_PRODUCER = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 
 
 def hear(seen: Seen, answer: ControllerAnswer) -> Seen | None:

@@ -116,9 +116,6 @@ class Producer:
     connection: int = 0
     is_failing: bool = False
     backoff_ms: float = 0.0
-    #: Whether some broker knows of it. Until then it has one batch in flight: a broker that knows nothing of
-    #: a producer takes any sequence for its first.
-    is_known: bool = False
     #: Highest leader epoch that metadata ever told: older metadata is ignored, as clients do since KIP-320.
     leader_epoch: int = -1
 
@@ -173,8 +170,7 @@ class Clients:
         """Make the next batch and send it; then again, after the producer's pace."""
         if producer.stopped:
             return
-        room = producer.in_flight_max if producer.is_known else 1
-        if len(producer.in_flight) >= room or producer.is_failing:
+        if len(producer.in_flight) >= producer.in_flight_max or producer.is_failing:
             producer.has_room_to_fill = True  # the next acknowledgement goes on
             return
         options = self.cluster.options
@@ -285,17 +281,17 @@ class Clients:
                     self.cluster.oracle.check_ack(producer.key, sending.content, answer.base_offset)
                     self.acked += sending.records
                     producer.acked.append((answer.base_offset, sending.content))
-                producer.is_known = True
+                    self._check_vouched(producer, sending)
                 producer.backoff_ms = 0.0
                 self._forget(producer, sending)
             case ErrorCode.INVALID_PRODUCER_EPOCH:
                 raise Violation("I23", f"{producer.name} was told {answer.error.name}")
-            case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if (
+            case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER | ErrorCode.UNKNOWN_PRODUCER_ID if (
                 producer.key in self.cluster.oracle.conceded or self.cluster.oracle.may_be_forgotten(producer)
             ):
                 producer.in_flight.clear()  # what came before was given up by hand, or deleted
                 producer.stopped = True
-            case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if (
+            case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER | ErrorCode.UNKNOWN_PRODUCER_ID if (
                 sending.was_first
                 and producer.key in self.cluster.living  # else it has given up what was first
             ):
@@ -303,6 +299,15 @@ class Clients:
             case _:
                 self.refused += 1
                 self._fail(producer, sending)
+
+    def _check_vouched(self, producer: Producer, sending: Sending) -> None:
+        """I4, as librdkafka judges: an acknowledged batch vouches for all that its producer sent before it,
+        whatever was answered to those."""
+        if producer.is_idempotent:
+            for earlier in producer.in_flight:
+                if earlier is sending:
+                    break
+                self.cluster.oracle.check_ack(producer.key, earlier.content, -1)
 
     # --- reading ----------------------------------------------------------------------------------------
 

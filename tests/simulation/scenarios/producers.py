@@ -1,4 +1,4 @@
-"""S21 to S23: retries of an idempotent producer over a failover."""
+"""S21 to S23 and S82: batches of an idempotent producer that come again, or too early."""
 
 from __future__ import annotations
 
@@ -87,3 +87,18 @@ def retry_of_an_older_batch_at_a_restarted_leader(s: Script) -> None:
         "a retry of the last batches but three is a duplicate of its first offset",
         again.base_offset == first.base_offset and s.log_end(s.b) == end,
     )
+
+
+@scenario("S82")
+def second_batch_of_a_new_producer_is_there_first(s: Script) -> None:
+    """B, which does not lead, refuses a new producer's first batch; the second reaches A before the retry."""
+    a, b = s.a, s.b
+    producer = s.producer()
+    end = s.log_end(a)
+    writes = [s.send(producer, b), s.send(producer, a)]
+    s.until("both are answered", lambda: all(write.answers for write in writes))
+    s.reached("B refused the first", not writes[0].is_acked)
+    s.expect("I4", "no answer vouches for what is stored nowhere", not writes[1].is_acked)
+    for write in writes:
+        s.retry(write, a)
+    s.expect("I24", "stored in order", [write.answers[-1].base_offset for write in writes] == [end, end + 1])

@@ -22,4 +22,5 @@ WHERE: dict[str, str] = {
     "S33": "tests/unit/dataplane/core/test_replica_transitions.py::test_i25_s33_",
     "S37": "tests/unit/controller/core/test_sessions.py::test_the_second_process_",
     "S40": "tests/integration/sql/test_history.py::test_",
+    "S82": "sim",
 }

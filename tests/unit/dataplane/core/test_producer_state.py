@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dataplane.core.producer_state import (
+    FORGOTTEN_MAX,
     CorruptProducerSnapshot,
     Duplicate,
     ProducerStates,
@@ -17,6 +21,7 @@ from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import SEQUENCE_MAX, BatchHeader
 
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+UNKNOWN = ErrorCode.UNKNOWN_PRODUCER_ID
 
 
 def header(
@@ -47,8 +52,50 @@ def test_the_next_sequence_is_accepted_and_a_gap_is_not() -> None:
     assert states.check(header(2, count=2)) is OUT_OF_ORDER  # half of it is stored
 
 
-def test_an_unknown_producer_may_begin_anywhere() -> None:
-    assert ProducerStates().check(header(41)) is ErrorCode.NONE
+def test_a_producer_that_is_new_to_the_log_begins_at_zero() -> None:
+    """Its first batch was refused, and the second was on its way: taken, it vouches for the first (S82)."""
+    for states in (ProducerStates(), states_after(header(0, pid=6), header(0, pid=8))):
+        assert states.check(header(34)) is UNKNOWN
+        assert states.check(header(0)) is ErrorCode.NONE
+
+
+def test_a_producer_that_was_forgotten_goes_on_where_it_was() -> None:
+    """KIP-360: a producer that was silent for a day is not refused for it."""
+    states = states_after(header(0), header(1))
+    assert states.expire(now_ms=10**9, expiration_ms=1) == 1
+    for each in (states, decode_producer_states(states.encode())):
+        assert each.check(header(2)) is ErrorCode.NONE
+        assert each.check(header(2, pid=8)) is UNKNOWN
+    states.update(header(2, offset=2), now_ms=0)
+    assert states.check(header(9)) is OUT_OF_ORDER, "it is known again"
+
+
+def test_a_producer_that_others_pushed_out_goes_on_where_it_was() -> None:
+    states = ProducerStates(producers_max=1)
+    for pid in (7, 8):
+        states.update(header(0, pid=pid), now_ms=0)
+    assert states.check(header(1)) is ErrorCode.NONE
+    states.clear()
+    assert states.check(header(1)) is UNKNOWN, "a log that begins anew has forgotten none"
+
+
+def test_an_id_that_a_client_named_begins_where_its_client_says() -> None:
+    assert ProducerStates().check(header(41, pid=2**62)) is ErrorCode.NONE
+    assert ProducerStates().check(header(41, pid=2**62 - 1)) is UNKNOWN
+
+
+def test_the_ids_that_are_remembered_as_forgotten_are_bounded() -> None:
+    states = ProducerStates(producers_max=1)
+    for pid in range(FORGOTTEN_MAX + 2):
+        states.update(header(0, pid=pid), now_ms=0)
+    assert states.check(header(1, pid=0)) is UNKNOWN
+    assert states.check(header(1, pid=1)) is ErrorCode.NONE
+
+
+def test_a_snapshot_from_before_the_forgotten_ones_were_kept_is_read() -> None:
+    body = states_after(header(0)).encode()[10:-4]
+    old = struct.pack(">4sHI", b"SPRD", 1, crc32c(body)) + body
+    assert decode_producer_states(old).check(header(1)) is ErrorCode.NONE
 
 
 def test_a_new_epoch_begins_at_zero_and_fences_the_old_one() -> None:
