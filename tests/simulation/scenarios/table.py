@@ -15,12 +15,11 @@ WHERE: dict[str, str] = {
             *(30, 31, 32, 34, 35, 36, 38, 39, 52),
             *(53, 54, 55),
             *range(56, 68),
-            *(76, 77),
+            *(76, 77, 82),
         )
     },
     "S29": "tests/integration/dataplane/test_disk_trouble.py::test_s28_a_slow_fsync_",
     "S33": "tests/unit/dataplane/core/test_replica_transitions.py::test_i25_s33_",
     "S37": "tests/unit/controller/core/test_sessions.py::test_the_second_process_",
     "S40": "tests/integration/sql/test_history.py::test_",
-    "S82": "sim",
 }
