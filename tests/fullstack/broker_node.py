@@ -16,7 +16,8 @@ from dataplane.storage.log_dir_identity import LogDirRefused
 from dataplane.storage.segment_list import DELETED_SUFFIX
 from springtide.node.controller_session import RegistrationRefused
 from tests.fullstack.http import SimTransport
-from tests.fullstack.life import Life, WallClock
+from tests.fullstack.life import Life
+from tests.fullstack.node import Node
 from tests.fullstack.ports import DiskHost, FencedDisk, SimThreads
 from tests.fullstack.sockets import SimNet
 from tests.simulation.memory_disk import MemoryDisk
@@ -26,46 +27,29 @@ if TYPE_CHECKING:
 
 DATA_DIR = "/data"
 PORT = 9092
-RESTART_MS = 1_000
-"""After a process ended by itself: what supervises it starts it again."""
-BOOT_MS = (2, 50)
-"""From a process's start to its first act."""
 
 
-class BrokerNode:
-    """`cluster` runs it. A broker keeps its machine and address over its lives; its disk, until it is
-    replaced."""
+class BrokerNode(Node):
+    """A broker keeps its disk over its lives, until it is replaced."""
+
+    exit_errors = (RegistrationRefused, LogDirRefused, LogError, OSError)
 
     def __init__(self, cluster: Cluster, broker_id: int) -> None:
+        super().__init__(cluster, f"broker-{broker_id}")
         self.broker_id = broker_id
-        self.name = f"broker-{broker_id}"
-        self.machine = cluster.network.add(self.name)
-        self.clock = WallClock()
         self.host = DiskHost(MemoryDisk())
-        self.process: Life | None = None
         self.broker: StorageBroker | None = None
-        self.lives = 0
         self.boots = 0
         self.disk: FencedDisk | None = None
         self._wants_shutdown = False
         #: Changes after which a life kills itself, for the next one to be started.
         self.kill_at: int | None = None
-        self._cluster = cluster
-
-    @property
-    def life(self) -> int:
-        """Which life this is, or was the last."""
-        return self.lives
 
     @property
     def broker_epoch(self) -> int:
         """What this life was given; -1: nothing yet."""
         session = getattr(self.broker, "session", None)
         return -1 if session is None else session.broker_epoch
-
-    @property
-    def is_up(self) -> bool:
-        return self.process is not None and not self.process.is_dead
 
     @property
     def is_disk_failing(self) -> bool:
@@ -82,22 +66,14 @@ class BrokerNode:
             for path in self.host.memory.rotten_paths()
         )
 
-    @property
-    def is_paused(self) -> bool:
-        return self.process is not None and self.process.is_paused
-
     # Life and death
 
     def start(self) -> None:
         """Power on if it was off, and start the process."""
-        if self.is_up:
-            return
-        self.machine.is_on = True
-        self.lives += 1
-        self._wants_shutdown = False
-        self.process = Life(self._cluster.world, self.name, self.lives, self.clock)
-        self._cluster.world.note(f"{self.name} starts, life {self.lives}")
-        self._cluster.spawn(self._live, self.process)
+        if not self.is_up:
+            self.machine.is_on = True
+            self._wants_shutdown = False
+        super().start()
 
     def crash(self, machine: Random | None = None, *, reboots: bool = True, torn_bytes: int = 0) -> None:
         """The process is killed, or the whole machine loses power: what a disk keeps then, `machine`
@@ -113,15 +89,12 @@ class BrokerNode:
             self._cluster.world.note(f"{self.name} loses its volume")
             self.host.memory.crash_machine(machine)
 
-    def _kill(self) -> None:
-        """The kernel keeps what was written, and ends the connections."""
-        if self._die():
-            self._cluster.world.note(f"{self.name} is killed")
+    def _kill(self) -> bool:
+        """The kernel keeps what was written."""
+        was_up = super()._kill()
+        if was_up:
             self.host.memory.crash_process()
-            for listener in list(self.machine.listeners.values()):
-                listener.kernel_close()
-            for channel in list(self.machine.channels):
-                channel.kernel_close()
+        return was_up
 
     def _power_off(self, random: Random) -> None:
         """The machine loses power: what was not synced is lost, as `random` chooses, and nobody is told."""
@@ -132,13 +105,8 @@ class BrokerNode:
             self.host.memory.crash_machine(random)
 
     def _die(self) -> bool:
-        life = self.process
-        if life is None or life.is_dead:
-            return False
-        self.process = None
         self.broker = None
-        life.die()
-        return True
+        return super()._die()
 
     def replace_disk(self) -> None:
         """The broker is down. It will come back with an empty disk."""
@@ -156,16 +124,6 @@ class BrokerNode:
         self.host.memory.restore(copy)
         self._cluster.world.note(f"{self.name} gets an older copy of its disk")
 
-    def pause(self) -> None:
-        assert self.process is not None
-        self.process.pause()
-        self._cluster.world.note(f"{self.name} is paused")
-
-    def resume(self) -> None:
-        if self.process is not None and self.process.is_paused:
-            self._cluster.world.note(f"{self.name} goes on")
-            self.process.resume()
-
     @property
     def wants_shutdown(self) -> bool:
         return self._wants_shutdown
@@ -180,24 +138,10 @@ class BrokerNode:
 
     # The process
 
-    async def _live(self, life: Life) -> None:
-        reason = ""
-        with life.scope:
-            try:
-                await life.clock.sleep_ms(life.world.random("boot", self.name, life.number).uniform(*BOOT_MS))
-                await self._run(life)
-            except* (RegistrationRefused, LogDirRefused, LogError, OSError) as group:
-                reason = f"{group.exceptions[0]!r}"
-            except* Exception as group:
-                if not life.is_dead:
-                    self._cluster.fail(f"{self.name} crashed", group)
-        if not life.is_dead:
-            self._on_exit(life, reason)
-
     async def _run(self, life: Life) -> None:
         cluster = self._cluster
         net = SimNet(cluster.network, life, self.machine)
-        self.disk = disk = FencedDisk(self.host.memory, life, self._kill)
+        self.disk = disk = FencedDisk(self.host.memory, life, self.crash)
         disk.kill_at, self.kill_at = self.kill_at, None
         ports = Ports(
             clock=life.clock,  # type: ignore[arg-type] # its timeouts are scopes that can be held
@@ -231,15 +175,3 @@ class BrokerNode:
         if not life.is_dead:
             self._cluster.world.note(f"{self.name} has stopped")
             self._kill()
-
-    def _on_exit(self, life: Life, reason: str) -> None:
-        """The process ended by itself."""
-        self._cluster.world.note(f"{self.name} exits: {reason}")
-        self._kill()
-        number = life.number
-
-        def again() -> None:
-            if self.lives == number and not self.is_up:
-                self.start()
-
-        self._cluster.world.after_ms(RESTART_MS, again)

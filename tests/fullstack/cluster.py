@@ -25,6 +25,7 @@ from tests.fullstack.crowd import Crowd
 from tests.fullstack.failure import Failure
 from tests.fullstack.groups import Groups
 from tests.fullstack.net import Network
+from tests.fullstack.node import Node
 from tests.fullstack.operator import Operator
 from tests.fullstack.options import Options
 from tests.fullstack.shards import Shards
@@ -109,7 +110,7 @@ class Cluster:
         return [node.name for node in self.nodes]
 
     @property
-    def nodes(self) -> list[BrokerNode | ControllerNode | CoordinatorNode]:
+    def nodes(self) -> list[Node]:
         return [*self.brokers.values(), *self.controllers, *self.coordinators]
 
     @property

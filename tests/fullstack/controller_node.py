@@ -16,9 +16,9 @@ from controller.shell.broker_api import create_coordinator_router, create_router
 from controller.shell.engine import Engine
 from controller.shell.meta import SessionState
 from controller.shell.metrics import EngineCollector
-from tests.fullstack.broker_node import RESTART_MS
 from tests.fullstack.http import serve_http
-from tests.fullstack.life import Life, WallClock
+from tests.fullstack.life import Life
+from tests.fullstack.node import Node
 from tests.fullstack.ports import FencedMeta, SimListeners
 from tests.fullstack.sockets import SimNet
 from tests.kit.admin_api.groups import MemoryGroups
@@ -29,80 +29,41 @@ if TYPE_CHECKING:
 
 PORT = 8080
 SESSION_TIMEOUT_MS = 4_000
-BOOT_MS = (2, 50)
 RECONNECT_MS = (5, 200)
 AUDIT_DAYS = 2
 """No run lasts so long: every row that goes, goes on a wrong clock's word."""
 LOOK_MS = 500
 
 
-class ControllerNode:
-    """`cluster` runs it."""
-
+class ControllerNode(Node):
     def __init__(self, cluster: Cluster, number: int) -> None:
-        self.name = f"controller-{number}"
-        self.machine = cluster.network.add(self.name)
+        super().__init__(cluster, f"controller-{number}")
         self.url = f"http://{self.machine.address}:{PORT}"
-        self.clock = WallClock()
-        self.process: Life | None = None
-        self.lives = 0
         self.engine: Engine | None = None
         self.outbox: AuditOutbox | None = None
         self.meta: MemoryMeta | None = None
         self.elections_won = 0
-        self._cluster = cluster
-
-    @property
-    def life(self) -> int:
-        """Which life this is, or was the last."""
-        return self.lives
-
-    @property
-    def is_up(self) -> bool:
-        return self.process is not None and not self.process.is_dead
-
-    @property
-    def is_paused(self) -> bool:
-        return self.process is not None and self.process.is_paused
-
-    def start(self) -> None:
-        if self.is_up:
-            return
-        self.lives += 1
-        self.process = Life(self._cluster.world, self.name, self.lives, self.clock)
-        self._cluster.world.note(f"{self.name} starts, life {self.lives}")
-        self._cluster.spawn(self._live, self.process)
 
     def crash(self) -> None:
         """SIGKILL: its session lives on until ZooKeeper misses its pings."""
-        life, meta = self.process, self.meta
-        if life is None or life.is_dead:
+        engine, meta = self.engine, self.meta
+        if not self._kill():
             return
-        self._cluster.world.note(f"{self.name} is killed")
-        if self.engine is not None:
-            self.elections_won += self.engine.elections_won
-        self.process = self.engine = self.outbox = self.meta = None
-        life.die()
-        for listener in list(self.machine.listeners.values()):
-            listener.kernel_close()
-        for channel in list(self.machine.channels):
-            channel.kernel_close()
+        self.engine = self.outbox = self.meta = None
+        if engine is not None:
+            self.elections_won += engine.elections_won
         if meta is not None:
             self._expire_after_silence(meta)
 
     def pause(self) -> None:
-        assert self.process is not None
-        self._cluster.world.note(f"{self.name} is paused")
-        self.process.pause()
+        super().pause()
         if self.meta is not None:
             self._expire_after_silence(self.meta)
 
     def resume(self) -> None:
-        if self.process is None or not self.process.is_paused:
-            return
-        self._cluster.world.note(f"{self.name} goes on")
-        self.process.resume()
-        if self.meta is not None and not self._has_session(self.meta):
+        was_paused = self.is_paused
+        super().resume()
+        if was_paused and self.meta is not None and not self._has_session(self.meta):
             self._reconnect(self.meta)
 
     # Its session
@@ -161,19 +122,6 @@ class ControllerNode:
         self._cluster.world.after_ms(2 * delay_ms, connect)
 
     # The process
-
-    async def _live(self, life: Life) -> None:
-        with life.scope:
-            try:
-                await life.clock.sleep_ms(life.world.random("boot", self.name, life.number).uniform(*BOOT_MS))
-                await self._run(life)
-            except* Exception as group:
-                if not life.is_dead:
-                    self._cluster.fail(f"{self.name} crashed", group)
-        if not life.is_dead:
-            self._cluster.world.note(f"{self.name} exits")
-            self.crash()
-            self._cluster.world.after_ms(RESTART_MS, self.start)
 
     async def _run(self, life: Life) -> None:
         cluster = self._cluster
