@@ -71,7 +71,8 @@ class GroupWatch:
         for machine in self._machines():
             groups += figures_of(machine.registry, self._clock.mono_ms())
             await trio.lowlevel.checkpoint()  # a shard is a millisecond
-        ends = await self._log_ends.ask({place for group in groups for place in group.offsets})
+        # A dict, not a set: the order of a set of strings differs from process to process.
+        ends = await self._log_ends.ask(dict.fromkeys(place for group in groups for place in group.offsets))
         seen = self.seen = SeenGroups(tuple(sorted(groups, key=lambda group: group.group_id)), ends)
         lags = {group.group_id: seen.total(group) for group in seen.groups if group.members}
         self._troubles.see(seen.groups, lags, self._clock.mono_ms())

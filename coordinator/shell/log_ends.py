@@ -47,7 +47,7 @@ class PartitionEnds:
         """Return the high watermark of each of these partitions whose leader answers in time."""
         found: dict[Place, int] = {}
         by_leader: dict[int, list[Place]] = {}
-        for place in sorted(places):
+        for place in places:
             if (leader := self._leader_of(place)) is not None:
                 by_leader.setdefault(leader, []).append(place)
         async with trio.open_nursery() as nursery:
@@ -89,7 +89,7 @@ class PartitionEnds:
                     for _, number in of_topic
                 ],
             }
-            for topic, of_topic in groupby(places, key=lambda place: place[0])
+            for topic, of_topic in groupby(sorted(places), key=lambda place: place[0])
         ]
         message = build(
             request_type(ApiKey.LIST_OFFSETS, VERSION),
