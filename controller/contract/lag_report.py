@@ -99,7 +99,8 @@ class ReplicaProblem(msgspec.Struct, frozen=True, kw_only=True):
 class ReplicaLogEnd(msgspec.Struct, frozen=True, kw_only=True):
     """The end of one replica's log while its partition has no leader: an operator must see it before choosing
     a leader uncleanly. Every replica that can be reached tells it once per such state, because a log without
-    a leader does not grow. It elects no leader, unless the log has a seal (docs/replication.md 3.9).
+    a leader does not grow. It elects no leader, unless the log has a seal (docs/replication.md 3.9, after
+    total power loss).
 
     leader_epoch: of the state without a leader. high_watermark: as this replica knows it, at most the true
         one. epochs: the latest LOG_EPOCHS_MAX entries of its leader-epoch history, as (leader epoch, start

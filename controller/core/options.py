@@ -25,7 +25,7 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Times are milliseconds of a monotonic clock.
 
     lease_ms < grace_ms: a broker goes quiet before it is fenced by silence; the difference covers clock drift
-        and the checking interval (PacificA section 4.2, docs/replication.md 2.9). Durability rests on
+        and the checking interval (PacificA section 4.2, docs/replication.md 2.9, leases). Durability rests on
         neither.
     probe_after_ms: lateness of a heartbeat that makes the listener worth a probe (two intervals).
     probe_interval_ms: the least time between two probes of one broker.

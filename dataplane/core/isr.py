@@ -8,9 +8,9 @@ the controller has persisted it. So the leader is never laxer than the controlle
 lost, delayed or delivered twice (I2, the leader is never laxer; KIP-497).
 
 Only a state with a partition epoch above the proposal's base ends a promise, or the answer that the present
-state is as proposed already (I6, docs/replication.md 2.5). Not an error, not silence, not time. So the
-controller raises the partition epoch even when it refuses a member: a delayed copy of the same request may
-reach it, or the next controller, later.
+state is as proposed already (I6, docs/replication.md 2.5, promises). Not an error, not silence, not time. So
+the controller raises the partition epoch even when it refuses a member: a delayed copy of the same request
+may reach it, or the next controller, later.
 
 One value lives for one leader epoch. The next epoch starts from nothing known about any follower, also when
 the leader stays the same (I3 (only this epoch's evidence counts), S7 (an epoch in between was missed)).

@@ -11,7 +11,8 @@ it gets the one before, with the same end.
 
 Pure: values in, values out. Writing the checkpoint is the storage layer's: in the page cache before the
 epoch's first batch is, so that a killed process forgets at most an epoch in which nothing was written, and
-durable before the recovery point passes that batch (KAFKA-15046, KAFKA-16541; docs/replication.md 5.3).
+durable before the recovery point passes that batch (KAFKA-15046, KAFKA-16541; docs/replication.md 5.3, the
+epoch history).
 """
 
 from __future__ import annotations

@@ -79,8 +79,8 @@ class Replica(ReplicaParts):
             self.state = state
             return self.go_offline(str(error))
         self.state = state
-        # 5.7: reported with every state in which this replica has a seat, until it has none: the controller
-        # remembers nothing of it, and may take the seat only when another can lead.
+        # 5.7 (scrubbing): reported with every state in which this replica has a seat, until it has none: the
+        # controller remembers nothing of it, and may take the seat only when another can lead.
         has_seat = self.broker_id in state.isr or self.broker_id in state.elr
         if self.log.rotten and (has_seat or current is None):
             return (*effects, self._rot_problem())

@@ -2,8 +2,8 @@
 
 Two directories are told: the log directory with a line for each replica, and `divergent/` in it, if there is
 anything, where each copy of a dropped suffix stands as a topic of its own name. That name is what Fetch takes
-to read the copy (docs/replication.md, 5.6). A filter of topics and partitions goes by those that the copies
-are of.
+to read the copy (docs/replication.md, 5.6, reading what was cut). A filter of topics and partitions goes by
+those that the copies are of.
 """
 
 from __future__ import annotations

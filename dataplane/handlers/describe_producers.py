@@ -1,8 +1,8 @@
 """DescribeProducers: what a partition's leader remembers of its idempotent producers (KIP-664).
 
-A producer that names its own id (docs/replication.md, 6.9) asks this before it sends: the last sequence says
-what of its batches is stored already. That is the log's end, not what is committed; a producer that must
-know that sends the last batch once more and waits for its acknowledgement.
+A producer that names its own id (docs/replication.md, 6.9, named producer ids) asks this before it sends: the
+last sequence says what of its batches is stored already. That is the log's end, not what is committed; a
+producer that must know that sends the last batch once more and waits for its acknowledgement.
 
 Kafka's followers answer, too, for operators who look for hanging transactions. Here only the leader does: a
 client that took a follower's older answer for the truth would send sequences again that are stored.

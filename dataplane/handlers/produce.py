@@ -1,9 +1,9 @@
 """Produce: check each batch, hand it to its replica, answer when the last partition is settled.
 
-Check, append and state update of a partition are one call without an await (docs/replication.md 8.1);
-what has to wait for replication waits in the replica and comes back through Produces. Partitions fail
-one by one: a bad batch says nothing about its neighbours. With acks=0 there is no answer to carry an
-error, so the connection is closed instead, as in Kafka, and the client looks for the leader again.
+Check, append and state update of a partition are one call without an await (docs/replication.md 8.1, an await
+between check and act); what has to wait for replication waits in the replica and comes back through Produces.
+Partitions fail one by one: a bad batch says nothing about its neighbours. With acks=0 there is no answer to
+carry an error, so the connection is closed instead, as in Kafka, and the client looks for the leader again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Copies of what truncations dropped, served by name (docs/replication.md, 5.6).
+"""Copies of what truncations dropped, served by name (docs/replication.md, 5.6, reading what was cut).
 
 A copy is opened in a thread, which reads all of it once; a reader that asks meanwhile waits as at the end
 of a log, and is woken. Open copies are few and kept for a while, because a reader comes back for the next

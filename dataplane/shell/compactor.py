@@ -1,4 +1,4 @@
-"""Compacts the logs of compacted topics (docs/replication.md 4.10).
+"""Compacts the logs of compacted topics (docs/replication.md 4.10, compaction).
 
 A leader looks at its logs now and then and decides rounds; each replica applies the rounds that stand in its
 log, once they are committed, whatever its topic's policy is by then: replicas stay equal. One pass runs at a

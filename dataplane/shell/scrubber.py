@@ -1,4 +1,4 @@
-"""Reads the logs' bytes again, slowly, and mends what has rotted (docs/replication.md 5.7).
+"""Reads the logs' bytes again, slowly, and mends what has rotted (docs/replication.md 5.7, scrubbing).
 
 A slice is read in a thread of its own, and then nothing is for as long as the configured rate asks for, and
 at least nineteen times as long as the slice took: a scrub takes no more than a twentieth of one processor,

@@ -1,8 +1,8 @@
 """A log directory's quarantine/: replicas without a claim, each with a note that was written before the move.
 
 With the note, a log that was durable to its end when it was set aside can be taken up again
-(docs/replication.md 11.5). A directory without a note, or whose note says that it is not whole, is for a
-person to look at.
+(docs/replication.md 11.5, logs that were set aside). A directory without a note, or whose note says that it
+is not whole, is for a person to look at.
 """
 
 from __future__ import annotations

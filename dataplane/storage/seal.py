@@ -5,8 +5,8 @@
 A follower vouches for records by its position in a fetch, a leader by moving the high watermark. While the
 seal stands the replica does neither beyond X. So a log that is found with its seal, and reaches X, holds all
 that its replica ever vouched for, also after a power cut. By that proof a controller may elect after
-total power loss (docs/replication.md 3.9). A log without a seal proves nothing: records that were in memory
-only may have been committed.
+total power loss (docs/replication.md 3.9, after total power loss). A log without a seal proves nothing:
+records that were in memory only may have been committed.
 
 chain_epoch: a number of the controller's (RegisterResponse.chain_epoch). It changes when directories come
 back that are not those of the registered incarnation, such as an older copy: older seals prove nothing then.

@@ -1,7 +1,7 @@
 """The copies of what truncations cut off, as brokers list them; pure.
 
 Before a broker cuts its log back to its leader's, it copies what it drops, and lists the copy as a topic of a
-directory beside its logs (docs/replication.md, 5.6):
+directory beside its logs (docs/replication.md, 5.6, reading what was cut):
 
     <topic>-<partition>.<topic id>.<first offset>-<next offset>.<number>
 

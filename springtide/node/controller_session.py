@@ -4,7 +4,7 @@
 
 Each of the three has its own task, because they wait for different things: a heartbeat must go out on
 time while a batch of updates is being applied, and a report must not wait for the long poll. A lease
-counts from the moment before a heartbeat was sent (I25, docs/replication.md 2.9).
+counts from the moment before a heartbeat was sent (I25, docs/replication.md 2.9, leases).
 
 A controller that does not answer changes nothing but the lease. One that says that it does not know this
 incarnation makes it register again with the same incarnation id and start over from the FULL state.
@@ -80,7 +80,8 @@ class Disowned(Exception):
 
 class WentBack(Exception):
     """This process was put back to an earlier state with its memory and disk: a virtual machine that was
-    resumed from a snapshot (docs/replication.md 3.10). It must end; the message is for an operator."""
+    resumed from a snapshot (docs/replication.md 3.10, a host that goes back). It must end; the message is for
+    an operator."""
 
 
 class ReportSource(Protocol):

@@ -1,4 +1,5 @@
-"""A process's count of its heartbeats, by which it finds out that it went back (docs/replication.md 3.10).
+"""A process's count of its heartbeats, by which it finds out that it went back (docs/replication.md 3.10, a
+host that goes back).
 
 A host that is resumed from a snapshot has an old count like everything else, so it states less than the
 controller has heard of it. Each broker also keeps what the controller has heard of a few others: if the

@@ -77,8 +77,8 @@ _ONE = 2  # a compact array's count plus one
 
 class LogMark(NamedTuple):
     """Our own tag between brokers, in the first fetch of a partition in a session: what a follower holds
-    before its fetch offset, so that its leader can compare (docs/replication.md 3.10). crcs: of the batches
-    from first_offset on. partition_epoch: of the state that the follower has applied."""
+    before its fetch offset, so that its leader can compare (docs/replication.md 3.10, a host that goes back).
+    crcs: of the batches from first_offset on. partition_epoch: of the state that the follower has applied."""
 
     first_offset: int
     partition_epoch: int

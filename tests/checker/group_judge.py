@@ -10,7 +10,8 @@ The rules, of one group over all its generations:
 4. (one owner) No two members own a partition at one time. A member that stands still can't be told, so its
    time until a moment after it goes on does not count; a dead one owns nothing.
 5. (may act) Where generations are told: of a generation a partition has one owner, and no commit of it is
-   answered with success that was asked for after a member had been told a later one (I30).
+   answered with success that was asked for after a member had been told a later one (I30, one owner of a
+   partition in a generation).
 
 Rule 4 goes by what members believe, so it is no rule where the network may keep news from them; rule 5 goes
 by what the coordinator lets them do.

@@ -142,8 +142,8 @@ def _draw_restore(cluster: Cluster, random: Random) -> Arguments | None:
 
 @_own(_draw_restore, weight=2, family="metadata")
 def zookeeper_goes_back(cluster: Cluster, *, for_ms: int) -> bool:
-    """ZooKeeper goes down for `for_ms` and comes back with its backup (S45). An operator recovers the
-    metadata as soon as that is known. Once in a run."""
+    """ZooKeeper goes down for `for_ms` and comes back with its backup (S45, ZooKeeper is restored). An
+    operator recovers the metadata as soon as that is known. Once in a run."""
     zookeeper = cluster.zookeeper
     if not _is_witnessed(cluster):
         return False

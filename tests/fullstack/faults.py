@@ -246,7 +246,8 @@ def _draw_rot(cluster: Cluster, random: Random) -> Arguments | None:
 def rot_at_rest(
     cluster: Cluster, *, broker: int, path: str, position: int, bit: int, is_cached: bool
 ) -> bool:
-    """A bit of a closed segment flips on the platter (5.7). is_cached: the page cache has the right one."""
+    """A bit of a closed segment flips on the platter (5.7, scrubbing). is_cached: the page cache has the
+    right one."""
     node = cluster.brokers[broker]
     memory = node.host.memory
     if not memory.exists(path) or node.is_rotten or not cluster.budget.may_lose(node):  # type: ignore[arg-type]

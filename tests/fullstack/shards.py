@@ -94,7 +94,8 @@ class Shards:
     # At the end
 
     def check_writers(self) -> list[str]:
-        """Return what is wrong in the logs on the brokers' disks (I27), a line each. The brokers are down."""
+        """Return what is wrong in the logs on the brokers' disks (I27, one writer per opening), a line each.
+        The brokers are down."""
         cluster = self._cluster
         keys = [key for key in cluster.keys if key not in cluster.data_keys]
         return [

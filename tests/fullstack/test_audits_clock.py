@@ -1,4 +1,5 @@
-"""S75: the controller's wall clock leaps by days. What it deletes by time stays; a careless one is found."""
+"""S75 (the audit's clock leaps): the controller's wall clock leaps by days. What it deletes by time stays; a
+careless one is found."""
 
 from __future__ import annotations
 

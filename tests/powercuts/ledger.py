@@ -135,7 +135,7 @@ class Incarnation:
 
     def writing_epochs(self, log_offset: int) -> None:
         """Something begins or goes at an offset. The file is replaced without an fsync, so until the next one
-        a power cut may leave the batches as the only evidence (5.3)."""
+        a power cut may leave the batches as the only evidence (5.3, the epoch history)."""
         self.epochs = tuple(entry for entry in self.epochs if entry.start_offset < log_offset)
         self.epochs_durable = ()
 

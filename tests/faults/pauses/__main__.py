@@ -2,8 +2,9 @@
 
 Leader, follower, the active controller and ZooKeeper in turn, on loopback. What is asked of a stopped leader
 lies in its sockets; when it goes on, nothing that was asked a lease time after the next leader began may be
-answered as if it still led (2.9, S52). At the end every acknowledged record is counted by the log's end. The
-race that no lease closes, a pause between the check and the write to the socket, is not tried.
+answered as if it still led (2.9, leases; S52, a node stands still). At the end every acknowledged record is
+counted by the log's end. The race that no lease closes, a pause between the check and the write to the
+socket, is not tried.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A producer that names its own id goes on where its predecessor came to, also at another leader (6.9)."""
+"""A producer that names its own id goes on where its predecessor came to, also at another leader (6.9, named
+producer ids)."""
 
 from __future__ import annotations
 

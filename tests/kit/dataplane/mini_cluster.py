@@ -80,7 +80,7 @@ class ToyController:
 
     def register(self, broker_id: int, *, is_intact: bool) -> int:
         """A new incarnation. One that can't vouch for its bytes is out of ISR and ELR before anything else
-        can happen to it (I11)."""
+        can happen to it (I11, unproven logs lose their seats first)."""
         self.fence(broker_id)
         if not is_intact:
             state = self.state
@@ -506,8 +506,8 @@ class MiniCluster:
         self.log.append(f"{self.now_ms} restart {node.broker_id} BE{broker_epoch}")
 
     def _bounce_behind_the_leaders_back(self) -> None:
-        """S7: another leader comes, some follow it and cut their logs, it dies; the old one hears nothing of
-        all that but what comes after."""
+        """S7 (an epoch in between was missed): another leader comes, some follow it and cut their logs, it
+        dies; the old one hears nothing of all that but what comes after."""
         state = self.controller.state
         others = [b for b in state.isr if b != state.leader and self.nodes[b].is_up]
         if state.leader == NO_LEADER or not self.nodes[state.leader].is_up or len(others) < 2:
@@ -685,7 +685,8 @@ class MiniCluster:
         self._check_sequences()
 
     def _check_sequences(self) -> None:
-        """I23: what the producer sent stands in the committed log in order, without gap or repetition."""
+        """I23 (no gap, no repeat): what the producer sent stands in the committed log in order, without gap
+        or repetition."""
         stored = [sequence for _, sequence in sorted(self._sequences())]
         if stored != list(range(stored[0], stored[0] + len(stored))) if stored else False:
             raise Violation(f"I23: {stored}")

@@ -153,7 +153,7 @@ class ShardCluster(MiniCluster):
             last, expected = writer, expected + 1
 
     def _check_sequences(self) -> None:
-        """I28: what was acknowledged is there, byte for byte."""
+        """I28 (an answered commit survives): what was acknowledged is there, byte for byte."""
         log = self.nodes[self.controller.state.leader].log
         stored = {data[16:] for _, data in log.batches}
         for writer in self.writers:

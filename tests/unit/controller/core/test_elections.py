@@ -105,7 +105,7 @@ def test_of_a_shrink_and_a_fencing_from_one_base_the_later_is_told_the_newer_sta
 
 
 def test_an_expansion_names_the_incarnation_that_fetched() -> None:
-    """S3: broker 2 lost its disk between the fetch and the proposal."""
+    """S3 (an expansion for a dead incarnation): broker 2 lost its disk between the fetch and the proposal."""
     cluster = Cluster()
     cluster.create((1, 2, 3))
     cluster.propose(1, 3)
@@ -119,7 +119,7 @@ def test_an_expansion_names_the_incarnation_that_fetched() -> None:
 
 
 def test_a_late_copy_of_a_refused_expansion_is_never_accepted_after_all() -> None:
-    """I2: the leader has stopped waiting for broker 2 by then."""
+    """I2 (the leader is never laxer): the leader has stopped waiting for broker 2 by then."""
     cluster = Cluster()
     cluster.create((1, 2, 3))
     cluster.propose(1, 3)
@@ -166,7 +166,7 @@ def test_a_shrink_keeps_the_leader_epoch_and_says_who_asked() -> None:
     assert (record.change.cause, record.change.actor) == (Cause.ISR_SHRUNK, "broker:1")
 
 
-# --- ELR: 3.2, I12 ---------------------------------------------------------------------------------
+# --- ELR: 3.2 (election from the ELR), I12 (the ELR changes only with the ISR) ---------------------
 
 
 def test_who_leaves_an_isr_that_falls_below_its_minimum_stays_eligible_and_nobody_else() -> None:
@@ -191,7 +191,7 @@ def test_when_the_isr_is_gone_an_eligible_replica_leads_alone() -> None:
 
 
 def test_a_dead_eligible_replica_is_not_elected_and_a_behind_one_never() -> None:
-    """S38: the candidate must be live, and broker 3 never was one."""
+    """S38 (the only candidate is dead): the candidate must be live, and broker 3 never was one."""
     cluster = Cluster()
     cluster.create((1, 2, 3))
     cluster.propose(1, 2)
@@ -267,7 +267,7 @@ def test_clean_election_follows_assignment_order_and_raises_the_leader_epoch() -
     assert (seats(state), state.leader_epoch, state.partition_epoch) == ((3, (3, 1), ()), 1, 1)
 
 
-# --- unclean: 3.5, I15 -----------------------------------------------------------------------------
+# --- unclean: 3.5 (unclean election), I15 (no cut below the high watermark) ------------------------
 
 
 def leaderless() -> Cluster:
@@ -431,7 +431,7 @@ def test_who_loses_its_seat_is_new_no_more_if_it_had_made_its_log(
 ) -> None:
     """Its ELR seat says that it holds every committed record. Back without a log it must not begin an empty
     one under that seat, as it may while the round that confirms new replicas has yet to come. What it has
-    applied is no word about its log: creations lag behind positions (2.8)."""
+    applied is no word about its log: creations lag behind positions (2.8, applying batches)."""
     cluster = Cluster()
     cluster.create((1, 2, 3), configs={"min.insync.replicas": "3"})
     cluster.heartbeat(3)
@@ -524,7 +524,7 @@ def test_a_problem_of_an_earlier_leader_epoch_is_history() -> None:
     assert cluster.last.records == ()
 
 
-# --- rotten replicas (5.7) -------------------------------------------------------------------------
+# --- rotten replicas (5.7, scrubbing) --------------------------------------------------------------
 
 
 def report_rot(cluster: Cluster, broker_id: int, code: str = "rotten") -> None:
@@ -749,7 +749,7 @@ def test_a_new_replica_that_restarts_and_says_no_more_does_not_hold_up_the_other
     assert cluster.partition().new_replicas == (3,)
 
 
-# --- preferred leaders: 3.6 ------------------------------------------------------------------------
+# --- 3.6 (preferred leaders) ----------------------------------------------------------------------
 
 
 def displaced(options: ControllerOptions | None = None, partitions: int = 1) -> Cluster:
@@ -823,7 +823,7 @@ def test_a_preferred_election_by_hand_needs_no_delay_and_a_replica_in_sync() -> 
     assert cluster.ask(event, Refusal).code is RefusalCode.INELIGIBLE_BROKER
 
 
-# --- producer ids: 6.8 -----------------------------------------------------------------------------
+# --- producer ids: 6.8 (blocks of ids) -------------------------------------------------------------
 
 
 def test_producer_id_blocks_never_overlap_not_even_across_controllers() -> None:

@@ -1,4 +1,5 @@
-"""A log that is shorter than what the controller heard to be committed is not elected (3.8)."""
+"""A log that is shorter than what the controller heard to be committed is not elected (3.8, how a broker
+returns)."""
 
 from __future__ import annotations
 

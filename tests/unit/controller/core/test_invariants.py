@@ -33,7 +33,7 @@ from tests.kit.controller.core_cluster import Cluster, topic_id
 from tests.kit.controller.images import build_update, replay_all
 
 BROKERS = (1, 2, 3, 4)
-#: The only causes for which a broker may enter an ISR (I10).
+#: The only causes for which a broker may enter an ISR (I10, only leaders expand the ISR).
 MAY_ADD_TO_ISR = {
     Cause.TOPIC_CREATED,
     Cause.ISR_EXPANDED,
@@ -120,7 +120,8 @@ def check_image(image: ClusterImage) -> None:
 
 
 def check_assignment(state: PartitionState) -> None:
-    """4.2: the targets come first, what goes stands behind them, and what was there before is known."""
+    """4.2 (reassignment): the targets come first, what goes stands behind them, and what was there before is
+    known."""
     original, target = set(state.original_replicas), state.target_replicas
     assert len(set(state.replicas)) == len(state.replicas) > 0
     assert state.replicas == target + state.removing_replicas
@@ -358,7 +359,7 @@ TestRandomCluster.settings = settings(max_examples=60, stateful_step_count=40, d
 
 
 def test_everything_heals_once_faults_stop() -> None:
-    """L2, L7: brokers return, leaders let them in, and no alarm stays up."""
+    """L2 (in sync again), L7 (alarms clear): brokers return, leaders let them in, and no alarm stays up."""
     cluster = Cluster()
     cluster.create((1, 2, 3), (2, 3, 1), (3, 1, 2))
     for round_number, broker_id in enumerate((1, 2, 3, 1, 2, 3)):

@@ -208,7 +208,7 @@ def starts(records: list[int]) -> tuple[tuple[int, int], ...]:
     return tuple((epoch, records.index(epoch)) for epoch in sorted(set(records)))
 
 
-# --- sealed logs (3.9) ---
+# --- sealed logs (3.9, after total power loss) -----------------------------------------------------
 
 
 def without_power(*, chain_epochs: bool = True) -> Cluster:

@@ -174,7 +174,8 @@ def test_asking_for_what_is_there_or_on_its_way_writes_nothing() -> None:
 
 
 def test_the_minimum_and_the_topics_factor_follow_the_number_of_replicas() -> None:
-    """4.2, 2.6: without a configured minimum it is a majority of the replicas that there are."""
+    """4.2 (reassignment), 2.6 (the minimum): without a configured minimum it is a majority of the replicas
+    that there are."""
     cluster = Cluster(ControllerOptions(auto_leader_rebalance=False), brokers=(1, 2, 3, 4, 5))
     cluster.create((1, 2, 3))
     assert cluster.partition().min_insync_replicas == 2
@@ -463,7 +464,7 @@ def test_an_unclean_election_takes_a_learner_last() -> None:
 
 
 def test_nobody_is_alarmed_about_a_replica_that_was_moved_away() -> None:
-    """L7: the broker that could not keep it will never be in sync again, and need not be."""
+    """L7 (alarms clear): the broker that could not keep it will never be in sync again, and need not be."""
     cluster = cluster_of(1, 2, 3)
     failure = ApplyFailure(topic_id=topic_id(), partition=0, partition_epoch=0, code="storage_error")
     cluster.applied(3, failure)
@@ -474,7 +475,8 @@ def test_nobody_is_alarmed_about_a_replica_that_was_moved_away() -> None:
 
 
 def test_a_dropped_replica_is_told_so_and_a_learner_may_make_its_log() -> None:
-    """I22, 3.8: the state without it is the evidence; one that stands in no set may create its log."""
+    """I22 (deletion needs evidence), 3.8 (how a broker returns): the state without it is the evidence; one
+    that stands in no set may create its log."""
     cluster = cluster_of(1, 2, 3)
     cluster.reassign(1, 2, 4)
     growing = cluster.partition()
@@ -498,7 +500,8 @@ def test_a_dropped_replica_is_told_so_and_a_learner_may_make_its_log() -> None:
 
 
 def test_the_old_leaders_proposals_are_stale_after_a_cancellation() -> None:
-    """S26: what it saw of the learner in the old leader epoch is worth nothing in the new one."""
+    """S26 (removed and added again): what it saw of the learner in the old leader epoch is worth nothing in
+    the new one."""
     cluster = cluster_of(1, 2, 3)
     cluster.reassign(1, 2, 4)
     late = cluster.proposal(1, 2, 3, 4)

@@ -1,4 +1,4 @@
-"""Rows rebuilt from what brokers hold: who leads is who provably holds everything (11.4)."""
+"""Rows rebuilt from what brokers hold: who leads is who provably holds everything (11.4, recovery)."""
 
 from __future__ import annotations
 

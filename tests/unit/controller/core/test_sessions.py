@@ -108,7 +108,8 @@ def test_a_position_from_before_the_registration_or_from_the_future_proves_nothi
     assert cluster.heartbeat(7, applied=sequence).status is BrokerStatus.FENCED
 
 
-# --- registration: I8, I11, S37 --------------------------------------------------------------------
+# --- registration: I8 (broker epochs fence incarnations), I11 (unproven logs lose their seats first),
+#     S37 (a second process under one id) ----------------------------------------------------------
 
 
 def test_a_second_live_process_is_refused_and_the_holder_probed_at_a_bounded_rate() -> None:
@@ -291,7 +292,8 @@ def test_an_incarnation_that_proves_nothing_loses_every_seat_before_its_registra
 
 
 def test_a_broker_that_restarts_unproven_before_anyone_noticed_is_excluded_all_the_same() -> None:
-    """S3, S11: exclusion is part of registration and never relies on fencing having happened."""
+    """S3 (an expansion for a dead incarnation), S11 (killed in an append): exclusion is part of registration
+    and never relies on fencing having happened."""
     cluster = Cluster()
     cluster.create_each((1, 2, 3), (1,))
     cluster.now_ms += cluster.options.grace_ms + 1  # silent, but no tick has come yet
@@ -471,7 +473,7 @@ def test_a_fenced_broker_is_alarmed_until_it_is_trusted_again() -> None:
     assert cluster.machine.alarms() == ()
 
 
-# --- takeover: 2.10, S18 ---------------------------------------------------------------------------
+# --- takeover: 2.10 (the controller's authority), S18 (a successor right after heartbeats) ---------
 
 
 def test_a_new_controller_waits_a_whole_grace_before_it_fences_by_silence() -> None:
@@ -577,7 +579,7 @@ def test_a_broker_whose_clock_never_agreed_says_so_of_the_controllers_alone() ->
     )
 
 
-# --- controlled shutdown: 3.7, S27 -----------------------------------------------------------------
+# --- 3.7 (controlled shutdown), S27 (a successor dies at the hand-over) ---------------------------
 
 
 def test_shutdown_moves_leadership_leaves_the_isr_and_waits_until_every_other_broker_knows() -> None:
@@ -692,7 +694,7 @@ def test_a_broker_that_is_shutting_down_is_elected_nowhere_and_joins_no_isr() ->
     assert cluster.partition().leader == NO_LEADER
 
 
-# --- a machine that was put back to an earlier moment (3.10) ---
+# --- a machine that was put back to an earlier moment (3.10, a host that goes back) ----------------
 
 
 def beat(cluster: Cluster, count: int, *, broker_id: int = 1, **told: Any) -> HeartbeatResponse:

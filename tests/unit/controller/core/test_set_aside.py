@@ -1,4 +1,4 @@
-"""Topics brought back from logs that brokers had set aside (11.5)."""
+"""Topics brought back from quarantine (11.5, logs that were set aside)."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ def test_every_default_passes_its_own_check() -> None:
     cluster.ask(creation(configs=defaults), TopicCreated)
 
 
-# --- deletion: 4.6, S24 -------------------------------------------------------------------------------------
+# --- 4.6 (deletion), S24 (deleted and made again) -------------------------------------------------
 
 
 def test_a_deleted_topic_leaves_a_tombstone_until_every_replica_has_confirmed() -> None:

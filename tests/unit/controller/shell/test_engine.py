@@ -303,7 +303,7 @@ async def test_a_lost_answer_is_not_seen_by_who_asked(
 async def test_a_new_controller_waits_the_grace_before_it_fences_anyone(
     zookeeper: MemoryZooKeeper, clock: VirtualClock
 ) -> None:
-    """Leases that its predecessor granted may still run (S18)."""
+    """Leases that its predecessor granted may still run (S18, a successor right after heartbeats)."""
     first_meta = zookeeper.connect()
     first = make_engine(first_meta, clock, name="c1")
     second = make_engine(zookeeper.connect(), clock, name="c2")

@@ -115,7 +115,8 @@ async def test_a_large_batch_is_split_below_the_request_limit_and_keeps_its_orde
         assert (
             sum(len(op.path) + len(getattr(op, "data", b"")) for op in write.operations) < REQUEST_BYTES_MAX
         )
-    # The registration is in the last write: never before an exclusion (I11).
+    # The registration is in the last write: never before an exclusion (I11, unproven logs lose their seats
+    # first).
     holders = [i for i, write in enumerate(writes) if any("/brokers/7" in op.path for op in write.operations)]
     assert holders == [len(writes) - 1]
 

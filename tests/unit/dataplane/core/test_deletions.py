@@ -1,4 +1,4 @@
-"""DeleteRecords: what a client deleted stays deleted, whoever leads next (I37)."""
+"""DeleteRecords, and elections after it (I37, what a client deleted stays deleted)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Consumers read from a follower: committed records only, from one that knows itself in sync (2.11)."""
+"""Consumers read from a follower: committed records only, from one that knows itself in sync (2.11, reads
+from followers)."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def test_a_follower_serves_nobody() -> None:
     assert bench.replica.role.lag(0) is None
 
 
-# A machine that was put back to an earlier moment (3.10).
+# A machine that was put back to an earlier moment (3.10, a host that goes back).
 
 
 def test_s54_a_follower_that_asks_for_less_than_it_has_had_is_told_of() -> None:

@@ -1,4 +1,5 @@
-"""What a scrub reads next, what may fill a hole, and what a rotten replica does until it is whole (5.7)."""
+"""What a scrub reads next, what may fill a hole, and what a rotten replica does until it is whole (5.7,
+scrubbing)."""
 
 from __future__ import annotations
 

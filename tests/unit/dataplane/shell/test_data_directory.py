@@ -58,7 +58,8 @@ def test_a_copys_description_says_why_it_was_made(first_offset: int, cut_offset:
 
 
 def test_the_controller_epoch_on_disk_never_goes_back_whatever_thread_is_done_first() -> None:
-    """I5: else a controller that was replaced long ago would be believed after a restart."""
+    """I5 (one writer of metadata): else a controller that was replaced long ago would be believed after a
+    restart."""
 
     async def test() -> None:
         disk = MemoryDisk()

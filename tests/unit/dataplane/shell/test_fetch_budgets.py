@@ -231,7 +231,8 @@ def test_members_of_the_isr_are_served_while_a_learner_waits_beside_them() -> No
 
 
 def test_a_learner_that_is_promised_to_the_controller_is_served_at_once() -> None:
-    """The high watermark waits for it from the promise on (I2), whatever its state says."""
+    """The high watermark waits for it from the promise on (I2, the leader is never laxer), whatever its state
+    says."""
 
     async def test(leader: Leader) -> None:
         replica = leader.node.hosted().replica

@@ -471,7 +471,7 @@ def test_without_the_controllers_clock_nothing_is_deleted_by_time() -> None:
 def test_records_that_a_leader_stamps_while_its_clock_is_wrong_get_the_time_that_others_tell(
     leap_ms: int,
 ) -> None:
-    """S78: neither gone at once nor kept for days."""
+    """S78 (stamped while a clock leaps): neither gone at once nor kept for days."""
 
     async def test() -> None:
         node = await leading(MemoryDisk(), retention_ms="60000", message_timestamp_type="LogAppendTime")
@@ -489,7 +489,7 @@ def test_records_that_a_leader_stamps_while_its_clock_is_wrong_get_the_time_that
 
 
 def test_a_record_dated_ahead_keeps_its_segment_until_then_and_takes_no_other_with_it() -> None:
-    """S79: a producer's clock is an hour ahead, as much as message.timestamp.after.max.ms allows."""
+    """S79 (a producer's clock is ahead): by an hour, as much as message.timestamp.after.max.ms allows."""
 
     async def test() -> None:
         node = await leading(MemoryDisk(), retention_ms="60000")

@@ -454,7 +454,8 @@ def hold_creation(disk: MemoryDisk) -> tuple[Event, Event]:
     ],
 )
 def test_s57_a_log_that_is_not_wanted_any_more_is_gone_when_that_is_applied(given_up: dict[str, Any]) -> None:
-    """Also when it is just being made: what is applied must have had its effect (I25)."""
+    """Also when it is just being made: what is applied must have had its effect (I25, applied is said
+    afterwards)."""
 
     async def test() -> None:
         disk = MemoryDisk()

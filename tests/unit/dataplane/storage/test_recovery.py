@@ -203,7 +203,7 @@ def test_all_five_batches_of_a_producer_survive_a_clean_restart() -> None:
 
 
 def test_truncation_rolls_producers_back_so_that_a_retry_is_stored_again() -> None:
-    """S22: a retry of a batch that was cut must not be called a duplicate."""
+    """S22 (appended, cut and retried): a retry of a batch that was cut must not be called a duplicate."""
     _, log = new_log()
     for i in range(6):
         append(log, batch(i, producer_id=5, base_sequence=i))
@@ -231,7 +231,7 @@ def test_a_corrupt_snapshot_gives_way_to_the_next_older_and_then_to_the_log() ->
 
 
 def test_the_epoch_of_a_leader_that_wrote_nothing_survives_a_crash() -> None:
-    """S9: without it the truncation point of the next election is wrong."""
+    """S9 (elections without writes): without it the truncation point of the next election is wrong."""
     disk, log = new_log()
     append(log, batch(0, leader_epoch=1))
     log.begin_leader_epoch(4)

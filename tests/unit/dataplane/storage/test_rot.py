@@ -1,4 +1,4 @@
-"""Reading stored bytes again, what is found rotten, and writing good bytes over it (5.7)."""
+"""Reading stored bytes again, what is found rotten, and writing good bytes over it (5.7, scrubbing)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Replicas that apply rounds of compaction: they end equal, keep the newest of each key, and no deleted key
-returns (I35). Logs are lists of batches here; what storage does around the same calls is tested there."""
+returns (I35, compacted replicas are equal). Logs are lists of batches here; what storage does around the same
+calls is tested there."""
 
 from __future__ import annotations
 
