@@ -168,7 +168,7 @@ class Disk:
     #: Of those that are whole, what was written beside them.
     notes: dict[PartitionKey, SetAsideLog] = field(default_factory=dict)
     seen: Seen = UNTOLD
-    #: What every write fails with; whether an fsync hangs (S28, S29).
+    #: What every write fails with; whether an fsync hangs (S28, EIO or full disk; S29, an fsync hangs).
     failing: str | None = None
     hung: bool = False
 
@@ -277,7 +277,8 @@ class BrokerNode:
     #: As a follower, what it told each leader last.
     positions_told: dict[int, dict[PartitionKey, FetchPosition]] = field(default_factory=dict)
     heartbeats: Heartbeats = field(default_factory=Heartbeats)
-    #: Its host was put back to an earlier moment, and it has not found that out (3.10).
+    #: Its host was put back to an earlier moment, and it has not found that out (3.10, a host that goes
+    #: back).
     is_resumed: bool = False
     #: The last answer that it remembered when it went back.
     answered_before: int = -1
@@ -403,7 +404,7 @@ class BrokerNode:
 
     def _held_against_high_watermarks(self, kind: ShutdownKind) -> ShutdownKind:
         """A log that ends below what this disk says was committed refutes that only a process stopped: it is
-        set aside, and all seats go (5.4). After a machine crash it has lost what may be lost."""
+        set aside, and all seats go (5.4, recovery). After a machine crash it has lost what may be lost."""
         disk = self.disk
         short = [
             key for key, log in disk.logs.items() if log.log_end_offset < disk.high_watermarks.get(key, 0)
@@ -426,8 +427,8 @@ class BrokerNode:
 
     def crash(self, *, machine: Random | None = None, reboots: bool = True, torn_bytes: int = 0) -> None:
         """The process ends without a word. machine: what was not flushed goes too, by these choices; without
-        `reboots` the machine runs on, and only its volume was away (S41). torn_bytes: it died in an append,
-        and so many bytes of that batch are there (S11)."""
+        `reboots` the machine runs on, and only its volume was away (S41, a volume that was away). torn_bytes:
+        it died in an append, and so many bytes of that batch are there (S11, killed in an append)."""
         self.cluster.marks.on_crash(self)
         if self.is_resumed:
             self.vouch_for_nothing()  # that nobody could find out before it died is a gap (section 10)
@@ -822,8 +823,8 @@ class BrokerNode:
             self._after(1, self._report)
 
     def _quarantine(self, known: set[str], topics: dict[str, TopicState]) -> None:
-        """I22: what a FULL state does not mention is set aside, not deleted: an older copy of a disk may hold
-        topics that everybody else has forgotten."""
+        """I22 (deletion needs evidence): what a FULL state does not mention is set aside, not deleted: an
+        older copy of a disk may hold topics that everybody else has forgotten."""
         for key in [k for k in self.disk.logs if k[0] not in known]:
             replica, state = self.replicas.get(key), None
             if replica is not None:
@@ -951,8 +952,8 @@ class BrokerNode:
             self.throttle.remove(key, self.now_ms)
 
     def _drop(self, key: PartitionKey, state: PartitionState) -> None:
-        """4.2: a running replica that applies a state without itself deletes its log; one that was found at
-        start is set aside, because nobody said that its bytes may go (I22)."""
+        """4.2 (reassignment): a running replica that applies a state without itself deletes its log; one that
+        was found at start is set aside, because nobody said that its bytes may go (I22)."""
         replica = self.replicas.get(key)
         if replica is None:
             self.creations.give_up(key)
@@ -1573,8 +1574,8 @@ class BrokerNode:
         self.cluster.oracle.on_replica_touched(self, request.key)
 
     def _check_owed(self, now_ms: int) -> None:
-        """L1: what is owed to producers is answered when its time is up, whatever has become of the replica.
-        After a pause the tick that answers comes first."""
+        """L1 (no waiter hangs): what is owed to producers is answered when its time is up, whatever has
+        become of the replica. After a pause the tick that answers comes first."""
         for due_ms in self.owed.values():
             if now_ms > due_ms + 2 * self.cluster.options.tick_ms:
                 raise Violation("L1", f"{self.name} still owes a producer an answer")

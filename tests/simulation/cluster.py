@@ -222,7 +222,8 @@ class Cluster:
 
     def who_knows_later(self, broker: BrokerNode) -> int | None:
         """The controller epoch of the active controller if it knows of a later heartbeat of this process than
-        it remembers (3.10); -1 if only a broker knows that would tell the next one; None if nobody does."""
+        it remembers (3.10, a host that goes back); -1 if only a broker knows that would tell the next one;
+        None if nobody does."""
         sent, answered = broker.heartbeats.sent, broker.heartbeats.answered
         remembered = broker.answered_before
         controller = self.active_controller()

@@ -3,8 +3,8 @@
 The driver here has the production driver's shape: drain what has queued, step each event, persist all
 records in one multi that checks the controller epoch, and only then replay them onto the published image,
 answer, and let polls see them. A write whose answer was lost is read back before anything else is decided
-(S17). A controller that can't tell, or is told that its epoch is over, throws its machine away and starts
-from ZooKeeper alone.
+(S17, a write's answer was lost). A controller that can't tell, or is told that its epoch is over, throws its
+machine away and starts from ZooKeeper alone.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class ControllerNode:
         self._forget()
 
     def pause(self) -> None:
-        """SIGSTOP: deliveries, completions and timers wait; the world goes on (S16)."""
+        """SIGSTOP: deliveries, completions and timers wait; the world goes on (S16, a paused controller)."""
         self.is_paused = True
 
     def hold(self) -> None:
@@ -501,7 +501,8 @@ class ControllerNode:
     # --- requests of brokers and coordinators ---------------------------------------------------------------
 
     def is_authoritative(self) -> bool:
-        """Leading, and provably so: our own session was heard of recently enough (2.10)."""
+        """Leading, and provably so: our own session was heard of recently enough (2.10, the controller's
+        authority)."""
         session = self.zookeeper.sessions.get(self.session)
         if self.machine is None or session is None:
             return False
@@ -513,7 +514,7 @@ class ControllerNode:
         if (
             isinstance(request, HeartbeatRequest)
             and self.machine is not None
-            # A process that went back is no sign of life (3.10).
+            # A process that went back is no sign of life (3.10, a host that goes back).
             and not self.machine._sessions.is_outdated(request.broker_id, request.count, request.answered)
         ):
             self._note_arrival(request.broker_id, request.broker_epoch)

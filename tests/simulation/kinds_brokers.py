@@ -55,7 +55,7 @@ def draw_down(cluster: Cluster, random: Random) -> Arguments | None:
 
 def draw_leader_down(cluster: Cluster, random: Random) -> Arguments | None:
     """Rather a leader that somebody is about to catch up with: what joins around a failover joins wrongly
-    (S5)."""
+    (S5, a new leader's high watermark lags)."""
     leaders = [
         cluster.brokers[state.leader]
         for key in cluster.keys
@@ -139,7 +139,8 @@ def _draw_two(cluster: Cluster, random: Random) -> Arguments | None:
 
 @kind(_draw_two)
 def restart_two(cluster: Cluster, *, brokers: list[int], for_ms: int) -> bool:
-    """S36: two die in one moment, each perhaps the other's heir, and are back in one moment."""
+    """S36 (two expire in one tick): two die in one moment, each perhaps the other's heir, and are back in one
+    moment."""
     nodes = [cluster.brokers[n] for n in brokers]
     if not all(node.is_up for node in nodes):
         return False
@@ -168,8 +169,8 @@ def _draw_total_power_loss(cluster: Cluster, random: Random) -> Arguments | None
 def total_power_loss(
     cluster: Cluster, *, broker: int, for_ms: int, salt: int, over_budget: bool = False
 ) -> bool:
-    """All machines of brokers lose power in one moment. What was sealed is elected by itself (3.9), and
-    everything else waits for an operator."""
+    """All machines of brokers lose power in one moment. What was sealed is elected by itself (3.9, after
+    total power loss), and everything else waits for an operator."""
     del broker  # of the arguments that all lossy strikes have
     struck = [node for node in cluster.brokers.values() if node.is_up]
     for node in struck:
@@ -181,7 +182,7 @@ def total_power_loss(
 
 @kind(draw_loss)
 def replace_disk(cluster: Cluster, *, broker: int, for_ms: int, salt: int, over_budget: bool = False) -> bool:
-    """S1: the broker comes back with an empty disk."""
+    """S1 (the last in-sync replica returns empty): the broker comes back with an empty disk."""
     del salt  # of the arguments that all lossy strikes have
     node = cluster.brokers[broker]
     if not node.is_up or not cluster.budget.spend(node, over_budget=over_budget):
@@ -211,7 +212,8 @@ def old_disk(
     reboots: bool = True,
 ) -> bool:
     """The machine dies `age_ms` from now, and comes back with the copy of its disk that is made now; without
-    `reboots` only the process dies, and the copy is attached to the machine that runs on (S42)."""
+    `reboots` only the process dies, and the copy is attached to the machine that runs on (S42, a volume from
+    a snapshot)."""
     del salt
     node = cluster.brokers[broker]
     if not node.is_up:
@@ -281,7 +283,7 @@ def rot(
     is_header: bool = False,
 ) -> bool:
     """A bit of a stored batch flips. is_cached: memory still has the right one, until the process starts anew
-    (5.7). is_header: whoever reads finds no batch there."""
+    (5.7, scrubbing). is_header: whoever reads finds no batch there."""
     node, key = cluster.brokers[broker], (topic_id, partition)
     log = node.disk.logs.get(key)
     bases = [] if log is None else [header.base_offset for header in _committed(cluster, key, log)]
@@ -299,7 +301,7 @@ def _draw_broker_for(cluster: Cluster, random: Random) -> Arguments | None:
 
 @kind(_draw_broker_for)
 def hang_fsync(cluster: Cluster, *, broker: int, for_ms: int) -> bool:
-    """S29: nothing more gets to the platter; writes go on into the page cache."""
+    """S29 (an fsync hangs): nothing more gets to the platter; writes go on into the page cache."""
     disk = cluster.brokers[broker].disk
     if disk.hung:
         return False
@@ -315,8 +317,8 @@ def hang_fsync(cluster: Cluster, *, broker: int, for_ms: int) -> bool:
 
 @kind(draw_loss)
 def fail_disk(cluster: Cluster, *, broker: int, for_ms: int, salt: int, over_budget: bool = False) -> bool:
-    """S28: every write fails; after `for_ms` the disk works again and the process is started anew. It costs
-    the seats: after a failed write nobody knows what the disk holds."""
+    """S28 (EIO or full disk): every write fails; after `for_ms` the disk works again and the process is
+    started anew. It costs the seats: after a failed write nobody knows what the disk holds."""
     del salt
     node = cluster.brokers[broker]
     disk = node.disk
@@ -346,7 +348,7 @@ def _draw_rate(cluster: Cluster, random: Random) -> Arguments | None:
 
 @kind(_draw_rate)
 def drift_clock(cluster: Cluster, *, broker: int, rate: float, for_ms: int) -> bool:
-    """S35: a monotonic clock that runs up to 5 % fast or slow."""
+    """S35 (clocks drift, processes pause): a monotonic clock that runs up to 5 % fast or slow."""
     clock = cluster.brokers[broker].clock
     if clock.rate != 1.0:
         return False
@@ -381,7 +383,8 @@ def _draw_slow_polls(cluster: Cluster, random: Random) -> Arguments | None:
 
 @kind(_draw_slow_polls, weight=2)
 def slow_polls(cluster: Cluster, *, broker: int, delay_ms: int, for_ms: int) -> bool:
-    """It hears of changes late, and then of several in one (S7, S10): its heartbeats are in time."""
+    """It hears of changes late, and then of several in one (S7, an epoch in between was missed; S10, a
+    follower misses an epoch): its heartbeats are in time."""
     node = cluster.brokers[broker]
     delays = node.poll_delays_ms
     delays.append(delay_ms)
@@ -391,7 +394,8 @@ def slow_polls(cluster: Cluster, *, broker: int, delay_ms: int, for_ms: int) -> 
 
 @kind(draw_stop)
 def stop_broker(cluster: Cluster, *, broker: int, for_ms: int) -> bool:
-    """SIGTERM: a controlled shutdown; back `for_ms` later, killed if it has not stopped by then (S27)."""
+    """SIGTERM: a controlled shutdown; back `for_ms` later, killed if it has not stopped by then (S27, a
+    successor dies at the hand-over)."""
     node = cluster.brokers[broker]
     if not node.is_up or node.wants_shutdown:
         return False

@@ -1,7 +1,8 @@
 """Wall clocks that leap: one at a time, of a broker or of a controller, ahead or back, and set right again.
 
 How old records get (options.RETENTION_MS) no run reaches, so whatever is deleted by time was deleted on that
-clock's word (I36). Two clocks that are wrong by the same in one moment are what nothing in a cluster refutes.
+clock's word (I36, no clock destroys alone). Two clocks that are wrong by the same in one moment are what
+nothing in a cluster refutes.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def _draw_leader(cluster: Cluster, random: Random) -> Arguments | None:
 
 @kind(_draw_leader, family="clocks")
 def leap_clock(cluster: Cluster, *, broker: int, ahead_ms: int, for_ms: int) -> bool:
-    """S49: a broker's wall clock is set wrong, by hours to a year, and right again seconds later."""
+    """S49 (a leader's clock leaps): a broker's wall clock is set wrong, by hours to a year, and right again
+    seconds later."""
     return _leap(cluster, cluster.brokers[broker], ahead_ms, for_ms)
 
 
@@ -71,7 +73,8 @@ def _draw_controller(cluster: Cluster, random: Random) -> Arguments | None:
 
 @kind(_draw_controller, family="clocks")
 def leap_controller_clock(cluster: Cluster, *, controller: str, ahead_ms: int, for_ms: int) -> bool:
-    """S50: the clock that all brokers are told of is set wrong, and right again."""
+    """S50 (the controller's clock leaps): the clock that all brokers are told of is set wrong, and right
+    again."""
     node = next(c for c in cluster.controllers if c.name == controller)
     return _leap(cluster, node, ahead_ms, for_ms)
 
@@ -84,7 +87,8 @@ def _draw_start(cluster: Cluster, random: Random) -> Arguments | None:
 
 @kind(_draw_start, family="clocks")
 def start_with_wrong_clock(cluster: Cluster, *, broker: int, ahead_ms: int, for_ms: int) -> bool:
-    """S51: a process begins with a clock that was never right in its life, until somebody sets it."""
+    """S51 (started with a wrong clock): a process begins with a clock that was never right in its life, until
+    somebody sets it."""
     node = cluster.brokers[broker]
     if not node.is_up or node.is_paused or not _leap(cluster, node, ahead_ms, for_ms):
         return False

@@ -57,7 +57,7 @@ def kill_controller(cluster: Cluster, *, controller: str, for_ms: int) -> bool:
 
 @kind(_draw_controller, family="pauses")
 def pause_controller(cluster: Cluster, *, controller: str, for_ms: int) -> bool:
-    """S16: it wakes up after its successor took over."""
+    """S16 (a paused controller): it wakes up after its successor took over."""
     node = _named(cluster, controller)
     if not node.is_up or node.is_paused:
         return False
@@ -121,7 +121,7 @@ def _draw_lost_answers(cluster: Cluster, random: Random) -> Arguments | None:
 
 @kind(_draw_lost_answers)
 def lose_zookeeper_answers(cluster: Cluster, *, rate: float, for_ms: int) -> bool:
-    """S17: a write is applied, and its answer is lost."""
+    """S17 (a write's answer was lost), after it was applied."""
     cluster.zookeeper.lose_answers(rate)
     cluster.ongoing.begin(nodes=(), for_ms=for_ms, end=lambda: cluster.zookeeper.answer_again(rate))
     return True
@@ -162,9 +162,10 @@ def bounce_leader(
     kill_after_ms: int,
     for_ms: int,
 ) -> bool:
-    """S7: leadership goes to the preferred replica, which dies at once, and perhaps back to where it was,
-    while the old leader and one more broker hear of neither. The preferred replica may have fallen behind by
-    `behind_ms` before, so that the old leader knows more of the others than it may commit."""
+    """S7 (an epoch in between was missed): leadership goes to the preferred replica, which dies at once, and
+    perhaps back to where it was, while the old leader and one more broker hear of neither. The preferred
+    replica may have fallen behind by `behind_ms` before, so that the old leader knows more of the others than
+    it may commit."""
     controller = cluster.active_controller()
     state = cluster.truth((topic_id, partition))
     if controller is None or state is None or state.leader == state.preferred_leader:
@@ -233,9 +234,10 @@ def _draw_age(cluster: Cluster, random: Random) -> Arguments | None:
 
 @kind(_draw_age, weight=0, family="metadata")
 def zookeeper_goes_back(cluster: Cluster, *, age_ms: int) -> bool:
-    """S45: in `age_ms` ZooKeeper will be put back to what it holds now. An operator then recovers the
-    metadata as soon as the controller says that it went back. Only when every broker was told of more by
-    then: what is decided with those that were not is another history (section 11, limits). Once in a run."""
+    """S45 (ZooKeeper is restored): in `age_ms` ZooKeeper will be put back to what it holds now. An operator
+    then recovers the metadata as soon as the controller says that it went back. Only when every broker was
+    told of more by then: what is decided with those that were not is another history (section 11, limits).
+    Once in a run."""
     if cluster.options.over_budget or "head" not in cluster.zookeeper.nodes:
         return False
     copy = cluster.zookeeper.copy()
@@ -332,8 +334,8 @@ def _draw_forgotten(cluster: Cluster, random: Random) -> Arguments | None:
 
 @kind(_draw_forgotten, weight=0, family="metadata")
 def topic_is_forgotten(cluster: Cluster, *, topic_id: str) -> bool:
-    """S70: ZooKeeper loses the rows of one topic, and nothing by which anybody could tell. Brokers set its
-    logs aside. The operator sees the alarm and brings it back."""
+    """S70 (the metadata forgets a topic): ZooKeeper loses the rows of one topic, and nothing by which anybody
+    could tell. Brokers set its logs aside. The operator sees the alarm and brings it back."""
     keys = [key for key in cluster.keys if key[0] == topic_id]
     states = [cluster.truth(key) for key in keys]
     if cluster.options.over_budget or cluster.zookeeper.is_back or cluster.budget.unknown or not states:

@@ -30,9 +30,9 @@ def reattach_disk(
     short_lives: int = 0,
     over_budget: bool = False,
 ) -> bool:
-    """S41: the process is killed, and its volume detached without a flush and attached again: `salt` chooses
-    what is left of it, under the same boot id. S43: the first `short_lives` processes that meet it die before
-    a controller has heard of them."""
+    """S41 (a volume that was away): the process is killed, and its volume detached without a flush and
+    attached again: `salt` chooses what is left of it, under the same boot id. S43: the first `short_lives`
+    processes that meet it die before a controller has heard of them."""
     node = cluster.brokers[broker]
     if not node.is_up or not cluster.budget.spend(node, over_budget=over_budget):
         return False
@@ -57,8 +57,9 @@ def _draw_cut(cluster: Cluster, random: Random) -> Arguments | None:
 def cut_log(
     cluster: Cluster, *, broker: int, partition: int, for_ms: int, salt: int, over_budget: bool = False
 ) -> bool:
-    """S44: the process is killed, and before it is started again one of its logs is cut below the high
-    watermark that it had stored. Boot and mount are the same: nothing but the log itself says so."""
+    """S44 (a log below its stored high watermark): the process is killed, and before it is started again one
+    of its logs is cut below the high watermark that it had stored. Boot and mount are the same: nothing but
+    the log itself says so."""
     node, key = cluster.brokers[broker], cluster.keys[partition]
     log, high_watermark = node.disk.logs.get(key), node.disk.high_watermarks.get(key, 0)
     if not node.is_up or log is None or log.log_start_offset >= min(high_watermark, log.log_end_offset):

@@ -67,7 +67,8 @@ def _isolate(cluster: Cluster, broker: int, others: list[str], ways: str, for_ms
 
 @kind(_draw_isolation)
 def isolate_from_controllers(cluster: Cluster, *, broker: int, ways: str, for_ms: int) -> bool:
-    """S13, S15: a leader is cut off from the controllers only. ways: "both", "to" or "from" them."""
+    """S13 (cut off from the controllers), S15 (a one-way link to the controllers): a leader is cut off from
+    the controllers only. ways: "both", "to" or "from" them."""
     return _isolate(cluster, broker, [c.name for c in cluster.controllers], ways, for_ms)
 
 
@@ -95,7 +96,8 @@ def _draw_deafness(cluster: Cluster, random: Random) -> Arguments | None:
 
 @kind(_draw_deafness, weight=2)
 def deafen_leader(cluster: Cluster, *, broker: int, for_ms: int) -> bool:
-    """S6: what a leader asks of the controllers arrives, and what they answer is lost."""
+    """S6 (the answer to an accepted proposal is lost): what a leader asks of the controllers arrives, and
+    what they answer is lost."""
     return _isolate(cluster, broker, [c.name for c in cluster.controllers], "from", for_ms)
 
 
@@ -141,7 +143,8 @@ def bad_network(
     duplicate_rate: float,
     for_ms: int,
 ) -> bool:
-    """Messages are lost, doubled, late, some by up to `slow_ms`, and overtake each other (S4, S32)."""
+    """Messages are lost, doubled, late, some by up to `slow_ms`, and overtake each other (S4, a late fetch of
+    a dead incarnation; S32, late and doubled updates)."""
     weather = NetworkOptions(
         delay_ms=(0.05, delay_ms_max),
         slow_rate=slow_rate,

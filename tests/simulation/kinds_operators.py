@@ -1,6 +1,7 @@
 """What operators do while everything else breaks: replicas are moved, moves are cancelled or changed,
-partitions added, minimums changed, brokers cordoned and demoted, leaders sent home, records deleted (S12,
-S25, S26, I37).
+partitions added, minimums changed, brokers cordoned and demoted, leaders sent home, records deleted (S12, the
+minimum goes down and up; S25, deaths during a reassignment; S26, removed and added again; I37, what a client
+deleted stays deleted).
 
 They are strikes like all others: chosen by the seed, printed, cut down and played again as values. A strike
 asks whichever controller leads at the time, and does not care for the answer, which may be lost: what became

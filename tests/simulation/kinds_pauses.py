@@ -1,5 +1,6 @@
 """Processes that stand still for long, up to an hour: SIGSTOP, a suspended machine, a hypervisor that takes
-its time (S52). What was sent to them meanwhile lies in their sockets and is read in order when they go on."""
+its time (S52, a node stands still). What was sent to them meanwhile lies in their sockets and is read in
+order when they go on."""
 
 from __future__ import annotations
 

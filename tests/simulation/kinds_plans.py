@@ -270,7 +270,8 @@ def _draw_moved_topic(cluster: Cluster, random: Random) -> Arguments | None:
 
 @plan_kind(_draw_moved_topic, weight=2)
 def delete_moved_topic(cluster: Cluster, *, topic: str, replicas: list[int], after_ms: int) -> bool:
-    """A topic goes while its replicas are on their way; its name may come back before they are gone (S24)."""
+    """A topic goes while its replicas are on their way; its name may come back before they are gone (S24,
+    deleted and made again)."""
     topic_id = cluster.operator.topics.get(topic)
     if topic_id is None or not _move(cluster, [[topic_id, 0, replicas]], RATES[1]):
         return False

@@ -51,8 +51,9 @@ def _draw_promise(cluster: Cluster, random: Random) -> Arguments | None:
 def forsake_promise(
     cluster: Cluster, *, leader: int, follower: int, starve_ms: int, promise_ms: int, for_ms: int
 ) -> bool:
-    """S6: a follower falls out of the ISR and comes back while its leader hears no answer; as soon as it was
-    asked for, it is gone again. The controller counts it in, so the leader has to wait for it."""
+    """S6 (the answer to an accepted proposal is lost): a follower falls out of the ISR and comes back while
+    its leader hears no answer; as soon as it was asked for, it is gone again. The controller counts it in, so
+    the leader has to wait for it."""
     one, other = cluster.brokers[leader], cluster.brokers[follower]
     if not is_fit(one) or not is_fit(other):
         return False
@@ -82,9 +83,9 @@ def _draw_tail(cluster: Cluster, random: Random) -> Arguments | None:
 def kill_leader_of_tail(
     cluster: Cluster, *, leader: int, outsider: int, tail_ms: int, behind_ms: int, for_ms: int
 ) -> bool:
-    """S5: a follower starts anew and keeps up with a leader that has not heard of its new incarnation, so
-    that nobody waits for it. It falls a little behind, and the leader dies: it must not join at the next
-    leader's old high watermark."""
+    """S5 (a new leader's high watermark lags): a follower starts anew and keeps up with a leader that has not
+    heard of its new incarnation, so that nobody waits for it. It falls a little behind, and the leader dies:
+    it must not join at the next leader's old high watermark."""
     one, other = cluster.brokers[leader], cluster.brokers[outsider]
     if not is_fit(one) or not is_fit(other):
         return False

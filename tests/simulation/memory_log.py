@@ -401,7 +401,7 @@ class MemoryLog:
         self._size_bytes = sum(len(data) for _, data in self._batches)
         self.rounds.on_pass(placed, reaches=rewrite.reaches)
 
-    # Rot (5.7).
+    # Rot (5.7, scrubbing).
 
     def condemn(self, detail: str) -> None:
         """Strikes let only what is committed rot, so the simulation never comes here."""
@@ -530,7 +530,8 @@ class MemoryLog:
 
     def recover(self, *, is_clean: bool = False) -> None:
         """What the next process makes of the bytes it finds. Unless the last one ended cleanly, it had no
-        time to store an epoch in which it wrote nothing (I20), and perhaps none to store the log start."""
+        time to store an epoch in which it wrote nothing (I20, a leadership without records leaves a trace),
+        and perhaps none to store the log start."""
         if is_clean:
             self.stored_log_start_offset = self.log_start_offset
         self._uncover()

@@ -3,7 +3,7 @@
 It keeps what the port promises and breaks what ZooKeeper breaks: answers are lost after or before the write
 was applied, connections drop and come back, sessions expire with their ephemeral znodes, watches fire once,
 a request above jute.maxbuffer closes the connection. Writes of all sessions are in one order. `history`
-holds every applied write with its session, to check who wrote what after whom (I5).
+holds every applied write with its session, to check who wrote what after whom (I5, one writer of metadata).
 
 tests/integration runs the same operations against this model and a real ZooKeeper and compares the answers.
 """

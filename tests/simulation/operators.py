@@ -1,7 +1,7 @@
 """The operator of the simulated cluster: creates further topics, deletes them, and makes them again.
 
-It does so whatever is down (S24): a broker that was away while a topic went and came back under the same name
-must not serve its old bytes.
+It does so whatever is down (S24, deleted and made again): a broker that was away while a topic went and came
+back under the same name must not serve its old bytes.
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ class Operator:
                     self._on_created(state.topic, state.topic_id, state.partitions)
 
     def is_settled(self) -> str | None:
-        """L5: whatever was deleted is gone from the controller and from every disk that is there."""
+        """L5 (deletions and shutdowns end): whatever was deleted is gone from the controller and from every
+        disk that is there."""
         cluster = self.cluster
         for topic_id in self.deleted:
             if f"topic/{topic_id}" in cluster.zookeeper.nodes:

@@ -4,18 +4,21 @@ The oracle keeps what no part of the system has: the *ghost*, every batch that s
 ever covered, by offset. A violation is an exception that names the invariant; the seed that found it replays
 to the same step.
 
-    after                     checked                                          cost
-    a replica was touched     I22, I26; I13 of what is newly below its mark;   O(1) if nothing moved, else
-                              I2 if it leads and it, the controller's state    O(batches that moved)
-                              or its promise changed since
-    a replica was touched     2.9: it answers for no leadership that another   O(1) unless another leads
-                              replica has had for longer than a lease
-    a fetch was served        I7, I8                                           O(1)
-    a high watermark moved    I3 by our own list of fetches; I1 of every       O(replicas + new batches)
-                              candidate
-    a write in ZooKeeper      I5; I6, I7, I1, I2, I37 of those written         O(partitions written)
-    an answer to a client     I4, I18, I19, I23                                O(log batches + batches read)
-    the end                   I13, I23, I24 over everything                    O(all batches)
+Checked, with its cost, after
+
+- a replica was touched: I22 (deletion needs evidence), I26 (start, high watermark and end in order), I13
+  (logs match) of what is newly below its mark; I2 (the leader is never laxer) if it leads and it, the
+  controller's state or its promise changed since. O(1) if nothing moved, else O(batches that moved). And
+  2.9 (leases): it answers for no leadership that another replica has had for longer than a lease. O(1)
+  unless another leads;
+- a fetch was served: I7 (leader epochs are unique), I8 (broker epochs fence incarnations). O(1);
+- a high watermark moved: I3 (only this epoch's evidence counts) by our own list of fetches; I1 (candidates
+  are complete) of every candidate. O(replicas + new batches);
+- a write in ZooKeeper: I5 (one writer of metadata); of the partitions written I6 (partition epochs order
+  everything), I7, I1, I2 and I37 (what a client deleted stays deleted). O(partitions written);
+- an answer to a client: I4 (acknowledged means committed), I18 (reads stop at the high watermark), I19 (no
+  latest offset before it is known), I23 (no gap, no repeat). O(log batches + batches read);
+- the end: I13, I23 and I24 (acknowledged is read) over everything. O(all batches).
 
 Nothing is sampled. What is skipped has not changed since it was checked: logs are append-only between
 truncations, a truncation lowers the mark up to which a log counts as checked, and I2 is a function of three
@@ -226,7 +229,8 @@ class Oracle:
     # --- clocks -----------------------------------------------------------------------------------------
 
     def on_expired(self, broker: BrokerNode, key: PartitionKey, segments: Sequence[SegmentView]) -> None:
-        """I36: what a leader is about to delete for its age. No record of a run gets so old in it."""
+        """I36 (no clock destroys alone): what a leader is about to delete for its age. No record of a run
+        gets so old in it."""
         youngest_ms = broker.clock.true_wall_ms - max(segment.timestamp_ms for segment in segments)
         raise Violation(
             "I36",
@@ -235,7 +239,8 @@ class Oracle:
         )
 
     def check_leap_is_told(self, broker: BrokerNode, controller_wall_ms: int, sent_ms: int) -> None:
-        """L7: a broker that heard the controller's time just now knows when one of the two is far off."""
+        """L7 (alarms clear): a broker that heard the controller's time just now knows when one of the two is
+        far off."""
         off_ms = broker.clock.wall_ms - controller_wall_ms
         if broker.now_ms - sent_ms > ANSWER_MS_MAX:
             return  # somebody slept meanwhile

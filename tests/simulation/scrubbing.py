@@ -1,4 +1,5 @@
-"""What a simulated broker does against rot: it reads its logs again at a fast pace, tells, and mends (5.7).
+"""What a simulated broker does against rot: it reads its logs again at a fast pace, tells, and mends (5.7,
+scrubbing).
 
 The rules are the product's: what a rotten replica may do, and what may be written over a hole. This is the
 shell's part of it, as in dataplane/shell/scrubber.py.

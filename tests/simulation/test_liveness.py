@@ -144,7 +144,8 @@ def test_a_loss_is_not_known_from_a_registration_that_was_sent_before_it() -> No
     assert cluster.run_until(cluster.events.now_ms + 1_500, lambda: cluster.registered_epoch(1) > epoch)
     assert cluster.budget.unknown == {1}
     assert not cluster.budget.may_lose(cluster.brokers[2])
-    cluster.run_until(cluster.events.now_ms + cluster.options.grace_ms + 1_000)  # refused until then (S37)
+    # Until then it is refused (S37, a second process under one id).
+    cluster.run_until(cluster.events.now_ms + cluster.options.grace_ms + 1_000)
     assert cluster.budget.unknown == set()
 
 

@@ -2,7 +2,8 @@
 
 Writes are totally ordered. A multi checks versions and applies all or nothing. A session expires by the
 *server's* time, so that a controller which was paused or cut off may believe for a while that it still leads
-(S16). The answer of an applied write can be lost (S17): the caller then knows nothing until it reads back.
+(S16, a paused controller). The answer of an applied write can be lost (S17, a write's answer was lost): the
+caller then knows nothing until it reads back.
 """
 
 from __future__ import annotations

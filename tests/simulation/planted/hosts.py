@@ -1,4 +1,4 @@
-"""Bugs around a host that went back (3.10)."""
+"""Bugs around 3.10, a host that goes back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs of the scrub (5.7)."""
+"""Bugs of 5.7, scrubbing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S16, S17, S32: who writes metadata, and in what order brokers hear of it."""
+"""Who writes metadata, and in what order brokers hear of it."""
 
 from __future__ import annotations
 

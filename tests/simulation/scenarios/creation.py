@@ -1,4 +1,4 @@
-"""S56 to S58: many partitions, whose logs are made while everything else goes on."""
+"""Many partitions, whose logs are made while everything else goes on."""
 
 from __future__ import annotations
 

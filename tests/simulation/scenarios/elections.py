@@ -1,4 +1,4 @@
-"""S1, S2, S14, S18, S27, S28, S36, S38: who may lead, and who may not."""
+"""Who may lead, and who may not."""
 
 from __future__ import annotations
 

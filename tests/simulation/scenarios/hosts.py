@@ -1,4 +1,4 @@
-"""S53 to S55 and S65 to S67: a host that is resumed from a snapshot (3.10)."""
+"""A host that is resumed from a snapshot (3.10, a host that goes back)."""
 
 from __future__ import annotations
 

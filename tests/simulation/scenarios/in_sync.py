@@ -1,4 +1,4 @@
-"""S3 to S7, S19, S20, S31, S39: who counts as in sync, and what the high watermark waits for."""
+"""Who counts as in sync, and what the high watermark waits for."""
 
 from __future__ import annotations
 

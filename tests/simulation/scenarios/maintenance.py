@@ -1,4 +1,4 @@
-"""S24, S25, S27 and S36 while replicas are on their way: topics deleted, rates kept, brokers drained."""
+"""Maintenance while replicas are on their way: topics deleted, rates kept, brokers drained."""
 
 from __future__ import annotations
 

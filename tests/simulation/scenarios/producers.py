@@ -1,4 +1,4 @@
-"""S21 to S23 and S82: batches of an idempotent producer that come again, or too early."""
+"""Batches of an idempotent producer that come again, or too early."""
 
 from __future__ import annotations
 

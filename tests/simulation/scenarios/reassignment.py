@@ -1,4 +1,4 @@
-"""S12, S25, S26: what operators do to a partition while parts of the cluster fail."""
+"""What operators do to a partition while parts of the cluster fail."""
 
 from __future__ import annotations
 

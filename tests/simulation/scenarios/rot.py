@@ -1,4 +1,4 @@
-"""S59 to S61, S76, S77: bytes that rot at rest (5.7)."""
+"""Bytes that rot at rest (5.7, scrubbing)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S13, S15, S35, S52: leases. They buy silence; what is committed never rests on them."""
+"""Leases. They buy silence; what is committed never rests on them (2.9, leases)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S24, S30: topics that go and come back, and logs whose beginning has gone."""
+"""Topics that go and come back, and logs whose beginning has gone."""
 
 from __future__ import annotations
 

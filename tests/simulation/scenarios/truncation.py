@@ -1,4 +1,4 @@
-"""S8 to S11, S34: where two logs part, and who cuts what."""
+"""Where two logs part, and who cuts what."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def two_failovers_with_different_records_at_one_offset(s: Script) -> None:
 
 @scenario("S8")
 def high_watermark_that_lags_behind_the_log(s: Script) -> None:
-    """C has all that was acknowledged and an old high watermark. Its new leader dies (5.1)."""
+    """C has all that was acknowledged and an old high watermark. Its new leader dies (5.1, why not the high
+    watermark)."""
     a, b, c = s.a, s.b, s.c
     end = s.log_end(c)
     write = s.send(s.producer(), a, records=3)
