@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
@@ -19,15 +19,16 @@ from admin_api.brokers.models import (
     MaintenancePlan,
 )
 from admin_api.http.answers import (
-    ACCEPTED,
     AGE_HEADERS,
     ETAG_HEADERS,
     REPLAYED_HEADERS,
+    accepted,
+    done,
     show,
 )
 from admin_api.http.models import BrokerPath, ClusterPath, ReasonQuery
 from admin_api.http.paging import Paged
-from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
+from admin_api.http.problems import CONDITION_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
 from admin_api.http.writes import Asked, Write
@@ -40,18 +41,10 @@ router = APIRouter(route_class=StrictRoute, tags=["Brokers"])
 
 BrokerSort = Literal["broker_id", "-broker_id", "replicas", "-replicas", "leaders", "-leaders"]
 
-_MAINTENANCE_PROBLEMS = (
-    "cluster_not_found",
-    "broker_not_found",
-    "ineligible_broker",
-    *CONDITION_PROBLEMS,
-    *WRITE_PROBLEMS,
+_MAINTENANCE_PROBLEMS = ("cluster_not_found", "broker_not_found", "ineligible_broker", *CONDITION_PROBLEMS)
+_MAINTENANCE_ANSWERS = accepted(
+    MaintenancePlan, "Dry run: the broker as it would be, and what would move", *_MAINTENANCE_PROBLEMS
 )
-_MAINTENANCE_ANSWERS: dict[int | str, dict[str, Any]] = {
-    **ACCEPTED,
-    200: {"model": MaintenancePlan, "description": "Dry run: the broker as it would be, and what would move"},
-    **problems(*_MAINTENANCE_PROBLEMS),
-}
 
 _EXAMPLES = {
     "one": {
@@ -97,11 +90,13 @@ _EXAMPLES = {
     summary="Add brokers",
     status_code=202,
     response_model=OperationView,
-    responses={
-        **ACCEPTED,
-        200: {"model": BrokerPlan, "description": "Dry run: what would be done"},
-        **problems("cluster_not_found", "broker_id_in_use", "broker_operation_running", *WRITE_PROBLEMS),
-    },
+    responses=accepted(
+        BrokerPlan,
+        "Dry run: what would be done",
+        "cluster_not_found",
+        "broker_id_in_use",
+        "broker_operation_running",
+    ),
 )
 async def add_brokers(
     body: Annotated[AddBrokersBody, Body(openapi_examples=_EXAMPLES)],
@@ -182,13 +177,11 @@ async def get_broker(
     operation_id="changeBroker",
     summary="Cordon a broker, say where it stands, label it",
     response_model=BrokerView,
-    responses={
-        200: {
-            "description": "Done; of a dry run, the broker as it would be",
-            "headers": ETAG_HEADERS | REPLAYED_HEADERS,
-        },
-        **problems(*_MAINTENANCE_PROBLEMS),
-    },
+    responses=done(
+        "Done; of a dry run, the broker as it would be",
+        *_MAINTENANCE_PROBLEMS,
+        headers=ETAG_HEADERS | REPLAYED_HEADERS,
+    ),
 )
 async def change_broker(body: ChangeBroker, change: maintenance.Changing) -> Response:
     """Change a broker: a cordoned one keeps its replicas and gets no new ones, and a rack set here takes
@@ -204,11 +197,9 @@ async def change_broker(body: ChangeBroker, change: maintenance.Changing) -> Res
     summary="Move everything off a broker",
     status_code=202,
     response_model=OperationView,
-    responses={
-        **ACCEPTED,
-        200: {"model": PlanView, "description": "Dry run: the plan"},
-        **problems("plan_infeasible", "broker_operation_running", *_MAINTENANCE_PROBLEMS),
-    },
+    responses=accepted(
+        PlanView, "Dry run: the plan", "plan_infeasible", "broker_operation_running", *_MAINTENANCE_PROBLEMS
+    ),
 )
 async def drain_broker(body: DrainBroker, change: maintenance.Changing) -> Response:
     """Move all replicas of a broker to others, evenly, before it is taken offline for good; no partition
@@ -255,15 +246,13 @@ async def return_broker(body: MaintainBroker, change: maintenance.Changing) -> R
     operation_id="removeBroker",
     summary="Forget a broker that is down and holds nothing",
     response_model=BrokerView,
-    responses={
-        200: {
-            "description": "Done: the broker as it was; of a dry run, it would be",
-            "headers": REPLAYED_HEADERS,
-        },
-        **problems(
-            "cluster_not_found", "broker_not_found", "broker_in_use", *CONDITION_PROBLEMS, *WRITE_PROBLEMS
-        ),
-    },
+    responses=done(
+        "Done: the broker as it was; of a dry run, it would be",
+        "cluster_not_found",
+        "broker_not_found",
+        "broker_in_use",
+        *CONDITION_PROBLEMS,
+    ),
 )
 async def remove_broker(
     change: maintenance.Changing,

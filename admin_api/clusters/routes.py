@@ -19,7 +19,7 @@ from admin_api.clusters.models import (
     SetAsideLogList,
     TopicsToBringBack,
 )
-from admin_api.http.answers import AGE_HEADERS, ETAG_HEADERS, REPLAYED_HEADERS, show
+from admin_api.http.answers import AGE_HEADERS, ETAG_HEADERS, REPLAYED_HEADERS, done, show
 from admin_api.http.models import ClusterPath
 from admin_api.http.paging import Paged
 from admin_api.http.problems import WRITE_PROBLEMS, problems
@@ -103,10 +103,12 @@ async def get_cluster(request: Request, services: Serving, cluster: ClusterPath)
     tags=["Clusters"],
     summary="Recover a cluster whose ZooKeeper went back",
     response_model=RecoveredMetadata,
-    responses={
-        200: {"description": "Rebuilt; of a dry run, what would be", "headers": REPLAYED_HEADERS},
-        **problems("cluster_not_found", "recovery_not_needed", "recovery_incomplete", *WRITE_PROBLEMS),
-    },
+    responses=done(
+        "Rebuilt; of a dry run, what would be",
+        "cluster_not_found",
+        "recovery_not_needed",
+        "recovery_incomplete",
+    ),
 )
 async def recover_metadata(
     body: MetadataRecovery, services: Serving, write: Write, cluster: ClusterPath
@@ -157,17 +159,14 @@ async def list_set_aside_logs(
     tags=["Clusters"],
     summary="Recreate topics from the logs that brokers have set aside",
     response_model=BroughtBackTopics,
-    responses={
-        200: {"description": "Brought back; of a dry run, what would be", "headers": REPLAYED_HEADERS},
-        **problems(
-            "cluster_not_found",
-            "topic_not_found",
-            "topic_already_exists",
-            "topic_name_collision",
-            "recovery_incomplete",
-            *WRITE_PROBLEMS,
-        ),
-    },
+    responses=done(
+        "Brought back; of a dry run, what would be",
+        "cluster_not_found",
+        "topic_not_found",
+        "topic_already_exists",
+        "topic_name_collision",
+        "recovery_incomplete",
+    ),
 )
 async def bring_back_topics(
     body: TopicsToBringBack, services: Serving, write: Write, cluster: ClusterPath

@@ -5,18 +5,18 @@ Annotations are not postponed here: postponed ones could not name the address th
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
 from admin_api.configs import service
 from admin_api.configs.models import AlterConfigs, ConfigList, ConfigsAltered, ConfigView, SetConfig
 from admin_api.configs.service import Address, holder_of
-from admin_api.http.answers import AGE_HEADERS, ETAG_HEADERS, REPLAYED_HEADERS, show
+from admin_api.http.answers import AGE_HEADERS, ETAG_HEADERS, REPLAYED_HEADERS, done, show
 from admin_api.http.conditions import IfMatch
 from admin_api.http.models import BrokerPath, ClusterPath, ReasonQuery, TopicPath
 from admin_api.http.paging import Paged
-from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
+from admin_api.http.problems import CONDITION_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
 from admin_api.http.tokens import Role
@@ -68,20 +68,15 @@ def _add_routes(
     change, for its description."""
     Whose = Annotated[Address, Depends(address_of)]
     a_noun = f"a {noun.lower()}'s"
-    changed: dict[int | str, dict[str, Any]] = {
-        200: {
-            "description": "Done; of a dry run, as it would be",
-            "headers": ETAG_HEADERS | REPLAYED_HEADERS,
-        },
-        **problems(
-            *missing,
-            "unknown_config",
-            "invalid_config",
-            "reserved_topic",
-            *CONDITION_PROBLEMS,
-            *WRITE_PROBLEMS,
-        ),
-    }
+    changed = done(
+        "Done; of a dry run, as it would be",
+        *missing,
+        "unknown_config",
+        "invalid_config",
+        "reserved_topic",
+        *CONDITION_PROBLEMS,
+        headers=ETAG_HEADERS | REPLAYED_HEADERS,
+    )
 
     @router.get(
         prefix,

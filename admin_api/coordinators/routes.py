@@ -14,10 +14,10 @@ from admin_api.coordinators.models import (
     CoordinatorList,
     CoordinatorView,
 )
-from admin_api.http.answers import AGE_HEADERS, ETAG_HEADERS, REPLAYED_HEADERS, show
+from admin_api.http.answers import AGE_HEADERS, ETAG_HEADERS, REPLAYED_HEADERS, done, show
 from admin_api.http.models import ClusterPath, ReasonQuery
 from admin_api.http.paging import Paged
-from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
+from admin_api.http.problems import CONDITION_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
 from admin_api.http.writes import Asked, Write
@@ -31,10 +31,7 @@ router = APIRouter(route_class=StrictRoute, tags=["Coordinators"])
     operation_id="admitCoordinators",
     summary="Let coordinators serve client groups",
     response_model=AdmittedCoordinators,
-    responses={
-        200: {"description": "Done; of a dry run, as it would be", "headers": REPLAYED_HEADERS},
-        **problems("cluster_not_found", "unknown_coordinator", *WRITE_PROBLEMS),
-    },
+    responses=done("Done; of a dry run, as it would be", "cluster_not_found", "unknown_coordinator"),
 )
 async def admit_coordinators(
     body: AdmitCoordinatorsBody, services: Serving, write: Write, cluster: ClusterPath
@@ -99,13 +96,13 @@ async def get_coordinator(
     operation_id="changeCoordinator",
     summary="Drain or demote a coordinator, or take it back",
     response_model=CoordinatorView,
-    responses={
-        200: {
-            "description": "Done; of a dry run, the coordinator as it would be",
-            "headers": ETAG_HEADERS | REPLAYED_HEADERS,
-        },
-        **problems("cluster_not_found", "coordinator_not_found", *CONDITION_PROBLEMS, *WRITE_PROBLEMS),
-    },
+    responses=done(
+        "Done; of a dry run, the coordinator as it would be",
+        "cluster_not_found",
+        "coordinator_not_found",
+        *CONDITION_PROBLEMS,
+        headers=ETAG_HEADERS | REPLAYED_HEADERS,
+    ),
 )
 async def change_coordinator(body: ChangeCoordinator, change: service.Changing) -> Response:
     """Change a coordinator, also across its restarts. A draining or demoted one gives each shard away when
@@ -121,19 +118,13 @@ async def change_coordinator(body: ChangeCoordinator, change: service.Changing) 
     operation_id="removeCoordinator",
     summary="Forget a coordinator that is down",
     response_model=CoordinatorView,
-    responses={
-        200: {
-            "description": "Done: the coordinator as it was; of a dry run, it would be",
-            "headers": REPLAYED_HEADERS,
-        },
-        **problems(
-            "cluster_not_found",
-            "coordinator_not_found",
-            "coordinator_in_use",
-            *CONDITION_PROBLEMS,
-            *WRITE_PROBLEMS,
-        ),
-    },
+    responses=done(
+        "Done: the coordinator as it was; of a dry run, it would be",
+        "cluster_not_found",
+        "coordinator_not_found",
+        "coordinator_in_use",
+        *CONDITION_PROBLEMS,
+    ),
 )
 async def remove_coordinator(change: service.Changing, reason: ReasonQuery = None) -> Response:
     """Remove a coordinator that was stopped: its id is free afterwards. If it comes back, it waits to be

@@ -17,10 +17,10 @@ from admin_api.groups.models import (
     ResetOffsets,
 )
 from admin_api.groups.service import GroupPath
-from admin_api.http.answers import REPLAYED_HEADERS, show
+from admin_api.http.answers import done, show
 from admin_api.http.models import ClusterPath, Reason, ReasonQuery
 from admin_api.http.paging import Paged
-from admin_api.http.problems import WRITE_PROBLEMS, problems
+from admin_api.http.problems import problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
 from admin_api.http.writes import Asked, Write
@@ -94,19 +94,13 @@ async def get_group(
     operation_id="deleteGroup",
     summary="Delete a consumer group without members, with its offsets",
     response_model=GroupSummary,
-    responses={
-        200: {
-            "description": "Done: the group as it was; of a dry run, it would be",
-            "headers": REPLAYED_HEADERS,
-        },
-        **problems(
-            "cluster_not_found",
-            "group_not_found",
-            "group_in_use",
-            "coordinator_unavailable",
-            *WRITE_PROBLEMS,
-        ),
-    },
+    responses=done(
+        "Done: the group as it was; of a dry run, it would be",
+        "cluster_not_found",
+        "group_not_found",
+        "group_in_use",
+        "coordinator_unavailable",
+    ),
 )
 async def delete_group(
     services: Serving, write: Write, cluster: ClusterPath, group_id: GroupPath, reason: ReasonQuery = None
@@ -121,19 +115,16 @@ async def delete_group(
     operation_id="resetGroupOffsets",
     summary="Set where a consumer group without members goes on reading",
     response_model=OffsetsReset,
-    responses={
-        200: {"description": "Done; of a dry run, as it would be", "headers": REPLAYED_HEADERS},
-        **problems(
-            "cluster_not_found",
-            "group_not_found",
-            "group_in_use",
-            "unknown_topic",
-            "log_unavailable",
-            "reset_incomplete",
-            "coordinator_unavailable",
-            *WRITE_PROBLEMS,
-        ),
-    },
+    responses=done(
+        "Done; of a dry run, as it would be",
+        "cluster_not_found",
+        "group_not_found",
+        "group_in_use",
+        "unknown_topic",
+        "log_unavailable",
+        "reset_incomplete",
+        "coordinator_unavailable",
+    ),
 )
 async def reset_offsets(
     body: ResetOffsets, services: Serving, write: Write, cluster: ClusterPath, group_id: GroupPath

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from admin_api.http.bodies import VERSIONED_MEDIA_TYPE
 from admin_api.http.conditions import entity_tag
+from admin_api.http.problems import WRITE_PROBLEMS, problems
 from controller.shell.published import Published
 
 #: Milliseconds since the standby's copy was last known to be current.
@@ -42,10 +43,24 @@ LOCATION_HEADERS = {
     "Location": {"description": "the operation", "schema": {"type": "string"}},
     "Retry-After": {"description": "seconds until a look is worth it", "schema": {"type": "integer"}},
 }
-#: The answer to a write that starts an operation, for `responses=`.
-ACCEPTED: Final[dict[int | str, dict[str, Any]]] = {
-    202: {"description": "Accepted: follow the operation", "headers": LOCATION_HEADERS | REPLAYED_HEADERS}
-}
+Responses = dict[int | str, dict[str, Any]]
+
+
+def done(description: str, *codes: str, headers: Mapping[str, Any] = REPLAYED_HEADERS) -> Responses:
+    """Return `responses=` of a write that is over when it is answered. codes: of its own problems."""
+    return {200: {"description": description, "headers": headers}, **problems(*codes, *WRITE_PROBLEMS)}
+
+
+def accepted(
+    dry_run: object, would_be: str, *codes: str, description: str = "Accepted: follow the operation"
+) -> Responses:
+    """Return `responses=` of a write that starts an operation. dry_run: the model of what a dry run answers,
+    and what that is. codes: of its own problems."""
+    return {
+        202: {"description": description, "headers": LOCATION_HEADERS | REPLAYED_HEADERS},
+        200: {"model": dry_run, "description": would_be},
+        **problems(*codes, *WRITE_PROBLEMS),
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from admin_api.http.answers import ETAG_HEADERS, LOCATION_HEADERS, REPLAYED_HEADERS, show
+from admin_api.http.answers import ETAG_HEADERS, accepted, done, show
 from admin_api.http.models import ClusterName, OperationPath, SinceTime, milliseconds
 from admin_api.http.paging import Paged
-from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
+from admin_api.http.problems import CONDITION_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
 from admin_api.operations.models import (
@@ -88,21 +88,16 @@ async def get_it(request: Request, services: Serving, operation_id: OperationPat
     summary="Cancel an operation and undo what it has begun",
     status_code=202,
     response_model=OperationView,
-    responses={
-        202: {
-            "description": "Accepted: it is `cancelling`, until what it moved is back",
-            "headers": LOCATION_HEADERS | REPLAYED_HEADERS,
-        },
-        200: {"model": OperationView, "description": "Dry run: the operation as it would be"},
-        **problems(
-            "operation_not_found",
-            "operation_finished",
-            "operation_not_cancellable",
-            "audit_unavailable",
-            *CONDITION_PROBLEMS,
-            *WRITE_PROBLEMS,
-        ),
-    },
+    responses=accepted(
+        OperationView,
+        "Dry run: the operation as it would be",
+        "operation_not_found",
+        "operation_finished",
+        "operation_not_cancellable",
+        "audit_unavailable",
+        *CONDITION_PROBLEMS,
+        description="Accepted: it is `cancelling`, until what it moved is back",
+    ),
 )
 async def cancel_it(
     *,
@@ -129,7 +124,6 @@ _STEERING_PROBLEMS = (
     "operation_not_pausable",
     "audit_unavailable",
     *CONDITION_PROBLEMS,
-    *WRITE_PROBLEMS,
 )
 
 
@@ -138,10 +132,7 @@ _STEERING_PROBLEMS = (
     operation_id="pauseOperation",
     summary="Pause an operation that carries out a plan",
     response_model=OperationView,
-    responses={
-        200: {"description": "Paused; of a dry run, it is not", "headers": REPLAYED_HEADERS},
-        **problems(*_STEERING_PROBLEMS),
-    },
+    responses=done("Paused; of a dry run, it is not", *_STEERING_PROBLEMS),
 )
 async def pause_it(body: SteerOperation, change: Changing) -> Response:
     """Let an operation begin no further move; moves that have begun are finished. It stays paused until it is
@@ -155,10 +146,7 @@ async def pause_it(body: SteerOperation, change: Changing) -> Response:
     operation_id="resumeOperation",
     summary="Let a paused operation go on",
     response_model=OperationView,
-    responses={
-        200: {"description": "It goes on; of a dry run, it does not", "headers": REPLAYED_HEADERS},
-        **problems(*_STEERING_PROBLEMS),
-    },
+    responses=done("It goes on; of a dry run, it does not", *_STEERING_PROBLEMS),
 )
 async def resume_it(body: SteerOperation, change: Changing) -> Response:
     """Resume an operation. An operation whose time has not come is `scheduled` again."""
@@ -196,18 +184,15 @@ async def list_moves(
     operation_id="changeOperation",
     summary="Throttle an operation, or lift that",
     response_model=OperationView,
-    responses={
-        200: {"description": "Done; of a dry run, nothing is", "headers": REPLAYED_HEADERS},
-        **problems(
-            "operation_not_found",
-            "operation_finished",
-            "operation_moves_nothing",
-            "partition_changed",
-            "audit_unavailable",
-            *CONDITION_PROBLEMS,
-            *WRITE_PROBLEMS,
-        ),
-    },
+    responses=done(
+        "Done; of a dry run, nothing is",
+        "operation_not_found",
+        "operation_finished",
+        "operation_moves_nothing",
+        "partition_changed",
+        "audit_unavailable",
+        *CONDITION_PROBLEMS,
+    ),
 )
 async def change_it(body: ChangeOperation, change: Changing) -> Response:
     """Change an operation's limits: the rate applies to each broker that copies, over all its partitions,

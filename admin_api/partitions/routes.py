@@ -8,11 +8,16 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Body, Query, Request, Response
 from fastapi.openapi.models import Example
 
-from admin_api.http.answers import AGE_HEADERS, ETAG_HEADERS, LOCATION_HEADERS, REPLAYED_HEADERS, show
+from admin_api.http.answers import (
+    AGE_HEADERS,
+    ETAG_HEADERS,
+    accepted,
+    show,
+)
 from admin_api.http.conditions import IfMatch
 from admin_api.http.models import ClusterPath, PartitionPath, TopicPath
 from admin_api.http.paging import Paged
-from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
+from admin_api.http.problems import CONDITION_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
 from admin_api.http.tokens import Role
@@ -63,23 +68,18 @@ _EXAMPLES: dict[str, Example] = {
     summary="Elect a partition's leader",
     status_code=202,
     response_model=OperationView,
-    responses={
-        202: {
-            "description": "Done: the operation says who leads",
-            "headers": LOCATION_HEADERS | REPLAYED_HEADERS,
-        },
-        200: {"model": ElectionPlan, "description": "Dry run: the partition after the election"},
-        **problems(
-            *_MISSING,
-            "election_not_needed",
-            "partition_changed",
-            "ineligible_broker",
-            "loss_too_large",
-            "loss_unknown",
-            *CONDITION_PROBLEMS,
-            *WRITE_PROBLEMS,
-        ),
-    },
+    responses=accepted(
+        ElectionPlan,
+        "Dry run: the partition after the election",
+        *_MISSING,
+        "election_not_needed",
+        "partition_changed",
+        "ineligible_broker",
+        "loss_too_large",
+        "loss_unknown",
+        *CONDITION_PROBLEMS,
+        description="Done: the operation says who leads",
+    ),
 )
 async def elect_leader(
     *,
@@ -120,17 +120,13 @@ async def elect_leader(
     summary="Give partitions their preferred leaders back",
     status_code=202,
     response_model=OperationView,
-    responses={
-        202: {
-            "description": "Done, or failed: the operation says what was refused",
-            "headers": LOCATION_HEADERS | REPLAYED_HEADERS,
-        },
-        200: {
-            "model": PreferredElectionPlan,
-            "description": "Dry run: who would lead, what would be refused",
-        },
-        **problems("cluster_not_found", "topic_not_found", *WRITE_PROBLEMS),
-    },
+    responses=accepted(
+        PreferredElectionPlan,
+        "Dry run: who would lead, what would be refused",
+        "cluster_not_found",
+        "topic_not_found",
+        description="Done, or failed: the operation says what was refused",
+    ),
 )
 async def elect_preferred_leaders(
     *,

@@ -16,9 +16,9 @@ from typing import Final
 from fastapi import APIRouter, Response
 from pydantic import ConfigDict
 
-from admin_api.http.answers import REPLAYED_HEADERS, Answer
+from admin_api.http.answers import Answer, done
 from admin_api.http.models import Reason, RequestBody, timestamp
-from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, ProblemError, problems
+from admin_api.http.problems import CONDITION_PROBLEMS, ProblemError
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Services
 from admin_api.http.writes import Attempt
@@ -111,20 +111,17 @@ class ApprovePlan(RequestBody):
     operation_id="approvePlan",
     summary="Approve a plan that another person has made",
     response_model=PlanView,
-    responses={
-        200: {"description": "Approved; of a dry run, it could be", "headers": REPLAYED_HEADERS},
-        **problems(
-            "cluster_not_found",
-            "plan_not_found",
-            "same_person",
-            "plan_approved",
-            "plan_executed",
-            "plan_expired",
-            "audit_unavailable",
-            *CONDITION_PROBLEMS,
-            *WRITE_PROBLEMS,
-        ),
-    },
+    responses=done(
+        "Approved; of a dry run, it could be",
+        "cluster_not_found",
+        "plan_not_found",
+        "same_person",
+        "plan_approved",
+        "plan_executed",
+        "plan_expired",
+        "audit_unavailable",
+        *CONDITION_PROBLEMS,
+    ),
 )
 async def approve_it(body: ApprovePlan, change: Changing) -> Response:
     """Approve a plan of a protected cluster, as a person who has neither made it nor asked for its operation,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from admin_api.http.answers import ACCEPTED, ETAG_HEADERS, LOCATION_HEADERS, REPLAYED_HEADERS, show
+from admin_api.http.answers import ETAG_HEADERS, LOCATION_HEADERS, REPLAYED_HEADERS, accepted, show
 from admin_api.http.models import ClusterPath, PlanPath, Reason
 from admin_api.http.paging import Paged
 from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, ProblemError, problems
@@ -176,22 +176,19 @@ async def delete_it(
     summary="Carry out a plan",
     status_code=202,
     response_model=OperationView,
-    responses={
-        **ACCEPTED,
-        200: {"model": PlanView, "description": "Dry run: the plan as it would be carried out"},
-        **problems(
-            "plan_not_found",
-            "plan_stale",
-            "plan_expired",
-            "plan_executed",
-            "plan_not_executable",
-            "plan_tampered_with",
-            "policy_violated",
-            *_MADE_PROBLEMS,
-            *CONDITION_PROBLEMS,
-            *WRITE_PROBLEMS,
-        ),
-    },
+    responses=accepted(
+        PlanView,
+        "Dry run: the plan as it would be carried out",
+        "plan_not_found",
+        "plan_stale",
+        "plan_expired",
+        "plan_executed",
+        "plan_not_executable",
+        "plan_tampered_with",
+        "policy_violated",
+        *_MADE_PROBLEMS,
+        *CONDITION_PROBLEMS,
+    ),
 )
 async def execute_it(body: ExecutePlan, change: service.Changing) -> Response:
     """Carry out a plan, a few partitions at a time, if every partition is as it was when the plan was made;

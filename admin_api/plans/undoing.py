@@ -13,8 +13,8 @@ from typing import Final
 
 from fastapi import APIRouter, Response
 
-from admin_api.http.answers import LOCATION_HEADERS, REPLAYED_HEADERS, Answer
-from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, FieldProblem, ProblemError, problems
+from admin_api.http.answers import Answer, accepted
+from admin_api.http.problems import CONDITION_PROBLEMS, FieldProblem, ProblemError
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Services
 from admin_api.http.writes import Attempt, begun_before
@@ -135,26 +135,21 @@ async def _inverse(services: Services, cluster: str, moves: Sequence[Reassignmen
     summary="Take back what a finished operation has moved",
     status_code=202,
     response_model=OperationView,
-    responses={
-        202: {
-            "description": "Accepted: an operation of its own, to be followed",
-            "headers": LOCATION_HEADERS | REPLAYED_HEADERS,
-        },
-        200: {"model": PlanView, "description": "Dry run: what would move back, and what that copies"},
-        **problems(
-            "operation_not_found",
-            "operation_running",
-            "operation_moves_nothing",
-            "undo_conflicts",
-            "plan_executed",
-            "policy_violated",
-            "plan_infeasible",
-            "no_improvement",
-            "audit_unavailable",
-            *CONDITION_PROBLEMS,
-            *WRITE_PROBLEMS,
-        ),
-    },
+    responses=accepted(
+        PlanView,
+        "Dry run: what would move back, and what that copies",
+        "operation_not_found",
+        "operation_running",
+        "operation_moves_nothing",
+        "undo_conflicts",
+        "plan_executed",
+        "policy_violated",
+        "plan_infeasible",
+        "no_improvement",
+        "audit_unavailable",
+        *CONDITION_PROBLEMS,
+        description="Accepted: an operation of its own, to be followed",
+    ),
 )
 async def undo_it(body: UndoOperation, change: Changing) -> Response:
     """Move each partition that arrived back to the brokers it came from; those that have changed since are

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from admin_api.http.answers import ACCEPTED, show
+from admin_api.http.answers import accepted, show
 from admin_api.http.conditions import IfMatch
 from admin_api.http.models import ClusterPath, PartitionPath, ReasonQuery, TopicName, TopicPath
 from admin_api.http.paging import Paged
-from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
+from admin_api.http.problems import CONDITION_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
 from admin_api.http.writes import Asked, Write
@@ -29,12 +29,8 @@ _PROBLEMS = (
     "partition_not_found",
     "reassignment_not_safe",
     *CONDITION_PROBLEMS,
-    *WRITE_PROBLEMS,
 )
-_ANSWERS: dict[int | str, dict[str, Any]] = {
-    **ACCEPTED,
-    200: {"model": ReassignmentPlan, "description": "Dry run: the partition right after the request"},
-}
+_answers = partial(accepted, ReassignmentPlan, "Dry run: the partition right after the request")
 
 
 @router.get(
@@ -75,17 +71,14 @@ async def list_reassignments(
     summary="Move a partition's replicas to these brokers",
     status_code=202,
     response_model=OperationView,
-    responses={
-        **_ANSWERS,
-        **problems(
-            "approval_required",
-            "invalid_replica_assignment",
-            "invalid_replication_factor",
-            "unknown_broker",
-            "ineligible_broker",
-            *_PROBLEMS,
-        ),
-    },
+    responses=_answers(
+        "approval_required",
+        "invalid_replica_assignment",
+        "invalid_replication_factor",
+        "unknown_broker",
+        "ineligible_broker",
+        *_PROBLEMS,
+    ),
 )
 async def assign_partition(
     *,
@@ -122,7 +115,7 @@ async def assign_partition(
     summary="Cancel a partition's reassignment",
     status_code=202,
     response_model=OperationView,
-    responses={**_ANSWERS, **problems("no_reassignment_in_progress", *_PROBLEMS)},
+    responses=_answers("no_reassignment_in_progress", *_PROBLEMS),
 )
 async def cancel_reassignment(
     *,

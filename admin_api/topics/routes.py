@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from admin_api.http.answers import (
-    ACCEPTED,
     AGE_HEADERS,
     ETAG_HEADERS,
     REPLAYED_HEADERS,
+    accepted,
     show,
 )
 from admin_api.http.conditions import IfMatch
@@ -151,28 +151,22 @@ async def get_topic(request: Request, services: Serving, cluster: ClusterPath, t
     summary="Give a topic more partitions, or another replication factor",
     status_code=202,
     response_model=OperationView,
-    responses={
-        **ACCEPTED,
-        200: {
-            "model": TopicPlan | PlanView,
-            "description": "Dry run: the topic with its new partitions; of a replication factor, the plan",
-        },
-        **problems(
-            "cluster_not_found",
-            "topic_not_found",
-            "reserved_topic",
-            "invalid_partitions",
-            "replication_factor_too_large",
-            "invalid_replica_assignment",
-            "no_live_replica",
-            "no_improvement",
-            "plan_infeasible",
-            "plan_executed",
-            "policy_violated",
-            *CONDITION_PROBLEMS,
-            *WRITE_PROBLEMS,
-        ),
-    },
+    responses=accepted(
+        TopicPlan | PlanView,
+        "Dry run: the topic with its new partitions; of a replication factor, the plan",
+        "cluster_not_found",
+        "topic_not_found",
+        "reserved_topic",
+        "invalid_partitions",
+        "replication_factor_too_large",
+        "invalid_replica_assignment",
+        "no_live_replica",
+        "no_improvement",
+        "plan_infeasible",
+        "plan_executed",
+        "policy_violated",
+        *CONDITION_PROBLEMS,
+    ),
 )
 async def change_topic(
     *,
@@ -201,13 +195,14 @@ async def change_topic(
     summary="Delete a topic",
     status_code=202,
     response_model=OperationView,
-    responses={
-        **ACCEPTED,
-        200: {"model": TopicDeletionPlan, "description": "Dry run: what would be deleted"},
-        **problems(
-            "cluster_not_found", "topic_not_found", "reserved_topic", *CONDITION_PROBLEMS, *WRITE_PROBLEMS
-        ),
-    },
+    responses=accepted(
+        TopicDeletionPlan,
+        "Dry run: what would be deleted",
+        "cluster_not_found",
+        "topic_not_found",
+        "reserved_topic",
+        *CONDITION_PROBLEMS,
+    ),
 )
 async def delete_topic(
     *,
