@@ -51,6 +51,7 @@ from dataplane.core.leader_epochs import UNDEFINED_END
 from dataplane.core.log_port import LogError
 from dataplane.core.results import FetchResult, LeaderAnswer
 from dataplane.core.role import ReplicaParts, ReplicaRole, check_position, out_of_range
+from dataplane.core.watermarks import UNKNOWN_OFFSET
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
 from springtide.wire.fetch_response import Compacted, EpochEnd
@@ -68,7 +69,15 @@ class Follower(ReplicaRole):
     """One object is one leader epoch of following; a hold or a quarantine ends with it. The log is untouched
     by either, so trying again under another leader is safe (L6, every follower is fetched for)."""
 
-    __slots__ = ("_has_agreed", "_hold", "_refused_offset", "_retry_aside_ms", "_state", "phase")
+    __slots__ = (
+        "_has_agreed",
+        "_hold",
+        "_leader_start_offset",
+        "_refused_offset",
+        "_retry_aside_ms",
+        "_state",
+        "phase",
+    )
 
     name = "follower"
     is_assigned = True
@@ -77,6 +86,8 @@ class Follower(ReplicaRole):
         super().__init__(replica)
         #: The leader of this leader epoch has found this log to be a prefix of its own.
         self._has_agreed = False
+        #: The highest log start that this leader has told in this leader epoch.
+        self._leader_start_offset = UNKNOWN_OFFSET
         self.phase = Phase.IDLE if state.leader == NO_LEADER else Phase.FETCHING
         self._state = state
         self._hold: WriteAside | None = None
@@ -140,8 +151,11 @@ class Follower(ReplicaRole):
             headers = [h for h in log.last_batches(end_offset) or () if h.base_offset >= compacted_to]
         except LogError:
             return None
-        first_offset = headers[0].base_offset if headers else end_offset
-        return LogMark(first_offset, self._state.partition_epoch, tuple(header.crc for header in headers))
+        return LogMark(
+            self._state.partition_epoch,
+            self._leader_start_offset,
+            tuple((header.base_offset, header.crc) for header in headers),
+        )
 
     def on_fetched(
         self, fetched: LeaderAnswer, *, asked: FetchPosition, now_ms: int, wall_ms: int
@@ -201,6 +215,7 @@ class Follower(ReplicaRole):
     def _follow_log_start(self, leader_start_offset: int) -> None:
         """Advance the log start with the leader's, but never past our own high watermark (I26, start, high
         watermark and end in order); the rest follows with it."""
+        self._leader_start_offset = max(self._leader_start_offset, leader_start_offset)
         start = min(leader_start_offset, self._watermark.offset)
         if start > self._log.log_start_offset:
             self._log.advance_log_start(start)
@@ -417,6 +432,7 @@ class Follower(ReplicaRole):
         Otherwise this log is ahead of the leader without evidence of another epoch, which only corruption
         explains."""
         log = self._log
+        self._leader_start_offset = max(self._leader_start_offset, leader_start_offset)
         if leader_start_offset < 0:
             return (BackOff(self._replica.options.fetch_backoff_ms, ErrorCode.OFFSET_OUT_OF_RANGE),)
         is_marked = self._is_marked_unclean

@@ -380,12 +380,14 @@ class Leader(ReplicaRole):
             except LogError as error:
                 error_code, effects = self._on_read_error(error)
                 return FetchResult(error_code), effects
+            # A log start that this leader told and does not have shows the same, where what was written
+            # since is deleted and can't be compared.
+            has_forgotten = mark.log_start_offset > log.log_start_offset
+            if has_forgotten or (parted is not None and parted.leader_epoch == leader_epoch):
+                give_up = self._give_up(replica_id, fetch_offset)
+                return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), give_up
             if parted is not None:
-                epoch = log.epochs.epoch_at(parted)
-                if epoch == leader_epoch:
-                    give_up = self._give_up(replica_id, fetch_offset)
-                    return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), give_up
-                return FetchResult(ErrorCode.NONE, diverging=EpochEnd(epoch, parted)), NO_EFFECTS
+                return FetchResult(ErrorCode.NONE, diverging=parted), NO_EFFECTS
         went_back = fetch_offset < follower.log_end_offset
         lost = self._lost_by(follower, fetch_offset, broker_epoch) if went_back else NO_EFFECTS
         try:
@@ -427,33 +429,41 @@ class Leader(ReplicaRole):
             effects,
         )
 
-    def _parts_from(self, mark: LogMark, fetch_offset: int) -> int | None:
+    def _parts_from(self, mark: LogMark, fetch_offset: int) -> EpochEnd | None:
         """Return from where on this log holds other batches than the follower's log, before its fetch offset
         and under the same leader epochs: a leader went back, and wrote again (3.10, a host that goes back).
-        None if nothing shows that."""
-        if not mark.crcs or mark.first_offset < self._log.rounds.compacted_to:
+        None if nothing shows that. What is deleted here, or may be compacted, is not compared."""
+        log = self._log
+        if not mark.batches:
             return None
-        headers = self._log.last_batches(fetch_offset, first_offset=mark.first_offset)
+        first_offset = max(mark.batches[0][0], log.log_start_offset, log.rounds.compacted_to)
+        headers = log.last_batches(fetch_offset, first_offset=first_offset)
         if headers is None:
             return None
-        parted = mark.first_offset
-        for header, crc in zip_longest(headers, mark.crcs):
-            if header is None or header.crc != crc:
-                return parted
+        ours = [header for header in headers if header.base_offset >= log.rounds.compacted_to]
+        if not ours:
+            return None
+        theirs = [batch for batch in mark.batches if batch[0] >= ours[0].base_offset]
+        parted = ours[0].base_offset
+        for header, batch in zip_longest(ours, theirs):
+            if header is None:
+                return EpochEnd(log.epochs.epoch_at(parted), parted)
+            if batch != (header.base_offset, header.crc):
+                return EpochEnd(header.leader_epoch, parted)
             parted = header.next_offset
         return None
 
     def _give_up(self, replica_id: int, fetch_offset: int) -> Effects:
-        """Answer no request in this leader epoch any more, because a replica has more of it than this log, or
-        other records. Only this leader writes under its epoch, so this process was put back to an earlier
-        moment. The controller takes its seat away."""
+        """Answer no request in this leader epoch any more, because a replica has more of it than this log,
+        other records, or a log start that this log does not have. Only this leader writes under its epoch, so
+        this process was put back to an earlier moment. The controller takes its seat away."""
         if self._has_gone_back:
             return NO_EFFECTS
         self._has_gone_back = True
         waiters = self._purgatory.take_all()
         problem = self._went_back(
             f"broker {replica_id} has it up to {fetch_offset} from this leader, in this leader epoch: more "
-            "than this log, or other records",
+            "than this log, other records, or a later log start",
             next_offset=fetch_offset,
         )
         return (

@@ -57,7 +57,8 @@ _INT32 = struct.Struct(">i")
 _REPLICA_STATE = struct.Struct(">iq")
 _REPLICA_STATE_ALONE = struct.Struct(">BBBiqB")
 _REPLICA_STATE_FRAME = [1, _REPLICA_STATE_TAG, _REPLICA_STATE.size + 1]
-_MARK = struct.Struct(">qi")
+_MARK = struct.Struct(">iq")
+_MARKED_BATCH = struct.Struct(">qI")
 _LIMITS = struct.Struct(">iiib")
 _SESSION = struct.Struct(">ii")
 _PARTITION_V4 = struct.Struct(">iqi")
@@ -77,12 +78,13 @@ _ONE = 2  # a compact array's count plus one
 
 class LogMark(NamedTuple):
     """Our own tag between brokers, in the first fetch of a partition in a session: what a follower holds
-    before its fetch offset, so that its leader can compare (docs/replication.md 3.10, a host that goes back).
-    crcs: of the batches from first_offset on. partition_epoch: of the state that the follower has applied."""
+    before its fetch offset, so that its leader can compare (docs/replication.md 3.10, a host that goes back). partition_epoch: of
+    the state that the follower has applied. log_start_offset: the highest that the leader has told it in this
+    leader epoch, -1 if none. batches: base offset and CRC of each."""
 
-    first_offset: int
     partition_epoch: int
-    crcs: tuple[int, ...]
+    log_start_offset: int
+    batches: tuple[tuple[int, int], ...]
 
 
 class FetchPartition(NamedTuple):
@@ -255,9 +257,10 @@ def _read_mark(reader: Reader) -> LogMark | None:
         nonlocal mark
         if tag != _MARK_TAG:
             return False
-        first_offset, partition_epoch = content.fixed(_MARK)
-        crcs = content.fixed(struct.Struct(f">{content.remaining // 4}I"))
-        mark = LogMark(first_offset, partition_epoch, crcs)
+        partition_epoch, log_start_offset = content.fixed(_MARK)
+        count = content.remaining // _MARKED_BATCH.size
+        batches = tuple((offset, crc) for offset, crc in (content.fixed(_MARKED_BATCH) for _ in range(count)))
+        mark = LogMark(partition_epoch, log_start_offset, batches)
         return True
 
     reader.tagged_fields(on_tag)
@@ -338,11 +341,12 @@ def encode_fetch_request(api_version: int, request: FetchRequest) -> bytes:
 
 
 def _write_mark(out: bytearray, mark: LogMark) -> None:
-    first_offset, partition_epoch, crcs = mark
+    partition_epoch, log_start_offset, batches = mark
     write_uvarint(out, _MARK_TAG)
-    write_uvarint(out, _MARK.size + 4 * len(crcs))
-    out += _MARK.pack(first_offset, partition_epoch)
-    out += struct.pack(f">{len(crcs)}I", *crcs)
+    write_uvarint(out, _MARK.size + _MARKED_BATCH.size * len(batches))
+    out += _MARK.pack(partition_epoch, log_start_offset)
+    for batch in batches:
+        out += _MARKED_BATCH.pack(*batch)
 
 
 def _write_partition(out: bytearray, asked: FetchPartition, api_version: int) -> None:

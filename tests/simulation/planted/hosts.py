@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from controller.core.sessions import Sessions
+from dataplane.core.follower import Follower
 from dataplane.core.leader import Leader
 from springtide.node.heartbeats import Heartbeats
+from springtide.wire.fetch_request import LogMark
+from springtide.wire.fetch_response import EpochEnd
 from tests.simulation.planted.plant import Patches, plant
 
 
@@ -33,6 +36,39 @@ def heartbeat_count_ignored() -> Patches:
 )
 def content_not_compared() -> Patches:
     return [(Leader, "_parts_from", lambda *_: None)]
+
+
+@plant(
+    breaks="I13",
+    seen="3.10: a leader went back to before a deletion, and nothing is left to compare",
+    scenario="S82",
+    seeds_max=1,
+)
+def forgotten_deletion_believed() -> Patches:
+    original = Follower.log_mark
+
+    def log_mark(self: Follower) -> LogMark | None:
+        mark = original(self)
+        return None if mark is None else mark._replace(log_start_offset=-1)
+
+    return [(Follower, "log_mark", log_mark)]
+
+
+@plant(
+    breaks="I13",
+    seen="3.10: a fork is not seen by a leader whose log begins later than what is compared",
+    scenario="S83",
+    seeds_max=1,
+)
+def later_log_compared_with_nothing() -> Patches:
+    original = Leader._parts_from
+
+    def parts_from(self: Leader, mark: LogMark, fetch_offset: int) -> EpochEnd | None:
+        if mark.batches and mark.batches[0][0] < self._log.log_start_offset:
+            return None
+        return original(self, mark, fetch_offset)
+
+    return [(Leader, "_parts_from", parts_from)]
 
 
 @plant(

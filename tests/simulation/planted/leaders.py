@@ -321,6 +321,6 @@ def log_start_told_too_early() -> Patches:
     return [(StoredLogStart, "offset", property(lambda self: self._log.log_start_offset))]
 
 
-@plant(breaks="I4", seen="KIP-360: a producer that is new to the log begins at any sequence", scenario="S82")
+@plant(breaks="I4", seen="KIP-360: a producer that is new to the log begins at any sequence", scenario="S84")
 def a_new_producer_begins_anywhere() -> Patches:
     return [(ProducerStates, "_may_go_on", lambda self, header: True)]

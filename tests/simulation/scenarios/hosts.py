@@ -102,6 +102,60 @@ def leader_resumed_that_writes_as_much_as_it_lost(s: Script) -> None:
     s.expect("I13", "nobody has copied them", s.log_end(s.b) == s.log_end(s.c) == end)
 
 
+@scenario("S82")
+def leader_resumed_that_has_forgotten_a_deletion(s: Script) -> None:
+    """S65, but its followers hold nothing any more with which its records could be compared."""
+    a = s.a
+    s.until("A leads", lambda: s.leads(a))
+    snapshot = take(a)
+    before, after = s.producer(), s.producer()
+    for _ in range(3):
+        s.write_acked(before, a)
+    s.run_for(AGE_MS)
+    end = s.log_end(a)
+    s.delete(a, end)
+    s.isolate(a)
+    go_back(s, a, snapshot)
+    writes = [s.append(after, a) for _ in range(3)]
+    s.reached(
+        "the others' logs begin where A holds its last record",
+        s.log_end(a) == end and {s.replica(each).log.log_start_offset for each in (s.b, s.c)} == {end},
+    )
+    s.mend()
+    s.cut_off(a, *s.cluster.controllers)
+    s.must("3.10", "A gives up", lambda: gave_up(a))
+    s.expect("I4", "nothing of it is acknowledged", not any(write.is_acked for write in writes))
+
+
+@scenario("S83")
+def fork_of_a_leader_that_began_before_its_successors_log(s: Script) -> None:
+    """Of what A remembers, B has deleted the beginning. What A wrote when it had gone back must go."""
+    a = s.a
+    s.until("A leads", lambda: s.leads(a))
+    producer, other = s.producer(), s.producer()
+    s.write_acked(producer, a)
+    s.run_for(200)
+    snapshot = take(a)
+    start = s.log_end(a)
+    for _ in range(2):
+        s.write_acked(producer, a)
+    s.run_for(AGE_MS)
+    end = s.log_end(a)
+    s.delete(a, start)
+    s.isolate(a)
+    go_back(s, a, snapshot)
+    for _ in range(2):
+        s.append(other, a)
+    s.reached("A holds other records up to the same offset", s.log_end(a) == end == s.log_end(s.b))
+    last = s.replica(a).log.last_batches(end)
+    s.reached("the last batches of A begin earlier", last is not None and last[0].base_offset < start)
+    s.mend(*s.cluster.controllers)
+    s.must("3.10", "another leads", lambda: s.leads(s.b) or s.leads(s.c))
+    s.mend()
+    s.must("5.2", "A has written its own records aside", lambda: a.disk.asides > 0)
+    s.must("L2", "A is in sync again", lambda: s.in_isr(a, s.b, s.c))
+
+
 @scenario("S66", min_insync_replicas=2)
 def leader_resumed_that_has_forgotten_who_joined(s: Script) -> None:
     """C joined after the snapshot, and nothing was written since. A and B alone must commit nothing."""

@@ -89,7 +89,7 @@ def retry_of_an_older_batch_at_a_restarted_leader(s: Script) -> None:
     )
 
 
-@scenario("S82")
+@scenario("S84")
 def second_batch_of_a_new_producer_is_there_first(s: Script) -> None:
     """B, which does not lead, refuses a new producer's first batch; the second reaches A before the retry."""
     a, b = s.a, s.b

@@ -528,6 +528,15 @@ class Script:
             self.retry(write, to)
         return write
 
+    def delete(self, leader: BrokerNode, before_offset: int) -> None:
+        """Delete records by a client's request, until every replica that is up begins there."""
+        self.cluster.clients.delete(self.key, leader.broker_id, before_offset)
+        up = [broker for broker in self.cluster.brokers.values() if self.key in broker.replicas]
+        self.until(
+            "the records are deleted",
+            lambda: all(self.replica(broker).log.log_start_offset == before_offset for broker in up),
+        )
+
 
 __all__ = [
     "NO_LEADER",

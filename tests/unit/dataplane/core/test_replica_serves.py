@@ -270,7 +270,7 @@ def test_s55_a_leader_whose_replica_has_more_of_its_own_epoch_gives_up() -> None
 def mark_of(log: MemoryLog, *, partition_epoch: int = 1) -> LogMark:
     headers = log.last_batches(log.log_end_offset)
     assert headers
-    return LogMark(headers[0].base_offset, partition_epoch, tuple(each.crc for each in headers))
+    return LogMark(partition_epoch, -1, tuple((each.base_offset, each.crc) for each in headers))
 
 
 def log_with(*values: bytes, leader_epoch: int = 1) -> MemoryLog:
@@ -320,15 +320,84 @@ def test_s65_equal_logs_and_what_cannot_be_told_are_served() -> None:
     for mark in (
         mark_of(bench.log),
         mark_of(log_with(b"a", b"b")),
-        LogMark(3, 1, ()),
+        LogMark(1, -1, ()),
         None,
     ):
-        end = 2 if mark is not None and len(mark.crcs) == 2 else 3
+        end = 2 if mark is not None and len(mark.batches) == 2 else 3
         result, effects = bench.fetch(2, end, mark=mark)
         assert (result.error, result.diverging) == (ErrorCode.NONE, None)
         assert not [each for each in effects if isinstance(each, ReportProblem) and end == 3]
     bench.log.note_rotten(RottenRange(1, 2, "a bit"))
     assert bench.fetch(3, 3, mark=mark_of(log_with(b"a", b"x", b"c")))[0].diverging is None
+
+
+def test_s82_a_leader_that_has_forgotten_what_it_told_to_be_deleted_gives_up() -> None:
+    """The follower holds nothing any more that could be compared, and the leader has written anew."""
+    follower = Bench(2, log=log_with(b"a", b"b", b"c"))
+    follower.apply()
+    follower.fetched(LeaderAnswer(high_watermark=3, log_start_offset=3))
+    assert follower.log.log_start_offset == 3
+    mark = follower.replica.role.log_mark()
+    assert mark == LogMark(1, 3, ())
+    for log in (log_with(b"a", b"x", b"y"), log_with(b"a", b"x", b"y", b"z")):
+        bench = Bench(log=log)
+        bench.apply()
+        bench.append("a")
+        result, effects = bench.fetch(2, 3, mark=mark)
+        assert result == FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        (problem,) = [each.problem for each in effects if isinstance(each, ReportProblem)]
+        assert (problem.code, problem.broker_id) == ("went_back", -1)
+        assert bench.high_watermark == 0
+    honest = Bench(log=log_with(b"a", b"b", b"c", b"d"))
+    honest.apply()
+    honest.log.advance_log_start(3)
+    assert honest.fetch(2, 3, mark=mark)[0].error is ErrorCode.NONE
+
+
+def test_s82_what_an_earlier_leader_told_to_be_deleted_proves_nothing() -> None:
+    """The present one need not have heard of it (4.9)."""
+    follower = Bench(2, log=log_with(b"a", b"b", b"c"))
+    follower.apply()
+    follower.fetched(LeaderAnswer(high_watermark=3, log_start_offset=3))
+    follower.apply(leader_epoch=2, partition_epoch=2)
+    mark = follower.replica.role.log_mark()
+    assert mark == LogMark(2, -1, ())
+    bench = Bench(log=log_with(b"a", b"b", b"c"))
+    bench.apply(leader_epoch=2, partition_epoch=2)
+    assert bench.fetch(2, 3, last_fetched_epoch=1, mark=mark)[0].error is ErrorCode.NONE
+
+
+def test_s83_a_fork_is_seen_above_the_log_start_of_a_leader_that_has_less_to_compare() -> None:
+    """Of the marked batches the leader has deleted the first ones."""
+    for start, values, parted in (
+        (1, (b"a", b"b", b"x", b"y"), 2),
+        (2, (b"a", b"b", b"x", b"d"), 2),
+        (2, (b"a", b"x", b"c", b"y"), 3),
+        (3, (b"a", b"x", b"y", b"d"), None),
+        (4, (b"a", b"x", b"y", b"z"), None),
+    ):
+        bench = Bench(log=log_with(b"a", b"b", b"c", b"d"))
+        bench.log.advance_log_start(start)
+        bench.apply(leader_epoch=2)
+        result, _ = bench.fetch(2, 4, last_fetched_epoch=1, mark=mark_of(log_with(*values)))
+        assert result.error is ErrorCode.NONE
+        assert result.diverging == (None if parted is None else EpochEnd(1, parted)), (start, values)
+
+
+def test_s83_batches_of_other_sizes_part_where_the_leader_still_knows_that_they_do() -> None:
+    bench = Bench(log=log_with(b"a", b"b", b"c", b"d"))
+    bench.log.advance_log_start(2)
+    bench.apply(leader_epoch=2)
+    fork = log_with(b"a")
+    data = batch_of([b"x", b"y", b"z"], base_offset=1, leader_epoch=1)
+    fork.append((decode_header(data),), (data,), now_ms=0)
+    assert bench.fetch(2, 4, last_fetched_epoch=1, mark=mark_of(fork))[0].diverging == EpochEnd(1, 2)
+    whole = Bench(log=fork)
+    whole.log.advance_log_start(2)  # within the batch
+    whole.apply(leader_epoch=2)
+    assert whole.fetch(2, 4, last_fetched_epoch=1, mark=mark_of(fork))[0].diverging is None
+    other = log_with(b"a", b"b", b"c", b"d")
+    assert whole.fetch(2, 4, last_fetched_epoch=1, mark=mark_of(other))[0].diverging == EpochEnd(1, 1)
 
 
 def test_s66_a_follower_that_knows_a_later_in_sync_set_is_not_counted_until_the_leader_does() -> None:

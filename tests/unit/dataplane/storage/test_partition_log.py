@@ -359,6 +359,10 @@ def test_a_log_on_disk_tells_its_last_batches_as_one_in_memory_does() -> None:
         assert log.last_batches(60, first_offset=first) == memory.last_batches(60, first_offset=first)
     assert log.last_batches(59) == log.last_batches(59, first_offset=log.last_batches(59)[0].base_offset)  # type: ignore[index]
     assert log.last_batches(0) == []
+    for each in (log, memory):
+        each.advance_log_start(57)
+    assert log.last_batches(60, first_offset=57) == memory.last_batches(60, first_offset=57)
+    assert log.last_batches(60, first_offset=56) is memory.last_batches(60, first_offset=56) is None
     segment = max(path for path in disk.files() if path.endswith(".log"))
     disk.flip_bit(segment, log.segments[-1].size_bytes - 2)
     assert log.last_batches(60) is None  # damage is for the scrub to find

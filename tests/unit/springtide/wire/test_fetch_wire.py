@@ -189,7 +189,7 @@ def test_what_a_follower_asks_a_leader_reads(request_: FetchRequest) -> None:
 
 
 def test_what_a_follower_marks_a_leader_reads_and_others_skip() -> None:
-    marks = (LogMark(2**40, 7, (1, 2**32 - 1)), None, LogMark(5, -1, ()))
+    marks = (LogMark(7, -1, ((2**40, 1), (2**41, 2**32 - 1))), None, LogMark(-1, 5, ()))
     marked = [each._replace(mark=mark) for each, mark in zip(FOLLOWER.partitions, marks, strict=True)]
     body = encode_fetch_request(REPLICA_FETCH_VERSION, FOLLOWER._replace(partitions=marked))
     assert decode_fetch_request(REPLICA_FETCH_VERSION, body, 0).partitions == marked

@@ -46,7 +46,8 @@ int64s = st.integers(-(2**63), 2**63 - 1)
 topic_ids = st.binary(min_size=16, max_size=16)
 versions = st.integers(REPLICA_STATE_SINCE - 2, REPLICA_FETCH_VERSION)
 
-marks = st.builds(LogMark, int64s, int32s, st.lists(st.integers(0, 2**32 - 1), max_size=3).map(tuple))
+marked_batches = st.lists(st.tuples(int64s, st.integers(0, 2**32 - 1)), max_size=3).map(tuple)
+marks = st.builds(LogMark, int32s, int64s, marked_batches)
 asked_partitions = st.builds(
     FetchPartition, topic_ids, int32s, int32s, int64s, int32s, int64s, int32s, st.none() | marks
 )
