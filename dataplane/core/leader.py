@@ -57,7 +57,7 @@ from dataplane.core.results import (
     ProducersResult,
     TimestampLookup,
 )
-from dataplane.core.role import ReplicaParts, ReplicaRole, check_position
+from dataplane.core.role import ReplicaParts, ReplicaRole, check_epoch_start, check_position
 from dataplane.core.watermarks import UNKNOWN_OFFSET, committable_offset
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
@@ -367,7 +367,9 @@ class Leader(ReplicaRole):
         end_offset = log.log_end_offset
         if self._has_gone_back or (last_fetched_epoch == leader_epoch and fetch_offset > end_offset):
             return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), self._give_up(replica_id, fetch_offset)
-        refusal = check_position(log, fetch_offset, last_fetched_epoch)
+        refusal = check_position(log, fetch_offset, last_fetched_epoch) or check_epoch_start(
+            log, fetch_offset, last_fetched_epoch
+        )
         if refusal is not None:
             return refusal, NO_EFFECTS
         if mark is not None:

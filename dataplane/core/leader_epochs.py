@@ -125,6 +125,12 @@ class LeaderEpochs:
             return EpochEnd(leader_epoch, self._starts[0])
         return EpochEnd(epochs[following - 1], self._starts[following])
 
+    def start_offset_of(self, leader_epoch: int) -> int:
+        """Return the offset at which the epoch began, or UNDEFINED_OFFSET."""
+        epochs = self._epochs
+        index = bisect_right(epochs, leader_epoch) - 1
+        return self._starts[index] if index >= 0 and epochs[index] == leader_epoch else UNDEFINED_OFFSET
+
     def epoch_at(self, log_offset: int) -> int:
         """The epoch under which `log_offset` was written, or UNDEFINED_EPOCH before the first entry."""
         index = bisect_right(self._starts, log_offset)

@@ -448,5 +448,16 @@ def check_position(log: LogPort, fetch_offset: int, last_fetched_epoch: int) -> 
     return None
 
 
+def check_epoch_start(log: LogPort, fetch_offset: int, last_fetched_epoch: int) -> FetchResult | None:
+    """Return None if a replica that ends at `fetch_offset` can have reached its newest epoch; else the answer
+    by which it cuts that epoch. It led it, its host went back (3.10, a host that goes back), and it led it
+    anew from an earlier offset. What this log has there is of an epoch before, which it would refuse."""
+    epochs = log.epochs
+    if last_fetched_epoch < 1 or fetch_offset >= epochs.start_offset_of(last_fetched_epoch):
+        return None
+    end = epochs.end_offset_for(last_fetched_epoch - 1, log_end_offset=log.log_end_offset)
+    return FetchResult(ErrorCode.NONE, diverging=end)
+
+
 def out_of_range(log: LogPort) -> FetchResult:
     return FetchResult(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=log.log_start_offset)

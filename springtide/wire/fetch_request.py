@@ -78,9 +78,9 @@ _ONE = 2  # a compact array's count plus one
 
 class LogMark(NamedTuple):
     """Our own tag between brokers, in the first fetch of a partition in a session: what a follower holds
-    before its fetch offset, so that its leader can compare (docs/replication.md 3.10, a host that goes back). partition_epoch: of
-    the state that the follower has applied. log_start_offset: the highest that the leader has told it in this
-    leader epoch, -1 if none. batches: base offset and CRC of each."""
+    before its fetch offset, so that its leader can compare (docs/replication.md 3.10, a host that goes back).
+    partition_epoch: of the state that the follower has applied. log_start_offset: the highest that the leader
+    has told it in this leader epoch, -1 if none. batches: base offset and CRC of each."""
 
     partition_epoch: int
     log_start_offset: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from controller.core.sessions import Sessions
+from dataplane.core import leader
 from dataplane.core.follower import Follower
 from dataplane.core.leader import Leader
 from springtide.node.heartbeats import Heartbeats
@@ -69,6 +70,16 @@ def later_log_compared_with_nothing() -> Patches:
         return original(self, mark, fetch_offset)
 
     return [(Leader, "_parts_from", parts_from)]
+
+
+@plant(
+    breaks="5.2",
+    seen="3.10: a leader that went back led its epoch anew, from an earlier offset",
+    scenario="S55",
+    seeds_max=1,
+)
+def epoch_starts_not_compared() -> Patches:
+    return [(leader, "check_epoch_start", lambda *_: None)]
 
 
 @plant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from controller.contract.session import HeartbeatRequest
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.kinds_hosts import Snapshot, resume, take
 from tests.simulation.scenarios.registry import scenario
@@ -78,6 +79,34 @@ def leader_resumed(s: Script) -> None:
     s.expect("I15", "nobody cuts anything", min(s.log_end(s.b), s.log_end(s.c)) >= committed)
     s.mend()
     s.must("3.10", "another leads", lambda: s.leads(s.b) or s.leads(s.c))
+
+
+@scenario("S55")
+def leader_resumed_that_leads_its_epoch_anew(s: Script) -> None:
+    """A has forgotten that it leads, hears so again, and its epoch begins before what it lost. The process
+    after it has a log that is a prefix of B's, and an epoch that is not."""
+    a, b = s.a, s.b
+    s.until("A leads", lambda: s.leads(a))
+    s.kill(a)
+    s.until("B leads", lambda: s.leads(b))
+    s.restart(a)
+    snapshot = take(a)
+    producer = s.producer()
+    s.write_acked(producer, b)
+    s.elect_preferred()
+    s.until("A leads again", lambda: s.leads(a))
+    s.write_acked(producer, a)
+    s.run_for(AGE_MS)
+    epoch = s.state.leader_epoch
+    unheard = s.hold(HeartbeatRequest, source=a)
+    go_back(s, a, snapshot)
+    s.until("A leads its epoch anew", lambda: a.disk.logs[s.key].epochs.latest == epoch)
+    starts = [each.disk.logs[s.key].epochs.start_offset_of(epoch) for each in (a, b)]
+    s.reached("it begins earlier there", starts[0] < starts[1])
+    a.disk.logs[s.key].flush()
+    unheard.release()
+    s.must("3.10", "A ends", lambda: not a.is_up)
+    s.must("L2", "A is in sync again", lambda: s.in_isr(a, b, s.c))
 
 
 @scenario("S65")

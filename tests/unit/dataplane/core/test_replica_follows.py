@@ -248,6 +248,21 @@ def test_i14_s9_an_epoch_in_which_nobody_wrote_is_cut_without_touching_a_record(
     assert follower.high_watermark == 2
 
 
+def test_s55_an_epoch_that_a_follower_led_before_it_went_back_is_cut_before_it_fetches() -> None:
+    """It wrote in epoch 1 from offset 4 on, went back to offset 2 and led epoch 1 anew from there. By epochs
+    and offsets alone its log is a prefix of the leader's; batches of epoch 0 would be refused for ever."""
+    for follower_log in (log_of(0, 0), log_of(0, 0, 1)):
+        follower_log.begin_leader_epoch(1)
+        assert follower_log.epochs.latest_start_offset == 2
+        leader = Bench(1, log=log_of(0, 0, 0, 0, 1, 1))
+        leader.apply(leader_epoch=3)
+        follower = Bench(2, log=follower_log)
+        follower.apply(leader_epoch=3)
+        agree(leader, follower)
+        assert records_of(follower.log) == records_of(leader.log)
+        assert follower.log.epochs.entries == leader.log.epochs.entries[:-1]
+
+
 def test_s10_a_follower_that_missed_an_epoch_of_the_same_leader_truncates() -> None:
     """KAFKA-7164."""
     bench = Bench(2, log=log_of(1, 1))
