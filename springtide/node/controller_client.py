@@ -82,6 +82,25 @@ class ControllerAnswer(Protocol):
     def lineage(self) -> str: ...
 
 
+def seen_after(seen: Seen, answer: ControllerAnswer) -> Seen | None:
+    """Return `seen` with what the answer teaches; None if the answer is to be ignored: its controller was
+    replaced, or has its epoch in another history."""
+    epoch = answer.controller_epoch
+    if epoch < 0:  # an error from a controller that could not look into the cluster
+        return seen
+    if answer.error is ControllerError.METADATA_WENT_BACK:
+        # It knows that its metadata is older, and asks only for what this broker holds. It teaches nothing:
+        # by what was told before its successor finds out, too.
+        return seen
+    if epoch < seen.controller_epoch:
+        return None
+    if epoch > seen.controller_epoch:
+        return seen._replace(controller_epoch=epoch, lineage=answer.lineage)
+    if "" != answer.lineage != seen.lineage != "":
+        return None
+    return seen._replace(lineage=seen.lineage or answer.lineage)
+
+
 Role = Literal["brokers", "coordinators"]
 AnswerType = TypeVar("AnswerType", bound=ControllerAnswer)
 
@@ -257,24 +276,16 @@ class ControllerClient:
         return msgspec.json.decode(response.content, type=answer_type), None
 
     def _is_current(self, answer: ControllerAnswer) -> bool:
-        epoch = answer.controller_epoch
-        if epoch < 0:  # an error from a controller that could not look into the cluster
-            return True
-        if answer.error is ControllerError.METADATA_WENT_BACK:
-            return True  # It knows that its metadata is older, and asks only for what this broker holds.
-        seen = self.seen
-        if epoch < seen.controller_epoch:
-            _log.info(
-                "answer_ignored controller_epoch=%d controller_epoch_seen=%d", epoch, seen.controller_epoch
-            )
+        seen = seen_after(self.seen, answer)
+        if seen is None:
+            epoch, epoch_seen = answer.controller_epoch, self.seen.controller_epoch
+            if epoch < epoch_seen:
+                _log.info("answer_ignored controller_epoch=%d controller_epoch_seen=%d", epoch, epoch_seen)
+            else:
+                _log.warning("answer_ignored controller_epoch=%d cause=%s", epoch, "it has two histories")
             return False
-        if epoch == seen.controller_epoch and "" != answer.lineage != seen.lineage != "":
-            _log.warning("answer_ignored controller_epoch=%d cause=%s", epoch, "it has two histories")
-            return False
-        if epoch > seen.controller_epoch:
-            self._see(seen._replace(controller_epoch=epoch, lineage=answer.lineage))
-        elif answer.lineage and not seen.lineage:
-            self._see(seen._replace(lineage=answer.lineage))
+        if seen != self.seen:
+            self._see(seen)
         return True
 
     def _next_url(self, url: str, hint: str | None, asked: Sequence[str]) -> str | None:

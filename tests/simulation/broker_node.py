@@ -67,7 +67,7 @@ from dataplane.shell.partitions import ahead, is_behind
 from dataplane.storage.retention import UNLIMITED, SegmentView, segments_to_delete
 from dataplane.storage.seal import Seal
 from springtide.node.clock import BrokerClock
-from springtide.node.controller_client import UNTOLD, ControllerAnswer, Seen
+from springtide.node.controller_client import UNTOLD, Seen, seen_after
 from springtide.node.heartbeats import Heartbeats
 from springtide.node.lease import Lease
 from springtide.wire.errors import ErrorCode
@@ -546,7 +546,7 @@ class BrokerNode:
 
     def _hear(self, answer: RegisterResponse | HeartbeatResponse | UpdateBatch) -> bool:
         """False: of a controller that is not to be believed."""
-        seen = hear(self.disk.seen, answer)
+        seen = seen_after(self.disk.seen, answer)
         if seen is not None:
             self.disk.seen = seen
         return seen is not None
@@ -1583,20 +1583,6 @@ class BrokerNode:
 
 
 _FORGOT_ITS_PRODUCER = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
-
-
-def hear(seen: Seen, answer: ControllerAnswer) -> Seen | None:
-    """As springtide.node.controller_client does; None: it is of a controller that is not to be believed."""
-    epoch = answer.controller_epoch
-    if epoch < 0:
-        return seen
-    if epoch < seen.controller_epoch:
-        return None
-    if epoch == seen.controller_epoch and "" != answer.lineage != seen.lineage != "":
-        return None
-    if epoch > seen.controller_epoch:
-        return seen._replace(controller_epoch=epoch, lineage=answer.lineage)
-    return seen
 
 
 def is_news(answers: dict[PartitionKey, LeaderAnswer]) -> bool:

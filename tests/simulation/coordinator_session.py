@@ -18,8 +18,7 @@ from controller.contract.session import (
 )
 from controller.contract.updates import NameWriterRequest, NameWriterResponse, PollRequest, UpdateBatch
 from controller.core.records import partition_key
-from springtide.node.controller_client import UNTOLD, ControllerAnswer
-from tests.simulation.broker_node import hear
+from springtide.node.controller_client import UNTOLD, ControllerAnswer, seen_after
 from tests.simulation.clients import REQUEST_TIMEOUT_MS
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class CoordinatorSession:
 
     def _believes(self, controller: str, answer: ControllerAnswer | None) -> bool:
         """Whether it answers what was asked. Who does not answer, leads no more or does not lead is left."""
-        seen = None if answer is None else hear(self._seen, answer)
+        seen = None if answer is None else seen_after(self._seen, answer)
         if seen is None or answer is None or answer.error is ControllerError.NOT_CONTROLLER:
             if self._controller == controller:
                 self._controllers.append(self._controllers.pop(0))

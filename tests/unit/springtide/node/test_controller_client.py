@@ -281,8 +281,10 @@ def test_one_controller_epoch_of_two_lineages_is_believed_in_the_first() -> None
     assert witness == Witness(cluster_id="C", controller_epoch=7, lineage="first", records=40)
 
 
-def test_a_controller_that_knows_less_is_heard_when_it_says_so_itself() -> None:
-    """Else nobody would tell it what the metadata was. It teaches nothing."""
+@pytest.mark.parametrize("epoch", [3, 9])
+def test_a_controller_that_knows_less_is_heard_when_it_says_so_itself(epoch: int) -> None:
+    """Else nobody would tell it what the metadata was. It teaches nothing: by what was told before its
+    successor finds out, too."""
     error = ControllerError.METADATA_WENT_BACK
-    outcome, _, seen = ask({ONE: ok(error=error, controller_epoch=3)}, (ONE,), seen=7)
-    assert (outcome, seen) == (ProducerIdsResponse(error=error, controller_epoch=3), 7)
+    outcome, _, seen = ask({ONE: ok(error=error, controller_epoch=epoch)}, (ONE,), seen=7)
+    assert (outcome, seen) == (ProducerIdsResponse(error=error, controller_epoch=epoch), 7)
