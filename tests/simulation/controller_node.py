@@ -165,10 +165,11 @@ class ControllerNode:
     clock: NodeClock = field(init=False)
     watch: LoopWatch = field(init=False)
     deaf_ms: int = 0
-    #: By broker id and epoch: since when heartbeats have arrived without a gap, and the last.
-    arrivals: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
-    #: Brokers that were silent for the whole grace, and since then heard of only without authority.
-    overdue: set[tuple[int, int]] = field(default_factory=set)
+    beat_ms: int = 0
+    #: For how long this term has listened: its loop ran, and it had authority.
+    listened_ms: int = 0
+    #: By broker id and epoch: `listened_ms` when it registered, or its last heartbeat was to be counted.
+    heard_at: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.clock = NodeClock(self.events)
@@ -222,8 +223,8 @@ class ControllerNode:
         self.machine = None
         self.controller_epoch = -1
         self.queue.clear()
-        self.arrivals.clear()
-        self.overdue.clear()
+        self.listened_ms = 0
+        self.heard_at.clear()
         self.persisting = False
         for poll in self.polls:
             poll.timer.cancel()
@@ -257,6 +258,7 @@ class ControllerNode:
             self._forget()
             self.life += 1
             self.zookeeper.connect(self.session)
+            self._beat()
         elif alive and self.machine is None and self.zookeeper.nobody_leads():
             self._take_over()
         pause_ms = self.zookeeper.options.session_timeout_ms / 12
@@ -302,6 +304,9 @@ class ControllerNode:
 
     def _beat(self) -> None:
         self.watch.beat(0)
+        elapsed_ms, self.beat_ms = self.clock.mono_ms - self.beat_ms, self.clock.mono_ms
+        if elapsed_ms <= 2 * BEAT_MS and self.is_authoritative():
+            self.listened_ms += elapsed_ms
         self._after(BEAT_MS, self._beat)
 
     def _step(self, machine: ClusterMachine, event: Event) -> Step:
@@ -316,9 +321,14 @@ class ControllerNode:
                 case BrokerRecord(registration=broker, change=change):
                     if change.cause is Cause.BROKER_FENCED:
                         self._check_silence(broker.broker_id, epochs[broker.broker_id])
+                    elif change.cause is Cause.BROKER_REGISTERED:
+                        self.heard_at[broker.broker_id, broker.broker_epoch] = self.listened_ms
                 case CoordinatorRecord(registration=coordinator, change=change):
+                    member = coordinator.coordinator_id, coordinator.coordinator_epoch
                     if change.cause is Cause.COORDINATOR_FENCED and isinstance(event, Tick):
-                        self._check_silence(coordinator.coordinator_id, coordinator.coordinator_epoch)
+                        self._check_silence(*member)
+                    elif change.cause is Cause.COORDINATOR_REGISTERED:
+                        self.heard_at[member] = self.listened_ms
                 case PartitionRecord(state=state, change=change) if change.cause is Cause.SHARD_ASSIGNED:
                     before = shards.get((state.topic_id, state.partition))
                     assert state.shard is not None
@@ -327,26 +337,13 @@ class ControllerNode:
                         self.on_shard_moved(before, state, owner is not None and owner.is_active)
         return step
 
-    def _note_arrival(self, broker_id: int, broker_epoch: int) -> None:
-        now_ms, key = self.clock.mono_ms, (broker_id, broker_epoch)
-        since_ms, last_ms = self.arrivals.get(key, (now_ms, now_ms))
-        if now_ms - last_ms > self.options.grace_ms // 2:
-            since_ms = now_ms
-        if self.is_authoritative():
-            self.overdue.discard(key)
-        elif now_ms - last_ms > self.options.grace_ms:
-            self.overdue.add(key)
-        self.arrivals[key] = since_ms, now_ms
-
     def _check_silence(self, broker_id: int, broker_epoch: int) -> None:
-        """A broker or a coordinator is fenced for silence. Its heartbeats, counted or not, must have failed
-        to arrive, now or for a whole grace since one was counted last."""
-        if (broker_id, broker_epoch) in self.overdue:
-            return
-        now_ms, grace_ms = self.clock.mono_ms, self.options.grace_ms
-        since_ms, last_ms = self.arrivals.get((broker_id, broker_epoch), (now_ms, now_ms))
-        if now_ms - since_ms > grace_ms and now_ms - last_ms <= grace_ms // 2:
-            raise Violation("2.10", f"{self.name} fences {process_name(broker_id)}, whose heartbeats arrived")
+        """A broker or a coordinator is fenced for silence: this controller must have listened in vain, by its
+        own account for the whole grace. That account may lack what two or three holds begin and end with."""
+        listened_ms = self.listened_ms - self.heard_at.get((broker_id, broker_epoch), 0)
+        if listened_ms <= self.options.grace_ms // 2:
+            name = process_name(broker_id)
+            raise Violation("2.10", f"{self.name} fences {name}, and has listened for {listened_ms} ms")
 
     def _drain(self) -> None:
         machine = self.machine
@@ -511,13 +508,6 @@ class ControllerNode:
 
     def _on_request(self, source: str, request: Any, answer: Callable[[Any], None]) -> None:
         received_ms = self.clock.mono_ms
-        if (
-            isinstance(request, HeartbeatRequest)
-            and self.machine is not None
-            # A process that went back is no sign of life (3.10, a host that goes back).
-            and not self.machine._sessions.is_outdated(request.broker_id, request.count, request.answered)
-        ):
-            self._note_arrival(request.broker_id, request.broker_epoch)
 
         def signed(reply: Any) -> None:
             answer(msgspec.structs.replace(reply, lineage=self.lineage) if self.machine else reply)
@@ -537,6 +527,12 @@ class ControllerNode:
             case NameWriterRequest():
                 self._take(NameWriter(wall_ms=wall_ms, request=request), request, answer)
             case HeartbeatRequest():
+                machine = self.machine
+                # A process that went back is no sign of life (3.10).
+                if machine is not None and not machine._sessions.is_outdated(
+                    request.broker_id, request.count, request.answered
+                ):
+                    self.heard_at[request.broker_id, request.broker_epoch] = self.listened_ms
                 beat = Heartbeat(
                     wall_ms=wall_ms, request=request, received_ms=received_ms, of_coordinator=of_coordinator
                 )
