@@ -43,6 +43,9 @@ def _parser() -> argparse.ArgumentParser:
         which = one.add_mutually_exclusive_group(required=True)
         which.add_argument("--seed", type=int)
         which.add_argument("--schedule", type=Path, metavar="FILE", help="as a failing run leaves it")
+        one.add_argument(
+            "--family", choices=sorted(FAMILIES), default="", help="of the sweep that drew the seed"
+        )
         if name == "shrink":
             one.add_argument("--runs-max", type=int, default=RUNS_MAX)
             one.add_argument("--seconds-max", type=float, default=SECONDS_MAX)
@@ -60,7 +63,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _case(arguments: argparse.Namespace) -> Case:
-    return Case(seed=arguments.seed) if arguments.schedule is None else load_case(arguments.schedule)
+    if arguments.schedule is not None:
+        return load_case(arguments.schedule)
+    return Plan(first=arguments.seed, seeds=1, family=arguments.family).case(arguments.seed)
 
 
 def _run(arguments: argparse.Namespace) -> int:

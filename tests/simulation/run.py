@@ -75,6 +75,7 @@ class Verdict:
     def report(self) -> str:
         """What a person needs to begin: rule, seed, options, the last events, one command to replay it."""
         options = ", ".join(f"{k}={v}" for k, v in dataclasses.asdict(self.options).items())
+        family = f" --family {self.options.family}" if self.options.family else ""
         return "\n".join(
             [
                 f"seed {self.seed} failed: {self.failure}",
@@ -82,7 +83,7 @@ class Verdict:
                 f"faults: {self.faults}",
                 f"at {self.simulated_ms} ms, {self.events} events, digest {self.digest}",
                 *self.last_events,
-                f"replay: python -m tests.simulation run --seed {self.seed}",
+                f"replay: python -m tests.simulation run --seed {self.seed}{family}",
             ]
         )
 
