@@ -528,7 +528,7 @@ class ControllerNode:
                 self._take(NameWriter(wall_ms=wall_ms, request=request), request, answer)
             case HeartbeatRequest():
                 machine = self.machine
-                # A process that went back is no sign of life (3.10).
+                # A process that went back is no sign of life (3.10, a host that goes back).
                 if machine is not None and not machine._sessions.is_outdated(
                     request.broker_id, request.count, request.answered
                 ):

@@ -53,7 +53,8 @@ def test_the_next_sequence_is_accepted_and_a_gap_is_not() -> None:
 
 
 def test_a_producer_that_is_new_to_the_log_begins_at_zero() -> None:
-    """Its first batch was refused, and the second was on its way: taken, it vouches for the first (S84)."""
+    """Its first batch was refused, the second was on its way: taken, it vouches for the first (S84, a second
+    batch is first)."""
     for states in (ProducerStates(), states_after(header(0, pid=6), header(0, pid=8))):
         assert states.check(header(34)) is UNKNOWN
         assert states.check(header(0)) is ErrorCode.NONE

@@ -355,7 +355,7 @@ def test_s82_a_leader_that_has_forgotten_what_it_told_to_be_deleted_gives_up() -
 
 
 def test_s82_what_an_earlier_leader_told_to_be_deleted_proves_nothing() -> None:
-    """The present one need not have heard of it (4.9)."""
+    """The present one need not have heard of it (4.9, deleting records)."""
     follower = Bench(2, log=log_with(b"a", b"b", b"c"))
     follower.apply()
     follower.fetched(LeaderAnswer(high_watermark=3, log_start_offset=3))
