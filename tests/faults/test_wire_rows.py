@@ -270,8 +270,8 @@ def test_sequences_are_checked_like_kafka_does(target: Target) -> None:
 
 
 def test_a_new_producers_second_batch_does_not_come_first(target: Target) -> None:
-    """A client takes its answer as vouching for the first (S84, a second batch is first). Told "out of order",
-    librdkafka sends both again; told "unknown" of a batch that it had sent before, it ends."""
+    """A client takes its answer as vouching for the first (S84, a second batch is first). Told "out of
+    order", librdkafka sends both again; told "unknown" of a batch that it had sent before, it ends."""
     _, producer_id, _ = struct.unpack_from(">hqh", target.ask(frames.init_producer_id()), 8)
     first = Batch(producer_id=producer_id, producer_epoch=0, base_sequence=0)
     second = replace(first, base_sequence=1).encode()
