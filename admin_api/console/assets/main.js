@@ -27,9 +27,9 @@ let timer = null;
 let round = 0;
 /** Who tells: "active", "standby", or "cut off" from ZooKeeper. */
 let source = "active";
-/** What the worst loss of one broker would do, by cluster: dearer to work out than the rest, so asked less often. */
-const losses = new Map();
-const LOSS_MS = 30_000;
+/** What only the answer about one cluster has (resilience, skew), by cluster: dearer to work out, so asked less often. */
+const details = new Map();
+const DETAILS_MS = 30_000;
 
 async function refresh() {
   clearTimeout(timer);
@@ -92,7 +92,7 @@ async function drawClusters(readiness, isCurrent) {
     readiness.role === "active" ? ask(`${path}/alarms?limit=200`) : ELSEWHERE,
     ask(`/operations?${query}&limit=50`),
     ask(`/audit?${query}&limit=${AUDIT_ROWS}`),
-    learnLosses(cluster.name, path),
+    learnDetails(cluster.name, path),
   ]);
   const { states } = replication.body;
   const isTroubled = replication.body.partitions > states.online;
@@ -113,7 +113,7 @@ async function drawClusters(readiness, isCurrent) {
   node("cluster").classList.remove("stale");
   showClusters(node("clusters"), clusters.items, cluster.name);
   showTabs(node("views"), cluster.name, { view: "" });
-  showOverview(node("overview"), cluster, replication.body, losses.get(cluster.name)?.worst ?? null, alarms, source);
+  showOverview(node("overview"), cluster, replication.body, details.get(cluster.name)?.body ?? null, alarms, source);
   showAlarms(node("alarms"), alarms);
   showPartitions(node("partitions"), partitions, states, byId, cluster.name);
   showBrokers(node("brokers"), brokers.items, replication.body, cluster.name);
@@ -166,11 +166,11 @@ async function widen(audit, path, operations) {
   audit.body.items.push(...(older.body?.items ?? []));
 }
 
-async function learnLosses(name, path) {
-  const known = losses.get(name);
-  if (known && Date.now() - known.at < LOSS_MS) return;
+async function learnDetails(name, path) {
+  const known = details.get(name);
+  if (known && Date.now() - known.at < DETAILS_MS) return;
   const answer = await ask(path);
-  if (answer.body) losses.set(name, { at: Date.now(), worst: answer.body.resilience?.broker ?? null });
+  if (answer.body) details.set(name, { at: Date.now(), body: answer.body });
 }
 
 function worst(clusters) {

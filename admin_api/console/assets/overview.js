@@ -114,8 +114,17 @@ function ifLost(worst) {
   return ["All go on", "reading and acks=all", null];
 }
 
-/** worst: null while it is not known. */
-export function showOverview(node, cluster, replication, worst, alarms, source) {
+/** [value, note, level]: how much of what is most uneven the fullest broker carries. */
+function evenness(skew) {
+  const known = Object.values(skew ?? {}).filter((weight) => weight.max_over_mean !== null);
+  if (known.length === 0) return ["–", "nothing to compare", null];
+  const [most, ...others] = known.sort((a, b) => b.max_over_mean - a.max_over_mean);
+  const note = [`${most.unit} on broker ${most.broker_id}`, ...others.map((weight) => `${weight.unit} ${weight.max_over_mean.toFixed(2)}`)];
+  return [`${most.max_over_mean.toFixed(2)} × mean`, note.join("; "), null];
+}
+
+/** details: what only the answer about one cluster has; null while it is not known. */
+export function showOverview(node, cluster, replication, details, alarms, source) {
   const states = replication.states;
   const verdict = verdictOn(cluster, replication, alarms, source);
   const { brokers, partitions } = cluster;
@@ -138,7 +147,8 @@ export function showOverview(node, cluster, replication, worst, alarms, source) 
       figure("Topics", count(cluster.topics), null),
       figure("Partitions", count(partitions.total), `${count(partitions.leader_not_preferred)} not led by their first choice`),
       figure("Data", bytes(size), size === null ? "not reported" : "on all brokers"),
-      partitions.total > 0 ? figure("If a broker is lost", ...ifLost(worst)) : null,
+      figure("Fullest broker", ...evenness(details?.skew)),
+      partitions.total > 0 ? figure("If a broker is lost", ...ifLost(details?.resilience?.broker ?? null)) : null,
       figure("Farthest follower", ...farthestFollower(replication, source)),
     ),
   );
