@@ -9,7 +9,7 @@ from dataplane.core.fetch_session import FETCH_BYTES_MAX
 from dataplane.core.log_port import Buffer, LogSlice
 from dataplane.core.producer_state import ProducerView
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch_response import Compacted, EpochEnd
+from springtide.wire.fetch_response import AppliedRound, Compacted, EpochEnd
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -68,7 +68,7 @@ class FetchResult(msgspec.Struct, frozen=True):
     last_stable_offset equals high_watermark while there are no transactions. On errors offsets are -1, but
     OFFSET_OUT_OF_RANGE carries log_start_offset, which a follower needs. found_no_room: there are records,
     but not even the first batch may be sent within the limits of this evaluation. compacted: for
-    followers.
+    followers. applied_round: for debugging consumers.
     """
 
     error: ErrorCode
@@ -78,6 +78,7 @@ class FetchResult(msgspec.Struct, frozen=True):
     diverging: EpochEnd | None = None
     found_no_room: bool = False
     compacted: Compacted | None = None
+    applied_round: AppliedRound | None = None
 
 
 class EpochEndResult(msgspec.Struct, frozen=True):

@@ -7,6 +7,8 @@ any other partition. Under such a name a debugging consumer may read what a trun
 
 from __future__ import annotations
 
+import msgspec
+
 from controller.contract.partition_state import PartitionKey
 from dataplane.core.fetch_session import (
     FINAL_EPOCH,
@@ -20,12 +22,14 @@ from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.list_offsets import error_of_unhosted_id
 from dataplane.handlers.produce import leader_hint
 from dataplane.shell.fetches import Fetch, FetchedAnswer
+from dataplane.shell.hosted import HostedPartition
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.metadata import is_legal_topic_name
 from springtide.node.topic_ids import topic_id_bytes, topic_id_text
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import TOPIC_ID_SINCE, Topic, decode_fetch_request
 from springtide.wire.fetch_response import (
+    AppliedRound,
     FetchedPartition,
     encode_fetch_frame,
     encode_fetch_response,
@@ -160,9 +164,21 @@ def evaluate(
             at_least_one=at_least_one,
             is_debugging=session.is_debugging,
         )
+        if session.is_debugging:
+            result = msgspec.structs.replace(result, applied_round=applied_round(hosted))
     if effects:
         context.effects.run(hosted, effects)
     return result
+
+
+def applied_round(hosted: HostedPartition) -> AppliedRound | None:
+    """Return what a reader of this replica is told of rounds of compaction. None: there were none, or the log
+    was copied from one that has applied others, so that it has not come to any round's records yet."""
+    rounds = hosted.log.rounds
+    if rounds.compacted_to > rounds.reaches or not (hosted.is_compacted or rounds.reaches):
+        return None
+    offset = -1 if rounds.applied is None else rounds.applied.offset
+    return AppliedRound(offset, rounds.reaches, max(rounds.floor, rounds.floor_known))
 
 
 def _error_of_unhosted(context: BrokerContext, topic_id: str, partition: int) -> ErrorCode:
@@ -247,6 +263,7 @@ def _encode_partition(
         () if result.records is None else result.records.parts,
         diverging_epoch=result.diverging,
         compacted=result.compacted,
+        applied_round=result.applied_round,
     )
 
 

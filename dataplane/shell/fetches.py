@@ -51,7 +51,12 @@ class FetchedAnswer:
     def is_plain(self) -> bool:
         """Neither an error nor a divergence, and nothing to tell of compaction."""
         result = self.result
-        return result.error is ErrorCode.NONE and result.diverging is None and result.compacted is None
+        return (
+            result.error is ErrorCode.NONE
+            and result.diverging is None
+            and result.compacted is None
+            and result.applied_round is None
+        )
 
 
 #: (the parked fetch, session, its partitions in order): encodes and sends.

@@ -1,25 +1,17 @@
-"""A verification's questions to a cluster: which partitions, up to where, which topics compact."""
+"""A verification's questions to a cluster: which partitions, and up to where."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from pipeline.client.client import Client
-from pipeline.client.errors import ClientError, ConnectionLost
-from pipeline.client.pool import shared_pool
 from pipeline.client.values import ClusterMetadata, TopicPartition
 from pipeline.source.cluster import SourceCluster
 from pipeline.source.options import SourceOptions
 from pipeline.source.positions import LogEnd
 from pipeline.verify.findings import Finding, Flaw, finding_of
 from pipeline.verify.planning import Bounds, bounds_of
-from springtide.wire.apis import ApiKey
-from springtide.wire.errors import ErrorCode, error_code
-
-TOPIC_RESOURCE = 2
-"""A topic among DescribeConfigs' kinds of resources (KIP-133)."""
-CLEANUP_POLICY = "cleanup.policy"
 
 
 class VerifyTarget(NamedTuple):
@@ -58,40 +50,6 @@ def unverified(target: VerifyTarget) -> list[Finding]:
     """Return a finding for each partition that can't be verified."""
     detail = "the partition has no leader: what is committed is not known"
     return [finding_of(where, Flaw.UNREADABLE_REPLICA, 0, 0, detail) for where in target.leaderless]
-
-
-def compacted_topics(topics: Sequence[str], client: Client) -> frozenset[str] | None:
-    """Return the compacted topics, whose logs have holes by intention; None if no broker tells."""
-    fields = {
-        "resources": [
-            {
-                "resource_type": TOPIC_RESOURCE,
-                "resource_name": topic,
-                "configuration_keys": (CLEANUP_POLICY,),
-            }
-            for topic in topics
-        ],
-        "include_synonyms": False,
-        "include_documentation": False,
-    }
-    for broker in client.known_metadata().brokers.values():
-        try:
-            with shared_pool().lease((broker.host, broker.port), client.config) as connection:
-                message = connection.call(ApiKey.DESCRIBE_CONFIGS, fields)
-        except ConnectionLost:
-            continue
-        except ClientError:
-            return None
-        by_topic = {
-            one.resource_name: {config.name: config.value or "" for config in one.configs}
-            for one in message.results
-            if error_code(int(one.error_code)) is ErrorCode.NONE
-        }
-        if by_topic.keys() >= set(topics):
-            return frozenset(
-                name for name, policy in by_topic.items() if "compact" in policy.get(CLEANUP_POLICY, "")
-            )
-    return None
 
 
 def changed_topics(before: ClusterMetadata, now: ClusterMetadata) -> frozenset[str]:

@@ -29,7 +29,8 @@ from pipeline.records.headers import BatchHeaders
 from pipeline.verify.batch_runs import BatchRun, Fault
 from pipeline.verify.findings import EVERY_REPLICA, Findings, Flaw
 from pipeline.verify.log_order import LogOrder
-from springtide.wire.record_batch import CRC_START
+from springtide.wire.record_batch import CRC_START, CorruptBatch, decode_header
+from springtide.wire.records import iter_records
 
 
 class _Copy:
@@ -82,9 +83,21 @@ class _Copy:
 
 
 class Comparison:
-    """brokers: the replicas, the leader's first. Each replica's parts come in the order of offsets."""
+    """brokers: the replicas, the leader's first. Each replica's parts come in the order of offsets.
+    is_whole: there are no replicas but these. is_compacted: batches may have been compressed again, and are
+    equal if their headers and records are."""
 
-    def __init__(self, brokers: Sequence[int], order: LogOrder, findings: Findings) -> None:
+    def __init__(
+        self,
+        brokers: Sequence[int],
+        order: LogOrder,
+        findings: Findings,
+        *,
+        is_whole: bool = True,
+        is_compacted: bool = False,
+    ) -> None:
+        self._is_whole = is_whole
+        self._is_compacted = is_compacted
         self._copies = {broker_id: _Copy(broker_id) for broker_id in brokers}
         self._order = order
         self._findings = findings
@@ -167,7 +180,7 @@ class Comparison:
         stop = run.at + count
         bad = _bad_crcs(run.data, run.headers, run.at, stop)
         of_whom = [copy.broker_id for copy in copies]
-        is_everywhere = len(copies) == len(self._copies) > 1
+        is_everywhere = self._is_whole and len(copies) == len(self._copies) > 1
         for index, detail in bad:
             first, last = int(run.headers.base_offset[index]), int(run.headers.last_offset[index])
             for broker_id in [EVERY_REPLICA] if is_everywhere else of_whom:
@@ -190,7 +203,8 @@ class Comparison:
         for copy in at:
             mine = _run(copy).first_batch
             for group in groups:
-                if _run(group[0]).first_batch == mine:
+                other = _run(group[0]).first_batch
+                if other == mine or (self._is_compacted and _are_equal_inside(other, mine)):
                     group.append(copy)
                     break
             else:
@@ -258,6 +272,15 @@ def _bad_crcs(data: memoryview, headers: BatchHeaders, start: int, stop: int) ->
         for row, (position, size) in enumerate(zip(positions, sizes, strict=True))
         if (computed := crc32c(data[position + CRC_START : position + size])) != stored[row]
     ]
+
+
+def _are_equal_inside(one: memoryview, other: memoryview) -> bool:
+    """Return whether two batches are the same but for how they were compressed."""
+    headers = [decode_header(batch)._replace(crc=0, batch_length=0) for batch in (one, other)]
+    try:
+        return headers[0] == headers[1] and list(iter_records(one)) == list(iter_records(other))
+    except CorruptBatch:
+        return False
 
 
 def _has_bad_crc(run: BatchRun) -> bool:

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pipeline.client.client import Client
+from pipeline.client.compaction import compacted_topics
 from pipeline.client.values import ClusterMetadata, PartitionRange, TopicPartition
 from pipeline.clock import wall_ms
 from pipeline.jobs.arguments import add_engine, positive, shown_spans, source_options
@@ -17,8 +18,8 @@ from pipeline.jobs.sizes import log_bytes
 from pipeline.source.options import SourceOptions
 from pipeline.verify.audit_reading import read_audit
 from pipeline.verify.audited import Audited, compare_epochs
-from pipeline.verify.cluster import VerifyTarget, changed_topics, compacted_topics, find_target, unverified
-from pipeline.verify.joining import JoinRules, Verified, join, with_more, without
+from pipeline.verify.cluster import VerifyTarget, changed_topics, find_target, unverified
+from pipeline.verify.joining import Verified, join, with_more, without
 from pipeline.verify.landed import LandedCounts, compare_landed
 from pipeline.verify.landed_table import landed_ranges
 from pipeline.verify.outcome import ReadingCost, lines_of, result_of
@@ -42,8 +43,9 @@ DESCRIPTION = """\
 Reads each partition from all of its replicas at once and compares them, byte by byte, up to what is
 committed: each replica as its broker serves it, in sync or not. Checks on the way that stored CRCs are those
 of the bytes, that offsets have no gap and do not go back, that leader epochs never do, and that no idempotent
-producer's record is missing or there twice. --landed also counts what was landed against the log, and --audit
-holds the log's leader epochs against the elections that the controller's audit knows.
+producer's record is missing or there twice. Compacted topics have gaps: there replicas are compared that have
+applied the same rounds of compaction, and the others are named. --landed also counts what was landed against
+the log, and --audit holds the log's leader epochs against the elections that the controller's audit knows.
 
 It only reads, does not change the ISR, and may run beside any load: records that are written meanwhile are
 not read. One task takes a range from all replicas; only findings leave it.
@@ -103,12 +105,11 @@ def run(options: argparse.Namespace, context: Context) -> JobOutcome:
         if compacted is None:
             context.note("no broker tells which topics are compacted: all are verified as not compacted")
         landed = None if options.landed is None else landed_ranges(options.landed, target.metadata)
-        rules = JoinRules(compacted or frozenset(), options.producer_expiry)
         tasks = plan_verification(
             target.bounds,
             target.metadata,
             slots=1 if options.dry_run else (context.parallelism or SLOTS_UNKNOWN),
-            compacted=rules.compacted,
+            compacted=compacted or frozenset(),
             records_per_task=options.records_per_task,
         )
         if options.dry_run:
@@ -120,7 +121,7 @@ def run(options: argparse.Namespace, context: Context) -> JobOutcome:
             expiry_ms=options.producer_expiry,
             keeps_held=landed is not None,
         )
-        verified, measured = _read(read, tasks, rules, context, client)
+        verified, measured = _read(read, tasks, context, client)
         after = client.metadata(topics)
         verified = without(verified, changed_topics(target.metadata, after))
     verified = with_more(verified, unverified(target))
@@ -140,7 +141,7 @@ def run(options: argparse.Namespace, context: Context) -> JobOutcome:
         counts,
         audited,
         topics=topics,
-        compacted=rules.compacted,
+        compacted=compacted or frozenset(),
         began_ms=began_ms,
         ended_ms=wall_ms(),
     )
@@ -155,7 +156,6 @@ def run(options: argparse.Namespace, context: Context) -> JobOutcome:
 def _read(
     read: ReadOptions,
     tasks: Sequence[tuple[RangeTask, ...]],
-    rules: JoinRules,
     context: Context,
     client: Client,
 ) -> tuple[Verified, ReadingCost]:
@@ -168,7 +168,7 @@ def _read(
     measured = ReadingCost(
         seconds=time.monotonic() - began_s, cpu_s=sum(one.cpu_ms for one in reports) / 1000, tasks=len(tasks)
     )
-    return join(reports, rules), measured
+    return join(reports, expiry_ms=read.expiry_ms), measured
 
 
 def _leader_epochs(metadata: ClusterMetadata) -> dict[TopicPartition, int]:

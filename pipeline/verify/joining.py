@@ -19,20 +19,17 @@ from pipeline.verify.log_order import EpochSpan, Held, together
 from pipeline.verify.replica_stream import End
 from pipeline.verify.report import RangeReport
 from pipeline.verify.sequences import SequencedBatch, judge
+from springtide.wire.fetch_response import AppliedRound
 
 _WORST_FIRST = (End.UNREADABLE, End.STALE, End.CATCHING_UP, End.LEFT, End.WHOLE)
 
 
-class JoinRules(NamedTuple):
-    """`compacted`: topics whose offsets have holes. See OrderRules."""
-
-    compacted: frozenset[str]
-    expiry_ms: int
-
-
 class VerifiedPartition(msgspec.Struct, frozen=True, kw_only=True):
     """One partition: offsets `first_offset` to `next_offset` (exclusive) were read. `replicas`: how the
-    reading of each ended, by broker id. `is_gone`: its topic was deleted meanwhile."""
+    reading of each ended, by broker id. `is_gone`: its topic was deleted meanwhile. `is_compacted`: its
+    offsets have holes; then `rounds` are the rounds of compaction that each replica had applied when the last
+    range was read, as far as it tells, and `apart` the replicas that were not compared with the leader's log,
+    in some range at least."""
 
     topic: str
     partition: int
@@ -50,6 +47,9 @@ class VerifiedPartition(msgspec.Struct, frozen=True, kw_only=True):
     unjudged: int
     """Batches and stretches beyond the bounds of a range's memory: not judged by sequence, or not counted."""
     is_gone: bool
+    is_compacted: bool = False
+    rounds: dict[int, AppliedRound | None] = {}
+    apart: tuple[int, ...] = ()
 
     @property
     def where(self) -> TopicPartition:
@@ -63,8 +63,8 @@ class Verified(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-def join(reports: Iterable[RangeReport], rules: JoinRules) -> Verified:
-    """Put the ranges of each partition together."""
+def join(reports: Iterable[RangeReport], *, expiry_ms: int) -> Verified:
+    """Put the ranges of each partition together. expiry_ms: see OrderRules."""
     by_partition: dict[TopicPartition, list[RangeReport]] = defaultdict(list)
     for report in reports:
         by_partition[TopicPartition(report.topic, report.partition)].append(report)
@@ -73,7 +73,7 @@ def join(reports: Iterable[RangeReport], rules: JoinRules) -> Verified:
     for where in sorted(by_partition):
         ranges = sorted(by_partition[where], key=lambda one: one.start_offset)
         is_gone = all(replica.end is End.LEFT for one in ranges for replica in one.replicas)
-        found = [] if is_gone else joined(_findings(where, ranges, rules))
+        found = [] if is_gone else joined(_findings(where, ranges, expiry_ms))
         partitions.append(_result(ranges, len(found), is_gone=is_gone))
         findings += found
     return Verified(tuple(partitions), tuple(findings))
@@ -110,15 +110,20 @@ def _result(ranges: Sequence[RangeReport], findings: int, *, is_gone: bool) -> V
         findings_left_out=sum(one.findings_left_out for one in ranges),
         unjudged=sum(one.sequences_left_out + one.held_left_out for one in ranges),
         is_gone=is_gone,
+        is_compacted=any(one.is_compacted for one in ranges),
+        rounds={replica.broker_id: replica.round for replica in ranges[-1].replicas},
+        apart=tuple(
+            sorted({replica.broker_id for one in ranges for replica in one.replicas if replica.is_apart})
+        ),
     )
 
 
-def _findings(where: TopicPartition, ranges: Sequence[RangeReport], rules: JoinRules) -> Iterator[Finding]:
+def _findings(where: TopicPartition, ranges: Sequence[RangeReport], expiry_ms: int) -> Iterator[Finding]:
     for one in ranges:
         yield from one.findings
-    if where.topic not in rules.compacted:
+    if not any(one.is_compacted for one in ranges):
         yield from _offset_gaps(where, ranges)
-        yield from _sequence_misfits(where, ranges, rules.expiry_ms)
+        yield from _sequence_misfits(where, ranges, expiry_ms)
     yield from _epochs_that_go_back(where, ranges)
 
 

@@ -43,7 +43,7 @@ def result_of(
         "beganMs": began_ms,
         "endedMs": ended_ms,
         "topics": list(topics),
-        "compactedTopics": sorted(compacted),
+        "compactedTopics": sorted(compacted | {one.topic for one in partitions if one.is_compacted}),
         "partitionsTotal": len(partitions),
         "batches": sum(one.batches for one in partitions),
         "records": sum(one.records for one in partitions),
@@ -84,6 +84,12 @@ def _partition(one: VerifiedPartition, audited: Audited | None) -> dict[str, Any
         "unjudged": one.unjudged,
         "gone": one.is_gone,
     }
+    if one.is_compacted:
+        told["rounds"] = {
+            str(broker_id): None if round_ is None else round_.offset
+            for broker_id, round_ in one.rounds.items()
+        }
+        told["apart"] = list(one.apart)
     if audited is not None:
         told["leaderships"] = [
             {
@@ -152,6 +158,10 @@ def lines_of(result: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _round(offset: int | None) -> str:
+    return "unknown" if offset is None else "none" if offset < 0 else f"that of offset {offset}"
+
+
 def _remarks(partitions: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return what is no finding, but worth knowing."""
     lines = []
@@ -165,6 +175,15 @@ def _remarks(partitions: Sequence[Mapping[str, Any]]) -> list[str]:
                 lines.append(f"{name}  broker {broker_id} is catching up: compared as far as it is")
             elif end == "left":
                 lines.append(f"{name}  broker {broker_id} was taken out meanwhile")
+        if one.get("apart"):
+            who = ", ".join(map(str, one["apart"]))
+            rounds = ", ".join(
+                f"{broker_id}: {_round(offset)}" for broker_id, offset in one["rounds"].items()
+            )
+            lines.append(
+                f"{name}  not compared with the leader's log, because they have not applied the same rounds "
+                f"of compaction: the replicas of brokers {who} (last rounds: {rounds})"
+            )
         if one["unjudged"]:
             lines.append(f"{name}  {one['unjudged']} batches or stretches beyond what a task remembers")
     return lines

@@ -28,8 +28,8 @@ class Bounds(NamedTuple):
 
 
 class RangeTask(NamedTuple):
-    """`replicas`: broker ids, the leader's first. `takes_head`: see ReplicaStream. `is_compacted`: each
-    replica compacts on its own, so each is checked alone, and holes are no fault."""
+    """`replicas`: broker ids, the leader's first. `takes_head`: see ReplicaStream. `is_compacted`: holes
+    are no fault, and replicas are compared if they have applied the same rounds of compaction."""
 
     topic: str
     partition: int

@@ -1,5 +1,10 @@
 """Reads a range from all its replicas at once and compares them: the shell of replica_stream and comparison.
 
+Replicas of a compacted topic hold the same records once they have applied the same rounds of compaction. Each
+tells with every answer which round that is. A range is read when all tell the same, or when the patience is
+over: then those are compared that tell the same. It is read again from its start if a replica applies a round
+meanwhile, and at last each replica is checked alone.
+
 Each broker has one connection with one request under way; the next request leaves before the answer is
 compared, so brokers read while this compares. A replica that is ahead of the others waits for them. Only a
 RangeReport leaves the task.
@@ -11,10 +16,12 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from pipeline.client.client import Client
+from pipeline.client.compaction import applied_round
 from pipeline.client.config import ClientConfig
 from pipeline.client.connection import BrokerConnection, now_ms
 from pipeline.client.errors import ConnectionLost
@@ -22,7 +29,7 @@ from pipeline.client.messages import fetch_request, parse_fetched
 from pipeline.client.pool import ConnectionPool, shared_pool
 from pipeline.client.values import TopicPartition
 from pipeline.verify.comparison import Comparison
-from pipeline.verify.findings import Findings, Flaw
+from pipeline.verify.findings import EVERY_REPLICA, Findings, Flaw
 from pipeline.verify.log_order import LogOrder, OrderRules
 from pipeline.verify.planning import RangeTask
 from pipeline.verify.replica_stream import End, ReplicaStream, Wanted
@@ -31,10 +38,13 @@ from pipeline.verify.sequences import EXPIRY_MS_DEFAULT
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import DEBUGGING_CONSUMER_ID, FetchPartition
-from springtide.wire.fetch_response import FetchedPartition
+from springtide.wire.fetch_response import AppliedRound, FetchedPartition
 
 BACKLOG_BYTES = 32 * 1024 * 1024
 """A replica is not asked while so many of its bytes wait for the others."""
+READINGS_MAX = 3
+"""A range of a compacted topic is read so often in the hope that no replica applies a round meanwhile."""
+ROUNDS_PAUSE_MS = 200
 METADATA_MS = 1_000
 """Least time between two questions for the replicas."""
 _GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -55,7 +65,47 @@ def verify_ranges(options: ReadOptions, tasks: Iterable[RangeTask]) -> list[Rang
     """Return one report for each range, in order. Trouble with a broker is a finding; raises RetriesExhausted
     only if no broker tells which brokers there are."""
     with Client(options.client) as client:
-        return [RangeReader(options, task, client, shared_pool()).run() for task in tasks]
+        return [verify_range(options, task, client, shared_pool()) for task in tasks]
+
+
+def verify_range(options: ReadOptions, task: RangeTask, client: Client, pool: ConnectionPool) -> RangeReport:
+    """Read the range until no replica applies a round of compaction meanwhile."""
+    if client.known_metadata().partition(TopicPartition(task.topic, task.partition)) is None:
+        client.metadata([task.topic])
+    if not task.is_compacted:
+        try:
+            return RangeReader(options, task, client, pool).run()
+        except RoundApplied:  # rounds are applied although the topic is not compacted any more
+            task = task._replace(is_compacted=True)
+    until_ms = now_ms() + options.patience_ms
+    for _ in range(READINGS_MAX):
+        rounds = _rounds(options, task, client, pool, until_ms=until_ms)
+        with suppress(RoundApplied):
+            return RangeReader(options, task, client, pool, rounds).run()
+    return RangeReader(options, task, client, pool).run()
+
+
+def _rounds(
+    options: ReadOptions, task: RangeTask, client: Client, pool: ConnectionPool, *, until_ms: int
+) -> dict[int, AppliedRound]:
+    """Return the round that each replica tells: once all tell the same, or the time is over, or none tells
+    any (they may be Kafka's)."""
+    where = TopicPartition(task.topic, task.partition)
+    while True:
+        told = {
+            broker_id: applied_round(
+                client.known_metadata().brokers.get(broker_id),
+                where,
+                client,
+                pool=pool,
+                offset=task.start_offset,
+            )
+            for broker_id in task.replicas
+        }
+        rounds = {broker_id: one for broker_id, one in told.items() if one is not None}
+        if len({one and one[:2] for one in told.values()}) == 1 or not rounds or now_ms() >= until_ms:
+            return rounds
+        time.sleep(ROUNDS_PAUSE_MS / 1000)
 
 
 class _UnderWay(NamedTuple):
@@ -63,10 +113,22 @@ class _UnderWay(NamedTuple):
     overdue_ms: int
 
 
-class RangeReader:
-    """Reads one range; run it once."""
+class RoundApplied(Exception):
+    """A replica has applied a round of compaction that it was not known to have applied."""
 
-    def __init__(self, options: ReadOptions, task: RangeTask, client: Client, pool: ConnectionPool) -> None:
+
+class RangeReader:
+    """Reads one range; run it once. rounds: what replicas of a compacted topic had applied; those are
+    compared that had applied the same, and those without any are checked alone."""
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        task: RangeTask,
+        client: Client,
+        pool: ConnectionPool,
+        rounds: Mapping[int, AppliedRound] = {},
+    ) -> None:
         self._options = options
         self._task = task
         self._where = TopicPartition(task.topic, task.partition)
@@ -77,17 +139,17 @@ class RangeReader:
         self._asked_metadata_ms: int | None = None
         self._findings = Findings(task.topic, task.partition)
         rules = OrderRules(not task.is_compacted, options.keeps_held, options.expiry_ms)
-        self._order = LogOrder(self._findings, rules)
+        self._rounds = rounds
         self._comparisons: dict[int, Comparison] = {}
-        if task.is_compacted:
-            for broker_id in task.replicas:
-                order = LogOrder(self._findings, rules, broker_id=broker_id)
-                if broker_id == task.replicas[0]:
-                    self._order = order
-                self._comparisons[broker_id] = Comparison((broker_id,), order, self._findings)
-        else:
-            together = Comparison(task.replicas, self._order, self._findings)
-            self._comparisons = dict.fromkeys(task.replicas, together)
+        self._order: LogOrder | None = None
+        for some in self._alike():
+            is_whole = len(some) == len(task.replicas)
+            order = LogOrder(self._findings, rules, broker_id=EVERY_REPLICA if is_whole else some[0])
+            self._order = self._order or order  # the leader's
+            together = Comparison(
+                some, order, self._findings, is_whole=is_whole, is_compacted=task.is_compacted
+            )
+            self._comparisons |= dict.fromkeys(some, together)
         self._streams = {
             broker_id: ReplicaStream(
                 start=task.start_offset,
@@ -97,14 +159,23 @@ class RangeReader:
                 fetch_bytes=options.fetch_bytes,
                 patience_ms=options.patience_ms,
                 wait_ms=options.wait_ms,
+                is_compacted=task.is_compacted,
             )
             for broker_id in task.replicas
         }
 
+    def _alike(self) -> list[tuple[int, ...]]:
+        """Return the replicas that can be compared with each other; those with the leader first."""
+        if not self._task.is_compacted:
+            return [self._task.replicas]
+        alike: dict[object, list[int]] = {}
+        for broker_id in self._task.replicas:
+            told = self._rounds.get(broker_id)
+            alike.setdefault(broker_id if told is None else told[:2], []).append(broker_id)
+        return [tuple(some) for some in alike.values()]
+
     def run(self) -> RangeReport:
         cpu_ns, wall_ns = time.thread_time_ns(), time.monotonic_ns()
-        if self._client.known_metadata().partition(self._where) is None:
-            self._client.metadata([self._task.topic])
         try:
             while any(stream.end is None for stream in self._streams.values()):
                 self._turn()
@@ -210,6 +281,8 @@ class RangeReader:
             connection.close()
             self._on_lost(broker_id, str(error))
             return
+        if answer.error is ErrorCode.NONE:
+            self._check_round(broker_id, answer.applied_round)
         stream, comparison = self._streams[broker_id], self._comparisons[broker_id]
         parts = stream.on_answer(wanted, answer, now_ms=now_ms())
         comparison.on_log_start(broker_id, stream.log_start_offset)
@@ -217,6 +290,15 @@ class RangeReader:
         if answer.error is not ErrorCode.NONE:
             self._look_who_has_it()
         self._end_if_over(broker_id)
+
+    def _check_round(self, broker_id: int, told: AppliedRound | None) -> None:
+        if not self._task.is_compacted:
+            if told is not None and told.end_offset > 0:
+                raise RoundApplied
+            return
+        known = self._rounds.get(broker_id)
+        if known is not None and (told is None or told[:2] != known[:2]):
+            raise RoundApplied
 
     def _partition_of(self, partitions: list[FetchedPartition]) -> FetchedPartition:
         for one in partitions:
@@ -269,6 +351,8 @@ class RangeReader:
 
     def _report(self, *, cpu_ms: float, wall_ms: float) -> RangeReport:
         task, order = self._task, self._order
+        assert order is not None, "a range is read from some replica"
+        with_leader = self._comparisons[task.replicas[0]]
         return RangeReport(
             topic=task.topic,
             partition=task.partition,
@@ -285,7 +369,12 @@ class RangeReader:
             wall_ms=wall_ms,
             replicas=tuple(
                 ReplicaReport(
-                    broker_id=broker_id, reached=stream.reached, end=_ended(stream), detail=stream.reason
+                    broker_id=broker_id,
+                    reached=stream.reached,
+                    end=_ended(stream),
+                    detail=stream.reason,
+                    round=self._rounds.get(broker_id),
+                    is_apart=self._comparisons[broker_id] is not with_leader,
                 )
                 for broker_id, stream in self._streams.items()
             ),
@@ -296,6 +385,7 @@ class RangeReader:
             findings_left_out=self._findings.left_out,
             sequences_left_out=order.sequences.left_out,
             held_left_out=order.held_left_out,
+            is_compacted=task.is_compacted,
         )
 
 

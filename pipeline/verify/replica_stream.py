@@ -6,7 +6,8 @@
 
 Every request but the first asks again for the last batch that was understood, and skips the bytes that were
 seen: a Fetch begins at the first batch that holds the offset, so a batch that was written twice would be
-missed between two answers.
+missed between two answers. In a compacted log the last batch may be another, or gone, by then: there each
+request asks for what follows.
 
 The end of the range was committed when it was planned, so a replica in sync reaches it within a moment. A
 replica that is not in sync gets the patience once, to show whether it moves.
@@ -64,10 +65,12 @@ class ReplicaStream:
         fetch_bytes: int,
         patience_ms: int,
         wait_ms: int,
+        is_compacted: bool = False,
     ) -> None:
         self._start = 0 if takes_head else start
         self._end = end
         self._is_in_sync = is_in_sync
+        self._is_compacted = is_compacted
         self._fetch_bytes = self._bytes_max = max(fetch_bytes, FETCH_BYTES_MIN)
         self._patience_ms = patience_ms
         self._wait_ms = wait_ms
@@ -137,6 +140,8 @@ class ReplicaStream:
         self._floor = self.next_offset = max(self.next_offset, cut.next_offset)
         if cut.tail_position is None:  # nothing in its place: ask again, and for more
             self._tail_offset, self._tail_bytes = asked.offset, seen + cut.end_position
+        elif self._is_compacted:
+            self._tail_offset, self._tail_bytes = None, 0
         else:
             self._tail_offset = cut.next_offset - 1
             self._tail_bytes = cut.end_position - cut.tail_position

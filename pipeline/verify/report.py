@@ -8,15 +8,19 @@ from pipeline.verify.findings import Finding
 from pipeline.verify.log_order import EpochSpan, Held
 from pipeline.verify.replica_stream import End
 from pipeline.verify.sequences import ProducerEnds
+from springtide.wire.fetch_response import AppliedRound
 
 
 class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The reading of one replica. `reached`: everything that it has below that offset was read."""
+    """The reading of one replica. `reached`: everything that it has below that offset was read. `round`: the
+    round of compaction that it had applied. `is_apart`: it was not compared with the leader's log."""
 
     broker_id: int
     reached: int
     end: End
     detail: str = ""
+    round: AppliedRound | None = None
+    is_apart: bool = False
 
 
 class RangeReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,3 +52,4 @@ class RangeReport(msgspec.Struct, frozen=True, kw_only=True):
     findings_left_out: int = 0
     sequences_left_out: int = 0
     held_left_out: int = 0
+    is_compacted: bool = False

@@ -48,6 +48,7 @@ NODE_ENDPOINTS_SINCE = 16
 _DIVERGING_EPOCH_TAG = 0
 _CURRENT_LEADER_TAG = 1
 _COMPACTED_TAG = 10_000
+_APPLIED_ROUND_TAG = 10_001
 
 _INT32 = struct.Struct(">i")
 _HEAD_V7 = struct.Struct(">ihi")
@@ -61,6 +62,7 @@ _ABORTED = struct.Struct(">qq")
 _EPOCH_END = struct.Struct(">iq")
 _LEADER = struct.Struct(">ii")
 _COMPACTED = struct.Struct(">qq")
+_APPLIED_ROUND = struct.Struct(">qqq")
 
 # The usual answer's frame. Correlation id, tags; throttle, error, session; topics, topic id, partitions; the
 # partition up to its records.
@@ -89,6 +91,17 @@ class Compacted(NamedTuple):
     end_offset: int
 
 
+class AppliedRound(NamedTuple):
+    """Our own tag for debugging consumers, who read one replica: the last round of compaction that it has
+    applied as a whole, by the offset of the round's record; -1 before the first. Below `end_offset` records
+    may be gone, below `tombstone_floor` tombstones too. Replicas that tell the same `offset` and `end_offset`
+    hold the same records."""
+
+    offset: int
+    end_offset: int
+    tombstone_floor: int
+
+
 class AbortedTransaction(NamedTuple):
     """Records of `producer_id` from `first_offset` up to its next abort marker are not to be read."""
 
@@ -112,6 +125,7 @@ class FetchedPartition(NamedTuple):
     current_leader: CurrentLeader | None = None
     aborted: tuple[AbortedTransaction, ...] = ()
     compacted: Compacted | None = None
+    applied_round: AppliedRound | None = None
 
     @property
     def error(self) -> ErrorCode:
@@ -208,10 +222,8 @@ def _write_partition(
 
 def _write_partition_tags(out: bytearray, data: FetchedPartition) -> None:
     diverging, leader, compacted = data.diverging_epoch, data.current_leader, data.compacted
-    if diverging is None and leader is None and compacted is None:
-        out.append(0)
-        return
-    out.append((diverging is not None) + (leader is not None) + (compacted is not None))
+    applied = data.applied_round
+    out.append(sum(tag is not None for tag in (diverging, leader, compacted, applied)))
     if diverging is not None:
         out += bytes((_DIVERGING_EPOCH_TAG, _EPOCH_END.size + 1))
         out += _EPOCH_END.pack(diverging.leader_epoch, diverging.end_offset)
@@ -222,6 +234,11 @@ def _write_partition_tags(out: bytearray, data: FetchedPartition) -> None:
         write_uvarint(out, _COMPACTED_TAG)
         out.append(_COMPACTED.size + 1)
         out += _COMPACTED.pack(*compacted)
+        out.append(0)
+    if applied is not None:
+        write_uvarint(out, _APPLIED_ROUND_TAG)
+        out.append(_APPLIED_ROUND.size + 1)
+        out += _APPLIED_ROUND.pack(*applied)
         out.append(0)
 
 
@@ -315,11 +332,12 @@ def _read_partition(reader: Reader, topic: Topic, api_version: int) -> FetchedPa
     diverging_epoch: EpochEnd | None = None
     current_leader: CurrentLeader | None = None
     compacted: Compacted | None = None
+    applied_round: AppliedRound | None = None
     if is_flexible:
         if reader.buffer[reader.position] == 0:
             reader.position += 1
         else:
-            diverging_epoch, current_leader, compacted = _read_partition_tags(reader)
+            diverging_epoch, current_leader, compacted, applied_round = _read_partition_tags(reader)
     return FetchedPartition(
         topic,
         partition,
@@ -333,6 +351,7 @@ def _read_partition(reader: Reader, topic: Topic, api_version: int) -> FetchedPa
         current_leader,
         aborted,
         compacted,
+        applied_round,
     )
 
 
@@ -345,26 +364,29 @@ def _read_aborted(reader: Reader, *, is_flexible: bool) -> AbortedTransaction:
 
 def _read_partition_tags(
     reader: Reader,
-) -> tuple[EpochEnd | None, CurrentLeader | None, Compacted | None]:
+) -> tuple[EpochEnd | None, CurrentLeader | None, Compacted | None, AppliedRound | None]:
     diverging_epoch: EpochEnd | None = None
     current_leader: CurrentLeader | None = None
     compacted: Compacted | None = None
+    applied_round: AppliedRound | None = None
 
     def on_tag(tag: int, content: Reader) -> bool:
-        nonlocal diverging_epoch, current_leader, compacted
+        nonlocal diverging_epoch, current_leader, compacted, applied_round
         if tag == _DIVERGING_EPOCH_TAG:
             diverging_epoch = EpochEnd(*content.fixed(_EPOCH_END))
         elif tag == _CURRENT_LEADER_TAG:
             current_leader = CurrentLeader(*content.fixed(_LEADER))
         elif tag == _COMPACTED_TAG:
             compacted = Compacted(*content.fixed(_COMPACTED))
+        elif tag == _APPLIED_ROUND_TAG:
+            applied_round = AppliedRound(*content.fixed(_APPLIED_ROUND))
         else:
             return False
         content.skip_tagged_fields()
         return True
 
     reader.tagged_fields(on_tag)
-    return diverging_epoch, current_leader, compacted
+    return diverging_epoch, current_leader, compacted, applied_round
 
 
 def decode_fetch_frame(frame: memoryview) -> tuple[int, FetchResponse]:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig
@@ -23,8 +23,16 @@ from springtide.wire.headers import decode_request_header
 from tests.kit.clocks import ManualClock
 
 Fields = Mapping[str, object]
-Says = Fields | bytes | None
-"""Fields of an answer, raw bytes to send instead of a frame, or None: hang up."""
+
+
+class Body(NamedTuple):
+    """An answer's body, encoded: for tags that the general codec does not know."""
+
+    data: bytes
+
+
+Says = Fields | Body | bytes | None
+"""Fields of an answer, its body, raw bytes to send instead of a frame, or None: hang up."""
 Handler = Callable[[Any], Says]
 
 EVERYTHING: Fields = {
@@ -116,7 +124,7 @@ class ScriptedBroker:
         if isinstance(says, bytes):
             connected.sendall(says)
             return True
-        body = encode(build(response_type(api, version), says))
+        body = says.data if isinstance(says, Body) else encode(build(response_type(api, version), says))
         chunks = encode_response_frame(
             header.correlation_id,
             [body],

@@ -17,7 +17,7 @@ from pipeline.verify.joining import VerifiedPartition
 from pipeline.verify.log_order import EpochSpan, Held, LogOrder, OrderRules
 from pipeline.verify.replica_stream import End, ReplicaStream
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch_response import FetchedPartition
+from springtide.wire.fetch_response import AppliedRound, FetchedPartition
 from springtide.wire.records import NewRecord, encode_batch
 
 WHERE = TopicPartition("orders", 0)
@@ -100,6 +100,7 @@ class Replica:
     log_start_offset: int = 0
     answers: list[FetchedPartition] = field(default_factory=list)
     """Given first, before it looks into its log."""
+    applied_round: AppliedRound | None = None
     is_torn: bool = False
     """Cuts answers in the middle of a batch, as Kafka does."""
 
@@ -128,7 +129,13 @@ class Replica:
 
     def _answer(self, data: bytes, error: ErrorCode, high_watermark: int) -> FetchedPartition:
         return FetchedPartition(
-            *WHERE, error, high_watermark, high_watermark, self.log_start_offset, (memoryview(data),)
+            *WHERE,
+            error,
+            high_watermark,
+            high_watermark,
+            self.log_start_offset,
+            (memoryview(data),),
+            applied_round=self.applied_round,
         )
 
 
@@ -156,6 +163,7 @@ def read_range(
     fetch_bytes: int = 64 * 1024,
     patience_ms: int = 1_000,
     rules: OrderRules = OrderRules(),  # noqa: B008 - a value
+    is_compacted: bool = False,
     rng: random.Random | None = None,
     on_turn: Callable[[int], None] = lambda turn: None,
 ) -> Read:
@@ -164,7 +172,7 @@ def read_range(
     end = max(one.high_watermark for one in replicas.values()) if end is None else end
     findings = Findings(*WHERE)
     order = LogOrder(findings, rules)
-    comparison = Comparison(tuple(replicas), order, findings)
+    comparison = Comparison(tuple(replicas), order, findings, is_compacted=is_compacted)
     streams = {
         number: ReplicaStream(
             start=start,
@@ -174,6 +182,7 @@ def read_range(
             fetch_bytes=fetch_bytes,
             patience_ms=patience_ms,
             wait_ms=10,
+            is_compacted=is_compacted,
         )
         for number in replicas
     }

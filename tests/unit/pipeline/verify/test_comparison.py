@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import random
+import struct
 from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.verify.findings import EVERY_REPLICA, Flaw
 from pipeline.verify.log_order import OrderRules
 from pipeline.verify.replica_stream import End
+from springtide.wire.record_batch import BATCH_LENGTH_MIN, CRC_START, HEADER_BYTES
 from tests.kit.pipeline.verify_world import (
     Batch,
     Replica,
@@ -25,6 +29,7 @@ from tests.kit.pipeline.verify_world import (
 )
 
 PAYLOAD_BIT = 8 * 70
+GZIP = 1
 COUNTS = st.lists(st.integers(1, 5), min_size=1, max_size=30)
 
 
@@ -269,3 +274,24 @@ def test_ranges_of_one_log_are_its_batches_each_once(seed: int, batches: int, pa
             assert seen.kinds == []
             count += seen.order.records
     assert count == end
+
+
+def compressed(one: Batch, level: int) -> Batch:
+    """Return the batch, compressed with gzip."""
+    payload = gzip.compress(one.data[HEADER_BYTES:], level, mtime=0)
+    covered = struct.pack(">h", GZIP) + one.data[CRC_START + 2 : HEADER_BYTES] + payload
+    length = struct.pack(">i", BATCH_LENGTH_MIN + len(payload))
+    head = one.data[:8] + length + one.data[12:17]
+    return one._replace(data=head + struct.pack(">I", crc32c(covered)) + covered)
+
+
+def test_batches_that_were_compressed_anew_are_equal_in_a_compacted_topic_only() -> None:
+    log = [batch(offset, 20, text="text" * 20) for offset in range(0, 200, 20)]
+    one, other = ([compressed(some, level) for some in log] for level in (1, 9))
+    assert one != other
+    assert read_range({1: Replica(one), 2: Replica(other)}, is_compacted=True).kinds == []
+    seen = read_range({1: Replica(one), 2: Replica(other)})
+    assert seen.kinds == [(Flaw.BATCH_DIFFERS, 2, 0, 199)]
+    other[3] = compressed(batch(60, 20, text="other"), 9)
+    seen = read_range({1: Replica(one), 2: Replica(other)}, is_compacted=True)
+    assert seen.kinds == [(Flaw.BATCH_DIFFERS, 2, 60, 79)]

@@ -23,7 +23,7 @@ from pipeline.client.values import (
 )
 from pipeline.verify.cluster import changed_topics
 from pipeline.verify.findings import EVERY_REPLICA, MEANINGS, Flaw
-from pipeline.verify.joining import JoinRules, Verified, VerifiedPartition, join, with_more, without
+from pipeline.verify.joining import Verified, VerifiedPartition, join, with_more, without
 from pipeline.verify.landed import LandedCounts, LandedRange, compare_landed, ranges_of
 from pipeline.verify.log_order import Held, OrderRules
 from pipeline.verify.outcome import ReadingCost, lines_of, result_of
@@ -33,7 +33,7 @@ from pipeline.verify.replica_stream import End
 from pipeline.verify.report import RangeReport, ReplicaReport
 from tests.kit.pipeline.verify_world import WHERE, Batch, Replica, log_of, partition, read_range, with_epoch
 
-RULES = JoinRules(frozenset(), 24 * 3600 * 1000)
+EXPIRY_MS = 24 * 3600 * 1000
 KEPT = OrderRules(keeps_held=True)
 
 
@@ -75,7 +75,7 @@ def report_of(log: Sequence[Batch], start: int, end: int, *, log_start: int = 0)
 def joined_at(log: Sequence[Batch], cuts: Sequence[int], **more: Any) -> Verified:
     reports = [report_of(log, start, end, **more) for start, end in pairwise(cuts) if start < end]
     random.Random(len(cuts)).shuffle(reports)
-    return join(reports, RULES)
+    return join(reports, expiry_ms=EXPIRY_MS)
 
 
 def kinds(verified: Verified) -> list[tuple[Flaw, int, int]]:
@@ -128,14 +128,17 @@ def test_offsets_missing_at_either_end_are_a_gap_unless_retention_took_them() ->
 def test_compacted_topics_may_have_holes() -> None:
     log = log_of([2] * 10)
     reports = [report_of(log[:5], 0, 10), report_of(log[6:], 10, 20)]
-    assert not join(reports, JoinRules(frozenset({WHERE.topic}), 1)).findings
+    assert join(reports, expiry_ms=1).findings
+    compacted = [msgspec.structs.replace(one, is_compacted=True) for one in reports]
+    verified = join(compacted, expiry_ms=1)
+    assert (verified.findings, verified.partitions[0].is_compacted) == ((), True)
 
 
 def test_a_topic_that_is_deleted_while_it_is_read_is_no_finding() -> None:
     report = report_of(log_of([2]), 0, 2)
     left = tuple(msgspec.structs.replace(one, end=End.LEFT, reached=0) for one in report.replicas)
     empty = msgspec.structs.replace(report, replicas=left, first_offset=-1, next_offset=-1, end_offset=9)
-    verified = join([empty], RULES)
+    verified = join([empty], expiry_ms=EXPIRY_MS)
     assert (verified.findings, verified.partitions[0].is_gone) == ((), True)
     damaged = joined_at(log_of([2] * 10)[3:], [0, 20])
     assert without(damaged, {WHERE.topic}).findings == ()
@@ -201,6 +204,12 @@ def test_a_compacted_batch_across_an_edge_can_not_be_counted() -> None:
     sparse = partition([Held(0, 10, 3), Held(10, 100, 90)])
     assert told(counts(sparse, landed(0, 5, 1), landed(5, 50, 42))) == []
     assert told(counts(sparse, landed(0, 10, 2), landed(10, 50))) == [(Flaw.LANDED_COUNT, 0, 9)]
+
+
+def test_what_was_landed_before_it_was_compacted_away_is_no_finding() -> None:
+    compacted = msgspec.structs.replace(partition([Held(0, 100, 60)]), is_compacted=True)
+    assert told(counts(compacted, landed(0, 100, 90))) == []
+    assert told(counts(compacted, landed(0, 100, 59))) == [(Flaw.LANDED_COUNT, 0, 99)]
 
 
 def test_a_span_is_cut_where_its_files_are() -> None:

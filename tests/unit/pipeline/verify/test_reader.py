@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
 
 from pipeline.client.client import Client
+from pipeline.client.compaction import compacted_topics
 from pipeline.client.config import ClientConfig
+from pipeline.client.messages import SPOKEN
 from pipeline.client.pool import ConnectionPool
-from pipeline.verify.cluster import compacted_topics
 from pipeline.verify.findings import Flaw
 from pipeline.verify.planning import RangeTask
-from pipeline.verify.reader import RangeReader, ReadOptions
+from pipeline.verify.reader import ReadOptions, verify_range
 from pipeline.verify.replica_stream import End
 from pipeline.verify.report import RangeReport
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
-from tests.kit.pipeline.brokers import Fields, Handler, ScriptedBroker, in_turn, metadata_of
-from tests.kit.pipeline.verify_world import WHERE, Replica, flipped, log_of
+from springtide.wire.fetch_response import AppliedRound, encode_fetch_response
+from springtide.wire.framing import FileChunk
+from tests.kit.pipeline.brokers import Body, Fields, Handler, Says, ScriptedBroker, in_turn, metadata_of
+from tests.kit.pipeline.verify_world import WHERE, Batch, Replica, batch, flipped, log_of
 
 LOG = log_of([3] * 40)
 END = LOG[-1].next_offset
@@ -30,30 +35,14 @@ QUICK: dict[str, Any] = {"request_timeout_ms": 2_000, "connect_timeout_ms": 500,
 def serving(replica: Replica, *, error: ErrorCode | None = None) -> Handler:
     """Answers a Fetch from a replica's log."""
 
-    def handle(message: Any) -> Fields:
+    def handle(message: Any) -> Body:
         ((topic,),) = (message.topics,)
         (asked,) = topic.partitions
         answer = replica.fetch(asked.fetch_offset, asked.partition_max_bytes)
-        return {
-            "error_code": 0,
-            "session_id": 0,
-            "responses": [
-                {
-                    "topic": topic.topic,
-                    "partitions": [
-                        {
-                            "partition_index": asked.partition,
-                            "error_code": int(answer.error if error is None else error),
-                            "high_watermark": answer.high_watermark,
-                            "last_stable_offset": answer.high_watermark,
-                            "log_start_offset": answer.log_start_offset,
-                            "aborted_transactions": None,
-                            "records": bytes(answer.view),
-                        }
-                    ],
-                }
-            ],
-        }
+        if error is not None:
+            answer = answer._replace(error_code=int(error))
+        chunks = encode_fetch_response(SPOKEN[ApiKey.FETCH], [answer])
+        return Body(b"".join(bytes(chunk) for chunk in chunks if not isinstance(chunk, FileChunk)))
 
     return handle
 
@@ -91,7 +80,7 @@ def verify(brokers: Mapping[int, ScriptedBroker], *replicas: int, **task: Any) -
     pool = ConnectionPool()
     try:
         with Client(options.client, pool=pool) as client:
-            return RangeReader(options, asked, client, pool).run()
+            return verify_range(options, asked, client, pool)
     finally:
         pool.close()
 
@@ -185,13 +174,100 @@ def test_a_topic_that_is_deleted_meanwhile_is_no_trouble() -> None:
     assert (kinds(report), set(ends(report).values())) == ([], {End.LEFT})
 
 
-def test_compacted_replicas_are_checked_each_alone() -> None:
+# --- compacted topics ------------------------------------------------------------------------------------
+
+COMPACTED = LOG[::2] + LOG[-1:]
+"""What a round has left of LOG."""
+ROUND = AppliedRound(offset=END - 1, end_offset=END - 3, tombstone_floor=0)
+EARLIER = AppliedRound(offset=60, end_offset=50, tombstone_floor=0)
+NONE_YET = AppliedRound(offset=-1, end_offset=0, tombstone_floor=0)
+
+
+def apart(report: RangeReport) -> list[int]:
+    return [one.broker_id for one in report.replicas if one.is_apart]
+
+
+def rounds(report: RangeReport) -> dict[int, AppliedRound | None]:
+    return {one.broker_id: one.round for one in report.replicas}
+
+
+def test_replicas_that_applied_the_same_rounds_are_compared() -> None:
+    replicas = {number: Replica(list(COMPACTED), applied_round=ROUND) for number in (1, 2, 3)}
+    replicas[2] = replace(
+        replicas[2], applied_round=ROUND._replace(tombstone_floor=7)
+    )  # no part of its round
+    del replicas[3].batches[4]
+    with cluster({number: serving(one) for number, one in replicas.items()}) as brokers:
+        report = verify(brokers, is_compacted=True)
+    assert (kinds(report), apart(report)) == ([(Flaw.BATCH_MISSING, 3)], [])
+    assert rounds(report)[3] == ROUND
+
+
+def test_replicas_that_applied_other_rounds_are_told_of_and_checked_alone() -> None:
+    behind = Replica(list(LOG), applied_round=EARLIER)
+    behind.batches[20] = flipped(LOG[20], 8 * 70)
+    replicas = {
+        1: Replica(list(COMPACTED), applied_round=ROUND),
+        2: behind,
+        3: Replica(COMPACTED[:4] + COMPACTED[5:], applied_round=ROUND),
+        4: Replica(LOG[:7] + LOG[8:]),  # tells of no round
+    }
+    with cluster({number: serving(one) for number, one in replicas.items()}) as brokers:
+        report = verify(brokers, is_compacted=True)
+    assert kinds(report) == [(Flaw.BATCH_MISSING, 3), (Flaw.CRC_MISMATCH, 2)]
+    assert (apart(report), rounds(report)) == ([2, 4], {1: ROUND, 2: EARLIER, 3: ROUND, 4: None})
+
+
+def test_brokers_that_tell_of_no_rounds_are_checked_each_alone() -> None:
     one, other = list(LOG), list(LOG)
     del one[5], other[9]
     other[20] = flipped(other[20], 8 * 70)
     with cluster({1: serving(Replica(one)), 2: serving(Replica(other))}) as brokers:
         report = verify(brokers, is_compacted=True)
-    assert kinds(report) == [(Flaw.CRC_MISMATCH, 2)]
+    assert (kinds(report), apart(report)) == ([(Flaw.CRC_MISMATCH, 2)], [2])
+
+
+def large_log() -> list[Batch]:
+    """It takes several answers."""
+    return [batch(offset, 3, text="x" * (3_000 + 10 * offset)) for offset in range(0, END, 3)]
+
+
+def compacting(replica: Replica, *, at: int, told: AppliedRound | None) -> Handler:
+    """Loses every second batch between two answers, when it is asked for the `at`-th time."""
+    asked = count(1)
+
+    def handle(message: Any) -> Says:
+        if next(asked) == at:
+            last = replica.batches[-1]
+            replica.batches = [one for one in replica.batches[::2] if one is not last] + [last]
+            replica.applied_round = told
+        return serving(replica)(message)
+
+    return handle
+
+
+def test_a_range_is_read_again_if_a_replica_applies_a_round_meanwhile() -> None:
+    with cluster(
+        {
+            number: compacting(Replica(large_log(), applied_round=NONE_YET), at=at, told=ROUND)
+            for number, at in [(1, 4), (2, 3)]
+        }
+    ) as brokers:
+        report = verify(brokers, is_compacted=True)
+    assert (kinds(report), apart(report), rounds(report)) == ([], [], {1: ROUND, 2: ROUND})
+
+
+def test_rounds_in_a_topic_that_is_not_compacted_any_more_are_no_damage() -> None:
+    behind = Replica(list(LOG), applied_round=None)
+    with cluster({1: serving(Replica(COMPACTED, applied_round=ROUND)), 2: serving(behind)}) as brokers:
+        report = verify(brokers)
+    assert (kinds(report), apart(report), report.is_compacted) == ([], [2], True)
+
+
+@pytest.mark.parametrize("at", [2, 3, 4])
+def test_a_broker_that_tells_of_no_rounds_may_compact_between_two_answers(at: int) -> None:
+    with cluster({1: compacting(Replica(large_log()), at=at, told=None)}) as brokers:
+        assert kinds(verify(brokers, is_compacted=True)) == []
 
 
 def policy_of(**policies: str) -> Callable[[Any], Fields]:

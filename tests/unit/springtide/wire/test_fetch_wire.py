@@ -27,6 +27,7 @@ from springtide.wire.fetch_request import (
 )
 from springtide.wire.fetch_response import (
     AbortedTransaction,
+    AppliedRound,
     Compacted,
     EpochEnd,
     FetchedPartition,
@@ -298,7 +299,7 @@ def test_an_answer_is_what_the_general_codec_writes(version: int) -> None:
 
 def test_what_a_leader_tells_of_its_compacted_log_is_read_by_followers_and_skipped_by_others() -> None:
     plain = FetchedPartition(A.bytes, 0, 0, 9, 9, 0, (memoryview(b"r"),), diverging_epoch=EpochEnd(3, 4))
-    told = plain._replace(compacted=Compacted(5, 2**40))
+    told = plain._replace(compacted=Compacted(5, 2**40), applied_round=AppliedRound(7, 2**41, 6))
     body = joined(encode_fetch_response(REPLICA_FETCH_VERSION, [told], session_id=55, throttle_time_ms=8))
     (read,) = decode_fetch_response(REPLICA_FETCH_VERSION, memoryview(body), 0).partitions
     assert read == told

@@ -23,6 +23,7 @@ from springtide.wire.fetch_request import (
     read_fetch_request,
 )
 from springtide.wire.fetch_response import (
+    AppliedRound,
     Compacted,
     EpochEnd,
     FetchedPartition,
@@ -84,6 +85,7 @@ answered_partitions = st.builds(
     st.none() | st.builds(EpochEnd, int32s, int64s),
     st.none() | st.builds(CurrentLeader, int32s, int32s),
     compacted=st.none() | st.builds(Compacted, int64s, int64s),
+    applied_round=st.none() | st.builds(AppliedRound, int64s, int64s, int64s),
 )
 
 
