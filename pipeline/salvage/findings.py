@@ -13,7 +13,7 @@ from pipeline.client.config import ClientConfig
 from pipeline.client.values import PartitionRange, TopicPartition
 from pipeline.errors import LogCutAgain, PlanInvalid
 from pipeline.jobs.spark_tasks import task_rows
-from pipeline.salvage.copies import Copy, copy_tasks, live_range
+from pipeline.salvage.copies import Copy, CutPartition, copy_tasks, live_range
 from pipeline.salvage.identity import NO_TIMESTAMP, TimeWindow
 from pipeline.salvage.merge_plan import RUNS_MAX, RecordRun
 from pipeline.salvage.report import MISSING, MissingRun, PartitionVerdicts, SalvageFindings
@@ -47,7 +47,7 @@ def compare(
         try:
             judged = verdicts(cut, hits, latest_keys_of(live) if keyed else None).persist()
             try:
-                return _findings(judged, found, times)
+                return _findings(judged, found, times, keyed)
             finally:
                 judged.unpersist()
         finally:
@@ -110,7 +110,9 @@ def _log_tasks(
     return [LogTask(config, tuple(map(piece, task))) for task in plan_tasks(ranges, options)]
 
 
-def _findings(judged: DataFrame, found: CopySurvey, times: Mapping[int, _Times]) -> SalvageFindings:
+def _findings(
+    judged: DataFrame, found: CopySurvey, times: Mapping[int, _Times], keyed: Collection[int]
+) -> SalvageFindings:
     counts: dict[int, Counter[str]] = {}
     committed: Counter[int] = Counter()
     for row in judged.groupBy("target", "verdict", "is_committed").count().collect():
@@ -126,11 +128,16 @@ def _findings(judged: DataFrame, found: CopySurvey, times: Mapping[int, _Times])
             dict(counts.get(number, {})),
             committed[number],
             times[number].newest_ms if number in times else NO_TIMESTAMP,
-            start if (start := found.logs[target.where].start_offset) > target.first_offset else None,
+            _behind(found.logs[target.where].start_offset, target),
+            _behind(found.logs[target.where].tombstone_floor, target) if number in keyed else None,
         )
         for number, target in enumerate(found.targets)
     )
     return SalvageFindings(targets, tuple(_run(row, found.copies) for row in rows))
+
+
+def _behind(offset: int, target: CutPartition) -> int | None:
+    return offset if offset > target.first_offset else None
 
 
 def _run(row: Row, copies: Sequence[Copy]) -> MissingRun:

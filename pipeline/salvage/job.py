@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from pipeline.client.client import Client
+from pipeline.client.compaction import compacted_topics
 from pipeline.client.values import TopicPartition
 from pipeline.clock import wall_ms
 from pipeline.jobs.job import JobExit, JobOutcome
@@ -42,7 +43,7 @@ the log:
   present     the log has it: the same producer id, epoch and sequence, or else the same key, value, headers
               and timestamp, as often as the log has them
   repeated    several leaders lost the same record: it is counted where it was lost last
-  superseded  with --latest-per-key: the log has a later record of the key
+  superseded  in compacted topics, or with --latest-per-key: there is a later record of the key
   missing     none of these; COMMITTED: those of them that a replica knew to be committed
 
 --merge appends what is missing behind the log's end, with its key, value, headers and timestamp, and a header
@@ -65,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--latest-per-key",
         action="store_true",
-        help="the topics are tables: what has a later record of its key in the log is superseded",
+        help="the topics are tables, as compacted ones are: what has a later record of its key is superseded",
     )
     merge = parser.add_argument_group("merging")
     merge.add_argument("--merge", action="store_true", help="append what is missing")
@@ -89,8 +90,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     merge.add_argument(
         "--accept-trimmed",
         action="store_true",
-        help="merge although retention has removed some of what was appended since the cut, and with it "
-        "perhaps the same records",
+        help="merge although retention or compaction has removed some of what was appended since the cut, "
+        "and with it perhaps the same records, or the deletion of their keys",
     )
     merge.add_argument(
         "--batch-bytes",
@@ -135,7 +136,9 @@ def _compare(
     from pipeline.salvage.findings import check_unchanged, compare  # noqa: PLC0415 - only this needs PySpark
 
     context.progress(0, 0, f"comparing {len(found.copies)} copies of {len(found.targets)} partitions")
-    keyed = {target.where.topic for target in found.targets} if options.latest_per_key else set()
+    keyed = {target.where.topic for target in found.targets}
+    if not options.latest_per_key:
+        keyed = set(compacted_topics(sorted(keyed), client) or ())
     findings = compare(context.spark, context.client_config, found, keyed_topics=keyed)
     check_unchanged(client, found.logs)
     return findings
@@ -174,6 +177,11 @@ def why_not(options: argparse.Namespace, one: PartitionVerdicts, *, now_ms: int)
         return (
             f"its log begins at offset {one.trimmed_to} by now, behind the cut: what was there before can't "
             "be compared; see --accept-trimmed"
+        )
+    if one.deleted_to is not None and not options.accept_trimmed:
+        return (
+            f"tombstones below offset {one.deleted_to} are compacted away, and some may have come after the "
+            "cut: a key that is missing may have been deleted since; see --accept-trimmed"
         )
     if one.newest_ms < 0 and options.min_age > 0:
         return "brokers stamp its records, so their age is not known; see --min-age"

@@ -28,13 +28,16 @@ _COLUMNS = (
 class PartitionVerdicts(NamedTuple):
     """One partition. `counts`: records that were cut off, by verdict. `missing_committed`: missing records
     that a replica knew to be committed. `newest_ms`: the latest timestamp that was cut off, or -1.
-    `trimmed_to`: where the log begins, if that is after the cut: earlier records can't be compared."""
+    `trimmed_to`: where the log begins, if that is after the cut: earlier records can't be compared.
+    `deleted_to`: where a compacted log's tombstones begin, if that is after the cut: keys may have been
+    deleted since, and nothing tells."""
 
     where: TopicPartition
     counts: Mapping[str, int]
     missing_committed: int
     newest_ms: int
     trimmed_to: int | None
+    deleted_to: int | None = None
 
 
 class MissingRun(NamedTuple):
@@ -155,6 +158,7 @@ def _row(report: SalvageReport, one: PartitionVerdicts) -> dict[str, Any]:
         "merged": None if report.merged is None else report.merged.get(one.where, 0),
         "newestMs": one.newest_ms,
         "trimmedTo": one.trimmed_to,
+        "deletedTo": one.deleted_to,
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from pipeline.client.client import Client, describe_log_dirs
+from pipeline.client.compaction import applied_round
 from pipeline.client.errors import ConnectionLost
 from pipeline.client.values import EARLIEST, LATEST, BrokerLogDir, TopicPartition
 from pipeline.errors import CopyUnreadable
@@ -16,11 +17,13 @@ from springtide.wire.errors import ErrorCode
 
 
 class LogBounds(NamedTuple):
-    """A partition's committed log as its leader has it: offsets [start_offset, end_offset)."""
+    """A partition's committed log as its leader has it: offsets [start_offset, end_offset).
+    `tombstone_floor`: below it tombstones are compacted away."""
 
     leader_epoch: int
     start_offset: int
     end_offset: int
+    tombstone_floor: int = 0
 
 
 class CopySurvey(NamedTuple):
@@ -95,6 +98,16 @@ def log_bounds(client: Client, partitions: Collection[TopicPartition]) -> dict[T
     starts = client.list_offsets(dict.fromkeys(partitions, EARLIEST))
     ends = client.list_offsets(dict.fromkeys(partitions, LATEST))
     return {
-        where: LogBounds(ends[where].leader_epoch, starts[where].offset, ends[where].offset)
+        where: LogBounds(
+            ends[where].leader_epoch,
+            starts[where].offset,
+            ends[where].offset,
+            _tombstone_floor(client, where, starts[where].offset),
+        )
         for where in partitions
     }
+
+
+def _tombstone_floor(client: Client, where: TopicPartition, start_offset: int) -> int:
+    told = applied_round(client.known_metadata().leader_of(where), where, client, offset=start_offset)
+    return 0 if told is None else told.tombstone_floor

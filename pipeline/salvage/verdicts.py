@@ -14,7 +14,9 @@ and offset: copies of one entry on several brokers are one record.
 4. (lost twice) If several leaders lost the same contents, it is the same record, sent and lost again: as many
    are missing as one leader alone lost. The last place counts; the others are repeated.
 5. (keys) In a topic that is read as a table, a missing record is superseded if a later leader appended a
-   record of its key: merging it would bring an old value back.
+   record of its key: merging it would bring an old value back. So is one after which a record of its key was
+   cut off that is present or was known to be committed: once that one is merged, compaction takes the older
+   one from the log, where it must not count as missing.
 """
 
 from __future__ import annotations
@@ -63,7 +65,15 @@ def verdicts(cut: DataFrame, hits: DataFrame, latest_keys: DataFrame | None = No
     is_superseded: Column = sf.lit(False)
     if latest_keys is not None:
         judged = judged.join(latest_keys, ["target", "key"], "left")
-        is_superseded = sf.coalesce(sf.col("key_epoch") > sf.col("leader_epoch"), sf.lit(False))
+        later = (
+            Window.partitionBy("target", "key").orderBy(*_ENTRY[1:]).rowsBetween(1, Window.unboundedFollowing)
+        )
+        is_valid = (sf.col("lacking") <= 0) | sf.col("is_committed")
+        has_later = sf.col("key").isNotNull() & sf.coalesce(sf.max(is_valid).over(later), sf.lit(False))
+        judged = judged.withColumn("has_later", has_later)
+        is_superseded = sf.col("has_later") | sf.coalesce(
+            sf.col("key_epoch") > sf.col("leader_epoch"), sf.lit(False)
+        )
     verdict = (
         sf.when(sf.col("lacking") <= 0, PRESENT)
         .when(sf.col("turn") > 1, REPEATED)

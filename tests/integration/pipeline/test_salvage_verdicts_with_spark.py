@@ -237,6 +237,28 @@ def test_neighbours_make_runs_in_the_order_of_leaders(judged: Judged) -> None:
     ]
 
 
+def test_of_a_table_the_newest_of_each_key_is_missing_and_no_older_one_once_it_is_merged(spark: Any) -> None:
+    table = [
+        cut(5, key=b"a", content=b"1"),
+        cut(6, key=b"a", content=b"2"),
+        cut(7, key=b"b", content=b"3"),
+        cut(8, key=b"b", content=b"4", committed=False),  # --committed-only takes the one before
+        cut(9, content=b"5"),
+        cut(10, content=b"6"),
+    ]
+    found = Judged(spark, table, [], keys=True).verdict(0)
+    assert [found[place] for place in sorted(found)] == [SUPERSEDED, *[MISSING] * 5]
+    # All are merged, and compaction takes 3.
+    merged = [
+        row(place, epoch=2, key=key, content=content, marked=True)
+        for place, (key, content) in enumerate(
+            [(b"a", b"2"), (b"b", b"4"), (None, b"5"), (None, b"6")], start=12
+        )
+    ]
+    found = Judged(spark, table, merged, keys=True).verdict(0)
+    assert [found[place] for place in sorted(found)] == [SUPERSEDED, PRESENT, SUPERSEDED, *[PRESENT] * 3]
+
+
 def test_of_a_table_only_what_no_later_record_replaces_is_missing(spark: Any) -> None:
     found = Judged(spark, TABLE, TABLE_LATER, keys=True).verdict(0)
     assert [found[place] for place in sorted(found)] == [SUPERSEDED, MISSING, MISSING]

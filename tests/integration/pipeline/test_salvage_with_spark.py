@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,15 @@ from tests.pipeline_proof.part import proving
 pytestmark = [pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[3]
 AVAILABLE_AT_ANY_PRICE = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "4096", "min.cleanable.dirty.ratio": "0.1"}
+KEYS = 5
 LAG_MS = "4000"
 
 
 @pytest.fixture
 def lossy() -> Iterator[LocalCluster]:
-    with LocalCluster(broker_config={"replica.lag.time.max.ms": LAG_MS}) as cluster:
+    broker_config = {"replica.lag.time.max.ms": LAG_MS, "log.cleaner.backoff.ms": "100"}
+    with LocalCluster(broker_config=broker_config) as cluster:
         cluster.form()
         yield cluster
 
@@ -44,12 +47,14 @@ def lossy() -> Iterator[LocalCluster]:
 class Clicks:
     """A topic of one partition that prefers availability, its writers, and what they were told is stored."""
 
-    def __init__(self, cluster: LocalCluster, topic: str) -> None:
+    def __init__(
+        self, cluster: LocalCluster, topic: str, configs: Mapping[str, str] = AVAILABLE_AT_ANY_PRICE
+    ) -> None:
         self.cluster = cluster
         self.topic = topic
         self.acknowledged: list[int] = []
         self.sent = 0
-        cluster.create_topic(topic, replication_factor=3, configs=AVAILABLE_AT_ANY_PRICE)
+        cluster.create_topic(topic, replication_factor=3, configs=configs)
         self.idempotent = self._producer(is_idempotent=True)
         self.plain = self._producer(is_idempotent=False)
         self._refused: list[tuple[int, int]] = []
@@ -68,17 +73,18 @@ class Clicks:
             }
         )
 
-    def send(self, count: int) -> None:
+    def send(self, count: int, *, keys: Collection[int] = range(KEYS)) -> None:
         for _ in range(count):
             number, self.sent = self.sent, self.sent + 1
-            self._send(number, time.time_ns() // 1_000_000)
+            if number % KEYS in keys:
+                self._send(number, time.time_ns() // 1_000_000)
 
     def _send(self, number: int, timestamp_ms: int) -> None:
         """Even numbers by the idempotent producer, odd ones by the plain one."""
         (self.plain if number % 2 else self.idempotent).produce(
             self.topic,
             value=b"%d" % number,
-            key=b"k%d" % (number % 5),
+            key=b"k%d" % (number % KEYS),
             headers={"n": b"%d" % number},
             partition=0,
             timestamp=timestamp_ms,
@@ -163,7 +169,7 @@ class Clicks:
                     ):
                         for row in rows.to_pylist():
                             number = int(row["value"])
-                            assert row["key"] == b"k%d" % (number % 5)
+                            assert row["key"] == b"k%d" % (number % KEYS)
                             headers = {one["key"]: one["value"] for one in row["headers"]}
                             assert headers["n"] == b"%d" % number
                             found.append((number, headers))
@@ -235,6 +241,45 @@ def test_what_an_unclean_election_took_is_found_and_merged_once(
     again = salvage.run("--merge", "--checkpoint", str(tmp_path / "others"), "--min-age", "0", status=0)
     assert (again["merged"], again["missing"]) == (0, 0)
     check_merged(clicks, len(truth))
+
+
+@pytest.mark.proof
+def test_of_a_compacted_topic_the_newest_of_each_key_comes_back_and_nothing_older(
+    spark: Any, lossy: LocalCluster, capsys: Any, tmp_path: Path
+) -> None:
+    clicks = Clicks(lossy, "state", {**AVAILABLE_AT_ANY_PRICE, **COMPACTED})
+
+    def compact(keys: Collection[int]) -> None:
+        """Write to these keys until a round has gone over all that was there before."""
+        before = clicks.sent
+
+        def is_compacted() -> bool:
+            clicks.send(100, keys=keys)
+            clicks.settle()
+            return sum(number < before for number, _ in clicks.stored()) <= KEYS
+
+        lossy.wait_until("it is compacted", is_compacted)
+
+    compact(range(KEYS))
+    clicks.lose(60, in_flight=0)
+    lost = clicks.sent - 60
+    newest = {number for number in range(clicks.sent - KEYS, clicks.sent) if number % KEYS in (3, 4)}
+    assert not {number for number, _ in clicks.stored()} & set(range(lost, clicks.sent))
+    compact((0, 1, 2))
+
+    salvage = Salvage(spark, clicks, capsys)
+    found = salvage.run(status=1)
+    (partition,) = found["partitions"]
+    assert (found["missing"], partition["superseded"]) == (len(newest), 60 - len(newest))
+    merge = ("--merge", "--min-age", "0", "--checkpoint")
+    merged = salvage.run(*merge, str(tmp_path / "merges"), status=0)
+    assert (merged["merged"], merged["missing"]) == (len(newest), 0)
+    compact((0, 1, 2))
+    again = salvage.run(*merge, str(tmp_path / "others"), status=0)
+    assert (again["merged"], again["missing"]) == (0, 0)
+    table = {number % KEYS: number for number, _ in clicks.stored()}
+    assert {table[3], table[4]} == newest
+    assert min(table[0], table[1], table[2]) > max(newest)
 
 
 @pytest.mark.proof
