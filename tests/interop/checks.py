@@ -140,8 +140,12 @@ class Reference:
                 _equal("revocations", value["revocations"], 0)
                 _equal("partitions after", value["after"], value["before"])
             case "count_words":
-                _equal("counts", value, {"most": RECORDS, "words": RECORDS + 1})
+                counts = {"most": RECORDS, "words": RECORDS + 1}
+                _equal("counts", value, {"counted": counts, "restored": counts})
                 _equal("committed offset", self._committed(group), RECORDS)
+            case "copy_lines":
+                _equal("lines", value, [f"line {number}" for number in range(RECORDS)])
+                _equal("cleanup.policy", self._setting(f"{group}-offset", "cleanup.policy"), "compact")
             case "describe_group":
                 _equal("group", value, {"state": "Stable", "members": 1})
             case "group_offsets":
@@ -175,11 +179,9 @@ class Reference:
             one.leader >= 0 and len(one.isrs) == REPLICATION_FACTOR for one in told.values()
         )
 
-    def _setting(self, topic: str) -> str | None:
+    def _setting(self, topic: str, name: str = SETTING) -> str | None:
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        found: str | None = (
-            self._admin.describe_configs([resource])[resource].result(SECONDS_MAX)[SETTING].value
-        )
+        found: str | None = self._admin.describe_configs([resource])[resource].result(SECONDS_MAX)[name].value
         return found
 
     def _first_offset(self, topic: str) -> int:

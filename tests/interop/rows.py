@@ -16,7 +16,10 @@ Drivers only act and tell; the runner compares (checks.py). All write the same r
                     {"before": [0], "after": [0], "revocations": how often the one that stayed lost some}
     describe_group  {"state": "Stable", "members": how many}
     group_offsets   the offset that the group has committed for partition 0
-    count_words     count the words of all records: {"most": of the commonest, "words": how many}
+    count_words     count the words of all records, keep the counts in the log, and come back with them:
+                    {"counted": {"most": of the commonest, "words": how many}, "restored": the same}
+    copy_lines      copy `line 0`, `line 1`, … through the topic, as many as records; be killed after half of
+                    them, and go on: the lines that came out
     reset_group     commit `offset` for partition 0 of a group without members
 """
 
@@ -95,11 +98,11 @@ ROWS = (
     Row("group-delete-offsets", "delete a group's offsets", "delete_group_offsets"),
     Row("group-delete", "delete a group", "delete_group"),
     Row("streams", "Kafka Streams, word count", "count_words"),
+    Row("kafka-connect", "Kafka Connect, distributed", "copy_lines"),
 )
 
 WAITING = {
     "groups, protocol consumer": "Springtide's coordinators speak the classic protocol",
-    "Kafka Connect, distributed": "its three topics are compacted, and Springtide compacts no log yet",
     "transactions": "Springtide has no transactions yet",
     "SASL and TLS": "Springtide's Kafka listeners have neither yet",
 }

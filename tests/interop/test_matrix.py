@@ -25,7 +25,7 @@ JAVA_ROWS = (
 """A JVM each."""
 COORDINATORS = 2
 NOT_IN_THEM = {
-    *((client, "streams") for client in PYTHON_CLIENTS),
+    *((client, row) for client in PYTHON_CLIENTS for row in ("streams", "kafka-connect")),
     ("librdkafka", "group-delete-offsets"),
     ("aiokafka", "group-delete-offsets"),
     ("aiokafka", "group-delete"),

@@ -17,6 +17,7 @@ from bench.kafka import find_version
 from localcluster.java import find_java
 from tests.interop.drivers.answer import serve
 from tests.interop.drivers.command import lines_to_write, records_of, run
+from tests.interop.drivers.connect import copy_lines
 from tests.interop.drivers.members import Prints, return_static, share
 
 Asked = dict[str, Any]
@@ -113,12 +114,26 @@ class JavaTools:
         return records_of(self._run(asked, f"{TOOLS}.consumer.ConsoleConsumer", *what, *until, *shape))
 
     def count_words(self, asked: Asked) -> dict[str, Any]:
-        """Run a program of Kafka Streams in a JVM of its own, as all is here."""
+        """Run a program of Kafka Streams in a JVM of its own, as all is here; and again, as another machine
+        does, which has none of its files."""
+        program = str(Path(__file__).with_name("WordCount.java"))
+        what = [asked["bootstrap"], asked["group"], asked["topic"], str(asked["count"])]
+        told = {}
+        for name in ("counted", "restored"):
+            with tempfile.TemporaryDirectory() as directory:
+                told[name] = json.loads(run([*self._java(), program, *what, directory]))
+        return told
+
+    def copy_lines(self, asked: Asked) -> list[str]:
         with tempfile.TemporaryDirectory() as directory:
-            program = str(Path(__file__).with_name("WordCount.java"))
-            what = [asked["bootstrap"], asked["group"], asked["topic"], str(asked["count"]), directory]
-            told: dict[str, Any] = json.loads(run([*self._java(), program, *what]))
-            return told
+            return copy_lines(
+                self._java(),
+                bootstrap=asked["bootstrap"],
+                group=asked["group"],
+                topic=asked["topic"],
+                lines=[f"line {number}" for number in range(asked["count"])],
+                directory=Path(directory),
+            )
 
     def list_groups(self, asked: Asked) -> list[str]:
         return self._run(asked, GROUPS, "--list").split()
