@@ -85,6 +85,7 @@ class CoordinatorProcess:
         )
         self.shards = Shards(
             coordinator_id=settings.coordinator_id,
+            coordinator_epoch=lambda: self.session.broker_epoch,
             view=self.view,
             net=ports.net,
             clock=clock,

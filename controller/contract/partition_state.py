@@ -15,7 +15,7 @@ import msgspec
 
 NO_LEADER = -1
 NO_COORDINATOR = -1
-#: The leader epoch of a partition that never had an unclean election.
+#: The leader epoch of a partition that never had an unclean election; the epoch of no coordinator.
 NO_EPOCH = -1
 
 
@@ -57,11 +57,14 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
         over soon, or NO_COORDINATOR.
     writer: under which the owner opens it; the only one that may begin to write (I27, one writer per
         opening).
+    opener_epoch: the coordinator epoch that may open it under `writer` once, unasked, because it was given
+        the shard together with this writer; NO_EPOCH: the owner asked for it.
     """
 
     owner: int = NO_COORDINATOR
     standby: int = NO_COORDINATOR
     writer: WriterId
+    opener_epoch: int = NO_EPOCH
 
 
 class PartitionState(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ import msgspec
 from controller.contract.errors import ControllerError
 from controller.contract.partition_state import (
     NO_COORDINATOR,
+    NO_EPOCH,
     WRITER_IDS,
     PartitionKey,
     PartitionState,
@@ -116,9 +117,9 @@ def name_writer(draft: Draft, request: NameWriterRequest, *, controller_epoch: i
     elif state.shard.owner != request.broker_id:
         error = ControllerError.NOT_COORDINATOR
     else:
-        writer = WriterId(WRITER_IDS.start + state.partition_epoch + 1)
+        writer = _next_writer(state)
         change = draft.change(Cause.WRITER_NAMED, actor=actor_of_coordinator(request.broker_id))
-        shard = msgspec.structs.replace(state.shard, writer=writer)
+        shard = msgspec.structs.replace(state.shard, writer=writer, opener_epoch=NO_EPOCH)
         draft.write_partition(_with_shard(state, shard), change)
         return NameWriterResponse(controller_epoch=controller_epoch, writer=writer)
     return NameWriterResponse(error=error, controller_epoch=controller_epoch)
@@ -129,6 +130,11 @@ def is_beyond(found: WriterId, state: PartitionState) -> bool:
     return found.producer_id - WRITER_IDS.start > state.partition_epoch
 
 
+def _next_writer(state: PartitionState) -> WriterId:
+    """Return the writer of the partition epoch that the partition's next state has."""
+    return WriterId(WRITER_IDS.start + state.partition_epoch + 1)
+
+
 def _with_shard(state: PartitionState, shard: Shard) -> PartitionState:
     return msgspec.structs.replace(state, shard=shard, partition_epoch=state.partition_epoch + 1)
 
@@ -137,14 +143,18 @@ def _with_shard(state: PartitionState, shard: Shard) -> PartitionState:
 
 
 def assign_shards(draft: Draft, is_level: Callable[[int, PartitionKey], bool]) -> list[PartitionKey]:
-    """Give each shard the owner and the standby that it should have now; return those of which one has
-    changed. is_level: whether a standby has all of the shard's log that it could have."""
+    """Give each shard the owner and the standby that it should have now, and a new owner its writer; return
+    those of which one has changed. is_level: whether a standby has all of the shard's log that it could
+    have."""
     image, moved = draft.image, []
     change = draft.change(Cause.SHARD_ASSIGNED)
     for key, (owner, standby) in _assignments(image, is_level).items():
         state = image.partitions[key]
         assert state.shard is not None
         shard = msgspec.structs.replace(state.shard, owner=owner, standby=standby)
+        if owner not in (state.shard.owner, NO_COORDINATOR):
+            opener_epoch = image.coordinators[owner].coordinator_epoch
+            shard = msgspec.structs.replace(shard, writer=_next_writer(state), opener_epoch=opener_epoch)
         if shard != state.shard:
             draft.write_partition(_with_shard(state, shard), change)
             moved.append(key)

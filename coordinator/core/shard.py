@@ -2,6 +2,8 @@
 
                  +--- the log was cut: from the beginning, with a new machine
                  v    |
+                       +----given with its writer, level-------+
+                       |                                       v
     start --> FOLLOWING --given, level--> ASKING --named--> OPENING --written--> READING --nonce--> SERVING
                  ^                          |                  |                    |                  |
                  |                          v                  +--- fenced ---------+                  |
@@ -11,8 +13,9 @@
 
 The rules:
 
-1. (one writer) An opening asks the controller for a writer that was never named before, and begins with its
-   opening record. An opening that was not completed is never resumed.
+1. (one writer) An opening has a writer that was never named before, and begins with its opening record. The
+   first one's comes with the shard; for each later one the controller is asked. An opening that was not
+   completed is never resumed.
 2. (level) No client is answered from the machine before the replay has come to that record. Another nonce in
    its place, or a later writer's batch before it, begins another opening.
 3. (committed) A reply to a step with records waits until their batch is committed; one that tells of
@@ -22,7 +25,9 @@ The rules:
 6. (cut) A leader epoch that an unclean election began, after this replay did, ends the replay, and a shard
    that serves: even an idle one may hold what is gone. Reads name the leader epoch, so no answer is from
    another log.
-7. (ahead) A writer in the log that is not below the one that the controller names afterwards proves that the
+7. (held) What is asked while an opening is under way waits for it, and not for long: most end sooner than a
+   client that was refused would come back.
+8. (ahead) A writer in the log that is not below the one that the controller names afterwards proves that the
    controller's metadata went back: stop, and say so.
 
 Pure: `step` takes an event and the clocks and returns effects. A clock's reading is an argument, a nonce a
@@ -65,6 +70,11 @@ from springtide.wire.record_batch import CorruptBatch
 
 BATCH_BYTES_MAX = 900_000
 """Below the max.message.bytes that coordinator topics are pinned to."""
+HELD_MAX = 1_000
+"""Requests that wait for an opening."""
+HELD_MS_MAX = 500
+"""How long they do. The opening of a level standby takes tens of milliseconds; a client that is refused comes
+back after a tenth of a second or more."""
 SEND_AGAIN_MS = (20, 1_000)
 """The pause after a failed attempt, and what it grows to."""
 
@@ -81,6 +91,7 @@ class ShardPhase(Enum):
 
 
 _REPLAYS = frozenset({ShardPhase.FOLLOWING, ShardPhase.READING})
+_OPENS = frozenset({ShardPhase.ASKING, ShardPhase.OPENING, ShardPhase.READING})
 
 
 class ShardRuntime:
@@ -92,6 +103,8 @@ class ShardRuntime:
         "_ask",
         "_batch_bytes_max",
         "_effects",
+        "_given",
+        "_held",
         "_is_ours",
         "_leader_epoch",
         "_new_machine",
@@ -122,6 +135,8 @@ class ShardRuntime:
         self.phase = ShardPhase.FOLLOWING
         self.is_level = False
         self._is_ours = False
+        #: As it was given, until its writer is used.
+        self._given = ShardGiven()
         self._leader_epoch = -1
         self._unclean_epoch = -1
         self._replay = ShardReplay(new_machine())
@@ -133,6 +148,8 @@ class ShardRuntime:
         self._pause_ms = SEND_AGAIN_MS[0]
         self._now_ms = self._wall_ms = 0
         self._effects: list[ShardEffect] = []
+        #: Requests that wait for the opening that is under way.
+        self._held: list[RequestCame] = []
 
     @property
     def machine(self) -> Machine:
@@ -167,8 +184,7 @@ class ShardRuntime:
             case LeaderKnown():
                 self._on_leader(event)
             case ShardGiven():
-                self._is_ours = True
-                self.is_level = False  # by what it knew before; the next read tells
+                self._on_given(event)
             case ShardTaken():
                 self._finish()
             case WriterNamed():
@@ -181,6 +197,8 @@ class ShardRuntime:
                 self._on_timer(key)
             case _:
                 assert_never(event)
+        if self._held and self.phase not in _OPENS:
+            self._release()
         if self._writer is not None:
             self._effects += self._writer.due(wall_ms)
         return self._effects
@@ -236,7 +254,7 @@ class ShardRuntime:
         if self.phase is ShardPhase.READING and self._has_ended_reading():
             return
         if self.is_level and self._is_ours and self.phase is ShardPhase.FOLLOWING:
-            self._ask_writer()
+            self._begin_opening()
         elif replay.position > before:
             self._read_on()
         else:
@@ -244,10 +262,24 @@ class ShardRuntime:
 
     # Opening.
 
-    def _ask_writer(self) -> None:
-        self.phase = ShardPhase.ASKING
+    def _on_given(self, event: ShardGiven) -> None:
+        """Open at once where the replay was level: what was written since is read behind the opening."""
+        self._is_ours = True
+        self._given = event
+        if self.is_level and self.phase is ShardPhase.FOLLOWING:
+            self._effects.append(SetTimer(ShardTimer.READ, None))
+            self._begin_opening()
+        self.is_level = False  # by what it knew before; the next read tells
+
+    def _begin_opening(self) -> None:
+        """Open under the writer that came with the shard, unless the log has a later one; or ask for one."""
+        given, self._given = self._given, ShardGiven()
         self._ask += 1
-        self._effects.append(AskWriter(self._ask))
+        if given.writer is not None and given.writer > self._replay.writer:
+            self._open(given.writer, given.nonce)
+        else:
+            self.phase = ShardPhase.ASKING
+            self._effects.append(AskWriter(self._ask))
 
     def _on_writer(self, event: WriterNamed) -> None:
         if self.phase is not ShardPhase.ASKING or event.ask != self._ask:
@@ -256,15 +288,18 @@ class ShardRuntime:
             self.phase = ShardPhase.STOPPED
             self._effects.append(LogIsAhead(found=self._replay.writer, named=event.writer))
             return
+        self._open(event.writer, event.nonce)
+
+    def _open(self, writer: WriterId, nonce: bytes) -> None:
         self.phase = ShardPhase.OPENING
-        self._nonce = event.nonce
+        self._nonce = nonce
         self._writer = ShardWriter(
-            event.writer,
+            writer,
             next_offset=self._replay.position,
             batch_bytes_max=self._batch_bytes_max,
-            first_attempt=event.ask << 32,
+            first_attempt=self._ask << 32,
         )
-        self._writer.add((opening_record(self._nonce),))
+        self._writer.add((opening_record(nonce),))
 
     def _has_ended_reading(self) -> bool:
         """Serve if the opening record was found; begin another opening if it can't be found any more."""
@@ -294,10 +329,21 @@ class ShardRuntime:
                 self._take(self.machine.step(event.request, self._now_ms, self._wall_ms))
         elif self.phase is ShardPhase.STOPPED:
             self._answer(event.token, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        elif self.phase in _OPENS and len(self._held) < HELD_MAX:
+            if not self._held:
+                self._effects.append(SetTimer(ShardTimer.HELD, self._now_ms + HELD_MS_MAX))
+            self._held.append(event)
         elif self._is_ours and self.phase is not ShardPhase.CLOSED:
             self._answer(event.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:
             self._answer(event.token, ErrorCode.NOT_COORDINATOR)
+
+    def _release(self) -> None:
+        """Take the requests that were held as if they came now."""
+        self._effects.append(SetTimer(ShardTimer.HELD, None))
+        held, self._held = self._held, []
+        for event in held:
+            self._on_request(event)
 
     def _take(self, outcome: StepOutcome) -> None:
         """Carry one step of the machine out: its records are applied at once, and written as one batch."""
@@ -373,6 +419,10 @@ class ShardRuntime:
         elif key is ShardTimer.SEND:
             if self._writer is not None:
                 self._writer.send_again()
+        elif key is ShardTimer.HELD:
+            held, self._held = self._held, []
+            for event in held:
+                self._answer(event.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         elif self.phase is ShardPhase.SERVING:
             self._take(self.machine.step(TimerDue(key), self._now_ms, self._wall_ms))
 
@@ -381,6 +431,7 @@ class ShardRuntime:
     def _finish(self) -> None:
         """Answer what is parked, and wait until what is under way is known. Follow on, where nothing is."""
         self._is_ours = False
+        self._given = ShardGiven()
         if self.phase is ShardPhase.SERVING:
             assert self._writer is not None
             self.phase = ShardPhase.FINISHING

@@ -32,6 +32,7 @@ class ShardTimer(Enum):
 
     READ = auto()
     SEND = auto()
+    HELD = auto()
 
 
 # Events.
@@ -48,7 +49,11 @@ class LeaderKnown:
 
 @dataclass(frozen=True, slots=True)
 class ShardGiven:
-    """The controller gives the shard to this coordinator, which followed its log until now."""
+    """The controller gives the shard to this coordinator, which followed its log until now. writer: named
+    with it, and in no ShardGiven before; None: one has to be asked for. nonce: fresh random bytes."""
+
+    writer: WriterId | None = None
+    nonce: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,8 +70,10 @@ class ShardCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardParts(LogParts):
-    """What all shards of a process share. end_turn: sends the answers that are complete."""
+    """What all shards of a process share. given_writer: returns the writer that came with a shard, once; None
+    if none did. end_turn: sends the answers that are complete."""
 
+    given_writer: Callable[[PartitionState], WriterId | None]
     new_machine: Callable[[], Machine]
     name_writer: WriterNamer
     end_turn: Callable[[], None]
@@ -138,14 +140,17 @@ class ShardHost:
         if is_owner is not self.is_owner:
             self.is_owner = is_owner
             self._given_ms = self._parts.clock.mono_ms()
-            self._step(ShardGiven() if is_owner else ShardTaken())
+            self._step(self._given(state) if is_owner else ShardTaken())
         if state.leader != NO_LEADER:
             self._step(LeaderKnown(state.leader_epoch, state.unclean_leader_epoch))
-        if is_given:
+        if is_given and self.runtime.phase is ShardPhase.FOLLOWING:
             self._log.hurry()
         if self._log.on_view_changed() or is_given:
             self._timers.hasten(ShardTimer.READ)
             self._timers.hasten(ShardTimer.SEND)
+
+    def _given(self, state: PartitionState) -> ShardGiven:
+        return ShardGiven(self._parts.given_writer(state), self._parts.rng.randbytes(NONCE_BYTES))
 
     def is_of_use(self, named: WriterId, *, is_wanted: bool) -> bool:
         """Return whether to go on with this runtime. named: the controller's last writer of the shard."""

@@ -15,7 +15,7 @@ from functools import partial
 import trio
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from controller.contract.partition_state import PartitionState, WriterId
+from controller.contract.partition_state import NO_EPOCH, PartitionKey, PartitionState, WriterId
 from controller.contract.session import LevelShards
 from controller.contract.updates import NameWriterResponse
 from coordinator.core.machine import Machine
@@ -37,13 +37,15 @@ _KAFKA = "kafka_server_group_coordinator_metrics"
 
 
 class Shards:
-    """coordinator_id: as the controller knows it. new_machine: makes an empty machine. name_writer: asks the
-    controller. spawn: starts a task of the process's. end_turn: sends the answers that are complete."""
+    """coordinator_id, coordinator_epoch: as the controller knows this process. new_machine: makes an empty
+    machine. name_writer: asks the controller. spawn: starts a task of the process's. end_turn: sends the
+    answers that are complete."""
 
     def __init__(
         self,
         *,
         coordinator_id: int,
+        coordinator_epoch: Callable[[], int],
         view: ClusterView,
         net: Net,
         clock: Clock,
@@ -54,6 +56,7 @@ class Shards:
         end_turn: Callable[[], None],
     ) -> None:
         self._coordinator_id = coordinator_id
+        self._coordinator_epoch = coordinator_epoch
         self._name_writer = name_writer
         self._asking = trio.CapacityLimiter(ASKED_AT_ONCE_MAX)
         self._counters = ShardCounters()
@@ -64,6 +67,7 @@ class Shards:
             rng=rng,
             spawn=spawn,
             client_id=f"coordinator-{coordinator_id}",
+            given_writer=self._given_writer,
             new_machine=new_machine,
             name_writer=self._ask_controller,
             end_turn=end_turn,
@@ -71,6 +75,8 @@ class Shards:
         )
         self._topic_id = ""
         self._hosts: dict[int, ShardHost] = {}
+        #: The last writer that came with each shard and was taken for an opening.
+        self._taken: dict[PartitionKey, WriterId] = {}
         #: Shards that have closed a moment ago.
         self._resting: set[int] = set()
         self._is_stopped = False
@@ -164,6 +170,17 @@ class Shards:
     def _owns(self, state: PartitionState | None) -> bool:
         shard = None if state is None else state.shard
         return shard is not None and shard.owner == self._coordinator_id
+
+    def _given_writer(self, state: PartitionState) -> WriterId | None:
+        """Return the writer that this process was given with the shard, the first time only: a writer opens
+        once."""
+        shard, key = state.shard, (state.topic_id, state.partition)
+        if shard is None or shard.opener_epoch == NO_EPOCH:
+            return None
+        if shard.opener_epoch != self._coordinator_epoch() or self._taken.get(key) == shard.writer:
+            return None
+        self._taken[key] = shard.writer
+        return shard.writer
 
     async def _ask_controller(
         self, topic_id: str, partition: int, found: WriterId | None

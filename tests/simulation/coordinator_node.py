@@ -84,6 +84,8 @@ class CoordinatorNode:
         self.has_told_level = False
         self._begun = 0
         self._state: PartitionState | None = None
+        #: The last writer that came with the shard and was taken for an opening, in this life.
+        self._taken: WriterId | None = None
         self._queue: deque[ShardEvent] = deque()
         self._is_stepping = False
         self._timers: dict[Hashable, Timer] = {}
@@ -128,6 +130,7 @@ class CoordinatorNode:
         self.is_paused = False
         self.has_told_level = False
         self._state = None
+        self._taken = None
         self.events.note(f"{self.name} starts")
         self.session = CoordinatorSession(self)
         self.session.register()
@@ -202,8 +205,17 @@ class CoordinatorNode:
             batch_bytes_max=BATCH_BYTES_MAX,
         )
         if self._is_owner:
-            self._submit(ShardGiven())
+            self._submit(self._given())
         self._tell_leader()
+
+    def _given(self) -> ShardGiven:
+        """Return the event, with the writer that came with the shard if it is this life's and not used."""
+        shard = None if self._state is None else self._state.shard
+        if shard is None or shard.opener_epoch != self.session.epoch or shard.writer == self._taken:
+            return ShardGiven()
+        self._taken = shard.writer
+        self.cluster.marks.reached("shard.writer.given")
+        return ShardGiven(shard.writer, self.random.randbytes(16))
 
     def _begin_anew(self, begun: int) -> None:
         if self._begun == begun:
@@ -328,7 +340,7 @@ class CoordinatorNode:
             return
         self._tell_leader()
         if self._is_owner != was_owner:
-            self._submit(ShardGiven() if self._is_owner else ShardTaken())
+            self._submit(self._given() if self._is_owner else ShardTaken())
         if self.runtime.phase is ShardPhase.FOLLOWING and not self._is_owner and not self._is_standby:
             self._end()
 

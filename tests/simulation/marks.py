@@ -157,6 +157,7 @@ DECLARED: dict[str, int] = {
     "shard.closed.cut": WATCHED,
     "shard.closed.released": COMMON,
     "shard.moved.once.level": COMMON,
+    "shard.writer.given": COMMON,
     "shard.taken.from.the.dead": COMMON,
     "shard.tells.that.metadata.went.back": WATCHED,
     "coordinator.forgotten": COMMON,

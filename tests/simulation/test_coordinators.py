@@ -93,6 +93,7 @@ def test_a_drained_coordinator_serves_on_until_its_standby_is_level() -> None:
     assert cluster.run_until(cluster.events.now_ms + 5_000, lambda: shard_of(shards).owner == standby)
     assert cluster.run_until(cluster.events.now_ms + 5_000, lambda: shards.serving == [heir])
     assert shard_of(shards).standby == NO_COORDINATOR
-    assert node_of(shards, owner).runtime is None
+    drained = node_of(shards, owner)
+    assert cluster.run_until(cluster.events.now_ms + 5_000, lambda: drained.runtime is None)
     del shards.wanted[owner]
     wait_for_order(cluster, shards, 5_000)

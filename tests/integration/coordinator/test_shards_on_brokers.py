@@ -50,6 +50,7 @@ class Coordinator:
         self.epoch = -1
         self.shards = Shards(
             coordinator_id=coordinator_id,
+            coordinator_epoch=lambda: self.epoch,
             view=self.view,
             net=SystemNet(),
             clock=self._clock,

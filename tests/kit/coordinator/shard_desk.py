@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 
 from controller.contract.partition_state import WRITER_IDS, WriterId
 from coordinator.core.machine import Machine
-from coordinator.core.shard import ShardRuntime
+from coordinator.core.shard import ShardPhase, ShardRuntime
 from coordinator.core.shard_ports import (
     AnswerRequest,
     AppendBatch,
@@ -128,7 +128,8 @@ class ShardDesk:
         """Follow, be given the shard, and serve it, if nothing is held."""
         self.follow()
         self.step(ShardGiven())
-        self.wait()
+        if self.runtime.phase is ShardPhase.FOLLOWING:
+            self.wait()
 
     def increment(self, token: int, client: str = "a", number: int = 1) -> None:
         self.step(RequestCame(token, Increment(token, client, number, token)))

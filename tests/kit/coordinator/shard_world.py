@@ -166,8 +166,9 @@ class ShardBroker:
 class CoordinatorShell:
     """One coordinator's shards over counting machines. answers: by the number that `increment` returned."""
 
-    def __init__(self, world: ShardWorld, coordinator_id: int) -> None:
+    def __init__(self, world: ShardWorld, coordinator_id: int, epoch: int) -> None:
         self.coordinator_id = coordinator_id
+        self.epoch = epoch
         self.answers: dict[int, object] = {}
         self.machine = world.network.add(f"coordinator-{coordinator_id}")
         self.view = ClusterView()
@@ -180,6 +181,7 @@ class CoordinatorShell:
         self.turns = 0
         self.shards = Shards(
             coordinator_id=coordinator_id,
+            coordinator_epoch=lambda: epoch,
             view=self.view,
             net=SimNet(world.network, self._life, self.machine),
             clock=self._life.clock,  # type: ignore[arg-type] # its timeouts are scopes that can be held
@@ -274,6 +276,7 @@ class ShardWorld:
         self.logs = [FencedLog() for _ in range(self.count)]
         self.brokers = {number: ShardBroker(self, number) for number in range(FIRST_BROKER, FIRST_BROKER + 3)}
         self.coordinators: dict[int, CoordinatorShell] = {}
+        self._last_epoch = 0
         self.changed = trio.Event()
         brokers = tuple(self.brokers)
         self.states = [
@@ -300,7 +303,8 @@ class ShardWorld:
         changed.set()
 
     async def start_coordinator(self, coordinator_id: int) -> CoordinatorShell:
-        shell = CoordinatorShell(self, coordinator_id)
+        self._last_epoch += 1
+        shell = CoordinatorShell(self, coordinator_id, self._last_epoch)
         await self.nursery.start(shell.run)
         self.coordinators[coordinator_id] = shell
         shell.apply(self.update(full=True))
@@ -331,12 +335,16 @@ class ShardWorld:
         )
 
     def assign(self, owner: int, standby: int = NO_COORDINATOR, *, shards: range | None = None) -> None:
-        """Give shards, all of them by default."""
+        """Give shards, all of them by default, to a new owner with a writer."""
         with self._changing():
             for number in range(self.count) if shards is None else shards:
                 state = self.states[number].shard
                 assert state is not None
                 shard = msgspec.structs.replace(state, owner=owner, standby=standby)
+                if owner != state.owner and owner in self.coordinators:
+                    writer = WriterId(WRITER_IDS.start + self.states[number].partition_epoch + 1)
+                    epoch = self.coordinators[owner].epoch
+                    shard = msgspec.structs.replace(shard, writer=writer, opener_epoch=epoch)
                 self._replace(number, shard=shard)
 
     def elect(self, shard: int, leader: int, *, is_unclean: bool = False) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from controller.contract.errors import ControllerError
 from controller.contract.groups import GroupNews, GroupTrouble
-from controller.contract.partition_state import NO_COORDINATOR, WRITER_IDS, Shard, WriterId
+from controller.contract.partition_state import NO_COORDINATOR, NO_EPOCH, WRITER_IDS, Shard, WriterId
 from controller.contract.session import BrokerStatus
 from controller.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse
 from controller.core.effects import AlarmCode, AlarmKey, ProbeBroker
@@ -489,6 +489,29 @@ def test_i27_each_request_of_the_owner_names_a_writer_above_all_before() -> None
     assert (record.change.cause, record.change.actor) == (Cause.WRITER_NAMED, f"coordinator:{shard.owner}")
     other = cluster.name_writer(shard.standby)
     assert (other.error, other.writer) == (ControllerError.NOT_COORDINATOR, None)
+
+
+def test_i27_a_new_owner_gets_its_writer_with_the_shard() -> None:
+    cluster = CoordinatorCluster(1001, 1002)
+    for state in cluster.image.partitions.values():
+        if state.shard is not None:
+            assert state.shard.opener_epoch == cluster.image.coordinators[state.shard.owner].coordinator_epoch
+    before = cluster.shards[OFFSETS_ID, 0]
+    epoch = cluster.image.coordinators[before.owner].coordinator_epoch
+    cluster.step(BrokerProvenDead(wall_ms=0, broker_id=before.owner, broker_epoch=epoch))
+    state = cluster.shard_state()
+    assert state.shard is not None
+    assert state.shard.owner == before.standby
+    assert state.shard.writer == WriterId(WRITER_IDS.start + state.partition_epoch) > before.writer
+    assert state.shard.opener_epoch == cluster.image.coordinators[before.standby].coordinator_epoch
+    cluster.register_coordinator(before.owner, "anew")
+    cluster.beat(before.owner)
+    followed = cluster.shards[OFFSETS_ID, 0]
+    assert (followed.owner, followed.standby) == (before.standby, before.owner)
+    assert followed.writer == state.shard.writer, "a standby needs none"
+    named = cluster.name_writer(followed.owner).writer
+    assert cluster.shards[OFFSETS_ID, 0].writer == named
+    assert cluster.shards[OFFSETS_ID, 0].opener_epoch == NO_EPOCH
 
 
 def test_i27_an_election_or_a_new_owner_never_brings_a_writer_back() -> None:

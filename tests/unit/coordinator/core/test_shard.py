@@ -4,19 +4,22 @@ import pytest
 
 from controller.contract.partition_state import WriterId
 from coordinator.core.opening import OPENING_KEY, opening_record
-from coordinator.core.shard import ShardPhase
+from coordinator.core.shard import HELD_MAX, HELD_MS_MAX, ShardPhase, ShardRuntime
 from coordinator.core.shard_ports import (
     LOST,
     AppendBatch,
+    AskWriter,
     BatchAnswered,
     Ending,
     LeaderKnown,
     LogIsAhead,
     LogWasRead,
     RequestCame,
+    SetTimer,
     ShardClosed,
     ShardGiven,
     ShardTaken,
+    ShardTimer,
     TimerFired,
 )
 from springtide.wire.errors import ErrorCode
@@ -28,6 +31,7 @@ from tests.kit.coordinator.counter import (
     TICK,
     AwaitNothing,
     Counted,
+    CounterMachine,
     ReadCounter,
     ReadLatest,
 )
@@ -78,9 +82,10 @@ def test_an_opening_begins_a_writer_and_is_answered_before_anything_else_is(
     desk = ShardDesk(log, controller)
     desk.is_holding = True
     desk.open()
-    assert read_counter(desk, 1) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    desk.step(RequestCame(1, ReadCounter(1)))
+    assert not desk.answers, "it waits for the opening"
     desk.deliver()
-    assert read_counter(desk, 2) == Counted(0)
+    assert desk.answers[1] == Counted(0)
     header = decode_header(log.batches[0])
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (WRITER_ID + 1, 0, 0)
     assert [(r.key, r.value) for r in iter_records(log.batches[0])] == [
@@ -178,11 +183,89 @@ def test_a_standby_that_is_promoted_reads_only_what_it_lacks(desk: ShardDesk, lo
     position = standby.runtime.position
     desk.increment(6, number=6)
     standby.step(ShardGiven())
-    assert not standby.runtime.is_level
-    standby.wait()
     assert standby.runtime.phase is ShardPhase.SERVING
     assert read_counter(standby, 2) == Counted(6)
     assert position == 11
+
+
+def test_a_standby_that_is_level_opens_at_once_and_reads_the_rest_behind_its_opening(
+    desk: ShardDesk, log: FencedLog
+) -> None:
+    standby = ShardDesk(log, desk.controller)
+    standby.follow()
+    desk.increment(1)
+    standby.is_holding = True
+    standby.step(ShardGiven())
+    assert standby.runtime.phase is ShardPhase.OPENING
+    standby.step(RequestCame(1, ReadCounter(1)))
+    standby.deliver()
+    assert standby.answers == {1: Counted(1)}
+
+
+def test_i27_the_first_opening_has_the_writer_that_came_with_the_shard_and_the_next_one_asks(
+    desk: ShardDesk, log: FencedLog
+) -> None:
+    desk.increment(1)
+    standby = ShardDesk(log, desk.controller)
+    standby.follow()
+    given = desk.controller.name()
+    standby.step(ShardGiven(given, b"fresh"))
+    assert standby.runtime.phase is ShardPhase.SERVING
+    assert read_counter(standby, 2) == Counted(1)
+    assert decode_header(log.batches[-1]).producer_id == given.producer_id
+    assert not any(isinstance(effect, AskWriter) for effect in standby.effects)
+    desk.increment(3)
+    assert desk.answers[3] is ErrorCode.NOT_COORDINATOR
+    standby.step(ShardTaken())
+    standby.runtime = ShardRuntime(CounterMachine, read_pause_ms=50)
+    standby.open()
+    assert standby.runtime.phase is ShardPhase.SERVING
+    assert [effect for effect in standby.effects if isinstance(effect, AskWriter)] == [AskWriter(1)]
+
+
+def test_i27_a_writer_that_came_with_the_shard_and_is_not_above_the_logs_is_not_used(
+    desk: ShardDesk, log: FencedLog
+) -> None:
+    standby = ShardDesk(log, desk.controller)
+    standby.follow()
+    standby.step(ShardGiven(WriterId(WRITER_ID + 1), b"stale"))
+    assert AskWriter(1) in standby.effects
+    assert standby.runtime.found == WriterId(WRITER_ID + 2), "it serves under the one that it asked for"
+
+
+def test_a_writer_that_came_with_the_shard_goes_with_it(desk: ShardDesk, log: FencedLog) -> None:
+    standby = ShardDesk(log, desk.controller)
+    standby.step(ShardGiven(desk.controller.name(), b"fresh"))
+    standby.step(ShardTaken())
+    standby.step(ShardGiven())
+    standby.follow()
+    assert AskWriter(1) in standby.effects
+
+
+def test_a_request_waits_for_an_opening_and_not_for_long(log: FencedLog, controller: ControllerOfOne) -> None:
+    desk = ShardDesk(log, controller)
+    desk.is_holding = True
+    desk.open()
+    desk.step(RequestCame(1, ReadCounter(1)))
+    assert SetTimer(ShardTimer.HELD, desk.now_ms + HELD_MS_MAX) in desk.effects
+    desk.step(TimerFired(ShardTimer.HELD))
+    assert desk.answers == {1: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    desk.step(RequestCame(2, ReadCounter(2)))
+    desk.step(ShardTaken())
+    assert desk.answers[2] is ErrorCode.NOT_COORDINATOR
+
+
+def test_as_many_requests_wait_for_an_opening_as_are_bounded(
+    log: FencedLog, controller: ControllerOfOne
+) -> None:
+    desk = ShardDesk(log, controller)
+    desk.is_holding = True
+    desk.open()
+    for token in range(1, HELD_MAX + 2):
+        desk.step(RequestCame(token, ReadCounter(token)))
+    assert desk.answers == {HELD_MAX + 1: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    desk.deliver()
+    assert set(map(desk.answers.get, range(1, HELD_MAX + 1))) == {Counted(0)}
 
 
 def test_rotten_bytes_are_read_again_and_nothing_of_them_is_applied(desk: ShardDesk, log: FencedLog) -> None:

@@ -41,7 +41,7 @@ def test_a_shard_that_is_given_is_opened_and_answers_what_is_committed() -> None
         await one.opened(0)
         assert await counted(one) == Counted(1)
         assert await one.answer(one.submit(0, ReadCounter)) == Counted(1)
-        assert world.asked == [(ONE, 0, None)]
+        assert world.asked == [], "its writer came with it"
         metrics = one.metrics()
         assert metrics["kafka_server_group_coordinator_metrics_num_partitions/active"] == 1
         assert metrics["springtide_shard_appends_total"] == 2
@@ -52,15 +52,47 @@ def test_a_shard_that_is_given_is_opened_and_answers_what_is_committed() -> None
     in_shard_world(story)
 
 
-def test_many_shards_open_side_by_side() -> None:
+def test_many_shards_open_side_by_side_without_a_further_word_of_the_controller() -> None:
+    async def story(world: ShardWorld) -> None:
+        world.is_controller_down = True
+        began_ms = world.world.now_ms
+        await serving(world)
+        assert world.world.now_ms - began_ms < 50
+        assert world.asked == []
+
+    in_shard_world(story, count=50)
+
+
+def test_many_shards_that_have_to_ask_for_their_writers_open_side_by_side() -> None:
     async def story(world: ShardWorld) -> None:
         world.writer_rtt_ms = 20
+        world.assign(ONE)  # before it is there, so that no writer is its own
         began_ms = world.world.now_ms
         await serving(world)
         took_ms = world.world.now_ms - began_ms
+        assert len(world.asked) == 50
         assert took_ms < 50 * 20 / 5, "one after the other they would wait a second for the controller alone"
 
     in_shard_world(story, count=50)
+
+
+def test_a_process_does_not_open_under_the_writer_of_the_process_before_it() -> None:
+    async def story(world: ShardWorld) -> None:
+        one = await world.start_coordinator(ONE)
+        world.assign(ONE)
+        await one.opened(0)
+        one.kill()
+        again = await world.start_coordinator(ONE)
+        await again.opened(0)
+        first = WriterId(WRITER_IDS.start + 2)
+        assert world.asked == [(ONE, 0, first)]
+        openings = [decode_header(made.batch) for made in world.produced]
+        assert [header.producer_id for header in openings if header.base_sequence == 0] == [
+            first.producer_id,
+            first.producer_id + 1,
+        ]
+
+    in_shard_world(story)
 
 
 def test_a_batch_whose_leader_is_killed_is_sent_to_the_next_one_with_the_same_bytes() -> None:
@@ -218,6 +250,26 @@ def test_a_standby_that_is_level_takes_over_within_milliseconds() -> None:
     in_shard_world(story)
 
 
+def test_what_is_asked_of_a_standby_that_takes_over_is_answered_once_it_serves() -> None:
+    async def story(world: ShardWorld) -> None:
+        one = await serving(world)
+        assert await counted(one) == Counted(1)
+        other = await world.start_coordinator(OTHER)
+        world.assign(ONE, OTHER)
+        await trio.sleep(0.3)
+        leader = world.brokers[world.states[0].leader]
+        leader.mute.add(0)
+        began_ms = world.world.now_ms
+        world.assign(OTHER, ONE)
+        asked = other.increment(0, 2)
+        await trio.sleep(0.06)
+        leader.mute.clear()
+        assert await other.answer(asked) == Counted(2), "at its first try"
+        assert world.world.now_ms - began_ms < 60 + 20, "only the leader takes long"
+
+    in_shard_world(story)
+
+
 def test_a_standby_of_idle_shards_asks_seldom_over_one_connection_each() -> None:
     async def story(world: ShardWorld) -> None:
         await serving(world)
@@ -261,7 +313,7 @@ def test_an_owner_that_does_not_know_that_it_was_replaced_is_fenced_and_serves_n
         await other.opened(0)
         assert await counted(one) is ErrorCode.NOT_COORDINATOR
         await trio.sleep(1)
-        assert one.answers[one.increment(0)] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await counted(one) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert len([asked for asked in world.asked if asked[0] == ONE]) > 1, "it asks, and is named no writer"
         assert await counted(other) == Counted(1)
         world.coordinators[ONE] = one
@@ -307,7 +359,7 @@ def test_a_log_that_is_ahead_of_the_controller_stops_the_shard_until_the_control
     in_shard_world(story)
 
 
-def test_openings_wait_for_a_controller_and_owners_do_not_need_one() -> None:
+def test_a_shard_that_is_opened_again_waits_for_a_controller_and_owners_do_not_need_one() -> None:
     async def story(world: ShardWorld) -> None:
         one = await serving(world)
         other = await world.start_coordinator(OTHER)
@@ -315,9 +367,11 @@ def test_openings_wait_for_a_controller_and_owners_do_not_need_one() -> None:
         await trio.sleep(60)
         assert await counted(one) == Counted(1)
         world.assign(OTHER)
+        await other.opened(0)
+        world.elect(0, world.states[0].leader % 3 + 1, is_unclean=True)
         await trio.sleep(10)
-        assert other.answers[other.increment(0)] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        assert len(world.asked) < 20
+        assert await counted(other) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert 1 < len(world.asked) < 20
         world.is_controller_down = False
         with trio.fail_after(2.5):
             await other.opened(0)
