@@ -9,6 +9,7 @@ their standbys.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
@@ -176,11 +177,21 @@ def _assignments(
     if not owners:
         return dict.fromkeys(shards, (NO_COORDINATOR, NO_COORDINATOR))
     _replace_dead_owners(shards, active=active, owners=owners)
-    for key, target in _wanted_owners(shards, owners=owners).items():
+    wanted = _wanted_owners(shards, owners=owners)
+    for key, target in wanted.items():
         owner, standby = shards[key]
         if target != owner:
             is_due = target == standby and is_level(target, key)
             shards[key] = (target, owner) if is_due else (owner, target)
+    _replace_missing_standbys(shards, followers=followers)
+    if all(shards[key][0] == target for key, target in wanted.items()):
+        _spread_standbys(shards, followers=followers)
+    return shards
+
+
+def _replace_missing_standbys(
+    shards: dict[PartitionKey, tuple[int, int]], *, followers: Collection[int]
+) -> None:
     followed = dict.fromkeys(followers, 0)
     for owner, standby in shards.values():
         if standby in followed and standby != owner:
@@ -191,7 +202,22 @@ def _assignments(
             shards[key] = (owner, successor)
             if successor != NO_COORDINATOR:
                 followed[successor] += 1
-    return shards
+
+
+def _spread_standbys(shards: dict[PartitionKey, tuple[int, int]], *, followers: Collection[int]) -> None:
+    """Spread the standbys of each owner's shards so that its end leaves the others with even shares."""
+    owned = Counter(owner for owner, _ in shards.values())
+    for owner in sorted(owned):
+        shares = {follower: owned[follower] for follower in followers if follower != owner}
+        mine = [key for key in shards if shards[key][0] == owner and shards[key][1] in shares]
+        for key in mine:
+            shares[shards[key][1]] += 1
+        for key in mine:
+            standby, least = shards[key][1], _least(shares)
+            if shares[standby] - shares[least] > 1:
+                shards[key] = (owner, least)
+                shares[standby] -= 1
+                shares[least] += 1
 
 
 def _replace_dead_owners(
@@ -215,7 +241,8 @@ def _wanted_owners(
     shards: dict[PartitionKey, tuple[int, int]], *, owners: Iterable[int]
 ) -> dict[PartitionKey, int]:
     """Return the owner that each shard is to have in the end: the present one, or else the standby, as long
-    as no two owners' shares differ by more than one."""
+    as no two owners' shares differ by more than one. To even them, shards that leave their owners anyway are
+    taken first."""
     counts = dict.fromkeys(owners, 0)
     wanted: dict[PartitionKey, int] = {}
     for key, (owner, standby) in shards.items():
@@ -232,7 +259,8 @@ def _wanted_owners(
         if counts[most] - counts[least] <= 1:
             return wanted
         movable = [key for key in wanted if wanted[key] == most]
-        key = next((key for key in movable if shards[key][1] == least), movable[-1])
+        leaving = [key for key in movable if shards[key][0] != most] or movable
+        key = next((key for key in leaving if shards[key][1] == least), leaving[-1])
         wanted[key] = least
         counts[most] -= 1
         counts[least] += 1
