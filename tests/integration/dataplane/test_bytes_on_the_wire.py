@@ -135,6 +135,22 @@ def test_answers_come_in_the_order_of_requests_though_a_long_poll_waits_in_front
     on_a_broker(tmp_path, test)
 
 
+def test_a_client_that_looks_for_its_coordinator_does_not_wait_for_its_own_long_poll(tmp_path: Path) -> None:
+    async def test(wire: Raw, _: ClusterInProcess) -> None:
+        await wire.begin(ApiKey.FETCH, 4, fetch_fields("orders", max_wait_ms=300_000), correlation_id=1)
+        assert await wire.is_silent()
+        await wire.begin(
+            ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": ["billing"]}, correlation_id=2
+        )
+        fetched = await wire.answer(ApiKey.FETCH, 4, correlation_id=1)
+        (found,) = fetched.responses[0].partitions
+        assert (found.error_code, found.records) == (ErrorCode.NONE, b"")
+        answer = await wire.answer(ApiKey.FIND_COORDINATOR, 4, correlation_id=2)
+        assert [each.key for each in answer.coordinators] == ["billing"]
+
+    on_a_broker(tmp_path, test)
+
+
 def test_a_long_poll_ends_empty_when_its_time_is_up(tmp_path: Path) -> None:
     async def test(wire: Raw, cluster: ClusterInProcess) -> None:
         before = trio.current_time()
