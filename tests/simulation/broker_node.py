@@ -280,8 +280,6 @@ class BrokerNode:
     #: Its host was put back to an earlier moment, and it has not found that out (3.10, a host that goes
     #: back).
     is_resumed: bool = False
-    #: The last answer that it remembered when it went back.
-    answered_before: int = -1
     #: When it sent the last heartbeat that was acknowledged, by no clock of its own.
     heard_ms: int = -(2**60)
     #: Partitions whose news has not been looked at yet on behalf of parked fetches.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, Shard
@@ -223,14 +223,15 @@ class Cluster:
     def who_knows_later(self, broker: BrokerNode) -> int | None:
         """The controller epoch of the active controller if it knows of a later heartbeat of this process than
         it remembers (3.10, a host that goes back); -1 if only a broker knows that would tell the next one;
-        None if nobody does."""
+        None if nobody does, or if what was told of it is true of it again (G6)."""
         sent, answered = broker.heartbeats.sent, broker.heartbeats.answered
-        remembered = broker.answered_before
+        heard_here: Collection[tuple[int, int]] = ()
         controller = self.active_controller()
         machine = None if controller is None else controller.machine
         registered = None if machine is None else machine.image.brokers.get(broker.broker_id)
         if machine is not None and registered is not None:
             session = machine._sessions._by_id[broker.broker_id]
+            heard_here = session._heard
             if registered.broker_epoch != broker.broker_epoch or (
                 session.has_gone_back
                 or session.heard_count > sent + 1
@@ -240,7 +241,11 @@ class Cluster:
                 return machine.controller_epoch
         is_witnessed = any(
             heard.broker_epoch == broker.broker_epoch
-            and (heard.count > sent + 1 or heard.answered > remembered)
+            and (
+                heard.count > sent + 1
+                or heard.answered > answered
+                or any(count >= heard.count and own < heard.answered for count, own in heard_here)
+            )
             for other in self.brokers.values()
             if other.is_up and not other.is_paused and other is not broker
             for heard in other.heartbeats.others

@@ -75,7 +75,6 @@ def resume(broker: BrokerNode, snapshot: Snapshot) -> None:
     broker.broker_epoch = snapshot.broker_epoch
     broker.applied = snapshot.applied
     broker.heartbeats = copy(snapshot.heartbeats)
-    broker.answered_before = snapshot.heartbeats.answered
     broker.registered = True
     broker.is_resumed = True
     broker.endpoints.update(snapshot.endpoints)

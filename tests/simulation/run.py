@@ -187,6 +187,7 @@ def _run_phases(cluster: Cluster, planner: FaultPlanner | Replayer, faults_ms: i
     cluster.run_until(healed_ms + 1_000)
     if cluster.budget.is_exceeded:
         concede(cluster)
+        healed_ms = events.now_ms  # what went before was not the cluster's to do
     cluster.stop_clients()
     _wait(cluster, healed_ms + LIVENESS_MS_MAX, lambda: missing_at_end(cluster))
     recovery_ms = events.now_ms - healed_ms

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.simulation import run
 from tests.simulation.cluster import Cluster, ClusterOptions
 from tests.simulation.events import keyed_random
 from tests.simulation.liveness import (
@@ -16,7 +17,7 @@ from tests.simulation.liveness import (
     missing_at_end,
     missing_in_core,
 )
-from tests.simulation.losses import concede
+from tests.simulation.losses import PATIENCE_MS, concede
 from tests.simulation.options import draw_options
 from tests.simulation.run import run_seed
 from tests.simulation.schedule import Strike, apply
@@ -147,6 +148,39 @@ def test_a_loss_is_not_known_from_a_registration_that_was_sent_before_it() -> No
     # Until then it is refused (S37, a second process under one id).
     cluster.run_until(cluster.events.now_ms + cluster.options.grace_ms + 1_000)
     assert cluster.budget.unknown == set()
+
+
+def test_what_a_controller_and_an_operator_take_first_is_not_counted_against_the_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run, "LIVENESS_MS_MAX", PATIENCE_MS - 2_000)
+    loss = {"for_ms": 300, "salt": 1, "over_budget": True}
+    strikes = [Strike(2_500, "replace_disk", {"broker": broker, **loss}) for broker in (1, 2, 3)]
+    verdict = run_seed(1, options=ClusterOptions(partitions=1), strikes=strikes, faults_ms=3_000)
+    assert len(verdict.strikes) == 3
+    assert verdict.failure is None, verdict.report()
+
+
+def test_who_has_sent_again_what_it_had_lost_can_be_found_out_by_nobody() -> None:
+    """What others were told of it is true of it again, so the strike has to end it (G6)."""
+    cluster = running()
+    broker = cluster.brokers[2]
+    (told,) = {
+        heard
+        for other in (1, 3)
+        for heard in cluster.brokers[other].heartbeats.others
+        if heard.broker_id == 2
+    }
+    controller = cluster.active_controller()
+    assert controller is not None and controller.machine is not None
+    broker.heartbeats.sent, broker.heartbeats.answered = told.count - 1, told.answered - 1
+    assert cluster.who_knows_later(broker) == controller.controller_epoch
+    controller.crash()
+    assert cluster.who_knows_later(broker) == -1, "it has forgotten an answer"
+    broker.heartbeats.answered = told.answered
+    assert cluster.who_knows_later(broker) is None
+    broker.heartbeats.sent = told.count - 2
+    assert cluster.who_knows_later(broker) == -1, "it has sent less than was heard of it"
 
 
 def test_a_core_grows_by_the_broker_that_holds_the_last_seat() -> None:
