@@ -67,7 +67,7 @@ def create_app(
 
     registry: what /metrics renders; the HTTP metrics and the outbox's are added to it.
     internal_routers: endpoints for brokers, shown in the same document under a tag of their own.
-    tokens: who may send requests. None: every client that reaches the controller may send any request.
+    tokens: who may send requests; if None, every client that reaches the controller.
     """
     operations = OperationsRunner(
         engine=engine,

@@ -122,7 +122,7 @@ class StoredFiles:
         return found
 
     def put_if_absent(self, path: Path, content: bytes) -> bytes:
-        """Return what is at `path` in the end: `content`, durably, or what was there before."""
+        """Write `content` to `path`, durably, if nothing is there; return what `path` then holds."""
         aside = path.parent / f".{path.name}.{uuid.uuid4().hex}"
         try:
             make_directories(self.disk, path.parent)

@@ -149,7 +149,7 @@ def find_broker(view: Published, cluster: str, broker_id: int) -> BrokerRegistra
 
 
 def version_of(view: Published, broker_id: int) -> str:
-    """Return the version of the broker's own row. What the broker carries has its own versions."""
+    """Return the version of the broker's own row. Partitions on the broker have their own versions."""
     return str(view.version_of(Entity.BROKER, str(broker_id)))
 
 

@@ -12,7 +12,7 @@ COORDINATORS_PER_REQUEST_MAX = 100
 
 
 class AdmitCoordinatorsBody(RequestBody):
-    """Coordinators that may serve client groups from now on: either all are admitted or none."""
+    """Coordinators that may serve client groups from now on. All are admitted, or none."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"coordinator_ids": [1001, 1002], "reason": "the first of prod"}]}

@@ -88,7 +88,7 @@ class GroupPartitionView(View):
 
 
 class RebalanceView(View):
-    """How a group last gave its partitions to its members anew."""
+    """The last rebalance of a group: it gives all partitions to its members again."""
 
     began_at: str | None = Field(description="null: before the present coordinator knew the group")
     ended_at: str | None = Field(description="null: it is under way")
@@ -161,7 +161,7 @@ class ResetOffsets(RequestBody):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
-                {"to": {"kind": "earliest"}, "topics": ["orders"], "reason": "the index is built anew"},
+                {"to": {"kind": "earliest"}, "topics": ["orders"], "reason": "the index is built again"},
                 {"to": {"kind": "time", "time": "2026-11-21T09:30:00Z"}},
                 {"to": {"kind": "shift", "by": -1}, "partitions": [{"topic": "orders", "partition": 0}]},
             ]

@@ -56,7 +56,7 @@ async def list_groups(
         ),
     ] = None,
 ) -> Response:
-    """List the groups that coordinators know, by the beginnings of their ids. Each page asks them anew."""
+    """List the groups that coordinators know, by the beginnings of their ids. Each page asks them again."""
     with service.as_problems(services):
         found, unanswered = await services.groups.listed(cluster)
     groups, token = paging.page_of(

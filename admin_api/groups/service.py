@@ -1,4 +1,4 @@
-"""Listing, showing and deleting client groups. Coordinators are asked anew each time: nothing is kept."""
+"""Listing, showing and deleting client groups. Coordinators are asked again each time: nothing is kept."""
 
 from __future__ import annotations
 

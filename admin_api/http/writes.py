@@ -401,7 +401,7 @@ class ResourceChange(ABC):
 
     @abstractmethod
     async def asked(self, **fields: Unpack[ChangeFields]) -> Asked:
-        """Return the record of a change of this resource. Raise the problem if there is none."""
+        """Return what the audit records of a change of this resource; raise the problem if there is none."""
 
     async def carry_out(
         self,

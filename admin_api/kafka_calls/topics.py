@@ -95,8 +95,8 @@ async def delete_records(calls: Calls, call: DeleteRecordsCall) -> list[AdminOut
 
 
 async def _permit_deletion(calls: Calls, records: RecordsToDelete) -> AdminOutcome:
-    """Write down what the broker that asks is about to delete. Whether every replica followed is its answer
-    to the client."""
+    """Write down what the broker that asks is about to delete. The broker itself tells the client whether
+    every replica followed."""
     asked = Asked(
         cluster=calls.cluster,
         action="delete_records",

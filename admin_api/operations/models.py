@@ -203,7 +203,7 @@ def operation_view(
 ) -> OperationView:
     """Return the view of an operation. live: the cluster's running reassignments, as far as this controller
     receives reports. moving: the partitions of the operation's plan whose moves are not finished. pace: of
-    the whole operation; None: not known."""
+    the whole operation; None if not known."""
     work = decode_work(row)
     spec = msgspec.to_builtins(work.spec)
     spec.pop("type", None)

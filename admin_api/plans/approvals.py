@@ -1,6 +1,6 @@
 """/clusters/{cluster}/plans/{plan_id}:approve: a second person's approval of a protected cluster's plan.
 
-An approval is for one whole plan: a plan's rows never change, and a plan that is made anew is another
+An approval is for one whole plan: a plan's rows never change, and a plan that is made again is another
 plan.
 
 Two actors are two persons as far as their names tell. A token's name is verified. Where tokens are not

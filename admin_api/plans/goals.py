@@ -90,7 +90,7 @@ def goal_of(body: GoalBody, image: ClusterImage) -> Goal:
 
 
 def destinations_of(body: MakePlan, image: ClusterImage) -> tuple[int, ...] | None:
-    """Return the brokers that replicas may come to; None: all. Names become ids here, as in goals. Raises
+    """Return the brokers that replicas may come to, None for all. Names become ids here, as in goals. Raise
     unknown_broker."""
     chosen = body.destinations
     if chosen is None:

@@ -204,7 +204,7 @@ async def carry_out(
     spec: ReplicationFactorChange | None = None,
 ) -> Answer:
     """Answer 202 with the operation; for a dry run 200 with the plan. undoes: the operation that this one
-    undoes. spec: of another kind of operation; None: an operator made the plan and executes it. The policies
+    undoes. spec: of another kind of operation; None if an operator executes a plan. The policies
     are checked again: the policies or the cluster may have changed since the plan was made."""
     cluster = stored.row.cluster
     check_verdicts(await verdicts_on(services.engine, services.database, cluster, stored.plan))

@@ -9,7 +9,7 @@ was written. Ids are left out, for the database gives them out as it writes: an 
 `seq`. No secret is involved: an intruder who rewrites the whole chain can make it fit again, but not make it
 end in a hash that was noted elsewhere.
 
-The form is frozen. Rows hashed under it exist; a change of it needs a migration that hashes them anew.
+The form is frozen. Rows hashed under it exist; a change of it needs a migration that hashes them again.
 
 An append locks the cluster's head first and keeps it until the transaction ends, so numbers and hashes are
 given in commit order by one writer at a time, on any controller, for any kind of entry: changes as they

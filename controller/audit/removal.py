@@ -87,7 +87,7 @@ def anchoring_row(connection: sa.Connection, cluster: str) -> int | None:
 
 
 def find_removal(connection: sa.Connection, cluster: str) -> Recorded | None:
-    """The newest removal; None: the history is there from its beginning. Raise RemovalUnreadable."""
+    """Return the newest removal; None if the history is complete. Raise RemovalUnreadable."""
     statement = (
         sa.select(audit, audit_anchors.c.audit_id, audit_anchors.c.is_swept)
         .select_from(

@@ -190,8 +190,8 @@ async def verify(
     entries_max: int = ENTRIES_MAX,
 ) -> Verification | None:
     """Check the rows numbered `from_seq` to `to_seq`, both inclusive, and the outcomes written between them;
-    from the beginning, or to the end, where a bound is not given. to_position: ends with the entry there
-    instead. None: nothing was ever written about this cluster. Raise DatabaseUnavailable."""
+    without a bound from the beginning, or to the end. to_position: ends with the entry there instead. Return
+    None if nothing was ever written about this cluster. Raise DatabaseUnavailable."""
     anchored_by = await store.read(partial(anchoring_row, cluster=cluster))
     while True:
         found = await _walk_once(

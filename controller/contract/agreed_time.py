@@ -88,7 +88,7 @@ class AgreedTime:
             self._elapsed = _Reading(min(max(wall_ms, expected_ms - step_ms), expected_ms + step_ms), mono_ms)
 
     def expiry_ms(self, *, wall_ms: int, mono_ms: int) -> int | None:
-        """The time by which something may have expired; None: nothing has, for all that is known."""
+        """Return the time up to which things have expired; None if nothing is known to have expired."""
         if self._elapsed is None or not self._is_heard(mono_ms):
             return None
         clocks = self._clocks(wall_ms, mono_ms)

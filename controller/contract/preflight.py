@@ -2,7 +2,7 @@
 
 While brokers wait to be added, the answer to every heartbeat names the listeners that its sender shall try:
 a waiting broker is told of its future peers, a live one of those that wait. Each tries again every few
-seconds and reports what it found. Nothing of it is stored; a controller that takes over asks anew, and
+seconds and reports what it found. Nothing of it is stored; a controller that takes over asks again, and
 a broker of an older release, which does not report, holds an admission up until it is upgraded.
 """
 

@@ -18,8 +18,8 @@ FOLLOWER_RATE = "follower.replication.throttled.rate"
 
 
 def effective_rate(name: str, broker: Mapping[str, str], cluster: Mapping[str, str]) -> int | None:
-    """A broker's own rate, else the cluster's default; None: unthrottled. What can't be read as a rate, which
-    the controller should have refused, counts as absent."""
+    """Return a broker's own rate, else the cluster's default; None if neither limits it. A value that is no
+    rate, which the controller should have refused, counts as absent."""
     value = broker.get(name, cluster.get(name, ""))
     is_rate = value.isascii() and value.isdigit() and int(value) > 0
     return int(value) if is_rate else None

@@ -2,7 +2,7 @@
 
 The controller pushes nothing. Each broker asks for what follows the position it has applied, and the
 request waits at the controller until there is something (a long poll). A position is
-(controller epoch, sequence); sequences start anew with each controller. A broker that asks with another
+(controller epoch, sequence); sequences start again with each controller. A broker that asks with another
 controller epoch, with a broker epoch that has never had a full batch, or from too far back gets the FULL
 state; any other broker gets a delta in which several changes of one partition may have been merged into its
 latest state. Merging is safe because a leader-epoch jump of more than one counts as a fresh election (I3,

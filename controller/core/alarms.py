@@ -125,8 +125,8 @@ def describe(code: AlarmCode, image: ClusterImage, state: PartitionState) -> str
 
 
 def describe_leap(broker_id: int | None, leap: ClockLeap) -> str:
-    """Describe the leap in whole minutes, so that the words stay the same while the clocks do. broker_id
-    None: the controller's."""
+    """Describe the leap in whole minutes, so that the words change only with the clocks. Without a
+    broker_id it is the controller's."""
     who, other = (
         ("the controller", "ZooKeeper") if broker_id is None else (f"broker {broker_id}", "the controller")
     )
@@ -192,12 +192,12 @@ class AlarmBook:
             self.raise_alarm(draft, key, describe_leap(broker_id, leap))
 
     def raise_unproven(self, draft: Draft, broker_id: int, keys: Iterable[PartitionKey], detail: str) -> None:
-        """A broker lost these seats, and how much its logs lack is not known. Clears when all are in sync."""
+        """Raise the alarm that a broker lost seats and may lack records; it stays until all are in sync."""
         self._unproven.setdefault(broker_id, {}).update(dict.fromkeys(keys))
         self.raise_alarm(draft, AlarmKey(code=AlarmCode.LOGS_UNPROVEN, broker_id=broker_id), detail)
 
     def _settle_unproven(self, draft: Draft, key: PartitionKey, *, whole: Collection[int] | None) -> None:
-        """Count this partition no more as unproven for the brokers in `whole`; None: for all, it is gone."""
+        """No longer count this partition as unproven for the brokers in `whole`, or, if None, for any."""
         for broker_id, keys in list(self._unproven.items()):
             if whole is None or broker_id in whole:
                 keys.pop(key, None)
@@ -206,7 +206,7 @@ class AlarmBook:
                 self.clear_alarm(draft, AlarmKey(code=AlarmCode.LOGS_UNPROVEN, broker_id=broker_id))
 
     def clear_broker(self, draft: Draft, broker_id: int) -> None:
-        """A broker was removed: alarms about it and its replicas go."""
+        """Clear all alarms about a broker that was removed, and about its replicas."""
         self._unproven.pop(broker_id, None)
         for key in [key for key in self._others if key.broker_id == broker_id]:
             self.clear_alarm(draft, key)

@@ -76,7 +76,7 @@ def rolled_back(image: ClusterImage, state: PartitionState) -> PartitionState | 
 
 def completed(image: ClusterImage, state: PartitionState) -> PartitionState | None:
     """The reassignment's end, if it has come: all targets in the ISR (KAFKA-15665), and a leader among them.
-    The minimum is computed anew when the replication factor changes."""
+    The minimum is computed again when the replication factor changes."""
     target = state.target_replicas
     if not state.is_reassigning or state.leader == NO_LEADER or not set(target) <= set(state.isr):
         return None

@@ -143,7 +143,7 @@ def _copied_per_second(samples: deque[_Sample]) -> int | None:
 
 
 def eta_ms(remaining_bytes: int, speed: int) -> int | None:
-    """Return the time until nothing remains, at a speed in bytes per second; None: never at that speed."""
+    """Return the time until nothing remains, at a speed in bytes per second; None if that is never."""
     if remaining_bytes == 0:
         return 0
     return -(-remaining_bytes * 1_000 // speed) if speed > 0 else None

@@ -131,7 +131,7 @@ def vacate_seat(
     draft: Draft, key: PartitionKey, broker_id: int, change: Change, *, only_if_led: bool = False
 ) -> bool:
     """One replica lost its log (LOG_MISSING, a failed disk): out of ISR and ELR; it may come back as a
-    learner. Leadership moves; where it stays, it begins anew, because the leader remembers how far this
+    learner. Leadership moves; where it stays, it begins again, because the leader remembers how far this
     replica had come, and would ask for it again at once if a new leader epoch did not make it forget (I3,
     only this epoch's evidence counts).
     only_if_led: it keeps its seat if no other could lead without it. False: it had no seat, or keeps it."""

@@ -35,8 +35,8 @@ class Floors:
         self._note(state, lag.high_watermark)
 
     def note_log_end(self, state: PartitionState, log_end: ReplicaLogEnd) -> None:
-        """Note the log end that a replica reports. What it learnt before an unclean election that it has not
-        heard of is void."""
+        """Note the log end that a replica reports. A report counts for nothing if the replica has not heard
+        of an unclean election since."""
         newest = log_end.latest_epoch
         if newest >= state.unclean_leader_epoch:
             self._note(state, log_end.high_watermark)

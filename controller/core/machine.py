@@ -3,7 +3,7 @@
 `step` turns an event into records to persist, effects to carry out and a reply to release, in that order. It
 replays its own records onto the machine's image before it returns, so the next event is judged by their
 outcome although they are not durable yet; if they never become so, the whole machine is dropped and built
-anew from what is. The machine draws nothing: time and identifiers come with the events, and the same events
+again from what is. The machine draws nothing: time and identifiers come with the events, and the same events
 give the same records.
 """
 

@@ -175,8 +175,8 @@ def _peer_checks(
     limits: PreflightLimits,
     now_ms: int,
 ) -> Iterator[PreflightCheck]:
-    """Yield the checks in both directions: the broker tries each peer, and each peer tries it. What has not
-    been tried lately is pending."""
+    """Yield the checks in both directions: the broker tries each peer, and each peer tries it. A check
+    that was not made lately is pending."""
     me = broker.broker_id
     peers = [b for b in (*_live(image), *waiting) if b.broker_id != me]
     silent: list[int] = []

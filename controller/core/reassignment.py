@@ -124,7 +124,7 @@ def _throttle(event: AlterReassignments, key: PartitionKey) -> MoveThrottle | No
 def _altered(
     image: ClusterImage, target: ReassignmentTarget, throttle: MoveThrottle | None, options: ControllerOptions
 ) -> PartitionState | Refusal | None:
-    """The state as asked, its epochs not settled yet; None: nothing is to be changed."""
+    """Return the state as asked for, its epochs not settled yet; None if nothing changes."""
     before = image.partitions[target.topic_id, target.partition]
     after: PartitionState | Obstacle | None
     if target.replicas is None:

@@ -259,7 +259,7 @@ def held_log(log: SetAsideLog) -> HeldLog:
 
 
 def _latest_view(held: Mapping[int, Holdings]) -> Holdings | None:
-    """Return the holdings of the broker with a view that was told of most; None if no broker has a view."""
+    """Return the holdings of the broker with the newest view; None if no broker has a view."""
 
     def told(holdings: Holdings) -> tuple[int, int]:
         witness = holdings.identity.witness
@@ -441,9 +441,9 @@ def _none_lost_more(
     intact: Collection[int],
 ) -> bool:
     """Return whether a running broker holds `base`, and no other can have lost what it wrote under a later
-    state. What a broker lost before it registered, the seats of `base` take into account if it holds `base`
-    itself, or if a broker that does was told of that registration. It must not have restarted since and lost
-    something then."""
+    state. The seats of `base` take into account what a broker lost before it registered, if the broker holds
+    `base` itself, or if a holder of `base` was told of that registration. The broker must not have restarted
+    since and lost something then."""
     holders = {b for b in held if states.get(b) == base}
     known = max((held[b].broker_epoch_max for b in holders if held[b].has_view), default=-1)
     return known >= 0 and all(

@@ -356,7 +356,7 @@ class Sessions(Presence):
         self, draft: Draft, broker_id: int, cause: Cause, reason: str, *, excluded: bool = False
     ) -> bool:
         """Stop trusting a broker: its row first, so that a successor of this controller can finish the rest.
-        False: it was fenced already."""
+        Return False if it was fenced already."""
         image = draft.image
         broker = image.brokers[broker_id]
         if broker.fenced and not excluded:
@@ -439,8 +439,8 @@ class Sessions(Presence):
     # --- controlled shutdown ----------------------------------------------------------------------------
 
     def _on_wants_shutdown(self, draft: Draft, broker_id: int, now_ms: int) -> bool:
-        """One step of 3.7 (controlled shutdown); True: the broker may stop. It may once it has nothing left
-        that another broker could take, and every other active broker has applied that; after
+        """Take one step of 3.7 (controlled shutdown); return whether the broker may stop. It may stop once it
+        has nothing left that another broker could take, and every other active broker has applied that; after
         `shutdown_wait_ms_max` it no longer waits for others to catch up."""
         image = draft.image
         session = self._by_id[broker_id]

@@ -25,7 +25,7 @@ DELTA_PARTITIONS_MAX = 1_000
 
 
 class UpdateRange(NamedTuple):
-    """Which part of the stream answers a poll: FULL state at `to_sequence`, or what changed in
+    """The part of the stream that answers a poll: FULL state at `to_sequence`, or what changed in
     (from_sequence, to_sequence]. Equal ranges have equal content for every broker: a key for a cache."""
 
     full: bool
@@ -49,7 +49,7 @@ def plan_update(
     controller_epoch: int,
     partitions_max: int = DELTA_PARTITIONS_MAX,
 ) -> UpdateRange | None:
-    """The range that answers `request`, or None: nothing new, let the request wait."""
+    """Return the range that answers `request`; None if nothing is new, so the request waits."""
     applied = request.applied_sequence
     if (
         request.applied_controller_epoch != controller_epoch

@@ -30,7 +30,7 @@ class Claimed(msgspec.Struct, frozen=True):
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """It was carried out; answer this."""
+    """The stored answer to a request that was carried out."""
 
     status: int
     headers: Mapping[str, str]
@@ -61,7 +61,7 @@ def claim(
     now_ms: int,
     expiry_ms: int | None,
 ) -> Claim:
-    """Claim the key, or say why not. expiry_ms: by what time answers have expired; None: none has."""
+    """Claim the key, or return why not. expiry_ms: answers up to then have expired; None if none has."""
     if expiry_ms is not None:
         connection.execute(idempotency_keys.delete().where(idempotency_keys.c.expires_at_ms <= expiry_ms))
     insert = postgres_insert if connection.dialect.name == "postgresql" else sqlite_insert

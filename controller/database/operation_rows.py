@@ -38,7 +38,7 @@ def insert_operation(connection: sa.Connection, row: OperationRow) -> None:
 
 
 def update_operation(connection: sa.Connection, row: OperationRow) -> bool:
-    """Store `row` over its previous revision; False: it has another revision now, read it again."""
+    """Store `row` over its previous revision; return False if it has another one now: read it again."""
     statement = (
         operations.update()
         .where(operations.c.id == row.id, operations.c.revision == row.revision - 1)

@@ -62,8 +62,8 @@ def plan_without_moves(row: PlanRow) -> Plan:
 
 
 def begin_plan(connection: sa.Connection, row: PlanRow) -> bool:
-    """Store the incomplete row; False: the plan is there already, whole. What an attempt that did not get to
-    its end has left is replaced."""
+    """Store the incomplete row, in the place of what an interrupted attempt left; return False if the plan is
+    there already, complete."""
     there = connection.execute(sa.select(plans.c.complete).where(plans.c.id == row.id)).scalar_one_or_none()
     if there:
         return False
@@ -148,7 +148,7 @@ def plan_ids_of(connection: sa.Connection, operation_id: str) -> list[str]:
 
 
 def claim_plan(connection: sa.Connection, plan_id: str, operation_id: str) -> bool:
-    """Give the plan to the operation that carries it out; False: another one has it, or it is gone."""
+    """Give the plan to the operation that carries it out; return False if another has it, or it is gone."""
     statement = (
         plans.update()
         .where(

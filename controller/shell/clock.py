@@ -63,7 +63,7 @@ class RandomBytes(Protocol):
 
 
 class Ids:
-    """Identifiers that never repeat, drawn from the randomness it is given."""
+    """Makes identifiers that never repeat, from the random bytes that it is given."""
 
     def __init__(self, random_bytes: RandomBytes) -> None:
         self._random_bytes = random_bytes

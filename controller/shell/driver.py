@@ -275,7 +275,7 @@ class ClusterDriver:
         return await waiting.reply()
 
     async def settled(self) -> None:
-        """Wait until nothing that was decided is unpublished. Of a halted machine that lasts: it decides no
+        """Wait until everything that was decided is published. A halted machine stays so: it decides no
         more."""
         while not self._is_settled:
             await self._clock.sleep_ms(TICK_PAUSE_MIN_MS)

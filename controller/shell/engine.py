@@ -163,7 +163,7 @@ class Engine:
         return self._clock
 
     def expiry_ms(self) -> int | None:
-        """The time by which something may have expired; None: nothing may be removed by time now."""
+        """Return the time up to which things have expired; None while nothing may be removed by time."""
         return self._clock.expiry_ms()
 
     # -- asking --

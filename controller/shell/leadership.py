@@ -10,7 +10,7 @@ prove that its claim still stands (2.10, the controller's authority). The proof 
 through ZooKeeper's leader, counted from when it was sent. kazoo's `Election.run` is not used: the function it
 runs is not interrupted when the session is lost.
 
-A term ends for good when the session is lost or the claim has gone; the next one reads everything anew. A
+A term ends for good when the session is lost or the claim has gone; the next one reads everything again. A
 lost connection, a slow ZooKeeper or a held loop only suspend authority, and the next proof gives it back,
 however long that took: while the claim stood no other controller was elected or wrote, so the image is still
 true. What was not heard meanwhile counts against no broker (loop_watch.py).
@@ -260,7 +260,7 @@ class Leadership:
             session = await self._meta.session_changed(session)
 
     async def _try_claim(self) -> Term | None:
-        """One round: looks at the claim, then waits for it to go, or takes it. None: look again."""
+        """Look at the claim, then wait for it to go, or take it. Return None to look again."""
         await self._ensure_paths()
         watch = await self._meta.watch(ACTIVE_PATH)
         session = self._meta.session

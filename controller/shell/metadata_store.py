@@ -10,7 +10,7 @@ Guarantees, to the caller of `persist`:
 - decided: when an answer is lost, the head is read back, and its write id says which writes were applied. The
   rest is sent again under the same ids; if a lost write still lands, the chain lets only one of the two in.
 
-One object per cluster and term, used by one task. After any failure it is dropped and the cluster read anew:
+One object per cluster and term, used by one task. After any failure it is dropped and the cluster read again:
 it never has to be repaired.
 """
 
@@ -436,8 +436,8 @@ class ClusterStore:
             yield self._seal(batch, term, is_last=True)
 
     def _apply_to_open_chunk(self, record: PartitionRecord, batch: _Batch) -> bool:
-        """The short way for what a dead broker leads to by the ten thousand: another partition of the chunk
-        that the record before touched, changed for the same reason. False: take the long way."""
+        """Apply a record to the chunk that the record before touched, if its partition is of that chunk and
+        changed for the same reason; return False if not. A dead broker leads to ten thousands of such."""
         state = record.state
         if (
             record.change is not batch.last_change

@@ -57,7 +57,7 @@ class Timekeeper:
         return self._clock.timeout_ms(duration_ms)
 
     def expiry_ms(self) -> int | None:
-        """The time by which something may have expired; None: nothing may be removed by time now."""
+        """Return the time up to which things have expired; None while nothing may be removed by time."""
         return self._agreed.expiry_ms(wall_ms=self.own_wall_ms(), mono_ms=self.now_mono_ms())
 
     def leap(self) -> ClockLeap | None:

@@ -33,7 +33,7 @@ class NewsOfGroups:
         self._controller_epoch = -1
 
     def take(self) -> GroupNews | None:
-        """Return what the next heartbeat tells; None: nothing."""
+        """Return what the next heartbeat tells; None if that is nothing."""
         for machine in self._machines():
             news, machine.registry.news = machine.registry.news, {}
             self._note(machine.registry, news)

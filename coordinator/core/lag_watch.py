@@ -2,7 +2,7 @@
 
 The least of a period is what is left just after a commit. So a group that commits in large steps, or whose
 producers write in bursts, does not count as one that falls behind. A lag that is not known leaves no trace,
-and a period without any known lag begins the comparison anew.
+and a period without any known lag begins the comparison again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PERIODS: Final = 5
 
 
 class LagWatch:
-    """What was seen of groups with members."""
+    """The lags of groups with members, as they were seen over time."""
 
     __slots__ = ("_current", "_least", "_period")
 
@@ -28,7 +28,7 @@ class LagWatch:
         self._least: dict[str, tuple[int, ...]] = {}
 
     def see(self, lags: Mapping[str, int | None], now_ms: int) -> None:
-        """Take in the lags of all groups with members. None: not known."""
+        """Take in the lags of all groups with members; None if a lag is not known."""
         period = now_ms // PERIOD_MS
         if period != self._period:
             is_next = period == self._period + 1

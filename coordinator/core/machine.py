@@ -7,7 +7,7 @@ batch, the runtime takes its records back (`undo`), and those of every batch beh
 (`refused`).
 
 A machine keeps all its replayed state in TwoViews (views.py). Waiting requests and timers are not replayed:
-`opened` starts them anew.
+`opened` starts them again.
 """
 
 from __future__ import annotations

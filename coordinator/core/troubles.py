@@ -17,14 +17,14 @@ _ID_CHARS: Final = 200
 
 
 class Troubles:
-    """What was seen of all groups of a process, one look after the other."""
+    """All groups of a process, as they were seen one look after the other."""
 
     def __init__(self) -> None:
         self._lags = LagWatch()
         self.found: tuple[GroupTrouble, ...] = ()
 
     def see(self, groups: Iterable[GroupFigures], lags: Mapping[str, int | None], now_ms: int) -> None:
-        """Take in all groups, and the records that each with members has yet to read. None: not known."""
+        """Take in all groups, and the lag of each that has members; None if it is not known."""
         self._lags.see(lags, now_ms)
         growing = self._lags.growing()
         found = [_of_lag(group_id, *growing[group_id]) for group_id in sorted(growing)]

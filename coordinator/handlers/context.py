@@ -14,7 +14,7 @@ MakeRequest = Callable[[int], Request]
 
 
 class ShardDesk(Protocol):
-    """Where the shards of this process take requests."""
+    """The shards of this process, as handlers reach them."""
 
     def submit(self, shard: int, make: MakeRequest, answered: Callable[[object], None]) -> None:
         """Have the shard of `__consumer_offsets` answer make(token).

@@ -1,6 +1,6 @@
 """Heartbeat: a member says that it lives, and hears whether a rebalance has begun.
 
-While the shard opens, every member is told that all is well, as in Kafka: its session begins anew with the
+While the shard opens, every member is told that all is well, as in Kafka: its session begins again with the
 opening, and another answer would make it look for the coordinator that it has found.
 """
 

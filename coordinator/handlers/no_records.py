@@ -1,6 +1,6 @@
 """The answers of a coordinator to requests about records and logs: it has none.
 
-Clients send these to the node that they think leads a partition; on NOT_LEADER_OR_FOLLOWER they look anew.
+Clients send these to the node that they think leads a partition; on NOT_LEADER_OR_FOLLOWER they look again.
 """
 
 from __future__ import annotations

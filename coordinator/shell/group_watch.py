@@ -34,12 +34,12 @@ class SeenGroups:
     ends: dict[Place, int] | None = None
 
     def lag(self, place: Place, offset: int) -> int | None:
-        """Return the records from a committed offset to the log's end; None: no leader told it."""
+        """Return the records from a committed offset to the log's end; None if no leader told it."""
         end = (self.ends or {}).get(place)
         return None if end is None else max(0, end - offset)
 
     def total(self, group: GroupFigures) -> int | None:
-        """Return the records that a group has yet to read; None: of one partition it is not known, or it has
+        """Return the records that a group has yet to read; None if one of its lags is not known, or if it has
         no offsets."""
         lags = [self.lag(place, offset) for place, offset in group.offsets.items()]
         known = [lag for lag in lags if lag is not None]

@@ -106,7 +106,7 @@ class LogClient:
         self._reads.close()
 
     def on_view_changed(self) -> bool:
-        """Leave a broker that does not lead any more, or lives anew. Return whether there was one."""
+        """Leave a broker that does not lead any more, or has restarted. Return whether there was one."""
         leader = self._find_leader()
         if _process_of(leader) == _process_of(self._place.leader):
             return False
@@ -248,7 +248,7 @@ class LogReader:
         self._read: ReadLog | None = None
         self._waits = False
         self._is_running = False
-        #: Ends the present attempt; what is to be read is then asked anew.
+        #: Ends the present attempt; what is to be read is then asked again.
         self._scope = trio.CancelScope()
         self._channel: Channel | None = None
         self._rest_ms = READ_REST_MS[0]

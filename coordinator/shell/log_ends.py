@@ -35,7 +35,7 @@ Place = tuple[str, int]
 
 
 class PartitionEnds:
-    """client_id: what leaders know the process as."""
+    """Asks leaders for the ends of logs. client_id: this process's, in its requests."""
 
     def __init__(self, *, view: ClusterView, net: Net, clock: Clock, client_id: str) -> None:
         self._view = view

@@ -186,7 +186,7 @@ class LogPort(Protocol):
         epochs change (KAFKA-10706). Raises LogError."""
 
     def restart_at(self, offset: int) -> None:
-        """Drop everything and begin anew at `offset` (the follower fell below the leader's log start)."""
+        """Drop everything and start over at `offset` (the follower fell below the leader's log start)."""
 
     def condemn(self, detail: str) -> None:
         """End this log, for the next process too: it is damaged and can't be mended."""

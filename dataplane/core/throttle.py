@@ -106,7 +106,7 @@ class LearnerThrottle:
         return None if self._broker is None else self._broker.rate
 
     def set_rate(self, rate: int | None, now_ms: int) -> None:
-        """Set the broker's rate, for all learners together; None: unthrottled. Grants already given stay
+        """Set the broker's rate, for all learners together; None removes it. Grants already given stay
         valid."""
         if rate != self.rate:
             self._broker = None if rate is None else self._bucket(rate, now_ms)

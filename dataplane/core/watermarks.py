@@ -65,7 +65,7 @@ class HighWatermark:
         self.offset = max(self._log.log_start_offset, min(self.offset, self._log.log_end_offset))
 
     def restart_at(self, offset: int) -> None:
-        """The log was emptied and begins anew here (KAFKA-9491: log start *and* high watermark move)."""
+        """The log was emptied and starts over here (KAFKA-9491: log start *and* high watermark move)."""
         self.offset = offset
         assert self._log.log_start_offset <= offset <= self._log.log_end_offset
 
@@ -74,7 +74,7 @@ class StoredLogStart:
     """The log start that this replica has again after a crash, and so may tell its leader or a client.
 
     What a log has when it is opened is stored already. After that a higher one counts once the shell has
-    stored it; a lower one, of a log that began anew, counts at once.
+    stored it; a lower one, of a log that started over, counts at once.
     """
 
     __slots__ = ("_asked_offset", "_log", "_offset")
@@ -98,6 +98,6 @@ class StoredLogStart:
         self._offset = max(self._offset, offset)
 
     def restart_at(self, offset: int) -> None:
-        """The log was emptied and begins anew here."""
+        """The log was emptied and starts over here."""
         self._offset = min(self._offset, offset)
         self._asked_offset = min(self._asked_offset, offset)

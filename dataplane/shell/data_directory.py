@@ -52,7 +52,7 @@ where none waits."""
 
 
 def read_seen(disk: Disk, path: str) -> Seen:
-    """The latest controller's word that this directory's broker ever had (I5, one writer of metadata). An
+    """Return the newest that this directory's broker heard from a controller (I5, one writer of metadata). An
     older release kept the controller epoch alone."""
     encoded = read_whole(disk, f"{path}/{CONTROLLER_EPOCH_FILE}", bytes_max=CONTROLLER_EPOCH_BYTES_MAX)
     try:

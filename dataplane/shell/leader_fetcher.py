@@ -13,7 +13,7 @@ than to wake a task for it.
 A partition that is to be fetched from a leader whose answer is pending would wait for that long poll to
 end, and the first fetch in a new leader epoch is what lets the high watermark move again after a
 failover. So the leader is hurried: an empty fetch behind the pending one makes it answer at once
-(handlers/fetch.py). The session goes on, for to begin it anew costs as much as there are partitions in it.
+(handlers/fetch.py). The session goes on, for to begin it again costs as much as there are partitions in it.
 """
 
 from __future__ import annotations

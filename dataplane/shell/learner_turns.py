@@ -52,7 +52,7 @@ class LearnerTurns:
         return key in self.throttle
 
     def classify(self, hosted: HostedPartition) -> None:
-        """Its state, or how far it is, has changed."""
+        """Look at the partition again: its state, or its position, has changed."""
         state = hosted.replica.state
         now_ms = self._clock.mono_ms()
         hosted.is_learner = state is not None and is_learner(state, self._broker_id)

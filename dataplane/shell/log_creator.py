@@ -84,7 +84,7 @@ class LogCreator:
                 self._on_made(wanted, log)
 
     async def settle(self) -> None:
-        """Wait until what was given up while it was being made is gone again."""
+        """Wait until logs that were given up while they were being made are deleted."""
         if self.pending.must_settle:
             await self._slice_done()
 

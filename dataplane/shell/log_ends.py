@@ -1,7 +1,7 @@
 """Which replicas without a leader the controller has not been told the log end of (contract.lag_report).
 
 A state without a leader is told about once: until another one comes, nothing is appended. A FULL state brings
-every state anew, so that a controller that took over is told again.
+every state again, so that a controller that took over is told again.
 """
 
 from __future__ import annotations

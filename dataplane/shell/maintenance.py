@@ -202,7 +202,7 @@ class Maintenance:
         settings = self._settings_for(hosted.topic_id)
         return hosted.log.apply_retention(
             now_ms=self._clock.wall_ms(),
-            expiry_ms=self._clock.expiry_ms(),  # asked anew: a thread may have kept us long
+            expiry_ms=self._clock.expiry_ms(),  # asked again: a thread may have kept us long
             retention_ms=settings.retention_ms,
             retention_bytes=settings.retention_bytes,
             high_watermark=replica.high_watermark,

@@ -44,7 +44,7 @@ class ServedLearners:
         self.by_partition.pop(key, None)
 
     def limit(self, key: PartitionKey, replica: Replica, replica_id: int, now_ms: int) -> int | None:
-        """Bytes that may be sent to this replica now, 0: it has to wait; None: any number."""
+        """Return the bytes that may be sent to this replica now: 0 if it has to wait, None if any number."""
         bucket = self.bucket
         if (
             bucket is None

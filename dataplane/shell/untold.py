@@ -29,7 +29,7 @@ class Untold:
         """True if the logs in quarantine are to be reported: they changed, or a controller begins."""
 
     def on_full_state(self, table: Iterable[HostedPartition]) -> None:
-        """Tell everything anew: a controller that took over knows nothing of it."""
+        """Tell everything again: a controller that took over knows nothing of it."""
         self.lags = {hosted.key: hosted for hosted in table}
         for hosted in self.lags.values():
             hosted.lag_reported = None

@@ -24,7 +24,7 @@ def measure_dirt(
     """Return what there is to compact. Reads a header of each dirty segment if there is a greatest lag.
     Raises OSError, CorruptLog.
 
-    clean_to: where the last round ends. young_ms: records from this time on are too young; None: none is.
+    clean_to: where the last round ends. young_ms: records from this time on are too young; None if none is.
     """
     clean_bytes = dirty_bytes = 0
     end_offset = clean_to

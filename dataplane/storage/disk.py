@@ -9,7 +9,7 @@ Thousands of files at once are made durable by `sync_all`, which costs one wait 
 along what others have written to the same file system, so it is for batches only.
 
 A *mount mark* is a mark on a file that only the kernel's memory holds: it outlives processes and bind mounts,
-and is gone once the file system was mounted anew, and at the latest with the kernel.
+and is gone once the file system was mounted again, and at the latest with the kernel.
 
 Paths are strings with "/". Failures are OSError; what they mean (the directory is finished) is decided above.
 No mmap: an error on a mapped page is a signal that kills the process.
@@ -89,8 +89,8 @@ class File(Protocol):
     def can_sync_all(self) -> bool: ...
 
     def sync_all(self) -> None:
-        """Make durable what was written to any file of this one's file system until now, names included. Only
-        if `can_sync_all`. OSError if anything written since this file was opened could not be stored."""
+        """Make durable all that was written to this file's file system until now, names included. Only if
+        `can_sync_all`. Raise OSError if anything written since this file was opened could not be stored."""
 
     def set_mount_mark(self) -> bool:
         """Set a mark that stays for as long as this file is in the kernel's memory (`has_mount_mark`). Return

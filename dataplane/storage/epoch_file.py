@@ -62,7 +62,7 @@ class EpochFile:
             self.write()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget what lies before `start_offset`, without writing: older entries in the file do no harm."""
+        """Forget what lies before `start_offset`. The file is not written: old entries in it do no harm."""
         with self._lock:
             self.epochs.truncate_from_start(start_offset)
 

@@ -1,4 +1,4 @@
-"""The manifest of a compacted log: which of its segments a pass of compaction wrote anew.
+"""The manifest of a compacted log: which of its segments a pass of compaction rewrote.
 
     compacted                       the manifest
     <base>.log.<number>.cleaned     a rewritten segment that has not taken its place yet, and its .index

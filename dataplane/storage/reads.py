@@ -21,7 +21,7 @@ COMPARED_MAX = 64
 
 
 def segment_index(segments: Sequence[Segment], log_offset: int) -> int:
-    """Which segment holds an offset: the last that begins at or before it."""
+    """Return which segment holds an offset: the last that begins at or before it."""
     found = bisect_right(segments, log_offset, key=lambda segment: segment.base_offset) - 1
     return max(found, 0)
 
@@ -126,8 +126,8 @@ def find_timestamp(
 def find_max_timestamp(
     segments: Sequence[Segment], *, log_start_offset: int, end_offset: int
 ) -> TimestampHit | None:
-    """See LogPort.find_max_timestamp. What each segment knows of itself tells the timestamp; only one in
-    which the log starts or `end_offset` lies is looked into for it."""
+    """See LogPort.find_max_timestamp. Each segment knows its own largest timestamp; only a segment in which
+    the log starts or `end_offset` lies is read for it."""
     latest_ms = NO_TIMESTAMP
     for segment in segments:
         if segment.base_offset >= end_offset:

@@ -479,7 +479,7 @@ class _Recovery:
             return self.valid_end_offset
         # All that is left had been deleted, and a gap in offsets (or a power cut) was the rest.
         self.report.notes.append(
-            f"the log ended at {self.valid_end_offset}: begins anew at its start {self.log_start_offset}"
+            f"the log ended at {self.valid_end_offset}: begins again at its start {self.log_start_offset}"
         )
         return self.log_start_offset
 

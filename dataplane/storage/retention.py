@@ -33,7 +33,7 @@ def segments_to_delete(
     """Return how many of the oldest segments to delete. A limit of -1 is no limit.
 
     By time, as Kafka: a segment whose largest timestamp is older than `retention_ms`, counted back from
-    `expiry_ms`, which more than one clock vouches for (agreed_time.py); None: none of them by time. By size:
+    `expiry_ms`, which more than one clock vouches for (agreed_time.py); if None, none goes by time. By size:
     as many as may go while at least `retention_bytes` stay.
     """
     excess_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes

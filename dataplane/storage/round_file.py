@@ -5,8 +5,8 @@
 
 The loop changes them. A round that was appended is written to the page cache at once and made durable by the
 next flush, so that the file knows each round below the recovery point; a scan finds the others. A file that a
-power cut tore is made anew from the batches. What a leader's log lacks can't be: it is durable before records
-of that log are copied. A log without rounds has neither file.
+power cut tore is made again from the batches. What a leader's log lacks can't be: it is durable before
+records of that log are copied. A log without rounds has neither file.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class RoundFile:
         self.write()
 
     def clear(self) -> None:
-        """Forget all: the log begins anew."""
+        """Forget all: the log starts over."""
         self.rounds.clear()
         self.write()
         path = f"{self._health.path}/{COPIED_FILE}"

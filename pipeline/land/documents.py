@@ -61,8 +61,8 @@ class PartitionSpan(NamedTuple):
 
 
 class LandPlan(Document, frozen=True, tag="plan"):
-    """A batch before it is done. `tasks` together are the spans that are not empty. `losses`: what was given
-    up when it was planned, for people to read."""
+    """The plan of a batch. `tasks` together are the spans that are not empty. `losses`: in words, records
+    that were gone when it was planned."""
 
     batch: int
     planned_ms: Int64

@@ -77,7 +77,7 @@ def decode_view(encoded: bytes, name: str, *, batches: int) -> LatestView:
             raise ValueError("of other batches")
     except (ValueError, RecursionError) as error:
         raise LandError(
-            f"{name} is damaged, or not ours: {error!r}", "Remove it: the view is made anew by --compact."
+            f"{name} is damaged, or not ours: {error!r}", "Remove it: the view is made again by --compact."
         ) from error
     return LatestView(batches, found.folder)
 

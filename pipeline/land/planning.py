@@ -95,13 +95,13 @@ class PlanSettings(NamedTuple):
 
 
 def check_topic_ids(known: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Raise LandError for a topic that was deleted and created anew: it has other records at the same
+    """Raise LandError for a topic that was deleted and created again: it has other records at the same
     offsets."""
     for topic, topic_id in sorted(known.items()):
         found = now.get(topic)
         if topic_id and found and found != topic_id:
             raise LandError(
-                f"topic {topic} is not the one that is in this table: it was deleted and created anew "
+                f"topic {topic} is not the one that is in this table: it was deleted and created again "
                 f"(its id was {topic_id}, and is {found})",
                 ELSEWHERE,
             )

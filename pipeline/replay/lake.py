@@ -81,7 +81,7 @@ def is_landed(lake: Lake) -> bool:
 
 
 def find_landed(lake: Lake, topic: str | None, *, from_ms: int = NO_TIME, until_ms: int = NO_TIME) -> Found:
-    """Return what manifests list of a topic (None: of the only one), a stream for each partition, without
+    """Return what manifests list of a topic (None for the only one), a stream for each partition, without
     files that have no record between the two times. Raises ReplayError."""
     try:
         table = landed(lake.location)
@@ -252,7 +252,7 @@ def _file_rows(
                 raise ReplayError(
                     f"{file.path} has {opened.size()} bytes, and had {file.size_bytes} when the replay was "
                     "planned: it is another file now, and records of it may be stored already",
-                    "Put the old file back. Or begin anew, with another --checkpoint.",
+                    "Put the old file back. Or begin again, with another --checkpoint.",
                 )
             parquet = pq.ParquetFile(opened)
             names = columns_of(parquet.schema_arrow, file.path)

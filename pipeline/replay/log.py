@@ -85,7 +85,7 @@ def log_rows(
     except DataLossError as error:
         raise ReplayError(
             f"{log.topic}: records are gone since the replay was planned: {error.__cause__ or error}",
-            "Retention took them before they were copied. Begin anew, with another --checkpoint, and raise "
+            "Retention took them before they were copied. Begin again, with another --checkpoint, and raise "
             "the source's retention for as long as the replay takes.",
         ) from error
     except DamagedRecords as error:

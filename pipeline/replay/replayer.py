@@ -115,6 +115,6 @@ def check_target(client: Client, settings: ReplaySettings) -> None:
     partitions, topic_id = target_of(client, settings.topic)
     if topic_id != settings.topic_id or len(partitions) < settings.partition_count:
         raise ReplayError(
-            f"topic {settings.topic} was deleted and created anew since the replay was planned",
-            "What was replayed is gone with it. Begin anew, with another --checkpoint.",
+            f"topic {settings.topic} was deleted and created again since the replay was planned",
+            "What was replayed is gone with it. Begin again, with another --checkpoint.",
         )

@@ -126,7 +126,7 @@ def sink_rows(
 
 
 def _within(times: pa.Array, from_ms: int, until_ms: int) -> pa.Array | None:
-    """Return which timestamps are asked for; None: all, also those that are missing."""
+    """Return which timestamps are asked for; None if all are, also missing ones."""
     if from_ms == until_ms == NO_TIME:
         return None
     numbers = times.cast(pa.int64())

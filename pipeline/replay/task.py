@@ -85,7 +85,7 @@ def run_task(task: ReplayTask, make_client: Callable[[ReplayTask], Client] = cli
         except RecordTooLarge as error:
             raise ReplayError(
                 f"{error}",
-                "Begin anew, with another --checkpoint and a larger --batch-bytes; the topic's "
+                "Begin again, with another --checkpoint and a larger --batch-bytes; the topic's "
                 "max.message.bytes must allow it.",
             ) from error
 
@@ -105,7 +105,7 @@ def propose(client: Client, task: ReplayTask) -> TopicOpening:
         raise ReplayError(
             f"{settings.topic} has {opening.partition_count} partitions, and had {count} when the replay was "
             "planned: it is another topic now",
-            "Begin anew, with another --checkpoint.",
+            "Begin again, with another --checkpoint.",
         )
     return replace(
         opening,

@@ -6,7 +6,7 @@ directory beside its logs (docs/replication.md, 5.6, reading what was cut):
     <topic>-<partition>.<topic id>.<first offset>-<next offset>.<number>
 
 The name holds only 120 characters of the topic's, so the topic is found by its id. A topic that was deleted
-and created anew under the same name has another id.
+and created again under the same name has another id.
 """
 
 from __future__ import annotations

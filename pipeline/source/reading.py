@@ -33,7 +33,7 @@ SMALL_BYTES = 16 * 1024
 TOGETHER_BYTES, TOGETHER_MAX = 512 * 1024, 1_000
 """The most bytes, and the most partitions, that are decoded together."""
 LEARNT_MS_MAX = 5 * 60 * 1000
-"""Age at which metadata is asked for anew: the default of Kafka's metadata.max.age.ms."""
+"""Age at which metadata is asked for again: the default of Kafka's metadata.max.age.ms."""
 CLUSTERS_MAX = 16
 _log = logging.getLogger(__name__)
 

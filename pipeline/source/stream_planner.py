@@ -127,7 +127,7 @@ class StreamPlanner:
         self, partitions: list[TopicPartition], *, after: Mapping[TopicPartition, int] | None = None
     ) -> Offsets:
         """Return the logs' ends now, after checking that the logs still hold what was read before `after`.
-        None: don't check, and keep the epochs that are remembered."""
+        If None, nothing is checked, and the remembered epochs stay."""
         found = self._cluster.ends(partitions, LogEnd.LATEST)
         if self._options.epoch_check and after is not None:
             self._check_epochs(after, found)

@@ -66,10 +66,11 @@ def _nothing(options: argparse.Namespace) -> Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """examples: what follows `springtide` on the command line. columns: of a list's table. pick: the only
-    field of the answer that is shown. in_cluster: it is about one cluster, which is in `options.cluster` when
-    `call` runs. is_paged: of a list, whether the API gives it in pages. is_conditional: it takes
-    `--if-match`. question: asked at a terminal before the change, with the names of options in braces."""
+    """A command. examples: what follows `springtide` on the command line. columns: of a list's table. pick:
+    the only field of the answer that is shown. in_cluster: it is about one cluster, which is in
+    `options.cluster` when `call` runs. is_paged: of a list, whether the API gives it in pages.
+    is_conditional: it takes `--if-match`. question: asked at a terminal before the change, with the names
+    of options in braces."""
 
     words: tuple[str, ...]
     summary: str

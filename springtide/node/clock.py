@@ -94,7 +94,7 @@ class BrokerClock:
         return self._agreed.expiry_ms(wall_ms=self._clock.wall_ms(), mono_ms=self._clock.mono_ms())
 
     def agreed_for_ms(self) -> int:
-        """Return for how long the elapsed time has been counted without being set anew."""
+        """Return for how long the elapsed time has been counted without being set again."""
         since_ms = self._agreed.agreed_since_ms
         return 0 if since_ms is None else self._clock.mono_ms() - since_ms
 

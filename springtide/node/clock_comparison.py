@@ -27,5 +27,5 @@ class ClockComparison:
 
     @property
     def figures(self) -> ClockFigures | None:
-        """Return the best reading, None without one. Of equal ones the latest: a clock may have been set."""
+        """Return the best reading, the latest of equal ones (a clock may have been set); None without any."""
         return min(reversed(self._readings), key=lambda reading: reading.error_ms, default=None)

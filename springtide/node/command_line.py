@@ -210,8 +210,8 @@ def calm_the_collector() -> None:
 
 
 async def run_until_signal(listen: Callable[[], Awaitable[ServingProcess]], *, address: str) -> int:
-    """Run what `listen` brings up until a signal, and return the exit code. address: for the message that it
-    can't be bound."""
+    """Run the process that `listen` starts until a signal comes, and return the exit code. address: for the
+    message if it can't be bound."""
     exit_code = EXIT_FAILED
     try:
         async with trio.open_nursery() as nursery:

@@ -30,8 +30,8 @@ class Heartbeats:
     def proof(self, response: HeartbeatResponse, *, wants_shutdown: bool) -> str | None:
         """Return the proof that this process went back, in words for an operator, or None.
 
-        Each of these numbers only grows in a process's life, so a late answer proves nothing wrong.
-        wants_shutdown: now.
+        Each of these numbers only grows in a process's life, so a late answer proves nothing.
+        wants_shutdown: whether this process asks for leave now.
         """
         if response.heard_count > self.sent:
             return (

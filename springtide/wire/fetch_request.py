@@ -307,7 +307,7 @@ def _read_replica_state(reader: Reader) -> tuple[int, int]:
 
 
 def encode_fetch_request(api_version: int, request: FetchRequest) -> bytes:
-    """Return the body. Neighbours of one topic share an entry. What the version can't say is left out."""
+    """Return the body. Neighbours of one topic share an entry. Fields that the version lacks are left out."""
     is_flexible = api_version >= FLEXIBLE_SINCE
     out = bytearray()
     if api_version < REPLICA_STATE_SINCE:

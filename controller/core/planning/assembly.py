@@ -52,7 +52,7 @@ def counted(key: PartitionKey) -> tuple[Vector, Vector]:
 
 
 def order_moves(layout: Layout, moves: Sequence[Move], parts_of: PartsOf = counted) -> tuple[Move, ...]:
-    """Most imbalance removed per byte first, counted anew after each; ties by topic and partition."""
+    """Most imbalance removed per byte first, counted again after each; ties by topic and partition."""
     shifts = list(_shifts(layout, moves, parts_of))
     off: dict[int, int] = {}  # how far each load is from where it ends
     for shift in shifts:

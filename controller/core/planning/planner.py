@@ -156,8 +156,8 @@ def _copied(layout: Layout) -> int:
 
 
 def _rebalance(layout: Layout, goal: Rebalance) -> tuple[list[Rejection], int | None, list[Rejection] | None]:
-    """Return what is at fault, the least bytes if they are known, and why bytes are not more even; None: they
-    are even with the counts."""
+    """Return what is at fault, the least bytes if they are known, and why bytes are not more even (None
+    if they are even with the counts)."""
     unknown = _unknown_brokers(layout, goal.drain_ids or ())
     if unknown:
         return unknown, None, None

@@ -50,9 +50,10 @@ def without(snapshot: Snapshot, plan: Plan, keys: Collection[PartitionKey]) -> P
 
 
 def replanned(snapshot: Snapshot, plan: Plan, keys: Collection[PartitionKey]) -> Plan:
-    """The plan with new moves for these partitions, made as if the others had arrived already. A rebalance
-    touches nothing else; other goals also reach partitions that the plan did not know of. What was evened out
-    by measured weights goes where it was to go, if it still can: the measurement is not kept."""
+    """Return the plan with new moves for these partitions, made as if the others had arrived already. A
+    rebalance touches nothing else; other goals also reach partitions that the plan did not know of. A
+    partition that was moved by measured weights keeps its destination if that is still possible, because the
+    measurement is not kept."""
     kept = [move for move in plan.moves if move.key not in keys]
     snapshot = _with_arrived(_towards(snapshot, plan), kept)
     arrived = {move.key: move.replicas_after for move in kept}

@@ -316,8 +316,8 @@ class OperationsRunner:
         return msgspec.structs.replace(step, work=not_rolled_back(step.work, reply.results))
 
     async def _store_progress(self, row: OperationRow, step: Advance) -> bool:
-        """Store what was decided. False: the operation was changed meanwhile, and the decision counts for
-        nothing."""
+        """Store what was decided. Return False if the operation was changed meanwhile: the decision is then
+        void."""
         body = encode_work(step.work)
         if body == row.body and step.state == row.state and not step.changed:
             return True

@@ -8,5 +8,5 @@
     join, sync, session, offsets, expiry, admin     the rules, a few requests each
 
 Of a group only what Kafka stores is in records: a generation with its assignments, and that it became empty.
-Everything else (who waits, who has joined anew) is lost with the process, and the clients bring it back.
+Everything else (who waits, who has joined again) is lost with the process, and the clients bring it back.
 """

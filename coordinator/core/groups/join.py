@@ -168,7 +168,7 @@ def _take_instance_over(
     if group.state is GroupState.STABLE and _is_same_subscription(group, old, member):
         reply = joined(group, member_id, with_roster=request.may_skip_assignment)
         if not request.may_skip_assignment:
-            # An old client that hears that it leads would assign anew: it is told its predecessor's id.
+            # An old client that hears that it leads would assign again: it is told its predecessor's id.
             reply = replace(reply, leader=leader or "")
         turn.reply(request.token, replace(reply, skip_assignment=bool(reply.members)))
         turn.write_group(group.group_id, group.stored())

@@ -127,7 +127,7 @@ class Registry:
         return group
 
     def enter(self, turn: Turn, group: ClassicGroup) -> None:
-        """Let a group live here, with its members' sessions beginning now."""
+        """Take a group into memory; its members' sessions begin now."""
         self.live[group.group_id] = group
         self.news[group.group_id] = None
         self.members += len(group.members)
@@ -185,7 +185,7 @@ class Registry:
     def keep_alive(
         self, turn: Turn, group: ClassicGroup, member: GroupMember, timeout_ms: int | None = None
     ) -> None:
-        """Let a member's session begin anew. The timer moves only if it would come too late: one that comes
+        """Let a member's session begin again. The timer moves only if it would come too late: one that comes
         too early is set again when it is due, so that a heartbeat costs none."""
         member.expires_ms = turn.now_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
         if member.timer_ms is None or member.timer_ms > member.expires_ms:

@@ -80,7 +80,7 @@ def on_session_timer(registry: Registry, turn: Turn, group: ClassicGroup, due: S
         registry.set_session_timer(turn, group, member)
         return
     elif not member.is_new and (due.member_id in group.joiners or due.member_id in group.syncers):
-        member.timer_ms = None  # set anew when the request is answered
+        member.timer_ms = None  # set again when the request is answered
         return
     elif registry.store.is_under_way(group.group_id):
         member.timer_ms = None
@@ -93,8 +93,8 @@ def on_session_timer(registry: Registry, turn: Turn, group: ClassicGroup, due: S
 
 
 def _after_loss(registry: Registry, turn: Turn, group: ClassicGroup, reason: str | None) -> None:
-    """Begin a rebalance after members were lost. That pending ones are gone may end a rebalance, at most.
-    reason: None: no member was lost."""
+    """Begin a rebalance because members were lost, which is the reason; without one only pending members are
+    gone, and the others may now be complete."""
     if reason is not None:
         rebalance(registry, turn, group, reason)
     else:

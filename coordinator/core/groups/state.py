@@ -275,7 +275,7 @@ class ClassicGroup:
             self._note_rebalance(began_ms=before.began_ms, ended_ms=wall_ms, reason=before.reason)
 
     def unsettled_ms(self, now_ms: int) -> int | None:
-        """Return for how long the group has not been stable for CALM_MS on end; None: it is."""
+        """Return for how long the group has not been stable for CALM_MS on end; None if it has."""
         is_calm = self.calm_ms is not None and now_ms - self.calm_ms >= CALM_MS
         return None if self.restless_ms is None or is_calm else now_ms - self.restless_ms
 
@@ -306,7 +306,7 @@ class ClassicGroup:
         self.become(GroupState.COMPLETING if self.members else GroupState.EMPTY, wall_ms)
 
     def roster(self) -> tuple[JoinedMember, ...]:
-        """Return the members as the leader gets them."""
+        """Return the members, in the form in which the group's leader is told of them."""
         return tuple(
             JoinedMember(member.member_id, member.instance_id, member.metadata(self.protocol))
             for member in self.members.values()
@@ -339,7 +339,7 @@ class ClassicGroup:
 
     @classmethod
     def load(cls, group_id: str, stored: StoredGroup) -> ClassicGroup:
-        """Return the group of a record: stable if it has members, whose sessions begin anew."""
+        """Return the group of a record: stable if it has members, whose sessions begin again."""
         group = cls(group_id, changed_ms=stored.changed_ms)
         group.state = GroupState.STABLE if stored.members else GroupState.EMPTY
         group.generation_id = stored.generation_id

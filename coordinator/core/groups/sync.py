@@ -63,7 +63,7 @@ def _assign(registry: Registry, turn: Turn, group: ClassicGroup, assignments: di
 
 def on_assignments_refused(registry: Registry, turn: Turn, work: Assigned, error: ErrorCode) -> None:
     """Begin a rebalance: the assignments of this generation were not written, and no member has heard of
-    them. A group that has gone on since has them written anew with its next generation."""
+    them. A group that has gone on since has them written again with its next generation."""
     group = registry.live.get(work.group_id)
     if group is None or group.generation_id != work.generation_id:
         return

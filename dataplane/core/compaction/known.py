@@ -41,7 +41,7 @@ class KnownRounds:
         self.clear()
 
     def clear(self) -> None:
-        """The log begins anew, empty."""
+        """The log starts over, empty."""
         self.applied: PlacedRound | None = None
         #: The one of which a pass has been made already.
         self._applying: PlacedRound | None = None
@@ -110,19 +110,19 @@ class KnownRounds:
 
     @property
     def compacted(self) -> Compacted | None:
-        """Return what a leader tells with each answer to a follower; None: nothing is gone from its log."""
+        """Return what a leader tells with each answer to a follower; None if its log is complete."""
         if not self.compacted_to:
             return None
         return Compacted(max(self.floor, self.floor_known), self.compacted_to)
 
     def must_restart(self, told: Compacted, *, log_end_offset: int) -> bool:
-        """Return whether a log with records has to begin anew before anything of this leader's is added."""
+        """Return whether a log with records has to start over before anything of this leader's is added."""
         return must_restart(
             log_end_offset=log_end_offset, floor_known=self.floor_known, leader_floor=told.tombstone_floor
         )
 
     def is_spoilt_by_cut(self, offset: int) -> bool:
-        """Return whether the log, cut to this offset, would lack records, and has to begin anew."""
+        """Return whether the log, cut to this offset, would lack records, and has to start over."""
         return offset < self.whole_from or must_restart_after_cut(cut_to=offset, applied_at=self._begun_at)
 
     @property
@@ -169,7 +169,7 @@ class KnownRounds:
         self._pending.clear()
 
     def on_cut(self, offset: int) -> None:
-        """The log ends here now. One that was cut below an applied round is begun anew; if it lost its end
+        """The log ends here now. One that was cut below an applied round starts over; if it lost its end
         to a crash, it gets the rest from its leader again, and is rewritten once more."""
         self._pending = [placed for placed in self._pending if placed.offset < offset]
         self.floor_known = min(self.floor_known, offset)

@@ -1,6 +1,6 @@
 """What a round leaves of one batch. Pure: bytes in, bytes out.
 
-A batch that keeps all its records is kept byte for byte. A batch that keeps some is built anew around the
+A batch that keeps all its records is kept byte for byte. A batch that keeps some is rebuilt around the
 bytes of those records: offsets, timestamps, producer fields and leader epoch stay, the CRC and, in a
 compressed batch, the compressed bytes are new; those may differ between versions of the compression library,
 so replicas are compared by headers without CRC and length, and by records.

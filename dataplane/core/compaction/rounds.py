@@ -14,7 +14,7 @@ stamped with a horizon, as Kafka does it: the rounds that wait for their time st
 **What a replica has to remember** is the last round that it applied, and where it stood in the log. It
 applies a later one to all above that round's end, so a learner that copied a log while rounds went over it
 ends with the same records. A log that is cut to before the round's record starts again: the round removed
-records because of newer ones that are cut, or will be decided anew (`must_restart_after_cut`).
+records because of newer ones that are cut, or will be decided again (`must_restart_after_cut`).
 """
 
 from __future__ import annotations

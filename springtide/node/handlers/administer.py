@@ -26,7 +26,7 @@ _ERRORS: dict[ControllerError, tuple[ErrorCode, str]] = {
     ControllerError.INVALID_REQUEST: (ErrorCode.INVALID_REQUEST, "the controller could not read the request"),
 }
 _UNAVAILABLE = (ErrorCode.NOT_CONTROLLER, "no controller can be asked now; nothing was done")
-"""Clients try again on this one, after they have looked for a controller anew."""
+"""Clients try again on this one, after they have looked for a controller again."""
 
 
 def administer(

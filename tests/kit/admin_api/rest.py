@@ -132,8 +132,8 @@ async def controller(
     run_outbox: bool = False,
     sql_engine: sa.Engine | None = None,
 ) -> AsyncIterator[Rest]:
-    """A controller that runs until the block ends; with `is_active`, once it is. sql_engine: None: SQL in
-    memory."""
+    """Run a controller until the block ends, which begins, with `is_active`, once it is active. Without an
+    sql_engine its SQL is in memory."""
     meta = zookeeper.connect()
     clock = VirtualClock()
     listeners = AddressBook()

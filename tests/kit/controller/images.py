@@ -24,7 +24,7 @@ def build_update(
     partitions_max: int = DELTA_PARTITIONS_MAX,
     lineage: str = "",
 ) -> UpdateBatch | None:
-    """The whole answer to a poll; None: nothing new, wait."""
+    """Return the whole answer to a poll; None if nothing is new, so the poll waits."""
     error = check_poll(image, request)
     if error is not ControllerError.NONE:
         return UpdateBatch(error=error, controller_epoch=controller_epoch)

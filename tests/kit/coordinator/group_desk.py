@@ -146,7 +146,7 @@ class GroupDesk:
                 self._carry_out(self.machine.refused(batch.work, error, self.now_ms, self.wall_ms))
 
     def fail_over(self, *, written: int = 0) -> None:
-        """Another process takes the shard over. Of what was in flight `written` batches reached the log."""
+        """Let another process take the shard over. `written` of the batches in flight reached the log."""
         waiting = [reply.token for batch in self.in_flight for reply in batch.replies]
         for token in (*self.machine.closed(), *waiting):
             self.send([RequestReply(token, ErrorCode.NOT_COORDINATOR)])

@@ -53,7 +53,7 @@ MOMENTS = (
 
 
 class LandProcess:
-    """Runs, and when a run has ended nothing of it is left."""
+    """A process of the job. Nothing of a run is left when it has ended."""
 
     def __init__(self, dest: Path, words: Sequence[str], log: Path) -> None:
         self.dest = dest

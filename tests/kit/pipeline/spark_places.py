@@ -106,8 +106,7 @@ def ship(folder: Path) -> Shipped:
 
 
 def _spark_home(home: Path) -> Path:
-    """PySpark's, in a folder of our own: local-cluster's workers write below it. What workers of others have
-    left in PySpark's own folder stays there."""
+    """Give PySpark a folder of our own: local-cluster's workers write below it, and not into PySpark's."""
     home.mkdir()
     for entry in Path(pyspark.__file__).parent.iterdir():
         if entry.name != WORKERS_FOLDER:

@@ -186,7 +186,7 @@ def test_a_topic_created_anew_is_not_taken_for_the_old_one(orders: Logs, tmp_pat
     Landing(orders, tmp_path).run()
     orders.make("orders", 3, topic_id=2)
     orders.write("orders", 0, [NOON_MS])
-    with pytest.raises(LandError, match="was deleted and created anew"):
+    with pytest.raises(LandError, match="was deleted and created again"):
         Landing(orders, tmp_path).run()
 
 

@@ -230,7 +230,7 @@ def test_a_target_that_is_another_topic_by_now_is_refused(replay: Replay) -> Non
     with contextlib.suppress(Killed):
         replay.run(requests_left=lambda _: 1)
     del replay.cluster.partitions[TopicPartition(TOPIC, PARTITIONS - 1)]
-    with pytest.raises(ReplayError, match="deleted and created anew"):
+    with pytest.raises(ReplayError, match="deleted and created again"):
         replay.run()
 
 
