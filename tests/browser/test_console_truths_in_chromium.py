@@ -36,7 +36,7 @@ def test_what_is_not_known_is_said_to_be_unknown(browser: Browser, canned: Canne
         "time unknown of broker 2; 8 followers unknown",
     ]
     figures = [text.split("\n") for text in browser.texts("#overview .figures > div")]
-    assert ["Fullest broker", "1.08 × mean", "bytes on broker 3; replicas 1.00; leaders 1.00"] in figures
+    assert ["Fullest broker", "1.08 of mean", "bytes on broker 3; replicas 1.00; leaders 1.00"] in figures
     behind = [text.split("\n") for text in browser.texts("#brokers tbody td:last-child")]
     assert behind == [["0 records", "0 ms"], ["5,343 records", "time unknown"], ["unknown", "broker is down"]]
     assert browser.texts("#brokers tbody .badge") == ["active", "active", "drained", "fenced"]

@@ -120,7 +120,7 @@ function evenness(skew) {
   if (known.length === 0) return ["–", "nothing to compare", null];
   const [most, ...others] = known.sort((a, b) => b.max_over_mean - a.max_over_mean);
   const note = [`${most.unit} on broker ${most.broker_id}`, ...others.map((weight) => `${weight.unit} ${weight.max_over_mean.toFixed(2)}`)];
-  return [`${most.max_over_mean.toFixed(2)} × mean`, note.join("; "), null];
+  return [`${most.max_over_mean.toFixed(2)} of mean`, note.join("; "), null];
 }
 
 /** details: what only the answer about one cluster has; null while it is not known. */
