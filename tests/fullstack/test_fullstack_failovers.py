@@ -112,6 +112,10 @@ class Calm:
             if sample.name == "springtide_shard_endings_total"
         )
 
+    def refusals(self) -> int:
+        moments = [prober.moments for prober in self.probers]
+        return sum(each[what] for each in moments for what in each if what.startswith("commit refused"))
+
     def longest_gap_ms(self, since_ns: int) -> int:
         return max(prober.longest_gap_ms(since_ns) for prober in self.probers)
 
@@ -130,11 +134,13 @@ def in_calm(story: Callable[[Calm], Awaitable[None]], *, pace_ms: int) -> None:
 def test_a_coordinator_that_is_killed_costs_less_than_a_second_and_one_that_is_drained_a_fifth() -> None:
     async def story(calm: Calm) -> None:
         now_ns, generations = calm.cluster.world.now_ns, calm.generations
+        refusals = calm.refusals()
         drained = calm.owner()
         calm.shards.wanted[drained.coordinator_id] = (True, False)
         await calm.cluster.until(lambda: calm.owner() is not drained, ms=5_000, what="the drain has an end")
         await calm.rest()
         assert 20 < calm.longest_gap_ms(now_ns) < 200
+        assert calm.refusals() - refusals == 1, "one client is sent on, once, and its new coordinator answers"
         del calm.shards.wanted[drained.coordinator_id]
         await calm.cluster.until(lambda: calm.shards.missing() is None, ms=5_000, what="it stands by")
         await calm.rest()

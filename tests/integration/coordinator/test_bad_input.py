@@ -22,7 +22,7 @@ from springtide.node.sharding import GROUPS_TOPIC
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
-from tests.kit.dataplane.raw import Raw, connected
+from tests.kit.dataplane.raw import Raw, connected, request
 
 COORDINATOR = 1001
 TOPIC, GONE = "orders", "gone"
@@ -164,9 +164,30 @@ def beside_a_bystander(
 
 def test_bad_requests_get_the_errors_of_kafka(tmp_path: Path) -> None:
     async def attack(wire: Raw, cluster: ClusterInProcess, bystander: Bystander) -> None:
-        for number, (request, error) in enumerate(BAD):
-            assert error_of(await wire.ask(*request)) is error, request
+        for number, (asked, error) in enumerate(BAD):
+            assert error_of(await wire.ask(*asked)) is error, asked
             await bystander.goes_on(number)
+
+    beside_a_bystander(tmp_path, attack)
+
+
+def test_every_byte_may_stand_in_a_group_id_or_ends_its_own_connection_only(tmp_path: Path) -> None:
+    """From 128 on, a byte alone is no UTF-8."""
+
+    async def attack(wire: Raw, cluster: ClusterInProcess, bystander: Bystander) -> None:
+        port = cluster.coordinators[COORDINATOR].port
+        for number in range(256):
+            key, version, fields = commit(number, group_id="any#byte")
+            frame = request(key, version, fields).replace(b"any#byte", b"any%cbyte" % number)
+            if number < 128:
+                await wire.send(frame)
+                assert error_of(await wire.answer(key, version)) is ErrorCode.NONE
+            else:
+                async with connected(port) as other:
+                    await other.send(frame)
+                    assert await other.is_closed()
+            if number % 16 == 0:
+                await bystander.goes_on(number)
 
     beside_a_bystander(tmp_path, attack)
 
