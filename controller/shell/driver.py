@@ -113,7 +113,6 @@ class ReportedLag(NamedTuple):
 
     lag: PartitionLag
     broker_id: int
-    received_wall_ms: int
 
 
 class _Waiting:
@@ -595,7 +594,7 @@ class ClusterDriver:
             key = (lag.topic_id, lag.partition)
             state = image.partitions.get(key)
             if state is not None and state.leader == event.request.broker_id:
-                self.lags[key] = ReportedLag(lag, event.request.broker_id, event.wall_ms)
+                self.lags[key] = ReportedLag(lag, event.request.broker_id)
                 self._unreported.pop(key, None)
 
     def _note_disk(self, request: HeartbeatRequest) -> None:

@@ -35,8 +35,6 @@ NO_LEADER_EPOCH = -1
 _LEGACY_OFFSET_TYPE = 0
 _OFFSET_TYPE = 1
 _GROUP_TYPE = 2
-_KAFKA_TYPES = frozenset(range(24)) - {9, 18}
-"""3-8 and 16: groups of the `consumer` protocol. 10-15: share groups. 17-23: streams groups."""
 
 _OFFSET_VERSION = 4
 _OFFSET_VERSION_WITH_EXPIRY = 1
@@ -83,11 +81,6 @@ class OtherKey(NamedTuple):
     """A key of another type, to be skipped."""
 
     key_type: int
-
-    @property
-    def is_kafkas(self) -> bool:
-        """Return whether Kafka 4.3 knows the type."""
-        return self.key_type in _KAFKA_TYPES
 
 
 class CommittedOffset(NamedTuple):

@@ -121,11 +121,6 @@ class ShardWriter:
         return self._writer
 
     @property
-    def next_attempt(self) -> int:
-        """Return a number above those of all attempts so far."""
-        return self._attempts + 1
-
-    @property
     def is_empty(self) -> bool:
         return not self._in_flight and not self._waiting
 

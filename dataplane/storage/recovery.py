@@ -91,7 +91,6 @@ class RecoveryReport:
 
     last_shutdown: ShutdownKind
     scanned_bytes: int = 0
-    scanned_batches: int = 0
     cut_bytes: int = 0
     cut_reason: ScanStop | None = None
     log_end_offset: int = 0
@@ -426,7 +425,6 @@ class _Recovery:
             self.valid_end_offset = header.next_offset
             if header.is_control:
                 self._take_rounds(segment, [(position, header)])
-            self.report.scanned_batches += 1
         self.report.scanned_bytes += segment.size_bytes
         if scan.stop is not ScanStop.END:
             if base in self.listed:
