@@ -48,7 +48,7 @@ SHOWN_AFTER_SECONDS = 2.5
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:
-    """What a consumer group saw of the demo, whose coordinator was killed after the leader."""
+    """A consumer group's view of the demo, whose coordinator was killed after the leader."""
 
     verdict: WriteVerdict
     """Of the acknowledged writes: which the group never saw, and which it saw more than once."""

@@ -230,7 +230,7 @@ class ZooKeeperServer:
         self.process.start()
 
     def mode(self) -> str | None:
-        """Its role, or None while it does not serve (an ensemble member without a quorum does not)."""
+        """Return its role, or None while it does not serve (an ensemble member without a quorum does not)."""
         return parse_server_mode(ask_four_letter_word(self.port, "srvr", address=self.address))
 
     def wait_ready(self) -> None:

@@ -191,7 +191,7 @@ class VerificationSummary(View):
 
 
 class ReplicaVerificationView(VerificationSummary):
-    """What a verification of replicas found."""
+    """The findings of a verification of replicas."""
 
     partitions: list[VerifiedView] = Field(description="those with findings first; not all of a large one")
 

@@ -70,7 +70,7 @@ class GroupMemberView(View):
 
 
 class GroupPartitionView(View):
-    """How far a group has read a partition. What is not known is null."""
+    """A group's progress in a partition. Unknown values are null."""
 
     topic: str
     partition: int
@@ -124,7 +124,7 @@ class ResetToEarliest(RequestBody):
 
 
 class ResetToLatest(RequestBody):
-    """To the end: what is there now is not read."""
+    """To the end: records that are there now are not read."""
 
     kind: Literal["latest"]
 
@@ -156,7 +156,7 @@ ResetTarget = Annotated[
 
 
 class ResetOffsets(RequestBody):
-    """Where a group goes on reading. Without topics and partitions: in all that it has offsets of."""
+    """The place where a group goes on reading: by default in all partitions that it has offsets of."""
 
     model_config = ConfigDict(
         json_schema_extra={

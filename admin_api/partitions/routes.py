@@ -207,7 +207,7 @@ async def preview_loss(
     request: Request, services: Serving, cluster: ClusterPath, topic: TopicPath, partition: PartitionPath
 ) -> Response:
     """Show, for a partition without a leader, how far each replica's log goes and what the others hold that
-    it lacks. Of a replica that is down, the last leader's last report is a lower bound."""
+    it lacks. For a replica that is down, the last leader's last report is a lower bound."""
     state = service.find_partition(services.engine.image(cluster), cluster, topic, partition)
     shown = find_loss(services.engine, cluster, state)
     return show(request, shown, version=service.version_of(state))

@@ -61,7 +61,7 @@ class RecordsToDelete(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeleteRecordsCall(msgspec.Struct, frozen=True, kw_only=True, tag="delete_records"):
-    """Whether records may be deleted. The broker that asks leads the partitions, and deletes."""
+    """Asks whether records may be deleted. The broker that asks leads the partitions, and deletes them."""
 
     topics: tuple[RecordsToDelete, ...]
 

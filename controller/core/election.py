@@ -130,11 +130,11 @@ def vacate_seats(
 def vacate_seat(
     draft: Draft, key: PartitionKey, broker_id: int, change: Change, *, only_if_led: bool = False
 ) -> bool:
-    """One replica lost its log (LOG_MISSING, a failed disk): out of ISR and ELR; it may come back as a
+    """Take a replica that lost its log (LOG_MISSING, a failed disk) out of ISR and ELR; it may come back as a
     learner. Leadership moves; where it stays, it begins again, because the leader remembers how far this
     replica had come, and would ask for it again at once if a new leader epoch did not make it forget (I3,
     only this epoch's evidence counts).
-    only_if_led: it keeps its seat if no other could lead without it. False: it had no seat, or keeps it."""
+    only_if_led: it keeps its seat if no other could lead without it. Return whether it lost a seat."""
     image = draft.image
     state = image.partitions[key]
     if broker_id not in state.isr and broker_id not in state.elr and broker_id != state.leader:

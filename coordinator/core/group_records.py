@@ -84,7 +84,7 @@ class OtherKey(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """What a consumer group has committed for one partition.
+    """A consumer group's committed offset of one partition.
 
     committed_ms, expires_ms: milliseconds since the epoch; expires_ms only where an old client asked for it.
     topic_id: the topic's at the time of the commit, None if it was not told.

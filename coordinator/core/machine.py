@@ -52,7 +52,7 @@ class TimerDue:
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """What one step wants.
+    """The results of one step.
 
     records: one record batch, applied and written whole or not at all.
     replies: sent once the batch is committed, at once where there are no records.

@@ -74,7 +74,7 @@ class PendingBatch:
 
 
 class Stand(Enum):
-    """How the writer stands after an answer. FAILED: all attempts came back, send again after a pause.
+    """The writer's state after an answer. FAILED: all attempts came back, send again after a pause.
     REFUSED: take everything back first, unless the same is to be tried again. FENCED, BROKEN: nothing more
     can be written."""
 

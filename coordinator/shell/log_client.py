@@ -62,7 +62,7 @@ _FAILURES = (OSError, trio.ClosedResourceError, FrameError, MalformedRequest)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogParts:
-    """What the log clients of a process share."""
+    """The parts that all log clients of a process share."""
 
     view: ClusterView
     net: Net
@@ -131,7 +131,7 @@ class LogClient:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a shard's log is. topic: its id's 16 bytes."""
+    """The place of a shard's log. topic: the 16 bytes of its id."""
 
     topic: bytes
     partition: int

@@ -30,7 +30,7 @@ NO_WRITER = WriterId(-1, -1)
 
 
 class Fence:
-    """What one leadership knows of the log's last data batches, in order."""
+    """The log's last data batches, in order, as one leadership knows them."""
 
     __slots__ = ("_batches",)
 

@@ -65,7 +65,7 @@ class LeaderLost(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetcherParts:
-    """What all fetchers of a broker share."""
+    """The parts that all fetchers of a broker share."""
 
     effects: EffectRunner
     view: ClusterView

@@ -41,7 +41,7 @@ class RewrittenSegment(NamedTuple):
 
 
 class CompactionManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass left.
+    """The result of a pass.
 
     number: of the pass, in the names of its files. applied_at: the offset of the round's record, which may be
     gone from the log some day. reaches: how far the round was applied; below its end, another pass goes on

@@ -41,14 +41,14 @@ class Unflushed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommittedPass:
-    """What a pass of compaction has committed. on_swapped: called in the loop once it is the log."""
+    """The committed result of a pass of compaction. on_swapped: called in the loop once it is the log."""
 
     rewritten: tuple[Segment, ...]
     on_swapped: Callable[[], None]
 
 
 class CutPlace(NamedTuple):
-    """Where a log is cut: of the first `kept` segments the last stays up to `position`. The log then ends at
+    """The place of a cut: `kept` segments stay, the last of them up to `position`. The log then ends at
     `end_offset`, its last batch at `end_of_batches`."""
 
     kept: int

@@ -58,7 +58,7 @@ class Speed(NamedTuple):
 
 
 class Eta(NamedTuple):
-    """In seconds. operations: how many it is fitted to."""
+    """An estimate in seconds. operations: how many it is fitted to."""
 
     p50_s: float
     p90_s: float

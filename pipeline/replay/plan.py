@@ -37,7 +37,7 @@ NO_TIME = -1
 
 
 class Partitioning(Enum):
-    """Which partition a record goes to: the one that it had, or the one where Kafka's producers put its
+    """The partition that a record goes to: the one that it had, or the one where Kafka's producers put its
     key."""
 
     KEEP = "keep"

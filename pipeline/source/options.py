@@ -122,7 +122,7 @@ Subscription = Topics | TopicPattern | Assignment
 
 @dataclass(frozen=True)
 class RowShape:
-    """Which columns there are. `columns` None: all that the view has."""
+    """The columns of a row. `columns`: None for all that the view has."""
 
     view: SourceView = SourceView.RECORDS
     columns: tuple[str, ...] | None = None

@@ -76,7 +76,7 @@ class NewRecord(NamedTuple):
 
 
 class RecordSpan(NamedTuple):
-    """Where one record lies in its batch's payload, length included, and what compaction asks of it."""
+    """One record's place in its batch's payload, length included, and the fields that compaction needs."""
 
     start: int
     end: int

@@ -96,7 +96,7 @@ def is_healthy(service: Mapping[str, Any], *, remapped: Remapped) -> bool:
 def _environment(
     service: Mapping[str, Any], site_packages: Path | None, remapped: Remapped
 ) -> dict[str, str]:
-    """Its own, with `python` on the path as in the image."""
+    """Return the service's own environment, with `python` on the path as in the image."""
     stated = {
         key: str(remapped.ports.get(int(value), value))
         for key, value in service.get("environment", {}).items()

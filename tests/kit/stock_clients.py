@@ -28,7 +28,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What an application gives and gets. `timestamp_ms` None: the client's clock says."""
+    """A record as applications see it. `timestamp_ms`: None for the client's clock."""
 
     key: bytes | None
     value: bytes | None

@@ -30,7 +30,7 @@ def blocks(page: str, heading: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the walk goes here, instead of the ports and the folder that stand in the document."""
+    """The ports and the folder of this walk, in the place of those in the document."""
 
     base: int
     folder: Path

@@ -73,7 +73,7 @@ class CompactionOptions(NamedTuple):
 
 
 class Dirt(NamedTuple):
-    """What a leader measured of its log.
+    """A leader's measurements of its log.
 
     clean_bytes: below the last round's end. dirty_bytes: from there to `end_offset`, which is the highest
         offset that a round may reach: no higher than the high watermark, the active segment's base offset

@@ -37,7 +37,7 @@ ACTOR = "anonymous@10.0.0.7"
 
 
 class Sql:
-    """Where SQL work runs: in place, unless the database is `down`, as it is after so many more writes."""
+    """Runs SQL work in place, unless the database is `down`; it may be made to go down after some writes."""
 
     def __init__(self) -> None:
         self.down = False

@@ -47,7 +47,7 @@ class Violation(AssertionError):
 
 
 class Mark(NamedTuple):
-    """What identifies a batch: position, epoch, content."""
+    """The identity of a batch: position, epoch, content."""
 
     next_offset: int
     leader_epoch: int

@@ -57,7 +57,7 @@ class InlineThreads:
 
 
 class RecordedFetching:
-    """What the fetchers were told, in order."""
+    """Records what the fetchers are told, in order."""
 
     def __init__(self) -> None:
         self.told: list[tuple[object, ...]] = []

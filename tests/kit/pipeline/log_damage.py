@@ -32,7 +32,7 @@ class Wound(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Where a wound is: offsets `first_offset` to `last_offset` of a replica."""
+    """The place of a wound: offsets `first_offset` to `last_offset` of a replica."""
 
     name: str
     partition: int

@@ -61,7 +61,7 @@ class MemoryCluster:
 
 
 class MemoryClient:
-    """What the sink uses of pipeline.client.client.Client."""
+    """The part of pipeline.client.client.Client that the sink uses."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self.cluster = cluster

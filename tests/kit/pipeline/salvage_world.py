@@ -19,7 +19,7 @@ PLAIN, IDEMPOTENT, BUMPING = range(3)
 
 
 class Event(NamedTuple):
-    """What an application sent once. `content` is its own, but for a few that others have too."""
+    """One record that an application sent. `content` is unique, but for a few."""
 
     number: int
     producer: int

@@ -27,7 +27,7 @@ class PrivateCa:
 
     @property
     def file(self) -> str:
-        """Its certificate, made when it is first asked for."""
+        """Return its certificate, made at the first call."""
         pair = self._pair(self.name)
         if not Path(pair.cert).exists():
             _openssl(

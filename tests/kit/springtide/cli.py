@@ -19,7 +19,7 @@ URL = "http://ctl1:8080"
 
 @dataclass
 class Ran:
-    """How a command ended. asked: every request that left, in order. slept: seconds, all pauses together."""
+    """The outcome of a command. asked: every request that it sent, in order. slept: seconds of all pauses."""
 
     status: int
     out: str
