@@ -1,7 +1,7 @@
 """Compacts the logs of compacted topics (docs/replication.md 4.10, compaction).
 
 A leader looks at its logs now and then and decides rounds; each replica applies the rounds that stand in its
-log, once they are committed, whatever its topic's policy is by then: replicas stay equal. One pass runs at a
+log, once they are committed and under any policy of its topic: replicas stay equal. One pass runs at a
 time, so that the memory for keys is bounded per broker. It runs in a thread, a slice at a time, and rests
 after each slice for as long as it took, so that the loop has the interpreter for half of the time at least.
 A pass that is given up, by a stop or because the log was changed, has changed nothing.

@@ -2,7 +2,7 @@
 
 While there is none: COORDINATOR_NOT_AVAILABLE, on which every client waits and asks again, with a message
 that says why. No client shows that message, and consumers would wait for ever where there never was a
-coordinator: there a broker is named, which refuses whatever it is asked of a group (group_refusals). An error
+coordinator: there a broker is named, which refuses all requests about a group (group_refusals). An error
 here would reach those, too, that have a group's id and read by assignment.
 
 Transactions, which there are none of: TRANSACTIONAL_ID_AUTHORIZATION_FAILED. It is the only code on which
