@@ -88,8 +88,8 @@ def verify_range(options: ReadOptions, task: RangeTask, client: Client, pool: Co
 def _rounds(
     options: ReadOptions, task: RangeTask, client: Client, pool: ConnectionPool, *, until_ms: int
 ) -> dict[int, AppliedRound]:
-    """Return the round that each replica tells: once all tell the same, or the time is over, or none tells
-    any (they may be Kafka's)."""
+    """Return the round that each replica tells, of those that tell one: once it is the same, or the time is
+    over. The others may be dead, or Kafka's, and are not waited for."""
     where = TopicPartition(task.topic, task.partition)
     while True:
         told = {
@@ -103,7 +103,7 @@ def _rounds(
             for broker_id in task.replicas
         }
         rounds = {broker_id: one for broker_id, one in told.items() if one is not None}
-        if len({one and one[:2] for one in told.values()}) == 1 or not rounds or now_ms() >= until_ms:
+        if len({one[:2] for one in rounds.values()}) <= 1 or now_ms() >= until_ms:
             return rounds
         time.sleep(ROUNDS_PAUSE_MS / 1000)
 
