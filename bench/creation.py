@@ -27,7 +27,7 @@ from typing import Final
 import httpx
 
 from bench.machine import machine_facts
-from bench.processor_time import cpu_seconds
+from bench.processor_time import cpu_seconds, peak_rss_mb
 from localcluster.__main__ import Narrator
 from localcluster.cluster import LocalCluster
 from localcluster.load import ClientLoad, kill_leader
@@ -211,20 +211,13 @@ def _add_holds(cluster: LocalCluster, measured: Measured, when: str) -> None:
 def _add_memory(cluster: LocalCluster, measured: Measured) -> None:
     for process in cluster.processes:
         if process.pid is not None:
-            measured.add(f"{process.name}: memory at most", _memory_mb(process.pid), "MB")
+            measured.add(f"{process.name}: memory at most", peak_rss_mb(process.pid), "MB")
 
 
 def _figure(pattern: re.Pattern[str], page: str) -> float:
     found = pattern.search(page)
     assert found is not None, pattern.pattern
     return float(found[1])
-
-
-def _memory_mb(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text("ascii", "replace")
-    found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
-    assert found is not None
-    return int(found[1]) / 1024
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

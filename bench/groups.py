@@ -25,6 +25,7 @@ from bench.group_load import Address, Member, Wire, find_coordinators
 from bench.kafka import Kafka, KafkaNotUsable
 from bench.machine import machine_facts
 from bench.processor_time import cpu_seconds, largest_rss_bytes
+from bench.report import side_by_side
 from bench.sides import KEEP_ALL, Side, Springtide
 from localcluster.__main__ import Narrator
 from springtide.wire.errors import ErrorCode
@@ -71,6 +72,7 @@ UNITS: Final = {
     "idle_cpu_percent": "idle groups, processor time, % of a core",
     "idle_mib": "idle groups, memory of the largest process, MiB more",
 }
+MORE_IS_BETTER: Final = frozenset({"commits_per_second"})
 
 
 async def measure(side: Side, size: Size, tell: Narrator) -> Figures:
@@ -179,21 +181,6 @@ async def _beat_until(member: Member, phase: float, ends_at: float) -> None:
         await asyncio.sleep(IDLE_BEAT_SECONDS)
 
 
-def table(found: dict[str, Figures]) -> str:
-    """Return a line for each figure: each side's, and how many times ours is as good as the other's."""
-    lines = [
-        f"{'':<56}" + "".join(f"{name:>14}" for name in found) + (f"{'times':>8}" if len(found) > 1 else "")
-    ]
-    for field, text in UNITS.items():
-        values = [float(getattr(figures, field) or 0) for figures in found.values()]
-        line = f"{text:<56}" + "".join(f"{value:>14,.1f}" for value in values)
-        if len(values) > 1 and all(value > 0 for value in values):
-            ours, other = values[0], values[1]
-            line += f"{ours / other if field == 'commits_per_second' else other / ours:>8.2f}"
-        lines.append(line)
-    return "\n".join(lines)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.groups",
@@ -217,7 +204,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KafkaNotUsable as error:
         print(f"bench: {error}", file=sys.stderr)
         return EXIT_FAILED
-    print(table(found))
+    print(
+        side_by_side({name: asdict(one) for name, one in found.items()}, UNITS, more_is_better=MORE_IS_BETTER)
+    )
     options.output.parent.mkdir(parents=True, exist_ok=True)
     kept = {"machine": machine_facts(), "quick": options.quick, **{n: asdict(f) for n, f in found.items()}}
     options.output.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")

@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 import time
 import uuid
+from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -98,10 +99,11 @@ class Kafka:
 
     name = "kafka"
 
-    def __init__(self, home: Path, tell: Tell) -> None:
+    def __init__(self, home: Path, tell: Tell, *, broker_config: Mapping[str, str] = {}) -> None:
         self.version = find_version(home)
         self._home = home.resolve()
         self._tell = tell
+        self._broker_config = broker_config
         self._ports = PortReservation()
         self._directory: Path | None = None
         self._processes: dict[int, SupervisedProcess] = {}
@@ -183,6 +185,7 @@ class Kafka:
             "log.segment.bytes": SEGMENT_BYTES,
             "log.retention.check.interval.ms": RETENTION_CHECK_MS,
             "auto.create.topics.enable": "false",
+            **self._broker_config,
         }
         return "".join(f"{key}={value}\n" for key, value in settings.items())
 
@@ -232,12 +235,14 @@ class Kafka:
         pids = (self._processes[broker_id].pid for broker_id in self._broker_ports)
         return tuple(pid for pid in pids if pid is not None)
 
-    def create_topic(self, topic: str, *, partitions: int, retention_bytes: int) -> None:
+    def create_topic(
+        self, topic: str, *, partitions: int, retention_bytes: int, configs: Mapping[str, str] = {}
+    ) -> None:
         new = NewTopic(
             topic,
             num_partitions=partitions,
             replication_factor=REPLICATION_FACTOR,
-            config={**topic_configs(retention_bytes), "file.delete.delay.ms": "0"},
+            config={**topic_configs(retention_bytes), "file.delete.delay.ms": "0", **configs},
         )
         _result_of(self._client.create_topics([new])[topic])
         self._wait(f"{topic} is in sync", lambda: self._is_in_sync(topic, partitions))

@@ -7,6 +7,7 @@ warm-up are in no figure. A process that is gone is an error: figures without it
 from __future__ import annotations
 
 import os
+import re
 import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,6 +53,20 @@ def largest_rss_bytes(pids: Sequence[int]) -> int:
         (int((_PROC / str(pid) / "statm").read_text("ascii").split()[1]) * _PAGE_BYTES for pid in pids),
         default=0,
     )
+
+
+def peak_rss_mb(pid: int) -> float:
+    """Resident memory of a process at most, in MiB, since it began or `forget_peak_rss`."""
+    found = re.search(
+        r"^VmHWM:\s+(\d+) kB$", (_PROC / str(pid) / "status").read_text("ascii", "replace"), re.MULTILINE
+    )
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+def forget_peak_rss(pids: Sequence[int]) -> None:
+    for pid in pids:
+        (_PROC / str(pid) / "clear_refs").write_text("5", "ascii")  # see proc(5)
 
 
 def own_cpu_seconds() -> float:

@@ -6,7 +6,7 @@ Pure: rows in, lines out. Bars are logarithmic around 1, so that twice as good a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from bench.figures import Figures, Ratios
@@ -154,3 +154,24 @@ def legend(*, client_rows: bool) -> list[str]:
 
 def machine_lines(machine: dict[str, Any]) -> list[str]:
     return [f"{key.replace('_', ' ')}: {value}" for key, value in machine.items()]
+
+
+def side_by_side(
+    found: Mapping[str, Mapping[str, float | None]],
+    units: Mapping[str, str],
+    *,
+    more_is_better: Collection[str] = (),
+) -> str:
+    """Return a line for each figure in `units`: each side's, and how many times the first side's is as good
+    as the second's."""
+    lines = [
+        f"{'':<56}" + "".join(f"{name:>14}" for name in found) + (f"{'times':>8}" if len(found) > 1 else "")
+    ]
+    for field, text in units.items():
+        values = [float(figures[field] or 0) for figures in found.values()]
+        line = f"{text:<56}" + "".join(f"{value:>14,.1f}" for value in values)
+        if len(values) > 1 and all(value > 0 for value in values):
+            ours, other = values[0], values[1]
+            line += f"{ours / other if field in more_is_better else other / ours:>8.2f}"
+        lines.append(line)
+    return "\n".join(lines)

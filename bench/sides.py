@@ -8,7 +8,7 @@ cost of touching new memory would hide every difference).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -40,8 +40,10 @@ class Side(Protocol):
     @property
     def broker_pids(self) -> tuple[int, ...]: ...
 
-    def create_topic(self, topic: str, *, partitions: int, retention_bytes: int) -> None:
-        """Returns when every partition has a leader and a full in-sync set."""
+    def create_topic(
+        self, topic: str, *, partitions: int, retention_bytes: int, configs: Mapping[str, str] = {}
+    ) -> None:
+        """Returns when every partition has a leader and a full in-sync set. configs: beside topic_configs."""
 
     def delete_topic(self, topic: str) -> None: ...
 
@@ -66,11 +68,11 @@ class Springtide:
 
     name = "springtide"
 
-    def __init__(self, tell: Tell, *, coordinators: int = 0) -> None:
+    def __init__(self, tell: Tell, *, coordinators: int = 0, broker_config: Mapping[str, str] = {}) -> None:
         self._cluster = LocalCluster(
             brokers=BROKERS,
             coordinators=coordinators,
-            broker_config={"log.retention.check.interval.ms": str(RETENTION_CHECK_MS)},
+            broker_config={"log.retention.check.interval.ms": str(RETENTION_CHECK_MS), **broker_config},
             on_progress=tell,
         )
 
@@ -99,12 +101,14 @@ class Springtide:
         pids = (one.process.pid for one in storing)
         return tuple(pid for pid in pids if pid is not None)
 
-    def create_topic(self, topic: str, *, partitions: int, retention_bytes: int) -> None:
+    def create_topic(
+        self, topic: str, *, partitions: int, retention_bytes: int, configs: Mapping[str, str] = {}
+    ) -> None:
         self._cluster.create_topic(
             topic,
             partitions=partitions,
             replication_factor=REPLICATION_FACTOR,
-            configs=topic_configs(retention_bytes),
+            configs={**topic_configs(retention_bytes), **configs},
         )
 
     def delete_topic(self, topic: str) -> None:
