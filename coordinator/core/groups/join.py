@@ -65,9 +65,11 @@ def _join(registry: Registry, turn: Turn, group: ClassicGroup, request: JoinGrou
         return ErrorCode.GROUP_MAX_SIZE_REACHED
     if not group.supports(request.protocol_type, request.protocols):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    known = None if request.instance_id is None else group.instances.get(request.instance_id)
+    if not registry.has_room_for(request.protocols, group.members.get(request.member_id or known or "")):
+        return ErrorCode.GROUP_MAX_SIZE_REACHED
     if request.member_id:
         return _join_again(registry, turn, group, request)
-    known = None if request.instance_id is None else group.instances.get(request.instance_id)
     if known is not None:
         _take_instance_over(registry, turn, group, request, known)
         return ErrorCode.NONE
@@ -116,7 +118,7 @@ def _join_again(registry: Registry, turn: Turn, group: ClassicGroup, request: Jo
     ):
         turn.reply(request.token, joined(group, member_id))
         return ErrorCode.NONE
-    group.speak(member, request.protocols)
+    registry.speak(group, member, request.protocols)
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.session_timeout_ms = request.session_timeout_ms
     registry.park_join(turn, group, member_id, request.token)

@@ -22,7 +22,7 @@ EXPIRED_PER_STEP = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
-    """Kafka's options under Kafka's names, and three bounds that Kafka lacks.
+    """Kafka's options under Kafka's names, and four bounds that Kafka lacks.
 
     session_timeout_ms_min, _max: group.min.session.timeout.ms, group.max.session.timeout.ms.
     initial_delay_ms: group.initial.rebalance.delay.ms. size_max: group.max.size.
@@ -31,7 +31,8 @@ class GroupOptions:
     members_max: members of all groups of a shard, those included that got a member id and have not joined
         with it. Each parks at most one JoinGroup and one SyncGroup.
     pending_max: members of one group that got a member id and have not joined with it.
-    member_bytes_max: names and metadata of a member's protocols.
+    member_bytes_max: names and metadata of a member's protocols. shard_bytes_max: those of all members of a
+        shard; also what a leader can be told of its group at most.
     """
 
     session_timeout_ms_min: int = 6_000
@@ -44,3 +45,4 @@ class GroupOptions:
     members_max: int = 100_000
     pending_max: int = 10_000
     member_bytes_max: int = 256 * 1024
+    shard_bytes_max: int = 64 * 1024 * 1024

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from coordinator.core.group_records import GroupKey, StoredGroup, encode_group, encode_group_key
 from coordinator.core.groups.options import GroupOptions
-from coordinator.core.groups.requests import JoinGroupReply, SyncGroupReply
-from coordinator.core.groups.state import ClassicGroup, GroupMember, GroupState
+from coordinator.core.groups.requests import JoinGroupReply, JoinProtocol, SyncGroupReply
+from coordinator.core.groups.state import ClassicGroup, GroupMember, GroupState, bytes_of
 from coordinator.core.groups.store import GroupStore
 from coordinator.core.machine import RequestReply, ShardRecord, StepOutcome, Timer
 from springtide.wire.errors import ErrorCode
@@ -87,15 +87,17 @@ class Turn:
 
 
 class Registry:
-    """The groups of a shard. members: of all groups, pending ones included."""
+    """The groups of a shard. members: of all groups, pending ones included. protocol_bytes: what all members'
+    protocols take."""
 
-    __slots__ = ("deleted", "live", "members", "news", "options", "store", "unchecked")
+    __slots__ = ("deleted", "live", "members", "news", "options", "protocol_bytes", "store", "unchecked")
 
     def __init__(self, options: GroupOptions) -> None:
         self.options = options
         self.store = GroupStore()
         self.live: dict[str, ClassicGroup] = {}
         self.members = 0
+        self.protocol_bytes = 0
         #: Groups whose last rebalance has changed since the process's news of it were taken.
         self.news: dict[str, None] = {}
         #: The last generation of groups whose deletion may still be refused: a new one must not repeat it.
@@ -132,6 +134,7 @@ class Registry:
         self.news[group.group_id] = None
         self.members += len(group.members)
         for member in group.members.values():
+            self.protocol_bytes += member.protocol_bytes
             self.keep_alive(turn, group, member)
 
     def delete(self, turn: Turn, group: ClassicGroup) -> None:
@@ -155,12 +158,23 @@ class Registry:
     def is_full(self) -> bool:
         return self.members >= self.options.members_max
 
+    def has_room_for(self, protocols: tuple[JoinProtocol, ...], member: GroupMember | None) -> bool:
+        """Return whether a member may have these protocols. member: as it is now, if it is one."""
+        more = bytes_of(protocols) - (0 if member is None else member.protocol_bytes)
+        return more <= 0 or self.protocol_bytes + more <= self.options.shard_bytes_max
+
+    def speak(self, group: ClassicGroup, member: GroupMember, protocols: tuple[JoinProtocol, ...]) -> None:
+        """Replace a member's protocols."""
+        self.protocol_bytes += bytes_of(protocols) - member.protocol_bytes
+        group.speak(member, protocols)
+
     def admit(self, turn: Turn, group: ClassicGroup, member: GroupMember, *, timeout_ms: int) -> None:
         if member.member_id in group.pending:
             group.pending.remove(member.member_id)
         else:
             self.members += 1
         group.add(member)
+        self.protocol_bytes += member.protocol_bytes
         self.keep_alive(turn, group, member, timeout_ms)
 
     def admit_pending(self, turn: Turn, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
@@ -172,6 +186,7 @@ class Registry:
         """Take a member out. Its parked requests are answered with `error`."""
         member = group.drop(member_id)
         self.members -= 1
+        self.protocol_bytes -= member.protocol_bytes
         self.answer_join(turn, group, member_id, error)
         self.answer_sync(turn, group, member_id, error)
         turn.timers[SessionTimer(group.group_id, member_id)] = None

@@ -90,9 +90,18 @@ class GroupMember:
         static = "" if self.instance_id is None else f" (static {self.instance_id[:TITLE_CHARS_MAX]})"
         return f"member {self.member_id[:TITLE_CHARS_MAX]}{static}"
 
+    @property
+    def protocol_bytes(self) -> int:
+        return bytes_of(self.protocols)
+
     def metadata(self, protocol: str | None) -> bytes:
         """Return the member's metadata for a protocol, empty if it does not speak it."""
         return next((own.metadata for own in self.protocols if own.name == protocol), b"")
+
+
+def bytes_of(protocols: tuple[JoinProtocol, ...]) -> int:
+    """Return what the protocols' names and metadata take."""
+    return sum(len(own.name) + len(own.metadata) for own in protocols)
 
 
 class ClassicGroup:

@@ -238,6 +238,8 @@ class GroupWalk(RuleBasedStateMachine):
         registry = desk.machine.registry
         groups = registry.live.values()
         assert registry.members == sum(len(group.members) + len(group.pending) for group in groups)
+        members = [member for group in groups for member in group.members.values()]
+        assert registry.protocol_bytes == sum(member.protocol_bytes for member in members)
         for group in groups:
             parked = group.joiners.keys() | group.syncers.keys()
             assert parked | group.unsynced.keys() <= group.members.keys()

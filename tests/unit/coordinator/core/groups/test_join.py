@@ -340,6 +340,25 @@ def test_a_group_above_a_lowered_limit_shrinks_to_those_that_come_back_first() -
     assert [desk.joined(token).generation_id for token in tokens[:2]] == [2, 2]
 
 
+def test_what_the_members_of_a_shard_say_is_bounded_in_bytes() -> None:
+    desk = GroupDesk(GroupOptions(shard_bytes_max=100))
+
+    def join(group_id: str, size: int, member_id: str = "", new_id: str = "") -> ErrorCode:
+        protocols = (JoinProtocol("range", bytes(size - len("range"))),)
+        token = desk.start_join(member_id, new_id=new_id, protocols=protocols, group_id=group_id)
+        told = desk.replies.get(token)  # none yet: it waits for its generation
+        return told.error if isinstance(told, JoinGroupReply) else ErrorCode.NONE
+
+    assert join("g", 60, new_id="a") is ErrorCode.NONE
+    assert join("h", 41, new_id="b") is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert join("h", 40, new_id="b") is ErrorCode.NONE
+    assert join("h", 41, "b") is ErrorCode.GROUP_MAX_SIZE_REACHED, "nor may a member grow"
+    assert join("g", 50, "a") is ErrorCode.NONE
+    assert join("h", 50, "b") is ErrorCode.NONE
+    desk.fail_over()
+    assert join("i", 100, new_id="c") is ErrorCode.NONE, "nothing of them was stored"
+
+
 def test_pending_members_of_a_group_and_members_of_a_shard_are_bounded() -> None:
     desk = GroupDesk(GroupOptions(pending_max=2, members_max=4))
     errors = [
