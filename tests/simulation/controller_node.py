@@ -507,14 +507,12 @@ class ControllerNode:
         return silent_ms < self.zookeeper.options.session_timeout_ms * 2 // 3
 
     def _on_request(self, source: str, request: Any, answer: Callable[[Any], None]) -> None:
-        received_ms = self.clock.mono_ms
-
         def signed(reply: Any) -> None:
             answer(msgspec.structs.replace(reply, lineage=self.lineage) if self.machine else reply)
 
-        self._guarded(self.life, lambda: self._dispatch(request, signed, received_ms))()
+        self._guarded(self.life, lambda: self._dispatch(request, signed))()
 
-    def _dispatch(self, request: Any, answer: Callable[[Any], None], received_ms: int) -> None:
+    def _dispatch(self, request: Any, answer: Callable[[Any], None]) -> None:
         wall_ms, of_coordinator = self.clock.wall_ms, is_coordinator(request.broker_id)
         if not self.is_authoritative():
             self.marks.on_silence(self)
@@ -534,7 +532,11 @@ class ControllerNode:
                 ):
                     self.heard_at[request.broker_id, request.broker_epoch] = self.listened_ms
                 beat = Heartbeat(
-                    wall_ms=wall_ms, request=request, received_ms=received_ms, of_coordinator=of_coordinator
+                    wall_ms=wall_ms,
+                    request=request,
+                    # As the shell does: when it is read, which a loop that is held does later.
+                    received_ms=self.clock.mono_ms,
+                    of_coordinator=of_coordinator,
                 )
                 self._take(beat, request, lambda reply: answer(self._with_time(reply)))
             case LagReport():
