@@ -9,6 +9,8 @@ import trio
 import trio.testing
 
 from controller.core.events import AlterReassignments, ReassignmentTarget
+from dataplane.handlers.fetch import applied_round
+from dataplane.shell.hosted import HostedPartition
 from dataplane.storage.partition_log import PartitionLog
 from springtide.wire.record_batch import iter_headers
 from springtide.wire.records import iter_records
@@ -104,10 +106,14 @@ async def consume(cluster: ClusterInProcess) -> list[Item]:
     return await trio.to_thread.run_sync(lambda: consume_blocking(bootstrap))
 
 
-def log_of(cluster: ClusterInProcess, broker_id: int, topic_id: str) -> PartitionLog:
+def hosted_by(cluster: ClusterInProcess, broker_id: int, topic_id: str) -> HostedPartition:
     hosted = cluster.brokers[broker_id].broker.table.get(topic_id, 0)
     assert hosted is not None
-    return hosted.log
+    return hosted
+
+
+def log_of(cluster: ClusterInProcess, broker_id: int, topic_id: str) -> PartitionLog:
+    return hosted_by(cluster, broker_id, topic_id).log
 
 
 def contents(log: PartitionLog) -> list[object]:
@@ -135,6 +141,9 @@ async def settle(cluster: ClusterInProcess, topic_id: str, *broker_ids: int) -> 
     first, *others = [contents(log_of(cluster, broker_id, topic_id)) for broker_id in broker_ids]
     for other in others:
         assert other == first
+    told = [applied_round(hosted_by(cluster, broker_id, topic_id)) for broker_id in broker_ids]
+    assert None not in told
+    assert len({one and one[:2] for one in told}) == 1, "readers are told that they are equal"
 
 
 def test_replicas_are_compacted_alike_while_brokers_die_and_come(tmp_path: Path) -> None:
