@@ -20,7 +20,7 @@ from pipeline.records.decode import decode_records
 from springtide.wire.compression import Compression
 from springtide.wire.records import NewRecord, encode_batch
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(300)]
 
 COMPACTED = {
     "cleanup.policy": "compact",
