@@ -38,6 +38,9 @@ class Wire:
         return cls(*await asyncio.open_connection(*address))
 
     async def ask(self, api: ApiKey, fields: Mapping[str, object]) -> Any:
+        """Return the answer. Raise BadAnswer, also if the connection has ended before."""
+        if self._reading.done():
+            raise BadAnswer("the connection has ended")
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((api, answer))
         self._writer.write(encode_question(api, fields))

@@ -1,9 +1,9 @@
 """`python -m tests.faults.groups [--size ci|full]`: a consumer group of stock clients through rolling faults.
 
 First a calm: the group's coordinator is killed, then drained, several times, and each time it is measured for
-how long no commit of the group was answered, and that no member was rebalanced. Then a storm: members,
-coordinators, brokers and controllers are killed and stand still. At the end the diaries of all members are
-judged (judge.py).
+how long no commit of the group was answered, and no heartbeat of a client that tries again at once
+(heart.py), and that no member was rebalanced. Then a storm: members, coordinators, brokers and controllers
+are killed and stand still. At the end the diaries of all members are judged (judge.py).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from localcluster.cluster import LocalCluster
 from tests.checker.group_diary import Assigned
 from tests.checker.group_judge import MILLISECOND_NS, Judgement, judge
 from tests.faults.family import Trial, run_family
+from tests.faults.groups.heart import Heart
 from tests.faults.groups.lives import Member
 from tests.faults.groups.storm import Storm
 from tests.faults.groups.writer import Writer
@@ -55,6 +56,7 @@ class Group:
         self.cluster = cluster
         self.trial = trial
         self.size = size
+        self.heart = Heart(cluster.bootstrap_servers, GROUP)
         self.members = [
             Member(
                 number,
@@ -109,17 +111,18 @@ class Group:
 
     # --- the calm -----------------------------------------------------------------------------------------
 
-    def without_coordinator(self, strike: Callable[[int], Callable[[], None]]) -> tuple[float, int]:
-        """Strike the group's coordinator, which returns how to mend it. Return how long no commit was
-        answered, in ms, and how many assignments there were."""
+    def without_coordinator(self, strike: Callable[[int], Callable[[], None]]) -> tuple[float, float, int]:
+        """Strike the group's coordinator, which returns how to mend it. Return how long no commit and no
+        heartbeat was answered, in ms, and how many assignments there were."""
         victim, before = self.coordinator(), self.assignments()
         since_ns = time.monotonic_ns()
         mend = strike(victim)
         time.sleep(SETTLED_SECONDS)
-        found = self.longest_gap_ms(since_ns), self.assignments() - before
+        stalls_ms = self.longest_gap_ms(since_ns), self.heart.longest_gap_ms(since_ns)
+        again = self.assignments() - before
         mend()
         time.sleep(SETTLED_SECONDS)
-        return found
+        return *stalls_ms, again
 
     def kill(self, victim: int) -> Callable[[], None]:
         process = self.cluster.coordinators[victim].process
@@ -165,9 +168,11 @@ def story(trial: Trial, size: Size) -> None:
             for member in group.members:
                 member.start()
             group.wait_until_stable()
+            group.heart.start()
             time.sleep(SETTLED_SECONDS)
             _calm(group, "killed", group.kill)
             _calm(group, "drained", group.drain)
+            group.heart.stop()
             storm = Storm(cluster, group.members, trial.tell, random.Random(SEED))
             storm.run(size.storm_seconds)
             trial.faults.update(storm.faults)
@@ -178,6 +183,7 @@ def story(trial: Trial, size: Size) -> None:
             stuck = [member.name for member in group.members if not member.stop()]
             trial.must(f"every member ended when it was asked to ({len(stuck)} did not: {stuck})", not stuck)
         finally:
+            group.heart.stop()
             writer.stop()
             for member in group.members:
                 member.process.kill()
@@ -189,13 +195,19 @@ def story(trial: Trial, size: Size) -> None:
 def _calm(group: Group, what: str, strike: Callable[[int], Callable[[], None]]) -> None:
     trial = group.trial
     stalls: list[float] = []
+    beats: list[float] = []
     assigned = 0
     for _ in range(group.size.calm_rounds):
-        stall_ms, again = group.without_coordinator(strike)
+        stall_ms, beat_ms, again = group.without_coordinator(strike)
         trial.faults[f"coordinator {what} in the calm"] += 1
-        trial.tell(f"coordinator {what}: no commit for {stall_ms:.0f} ms, {again} assignments")
+        trial.tell(
+            f"coordinator {what}: no commit for {stall_ms:.0f} ms, no heartbeat for {beat_ms:.0f} ms, "
+            f"{again} assignments"
+        )
         stalls.append(stall_ms)
+        beats.append(beat_ms)
         assigned += again
+    trial.figures[f"coordinator {what}, no heartbeat for, median ms"] = round(median(beats))
     trial.figures[f"coordinator {what}, no commit for, median ms"] = round(median(stalls))
     trial.figures[f"coordinator {what}, no commit for, longest ms"] = round(max(stalls))
     trial.must(f"a {what} coordinator costs the group no rebalance ({assigned} assignments)", assigned == 0)
