@@ -175,11 +175,13 @@ class Follower(ReplicaRole):
 
     def _take(self, fetched: LeaderAnswer, *, wall_ms: int) -> Effects:
         if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._note_leader_start(fetched.log_start_offset)
             return self._on_out_of_range(fetched.log_start_offset)
         if fetched.error is not ErrorCode.NONE:
             return (BackOff(self._replica.options.fetch_backoff_ms, fetched.error),)
         if fetched.diverging is not None:
             return self._on_diverging(fetched.diverging)
+        self._note_leader_start(fetched.log_start_offset)
         anew = self._begin_anew(fetched.compacted)
         if anew is not None:
             return anew
@@ -208,6 +210,12 @@ class Follower(ReplicaRole):
             effects = (*effects, STOP_FETCHING, VOUCH)
         return effects
 
+    def _note_leader_start(self, log_start_offset: int) -> None:
+        """Note the log start in the answer to a fetch, which is this leader's in this leader epoch. The
+        answer to a mend (5.7, scrubbing) may be late, from an earlier leader: this one must not be refuted by
+        it."""
+        self._leader_start_offset = max(self._leader_start_offset, log_start_offset)
+
     def on_deleted_at_leader(self, log_start_offset: int) -> Effects:
         self._follow_log_start(log_start_offset)
         return (LOG_START_MOVED,) if self._log_start.must_store() else NO_EFFECTS
@@ -215,7 +223,6 @@ class Follower(ReplicaRole):
     def _follow_log_start(self, leader_start_offset: int) -> None:
         """Advance the log start with the leader's, but never past our own high watermark (I26, start, high
         watermark and end in order); the rest follows with it."""
-        self._leader_start_offset = max(self._leader_start_offset, leader_start_offset)
         start = min(leader_start_offset, self._watermark.offset)
         if start > self._log.log_start_offset:
             self._log.advance_log_start(start)
@@ -432,7 +439,6 @@ class Follower(ReplicaRole):
         Otherwise this log is ahead of the leader without evidence of another epoch, which only corruption
         explains."""
         log = self._log
-        self._leader_start_offset = max(self._leader_start_offset, leader_start_offset)
         if leader_start_offset < 0:
             return (BackOff(self._replica.options.fetch_backoff_ms, ErrorCode.OFFSET_OUT_OF_RANGE),)
         is_marked = self._is_marked_unclean

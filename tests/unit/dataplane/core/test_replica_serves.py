@@ -367,6 +367,15 @@ def test_s82_what_an_earlier_leader_told_to_be_deleted_proves_nothing() -> None:
     assert bench.fetch(2, 3, last_fetched_epoch=1, mark=mark)[0].error is ErrorCode.NONE
 
 
+def test_s82_what_a_mend_was_told_may_be_an_earlier_leaders_word_and_is_not_marked() -> None:
+    follower = Bench(2, log=log_with(b"a", b"b", b"c"), high_watermark=3)
+    follower.apply()
+    follower.replica.role.on_deleted_at_leader(2)
+    assert follower.log.log_start_offset == 2
+    mark = follower.replica.role.log_mark()
+    assert mark is not None and mark.log_start_offset == -1
+
+
 def test_s83_a_fork_is_seen_above_the_log_start_of_a_leader_that_has_less_to_compare() -> None:
     """Of the marked batches the leader has deleted the first ones."""
     for start, values, parted in (
