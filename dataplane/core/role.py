@@ -451,7 +451,7 @@ def check_position(log: LogPort, fetch_offset: int, last_fetched_epoch: int) -> 
 def check_epoch_start(log: LogPort, fetch_offset: int, last_fetched_epoch: int) -> FetchResult | None:
     """Return None if a replica that ends at `fetch_offset` can have reached its newest epoch; else the answer
     by which it cuts that epoch. It led it, its host went back (3.10, a host that goes back), and it led it
-    anew from an earlier offset. What this log has there is of an epoch before, which it would refuse."""
+    again from an earlier offset. What this log has there is of an epoch before, which it would refuse."""
     epochs = log.epochs
     if last_fetched_epoch < 1 or fetch_offset >= epochs.start_offset_of(last_fetched_epoch):
         return None

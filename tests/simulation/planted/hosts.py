@@ -74,7 +74,7 @@ def later_log_compared_with_nothing() -> Patches:
 
 @plant(
     breaks="5.2",
-    seen="3.10: a leader that went back led its epoch anew, from an earlier offset",
+    seen="3.10: a leader that went back led its epoch again, from an earlier offset",
     scenario="S55",
     seeds_max=1,
 )

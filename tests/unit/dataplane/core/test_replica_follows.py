@@ -249,7 +249,7 @@ def test_i14_s9_an_epoch_in_which_nobody_wrote_is_cut_without_touching_a_record(
 
 
 def test_s55_an_epoch_that_a_follower_led_before_it_went_back_is_cut_before_it_fetches() -> None:
-    """It wrote in epoch 1 from offset 4 on, went back to offset 2 and led epoch 1 anew from there. By epochs
+    """It wrote in epoch 1 from offset 4 on, went back to offset 2 and led epoch 1 again from there. By epochs
     and offsets alone its log is a prefix of the leader's; batches of epoch 0 would be refused for ever."""
     for follower_log in (log_of(0, 0), log_of(0, 0, 1)):
         follower_log.begin_leader_epoch(1)
