@@ -93,7 +93,7 @@ class WriteAside(msgspec.Struct, frozen=True):
     May come again with the same hold_id while the first is under way: do it once. `cut_offset` is
     first_offset; lower when the whole log goes; at or beyond next_offset when the log begins anew at the
     leader's start. Below `high_watermark` only after an unclean election, and where a replica
-    without a seat begins anew because tombstones are gone from its leader's log.
+    without a seat begins anew because its leader's log was compacted. What is rotten is not copied.
     """
 
     hold_id: int

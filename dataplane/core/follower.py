@@ -248,6 +248,43 @@ class Follower(ReplicaRole):
         self._cut_to(start_offset)
         return (Remark(f"begun anew at {start_offset}: leader {self._state.leader} has been compacted"),)
 
+    def on_unfit(
+        self, fetched: LeaderAnswer, *, at_high_watermark: LeaderAnswer, leader_epoch: int
+    ) -> Effects:
+        """Where rounds of compaction have gone over a hole, here or at the leader, its records may never be
+        had again as they were: the log begins anew, with a copy of the leader's, and what is good of it is
+        written aside first. Elsewhere another leader may have them. A leader that lacks what is known to be
+        committed here lost it, and is not copied (I15, no cut below the high watermark)."""
+        log = self._log
+        if (
+            not self._is_mending
+            or self.phase is not Phase.FETCHING
+            or leader_epoch != self._state.leader_epoch
+        ):
+            return NO_EFFECTS
+        if any(
+            answer.error is not ErrorCode.NONE or answer.diverging is not None
+            for answer in ((fetched,) if self._is_marked_unclean else (fetched, at_high_watermark))
+        ):
+            return NO_EFFECTS
+        try:
+            if fetched.compacted is not None:
+                log.note_compacted(fetched.compacted)
+        except LogError as error:
+            return self._replica.go_offline(str(error))
+        hole = log.rotten[0]
+        if log.rounds.compacted_to <= hole.first_offset:
+            return NO_EFFECTS
+        start_offset = log.log_start_offset
+        return (
+            *self._hold_for(first_offset=start_offset, cut_offset=start_offset),
+            Remark(
+                f"begins anew at {start_offset}: rotten at {hole.first_offset}, and leader "
+                f"{self._state.leader} does not have these records as they were",
+                is_warning=True,
+            ),
+        )
+
     def _tell_of_refusal(self, refusal: str) -> Effects:
         """Report it once an offset. This broker can't know which of the two is damaged: the leader, which is
         asked for the same offset again, looks at its own bytes."""

@@ -360,6 +360,15 @@ class ReplicaRole:
         needed any more (5.7, scrubbing). Ask `Replica.on_mended` afterwards what to do."""
         return NO_EFFECTS
 
+    def on_unfit(
+        self, fetched: LeaderAnswer, *, at_high_watermark: LeaderAnswer, leader_epoch: int
+    ) -> Effects:
+        """The leader of this leader epoch, asked as by its follower for the records of the first hole,
+        answered `fetched`, and those records do not fill it (`scrubbing.mend_position`). at_high_watermark:
+        its answer to a consumer that has read all that is known here to be committed
+        (`scrubbing.committed_position`). Begin anew, or ask again later."""
+        return NO_EFFECTS
+
     def on_written_aside(self, hold_id: int, *, error: str | None, now_ms: int) -> Effects:
         """The copy that WriteAside asked for is durable, or could not be made (then it is asked for again
         after a while, and an operator is told)."""

@@ -11,13 +11,13 @@ which fill the hole to the byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
 from controller.contract.partition_state import PartitionKey
 from dataplane.core.fetch_session import FetchPosition
-from dataplane.core.log_port import LogPort
+from dataplane.core.log_port import LogPort, RottenRange
 from springtide.wire.record_batch import CorruptBatch, crc_is_valid, iter_headers
 
 NEVER_MS = -1
@@ -89,6 +89,30 @@ def mend_position(log: LogPort, first_offset: int, leader_epoch: int) -> FetchPo
         log.log_start_offset,
         MEND_BYTES_MAX,
     )
+
+
+def committed_position(log: LogPort, high_watermark: int, leader_epoch: int) -> FetchPosition:
+    """Return the position of a consumer that has read what is known here to be committed. A leader that lacks
+    any of it answers such a fetch with an error, or that the two diverge."""
+    return FetchPosition(
+        high_watermark, log.epochs.epoch_at(high_watermark - 1), leader_epoch, -1, MEND_BYTES_MAX
+    )
+
+
+def good_ranges(
+    rotten: Iterable[RottenRange], first_offset: int, next_offset: int
+) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of offsets in [first_offset, next_offset) that are not rotten, in order."""
+    for found in rotten:
+        if found.next_offset <= first_offset:
+            continue
+        if found.first_offset >= next_offset:
+            break
+        if first_offset < found.first_offset:
+            yield first_offset, found.first_offset
+        first_offset = found.next_offset
+    if first_offset < next_offset:
+        yield first_offset, next_offset
 
 
 class Unfit(Exception):

@@ -19,7 +19,7 @@ from controller.contract.holdings import SetAsideLog
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.session import DiskSpace
 from dataplane.core.effects import WriteAside
-from dataplane.core.log_port import LogChanged, LogError
+from dataplane.core.log_port import LogChanged, LogError, RottenBytes
 from dataplane.shell.config import TopicSettings
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.seals import Seals
@@ -70,7 +70,7 @@ def _why_aside(effect: WriteAside) -> str:
     if effect.cut_offset >= effect.next_offset:
         return "the leader has deleted these offsets; whether it had the same records here is not known"
     if effect.cut_offset < effect.high_watermark:
-        return "below the high watermark, after an unclean election"
+        return "below the high watermark: an unclean election, or this replica begins anew without a seat"
     return "the leader's log has other records here"
 
 
@@ -214,7 +214,7 @@ class DataDirectory:
                 error = await self._threads.run(copy)
             except LogError as failure:
                 error = str(failure)
-                if not isinstance(failure, ClosedLog | LogChanged):
+                if not isinstance(failure, ClosedLog | LogChanged | RottenBytes):
                     self.on_storage_error(error)
             finally:
                 self._asides.pop(token, None)

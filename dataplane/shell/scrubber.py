@@ -26,12 +26,14 @@ from controller.contract.partition_state import PartitionKey
 from dataplane.core.effects import MendLog
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.log_port import LogChanged, LogError
+from dataplane.core.results import LeaderAnswer
 from dataplane.core.role import Offline
 from dataplane.core.scrubbing import (
     MEND_BYTES_MAX,
     ScrubOrder,
     ScrubProgress,
     Unfit,
+    committed_position,
     fitting_bytes,
     mend_position,
 )
@@ -320,24 +322,21 @@ class Scrubber:
             self._end_turn()
 
     async def _mend_piece(self, hosted: HostedPartition, hole: Hole, effect: MendLog) -> None:
-        offset = hole.first_offset
-        position = FetchPosition(offset, -1, effect.leader_epoch, -1, MEND_BYTES_MAX)
-        # As a consumer, which changes nothing that the leader knows; beyond what it knows to be committed, as
-        # the follower it is.
-        records = await self._fetch(hosted, position, effect)
-        if records is None:
-            position = mend_position(hosted.log, offset, effect.leader_epoch)
-            records = await self._fetch(hosted, position, effect, as_replica=True)
-        if records is None:
-            raise NotMended(f"broker {effect.leader_id} has nothing at {offset}")
-        size_bytes, next_offset = fitting_bytes(
-            records,
-            first_offset=hole.first_offset,
-            next_offset=hole.next_offset,
-            size_bytes=hole.end_position - hole.position,
-            epoch_at=hosted.log.epochs.epoch_at,
-        )
-        batches = bytes(records[:size_bytes])
+        # As a consumer, which changes nothing that the leader knows.
+        position = FetchPosition(hole.first_offset, -1, effect.leader_epoch, -1, MEND_BYTES_MAX)
+        fetched = await self._fetch(hosted, position, effect)
+        try:
+            size_bytes, next_offset = _fitting(hosted, hole, fetched)
+        except Unfit:
+            # Beyond what the leader knows to be committed, or where it has been compacted: as its follower.
+            position = mend_position(hosted.log, hole.first_offset, effect.leader_epoch)
+            fetched = await self._fetch(hosted, position, effect, as_replica=True)
+            try:
+                size_bytes, next_offset = _fitting(hosted, hole, fetched)
+            except Unfit:
+                await self._judge_unfit(hosted, fetched, effect)
+                raise
+        batches = bytes(fetched.records[:size_bytes])
         await self._threads.run(partial(hosted.log.holes.mend, hole, batches), limiter=self._limiter)
         hosted.log.holes.close(
             hole,
@@ -356,10 +355,21 @@ class Scrubber:
             effect.leader_id,
         )
 
+    async def _judge_unfit(self, hosted: HostedPartition, fetched: LeaderAnswer, effect: MendLog) -> None:
+        """Let the replica judge whether this leader's records will ever fit. Raises NotMended."""
+        replica, leader_epoch = hosted.replica, effect.leader_epoch
+        position = committed_position(hosted.log, replica.high_watermark, leader_epoch)
+        at_high_watermark = await self._fetch(hosted, position, effect)
+        effects = replica.role.on_unfit(
+            fetched, at_high_watermark=at_high_watermark, leader_epoch=leader_epoch
+        )
+        self._effects.run(hosted, effects)
+        self._end_turn()
+
     async def _fetch(
         self, hosted: HostedPartition, position: FetchPosition, effect: MendLog, *, as_replica: bool = False
-    ) -> memoryview | None:
-        """Return the records that the leader gives at a position; None if it gives none. Raises NotMended."""
+    ) -> LeaderAnswer:
+        """Return what the leader gives at a position. Raises NotMended."""
         endpoint = self._view.brokers.get(effect.leader_id)
         if endpoint is None:
             raise NotMended(f"the address of broker {effect.leader_id} is not known")
@@ -398,7 +408,13 @@ class Scrubber:
                 raise NotMended(
                     f"broker {effect.leader_id} gives nothing at {position.fetch_offset}: {data.error.name}"
                 )
-            return data.view if data.records else None
+            return LeaderAnswer(
+                high_watermark=data.high_watermark,
+                log_start_offset=data.log_start_offset,
+                diverging=data.diverging_epoch,
+                records=data.view,
+                compacted=data.compacted,
+            )
         raise NotMended(f"broker {effect.leader_id} does not answer")
 
     # Metrics
@@ -418,6 +434,16 @@ class Scrubber:
             "Replicas here with bytes that rotted and are not mended",
             sum(bool(hosted.log.rotten) for hosted in self._table),
         )
+
+
+def _fitting(hosted: HostedPartition, hole: Hole, fetched: LeaderAnswer) -> tuple[int, int]:
+    return fitting_bytes(
+        memoryview(fetched.records),
+        first_offset=hole.first_offset,
+        next_offset=hole.next_offset,
+        size_bytes=hole.end_position - hole.position,
+        epoch_at=hosted.log.epochs.epoch_at,
+    )
 
 
 def _is_asked_for(hosted: HostedPartition, effect: MendLog) -> bool:

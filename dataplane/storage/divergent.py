@@ -21,6 +21,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 
 from dataplane.core.log_port import LogChanged, LogError
+from dataplane.core.scrubbing import good_ranges
 from dataplane.storage.disk import Disk, File, replace_durably
 from dataplane.storage.health import CorruptLog, DirectoryHealth
 from dataplane.storage.partition_log import PartitionLog
@@ -92,9 +93,12 @@ def write_aside(
     health: DirectoryHealth,
 ) -> WrittenAside | NotWritten:
     """Copy [first_offset, log end) of `log` to files in `directory` (the log dir's divergent/) and fsync
-    them and their names. In a thread. `leader_epoch` is that of the leader whose log disagrees. Raises
-    LogChanged, and leaves no copy, if the log is cut meanwhile: its leader has changed, and with it what is
-    to be copied. Raises LogError if the disk fails in another way than by being full."""
+    them and their names. In a thread. Records that are known to be rotten are left out, and the description
+    says so. `leader_epoch` is that of the leader whose log disagrees. Raises LogChanged, and leaves no copy,
+    if the log is cut meanwhile: its leader has changed, and with it what is to be copied. Raises RottenBytes
+    where more is rotten than a scrub has found yet, and LogError if the disk fails in another way than by
+    being full."""
+    rotten = len(log.rotten)
     aside = DivergentRange(
         *log.partition,
         first_offset=first_offset,
@@ -103,7 +107,7 @@ def write_aside(
         leader_epoch=leader_epoch,
         last_epoch=log.epochs.latest,
         written_ms=now_ms,
-        reason=reason,
+        reason=f"{reason}; {rotten} rotten ranges are left out" if rotten else reason,
     )
     stem = (
         f"{directory}/{aside.topic[:TOPIC_PREFIX_MAX]}-{aside.partition}.{aside.topic_id}"
@@ -134,7 +138,9 @@ def _write(disk: Disk, directory: str, path: str, log: PartitionLog, aside: Dive
     changes = log.changes
     try:
         with closing(disk.open(batches, create=True)) as file:
-            size = _copy(log, file, aside.first_offset, aside.next_offset)
+            size = 0
+            for first_offset, next_offset in good_ranges(log.rotten, aside.first_offset, aside.next_offset):
+                size = _copy(log, file, size, first_offset, next_offset)
             file.fsync()
         _check_unchanged(log, changes)
         disk.fsync_dir(directory)
@@ -158,8 +164,8 @@ def _check_unchanged(log: PartitionLog, changes: int) -> None:
         raise LogChanged(f"{log.directory} was cut while it was copied")
 
 
-def _copy(log: PartitionLog, target: File, log_offset: int, end_offset: int) -> int:
-    written = 0
+def _copy(log: PartitionLog, target: File, written: int, log_offset: int, end_offset: int) -> int:
+    """Copy the batches in [log_offset, end_offset) behind what is `written`; return the new size."""
     while log_offset < end_offset:
         piece = log.read_in_thread(log_offset, max_bytes=COPY_BYTES_MAX, end_offset=end_offset)
         if not piece.size_bytes:

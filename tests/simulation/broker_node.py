@@ -1089,6 +1089,8 @@ class BrokerNode:
                 self.cluster.marks.on_commit(self, self.replicas[key])
                 self.cluster.oracle.on_high_watermark_moved(self, key)
                 self._tell_soon(key)
+            case Remark(text=text) if text.startswith("begins anew"):
+                self.cluster.marks.reached("rot.begins.a.log.anew")
             case Remark(text=text) if text.startswith("begun anew"):
                 self.cluster.marks.reached("round.begins.a.log.anew")
                 self.events.note(f"{self.name} {key[0][:4]}-{key[1]} {text}")
@@ -1328,10 +1330,9 @@ class BrokerNode:
             case ProduceCall():
                 self._produce(request, answer)
             case MendCall(broker_id=broker_id, key=key):
-                fetched = self._serve_position(
-                    broker_id, request.broker_epoch, key, request.position, contact=None
+                answer(
+                    self._serve_position(broker_id, request.broker_epoch, key, request.position, contact=None)
                 )
-                answer(ReadAnswer(fetched.error, fetched.high_watermark, (bytes(fetched.records),)))
             case ReadCall() | DeleteCall() if self.is_resumed:
                 pass  # it would be as old as its snapshot, until somebody finds out (3.10)
             case ReadCall():
@@ -1450,7 +1451,7 @@ class BrokerNode:
         result, effects = replica.role.on_consumer_fetch(
             leader_epoch=request.leader_epoch,
             fetch_offset=request.offset,
-            last_fetched_epoch=-1,
+            last_fetched_epoch=request.last_fetched_epoch,
             max_bytes=READ_BYTES_MAX,
             now_ms=self.now_ms,
             is_debugging=request.is_debugging,
@@ -1463,6 +1464,7 @@ class BrokerNode:
             result.high_watermark,
             tuple(bytes(part) for part in parts if isinstance(part, memoryview)),
             result.log_start_offset,
+            result.diverging,
         )
 
     def _delete(self, request: DeleteCall, answer: Callable[[DeletionResult], None]) -> None:

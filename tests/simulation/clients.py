@@ -15,6 +15,7 @@ from controller.contract.partition_state import NO_LEADER, PartitionKey
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.results import DeletionResult
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_response import EpochEnd
 from springtide.wire.record_batch import crc_is_valid, decode_header, iter_headers
 from springtide.wire.records import NewRecord, encode_batch
 from tests.simulation.clock import WALL_START_MS
@@ -56,10 +57,11 @@ class ReadCall(NamedTuple):
     leader_epoch: int
     offset: int | None
     is_debugging: bool = False
+    last_fetched_epoch: int = -1
 
 
 class MendCall(NamedTuple):
-    """What a replica that mends asks its leader for as its follower, in no session -> ReadAnswer."""
+    """What a replica that mends asks its leader for as its follower, in no session -> LeaderAnswer."""
 
     broker_id: int
     broker_epoch: int
@@ -72,6 +74,7 @@ class ReadAnswer(NamedTuple):
     high_watermark: int
     parts: tuple[bytes, ...]
     log_start_offset: int = -1
+    diverging: EpochEnd | None = None
 
 
 class DeleteCall(NamedTuple):

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from controller.contract.partition_state import PartitionKey
 from dataplane.core.compaction.rounds import CompactionOptions
 from dataplane.core.leader import Leader
+from dataplane.core.log_port import SuspectBytes
+from dataplane.storage.compaction import PassPutOff
 from springtide.wire.record_batch import BatchHeader
 from springtide.wire.records import NewRecord, Record, iter_records
 from tests.simulation.violation import Violation
@@ -90,17 +92,23 @@ class Compacting:
         placed = log.rounds.due(replica.high_watermark)
         if placed is None or node.is_disk_failing or node.random.random() > PASS_RATE:
             return
-        log.compact(placed, keys_max=node.random.choice(KEYS_MAX))
+        try:
+            log.compact(placed, keys_max=node.random.choice(KEYS_MAX))
+        except PassPutOff:
+            return
+        except SuspectBytes:
+            node.scrubbing.check(key)
+            return
         node.cluster.marks.reached("round.applied")
         check_table(node.cluster, node.name, key, log, replica.high_watermark)
 
 
 def check_table(cluster: Cluster, who: str, key: PartitionKey, log: Any, high_watermark: int) -> None:
     """I35: the newest value of each key survives, and no deleted key returns. Not of a log that is still
-    being copied, nor where an operator chose such a log."""
+    being copied or has rotten bytes, nor where an operator chose such a log."""
     ghost, rounds = cluster.oracle.ghosts[key], log.rounds
     end_offset = min(high_watermark, ghost.end_offset)
-    if key in cluster.oracle.torn or end_offset < rounds.compacted_to:
+    if key in cluster.oracle.torn or end_offset < rounds.compacted_to or log.at_rest:
         return
     start_offset = log.log_start_offset
     held = _table(log.batches, start_offset, end_offset)

@@ -21,6 +21,7 @@ import msgspec
 from controller.contract.partition_state import PartitionKey
 from dataplane.core.effects import WriteAside
 from dataplane.core.log_port import LogPort
+from dataplane.core.scrubbing import good_ranges
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import BatchHeader, CorruptBatch, decode_header, iter_headers
 from springtide.wire.records import iter_records
@@ -293,7 +294,23 @@ class HistoryRecorder:
     ) -> None:
         items: list[Item] = []
         batches: list[Batch] = []
-        offset, end = span
+        for offset, end in good_ranges(log.rotten, *span):
+            self._dump_range(log, offset, end, items, batches)
+        self._add(
+            process=process,
+            f=Function.DUMP,
+            type=Outcome.OK,
+            invoked_ns=self.events.now_ns,
+            key=key,
+            items=tuple(items),
+            batches=tuple(batches),
+            high_watermark=high_watermark,
+            log_start_offset=log.log_start_offset,
+        )
+
+    def _dump_range(
+        self, log: LogPort, offset: int, end: int, items: list[Item], batches: list[Batch]
+    ) -> None:
         while offset < end:
             piece = log.read(offset, max_bytes=READ_BYTES_MAX, end_offset=end)
             if piece.next_offset <= offset:
@@ -312,17 +329,6 @@ class HistoryRecorder:
                     )
                 )
             offset = piece.next_offset
-        self._add(
-            process=process,
-            f=Function.DUMP,
-            type=Outcome.OK,
-            invoked_ns=self.events.now_ns,
-            key=key,
-            items=tuple(items),
-            batches=tuple(batches),
-            high_watermark=high_watermark,
-            log_start_offset=log.log_start_offset,
-        )
 
     # --- helpers ----------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.simulation.oracle import committed_of
+from tests.simulation.compaction import unlike
 from tests.simulation.schedule import Arguments, kind
 
 if TYPE_CHECKING:
@@ -242,8 +242,8 @@ def _committed(cluster: Cluster, key: PartitionKey, log: MemoryLog) -> list[Batc
     ghost = cluster.oracle.ghosts[key]
     headers = log.headers(0, ghost.end_offset)
     first = ghost.from_offset(headers[0].base_offset) if headers else 0
-    committed = ghost.batches[first : first + len(headers)]
-    return headers if [committed_of(one) for one in headers] == committed else []
+    _, forked = unlike(ghost.headers, first, headers, compacted_to=log.rounds.compacted_to)
+    return headers if forked is None else []
 
 
 def _draw_rot(cluster: Cluster, random: Random) -> Arguments | None:
@@ -252,8 +252,6 @@ def _draw_rot(cluster: Cluster, random: Random) -> Arguments | None:
     broker = any_broker(cluster, random)
     if broker is None or cluster.options.over_budget or not cluster.budget.may_lose(broker):
         return None
-    if cluster.options.compacted:
-        return None  # a copy of a batch that another round went over is no copy
     key = random.choice(cluster.keys)
     log = broker.disk.logs.get(key)
     headers = [] if log is None else _committed(cluster, key, log)

@@ -89,6 +89,7 @@ DECLARED: dict[str, int] = {
     "rot.took.a.seat": RARE,
     "rot.mended": RARE,
     "rot.mended.as.a.follower": WATCHED,
+    "rot.begins.a.log.anew": WATCHED,
     "rot.deleted.at.the.leader": WATCHED,
     "rot.refused.by.a.follower": WATCHED,
     # Compaction.

@@ -35,6 +35,7 @@ from dataplane.core.log_port import (
     TimestampHit,
 )
 from dataplane.core.producer_state import ProducerStates
+from dataplane.storage.compaction import PassPutOff
 from dataplane.storage.seal import Seal
 from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import (
@@ -379,8 +380,10 @@ class MemoryLog:
 
     def compact(self, placed: PlacedRound, *, keys_max: int = KEYS_MAX) -> None:
         """Make one pass. What it rewrote, the round's record and the log start are durable before it, or a
-        crash would bring back what stood below, or leave a log that ends below what was done to it."""
+        crash would bring back what stood below, or leave a log that ends below what was done to it. Raise
+        PassPutOff or SuspectBytes where bytes are rotten, as the pass of a log on disk does."""
         self._touch_disk()
+        self._check_whole(placed.round_.end_offset)
         self.stored_log_start_offset = self.log_start_offset
         self._deleted.clear()
         rewrite = Rewrite(placed.round_, from_offset=self.rounds.reaches, keys_max=keys_max)
@@ -400,6 +403,18 @@ class MemoryLog:
         self._bases = [header.base_offset for header, _ in self._batches]
         self._size_bytes = sum(len(data) for _, data in self._batches)
         self.rounds.on_pass(placed, reaches=rewrite.reaches)
+        # Written anew, from what memory had right.
+        self.at_rest = {base: data for base, data in self.at_rest.items() if base >= rewrite.reaches}
+
+    def _check_whole(self, end_offset: int) -> None:
+        if self.rotten and self.rotten[0].first_offset < end_offset:
+            raise PassPutOff(self.rotten[0].reason)
+        for header, data in self._batches:
+            base_offset = header.base_offset
+            if base_offset not in self.at_rest or base_offset >= end_offset:
+                continue
+            if base_offset in self.unreadable or not crc_is_valid(memoryview(data), header):
+                raise SuspectBytes("no batch here", first_offset=base_offset, bad_offset=base_offset)
 
     # Rot (5.7, scrubbing).
 

@@ -7,13 +7,15 @@ shell's part of it, as in dataplane/shell/scrubber.py.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from controller.contract.partition_state import PartitionKey
 from dataplane.core.effects import MendLog
 from dataplane.core.log_port import RottenRange
+from dataplane.core.results import LeaderAnswer
 from dataplane.core.role import Offline
-from dataplane.core.scrubbing import Unfit, fitting_bytes, mend_position
+from dataplane.core.scrubbing import Unfit, committed_position, fitting_bytes, mend_position
 from springtide.wire.errors import ErrorCode
 from tests.simulation.clients import MendCall, ReadAnswer, ReadCall
 from tests.simulation.memory_log import MemoryLog
@@ -63,10 +65,21 @@ class Scrubbing:
             self._end(key)
             return
         hole = log.rotten[0]
-        request = ReadCall(key, effect.leader_epoch, hole.first_offset, False)
+        leader = f"broker-{effect.leader_id}"
 
-        def answered(answer: ReadAnswer) -> None:
-            if broker.disk.logs.get(key) is not log or hole not in log.rotten:
+        def is_over() -> bool:
+            return broker.disk.logs.get(key) is not log or hole not in log.rotten
+
+        def lost() -> None:
+            broker._after(RETRY_MS, lambda: self._end(key))
+
+        def on_filled() -> None:
+            broker.cluster.marks.reached("rot.mended")
+            broker.events.note(f"{broker.name} {key[0][:4]}-{key[1]} is mended at {hole.first_offset}")
+            self._mend(key, effect)
+
+        def as_consumer(answer: ReadAnswer) -> None:
+            if is_over():
                 self._end(key)
             elif (
                 answer.error is ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset > hole.first_offset
@@ -78,35 +91,46 @@ class Scrubbing:
                 else:
                     broker.cluster.marks.reached("rot.deleted.at.the.leader")
                     self._mend(key, effect)
-            elif self._is_filled(log, hole, answer):
-                broker.cluster.marks.reached("rot.mended")
-                broker.events.note(f"{broker.name} {key[0][:4]}-{key[1]} is mended at {hole.first_offset}")
-                self._mend(key, effect)
+            elif answer.error is not ErrorCode.NONE:
+                lost()
+            elif self._is_filled(log, hole, b"".join(answer.parts)):
+                on_filled()
+            else:
+                position = mend_position(log, hole.first_offset, effect.leader_epoch)
+                call = MendCall(broker.broker_id, broker.broker_epoch, key, position)
+                broker._call(leader, call, as_follower, lost)
+
+        def as_follower(answer: LeaderAnswer) -> None:
+            if is_over():
+                self._end(key)
+            elif answer.error is ErrorCode.NONE and self._is_filled(log, hole, bytes(answer.records)):
+                broker.cluster.marks.reached("rot.mended.as.a.follower")
+                on_filled()
+            elif answer.error is ErrorCode.NONE:
+                watermark = broker.replicas[key].high_watermark
+                position = committed_position(log, watermark, effect.leader_epoch)
+                call = ReadCall(key, effect.leader_epoch, watermark, False, position.last_fetched_epoch)
+                broker._call(leader, call, partial(at_high_watermark, answer), lost)
             else:
                 lost()
 
-        def lost() -> None:
-            broker._after(RETRY_MS, lambda: self._end(key))
+        def at_high_watermark(fetched: LeaderAnswer, answer: ReadAnswer) -> None:
+            committed = LeaderAnswer(error=answer.error, diverging=answer.diverging)
+            role = broker.replicas[key].role
+            effects = role.on_unfit(fetched, at_high_watermark=committed, leader_epoch=effect.leader_epoch)
+            broker._run(key, effects)
+            lost()
 
-        def read(answer: ReadAnswer) -> None:
-            if answer.error is ErrorCode.NONE and not answer.parts and broker.disk.logs.get(key) is log:
-                broker.cluster.marks.reached("rot.mended.as.a.follower")
-                position = mend_position(log, hole.first_offset, effect.leader_epoch)
-                call = MendCall(broker.broker_id, broker.broker_epoch, key, position)
-                broker._call(f"broker-{effect.leader_id}", call, answered, lost)
-            else:
-                answered(answer)
+        request = ReadCall(key, effect.leader_epoch, hole.first_offset, False)
+        broker._call(leader, request, as_consumer, lost)
 
-        broker._call(f"broker-{effect.leader_id}", request, read, lost)
-
-    def _is_filled(self, log: MemoryLog, hole: RottenRange, answer: ReadAnswer) -> bool:
-        if answer.error is not ErrorCode.NONE or self._broker.is_disk_failing:
+    def _is_filled(self, log: MemoryLog, hole: RottenRange, records: bytes) -> bool:
+        if self._broker.is_disk_failing:
             return False
         if [one.base_offset for one in log.headers(hole.first_offset, hole.next_offset)][:1] != [
             hole.first_offset
         ]:
             return False  # the log was cut while its leader was asked
-        records = b"".join(answer.parts)
         size_bytes = log.size_of(hole.first_offset)
         try:
             found, next_offset = fitting_bytes(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from controller.core import election, machine
-from dataplane.core.effects import Effects
+from dataplane.core.effects import NO_EFFECTS, Effects
 from dataplane.core.fetch_session import FetchPosition
+from dataplane.core.follower import Follower
 from dataplane.core.log_port import LogError, LogPort, SuspectBytes
 from dataplane.core.role import ReplicaRole
 from springtide.wire.errors import ErrorCode
@@ -96,3 +97,13 @@ def mends_as_a_consumer_only() -> Patches:
         return FetchPosition(first_offset, -1, leader_epoch - 1, log.log_start_offset)
 
     return [(scrubbing, "mend_position", refused)]
+
+
+@plant(
+    breaks="5.7",
+    seen="what a compaction made of the others' bytes never fits what has rotted here",
+    family="rot",
+    compacted=True,
+)
+def rot_below_a_round_waits_for_ever() -> Patches:
+    return [(Follower, "on_unfit", lambda self, fetched, **kwargs: NO_EFFECTS)]

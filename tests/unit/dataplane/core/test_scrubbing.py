@@ -3,24 +3,32 @@ scrubbing)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from controller.contract.lag_report import ReplicaProblem
+from dataplane.core.compaction.known import PlacedRound
+from dataplane.core.compaction.rounds import Round
 from dataplane.core.effects import (
     LEADERSHIP_CHANGED,
+    NO_EFFECTS,
     STOP_FETCHING,
     BackOff,
     CheckAtRest,
     Effects,
     MendLog,
+    Remark,
     ReportProblem,
     StartFetching,
+    WriteAside,
 )
 from dataplane.core.leader import FETCH_REPEATS
 from dataplane.core.log_port import RottenRange
 from dataplane.core.results import LeaderAnswer
-from dataplane.core.scrubbing import ScrubOrder, ScrubProgress, Unfit, fitting_bytes
+from dataplane.core.scrubbing import ScrubOrder, ScrubProgress, Unfit, fitting_bytes, good_ranges
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_response import Compacted, EpochEnd
 from tests.kit.dataplane.replica import TOPIC_ID, Bench, batch_of, log_of, records_of
 from tests.simulation.memory_log import MemoryLog
 
@@ -153,6 +161,72 @@ def test_without_a_seat_it_fetches_no_more_until_it_is_mended() -> None:
     *_, last = bench.replica.on_mended()
     assert last == StartFetching(1, 2)
     assert bench.replica.role.next_fetch() is not None
+
+
+GIVEN = LeaderAnswer()
+
+
+def unfit(bench: Bench, *, leader_epoch: int = 1, committed: LeaderAnswer = GIVEN, **answer: Any) -> Effects:
+    """Its leader gives it other records than those that have rotted here."""
+    fetched = LeaderAnswer(**{"compacted": Compacted(0, 2), **answer})
+    return bench.replica.role.on_unfit(fetched, at_high_watermark=committed, leader_epoch=leader_epoch)
+
+
+def test_what_rounds_went_over_at_the_leader_is_copied_again_once_what_is_good_is_set_aside() -> None:
+    bench = rotten(2, isr=(1, 3))
+    stopped, hold, remark = unfit(bench)
+    assert isinstance(hold, WriteAside)
+    assert (stopped, hold.first_offset, hold.next_offset, hold.cut_offset) == (STOP_FETCHING, 0, 2, 0)
+    assert isinstance(remark, Remark)
+    assert bench.log.log_end_offset == 2, "nothing is gone before the copy is durable"
+    assert unfit(bench) == NO_EFFECTS, "it is on its way"
+    done = bench.replica.role.on_written_aside(hold.hold_id, error=None, now_ms=0)
+    assert done[-1] == StartFetching(1, 1)
+    assert (bench.log.log_end_offset, bench.high_watermark, bench.log.rotten) == (0, 0, [])
+
+
+def test_what_rounds_went_over_here_is_copied_again_too() -> None:
+    bench = rotten(2, isr=(1, 3))
+    bench.log.rounds.on_pass(PlacedRound(1, Round(1, 0, 0, 0)), reaches=1)
+    assert isinstance(unfit(bench, compacted=None)[1], WriteAside)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"compacted": None},
+        {"committed": LeaderAnswer(error=ErrorCode.OFFSET_OUT_OF_RANGE)},
+        {"committed": LeaderAnswer(diverging=EpochEnd(1, 1))},
+        {"leader_epoch": 0},
+        {"diverging": EpochEnd(1, 1)},
+        {"error": ErrorCode.CORRUPT_MESSAGE},
+    ],
+    ids=["no rounds", "too short", "lacks what is committed", "another epoch", "diverging", "an error"],
+)
+def test_a_log_begins_anew_for_no_other_reason(answer: dict[str, Any]) -> None:
+    """Another leader may have the very records; or this leader lost some."""
+    bench = rotten(2, isr=(1, 3))
+    assert unfit(bench, **answer) == NO_EFFECTS
+    assert bench.replica.role.standing_effects() == (STOP_FETCHING, MendLog(1, 1))
+
+
+def test_after_an_unclean_election_it_follows_a_leader_that_lacks_what_was_committed() -> None:
+    bench = rotten(2, isr=(1,), leader_epoch=3, unclean_leader_epoch=3)
+    lost = LeaderAnswer(error=ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert isinstance(unfit(bench, leader_epoch=3, committed=lost)[1], WriteAside)
+
+
+def test_a_rotten_replica_with_a_seat_does_not_begin_anew() -> None:
+    assert unfit(rotten(2)) == NO_EFFECTS
+    assert unfit(rotten(2, isr=(1,), elr=(2,), min_insync_replicas=2)) == NO_EFFECTS
+
+
+def test_the_good_ranges_are_those_between_the_rotten_ones() -> None:
+    holes = [RottenRange(2, 4, ""), RottenRange(6, 7, ""), RottenRange(7, 9, "")]
+    assert list(good_ranges(holes, 0, 12)) == [(0, 2), (4, 6), (9, 12)]
+    assert list(good_ranges(holes, 3, 8)) == [(4, 6)]
+    assert list(good_ranges(holes, 9, 10)) == [(9, 10)]
+    assert list(good_ranges((), 1, 1)) == []
 
 
 def test_it_tells_again_with_every_state_in_which_it_has_a_seat() -> None:

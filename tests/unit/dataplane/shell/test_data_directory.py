@@ -32,6 +32,11 @@ class SlowThreads:
         return work()
 
 
+BELOW_HIGH_WATERMARK = (
+    "below the high watermark: an unclean election, or this replica begins anew without a seat"
+)
+
+
 def aside(*, first_offset: int, cut_offset: int) -> WriteAside:
     return WriteAside(
         hold_id=1,
@@ -48,8 +53,8 @@ def aside(*, first_offset: int, cut_offset: int) -> WriteAside:
     [
         (7, 7, "the leader's log has other records here"),
         (6, 6, "the leader's log has other records here"),
-        (5, 5, "below the high watermark, after an unclean election"),
-        (2, 0, "below the high watermark, after an unclean election"),
+        (5, 5, BELOW_HIGH_WATERMARK),
+        (2, 0, BELOW_HIGH_WATERMARK),
         (6, 20, "the leader has deleted these offsets; whether it had the same records here is not known"),
     ],
 )

@@ -11,13 +11,15 @@ from dataplane.core.effects import Effects
 from dataplane.core.role import Offline
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.scrubber import Scrubber
+from dataplane.storage.divergent import list_aside
 from dataplane.storage.health import DAMAGED_FILE
+from dataplane.storage.log_dir import DIVERGENT
 from springtide.node.net import Channel, Listener, Poller
 from springtide.node.topic_ids import topic_id_bytes
 from springtide.wire.apis import REPLICA_FETCH_VERSION
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import FetchRequest, decode_fetch_request
-from springtide.wire.fetch_response import FetchedPartition, encode_fetch_response
+from springtide.wire.fetch_response import Compacted, FetchedPartition, encode_fetch_response
 from springtide.wire.framing import encode_response_frame
 from springtide.wire.headers import decode_request_header
 from tests.kit.clocks import VirtualClock
@@ -33,6 +35,7 @@ class LeaderNet:
 
     def __init__(self) -> None:
         self.records = b""
+        self.compacted: Compacted | None = None
         self.empty_answers = 0
         self.channels: list[MemoryChannel] = []
 
@@ -40,7 +43,9 @@ class LeaderNet:
         await trio.lowlevel.checkpoint()
         records = b"" if self.empty_answers else self.records
         self.empty_answers = max(0, self.empty_answers - 1)
-        data = FetchedPartition(topic_id_bytes(TOPIC_ID), 0, 0, 20, 20, 0, (records,) if records else ())
+        data = FetchedPartition(
+            topic_id_bytes(TOPIC_ID), 0, 0, 20, 20, 0, (records,) if records else (), compacted=self.compacted
+        )
         body = encode_fetch_response(REPLICA_FETCH_VERSION, [data])
         channel = MemoryChannel()
         self.channels.append(channel)
@@ -143,6 +148,36 @@ def test_a_follower_without_a_seat_mends_what_its_scrub_found_from_the_leader() 
         assert bench.disk.content(bench.log_path) == before
         assert bench.problems()[-1] == "mended"
         assert node.fetching.told[-1] == ("follow", (TOPIC_ID, 0), 2, 2)
+
+    run(test)
+
+
+def test_where_a_round_went_over_the_leaders_log_a_rotten_replica_copies_all_of_it_again() -> None:
+    async def test(bench: Bench, nursery: trio.Nursery) -> None:
+        node = bench.node
+        before = bytes(bench.disk.content(bench.log_path))
+        first_size = 61 + int.from_bytes(before[8:12]) - 49
+        bench.disk.rot_bit(bench.log_path, first_size + 90)
+        nursery.start_soon(bench.scrubber.run)
+        await trio.sleep(5)
+        # Of the record that rotted nothing is left there: its key was written again.
+        bench.net.records, bench.net.compacted = before[2 * first_size :], Compacted(0, 10)
+        await node.apply(
+            state(replicas=(1, 2), isr=(2,), leader=2, leader_epoch=2, partition_epoch=2, new_replicas=())
+        )
+        await trio.sleep(1)
+        asked = [request_in(channel) for channel in bench.net.channels[-3:]]
+        assert [fetch.replica_id for fetch in asked] == [-1, 1, -1]
+        assert [fetch.partitions[0].fetch_offset for fetch in asked] == [1, 1, 20]
+        (copy,) = node.spawned
+        await copy()
+        log = node.log()
+        assert (log.log_start_offset, log.log_end_offset, list(log.rotten)) == (0, 0, [])
+        assert node.fetching.told[-1] == ("follow", (TOPIC_ID, 0), 2, 2)
+        (found,) = list_aside(bench.disk, f"{node.directory.log_dir.path}/{DIVERGENT}")
+        assert (found.range.first_offset, found.range.next_offset, found.range.high_watermark) == (0, 20, 20)
+        await trio.sleep(10)
+        assert bench.problems()[-1] == "mended"
 
     run(test)
 

@@ -78,6 +78,41 @@ def test_a_log_that_is_cut_during_the_copy_is_no_failure_of_the_disk(options: Lo
     assert disk.listdir(ASIDE) == []
 
 
+def test_what_is_rotten_is_left_out_of_the_copy_and_the_rest_can_be_read() -> None:
+    disk = MemoryDisk()
+    opened = open_log(disk, options=NO_TAIL)
+    assert isinstance(opened, OpenedLog)
+    log = opened.log
+    batches = [batch(number, value=b"v" * 100) for number in range(20)]
+    append(log, *batches)
+    log.durability.flush()
+    for rotten in (3, 4, 11):
+        segment = next(s for s in reversed(log.segments) if s.base_offset <= rotten)
+        at = sum(len(encoded) for encoded in batches[segment.base_offset : rotten])
+        disk.rot_bit(f"{log.directory}/{segment.base_offset:020d}.log", at + 90)
+        checked = log.holes.check(log.holes.place_near(rotten), end_offset=20, bytes_max=1 << 20)
+        assert checked.hole is not None
+        log.holes.note(checked.hole, log_start_offset=0)
+    left_out = {offset for found in log.rotten for offset in range(found.first_offset, found.next_offset)}
+    assert left_out == {3, 4, 11}
+    written = write_aside(
+        disk,
+        ASIDE,
+        log,
+        first_offset=0,
+        high_watermark=20,
+        leader_epoch=4,
+        reason="rotten",
+        now_ms=1,
+        health=DirectoryHealth("/data"),
+    )
+    assert isinstance(written, WrittenAside)
+    found = only_copy(disk)
+    kept = [record.offset for record in read_aside(disk, found)]
+    assert kept == [offset for offset in range(20) if offset not in left_out]
+    assert found.range.reason == f"rotten; {len(log.rotten)} rotten ranges are left out"
+
+
 @pytest.mark.parametrize("file", [".batches", ".json"])
 def test_a_copy_for_which_the_disk_is_too_full_leaves_nothing(file: str) -> None:
     """It is tried again and again while the truncation is held; each try would take more of the disk."""
