@@ -152,6 +152,7 @@ DECLARED: dict[str, int] = {
     "clock.leap.told": COMMON,
     # Coordinators and their shard.
     "shard.refuses.and.undoes": COMMON,
+    "shard.read.across.a.round": RARE,
     "shard.append.under.minimum": WATCHED,
     "shard.closed.fenced": COMMON,
     "shard.closed.broken": WATCHED,

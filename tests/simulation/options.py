@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from tests.simulation.events import keyed_random
 
-#: Of all seeds without coordinators, how many have compacted topics.
-COMPACTED = 0.12
+#: Of all seeds without and with coordinators, how many have compacted topics.
+COMPACTED, COMPACTED_SHARDS = 0.12, 0.4
 #: Of all seeds, how many have none, two or three coordinators, in percent.
 COORDINATORS = (75, 20, 5)
 RETENTION_MS = 4 * 24 * 60 * 60 * 1000
@@ -214,7 +214,8 @@ def draw_options(seed: int, shape: Shape | None = None) -> ClusterOptions:
     heartbeat_ms = random.choice(shape.heartbeat_ms)
     lease_ms = heartbeat_ms * random.choice(shape.leases)
     coordinators = keyed_random(seed, "coordinators").choices((0, 2, 3), COORDINATORS)[0]
-    compacted = not coordinators and keyed_random(seed, "compaction").random() < COMPACTED
+    share = COMPACTED_SHARDS if coordinators else COMPACTED
+    compacted = keyed_random(seed, "compaction").random() < share
     drawn = ClusterOptions(
         brokers=brokers,
         controllers=random.choices((1, 2, 3), (30, 50, 20))[0],

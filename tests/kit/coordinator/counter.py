@@ -60,6 +60,10 @@ def client_key(client: str) -> bytes:
     return b"client-" + client.encode()
 
 
+def tick_key(number: int) -> bytes:
+    return b"tick-%d" % number
+
+
 def decode_last(value: bytes | None) -> Last:
     return Last() if value is None else Last(*map(int, value.split()))
 
@@ -90,11 +94,14 @@ class CounterMachine:
                 return StepOutcome()
             case TimerDue(key=key):
                 assert key == TICK
-                number = b"%d" % (int(self.state.latest(CELLS[-1]) or 0) + 1)
-                return StepOutcome(
-                    records=tuple(ShardRecord(cell, number) for cell in CELLS),
-                    work=TICK,
-                )
+                number = int(self.state.latest(CELLS[-1]) or 0) + 1
+                records = [ShardRecord(cell, b"%d" % number) for cell in CELLS]
+                if self._tick_ms:
+                    records += (
+                        ShardRecord(tick_key(number), b"1"),
+                        ShardRecord(tick_key(number - 1), None),
+                    )
+                return StepOutcome(records=tuple(records), work=TICK)
             case _:
                 raise AssertionError(event)
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from dataplane.core.compaction import newest
-from dataplane.core.compaction.known import KnownRounds
+from coordinator.core import replay
+from dataplane.core import leader
+from dataplane.core.compaction import deciding, newest, rounds
+from dataplane.core.compaction.known import KnownRounds, PlacedRound
 from dataplane.core.compaction.newest import NewestOffsets
 from dataplane.core.compaction.rewriting import Rewrite
-from dataplane.core.compaction.rounds import Round
+from dataplane.core.compaction.rounds import Dirt, Round
 from dataplane.core.leader import Leader
 from springtide.wire.fetch_response import Compacted
+from springtide.wire.records import Record, iter_records
+from tests.simulation.memory_log import MemoryLog
 from tests.simulation.planted.plant import Patches, plant
 
 
@@ -75,3 +80,47 @@ def marks_compared_across_rounds() -> Patches:
             rounds.reaches, rounds.whole_from = kept
 
     return [(Leader, "_parts_from", parts_from)]
+
+
+@plant(
+    breaks="I13",
+    seen="a cleaner passes the high watermark: a record goes because of one that an election takes back",
+    coordinators=2,
+    compacted=True,
+)
+def a_round_passes_the_high_watermark() -> Patches:
+    measure = MemoryLog.dirt
+
+    def dirt(self: MemoryLog, high_watermark: int, *, before_ms: int) -> Dirt:
+        return measure(self, self.log_end_offset, before_ms=before_ms)
+
+    def decide(known: KnownRounds, found: Dirt, *args: Any, high_watermark: int, **others: Any) -> Any:
+        return deciding.due_round(
+            known, found, *args, high_watermark=max(high_watermark, found.end_offset), **others
+        )
+
+    def due(self: KnownRounds, high_watermark: int) -> PlacedRound | None:
+        return self.pending[0] if self.pending else None
+
+    return [(MemoryLog, "dirt", dirt), (leader, "due_round", decide), (KnownRounds, "due", due)]
+
+
+@plant(
+    breaks="I31",
+    seen="KIP-534: deletions go before their readers had time to read them, here a standby that lags",
+    coordinators=2,
+    compacted=True,
+)
+def deletions_go_without_their_time() -> Patches:
+    def next_round(last: Round | None, *, delete_retention_ms: int, **others: Any) -> Round:
+        return rounds.next_round(last, delete_retention_ms=0, **others)
+
+    return [(deciding, "next_round", next_round)]
+
+
+@plant(breaks="I31", seen="a replay passes over records without a value", coordinators=2, compacted=True)
+def deletions_are_not_replayed() -> Patches:
+    def iter_values(batch: memoryview) -> Iterator[Record]:
+        return (record for record in iter_records(batch) if record.value is not None)
+
+    return [(replay, "iter_records", iter_values)]
