@@ -109,6 +109,10 @@ def resume(broker: BrokerNode, snapshot: Snapshot) -> None:
     broker._report_periodically()
 
 
+def _is_enough_alone(state: PartitionState, broker_id: int) -> bool:
+    return state.leader == broker_id and state.isr == (broker_id,) and state.min_insync_replicas <= 1
+
+
 def _draw_resumed(cluster: Cluster, random: Random) -> Arguments | None:
     drawn = draw_loss(cluster, random)
     if drawn is None or not cluster.brokers[drawn["broker"]].registered:
@@ -153,7 +157,10 @@ def resume_host(
             if node.is_up or node.life != life:
                 return
             # G5: beyond the budget a whole in-sync set may go back, and nobody whom it reaches would know.
-            is_whole_set = cluster.budget.is_exceeded and any(b.is_resumed for b in cluster.brokers.values())
+            is_whole_set = cluster.budget.is_exceeded and (
+                any(each.is_resumed for each in cluster.brokers.values())
+                or any(_is_enough_alone(state, broker) for state in snapshot.states.values())
+            )
             if node.disk.boot_id != snapshot.disk.boot_id or is_whole_set:
                 node.vouch_for_nothing()
                 node.start()
