@@ -8,6 +8,7 @@ ghost is never compacted; what a replica holds is held against it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ SHARD_RETENTION_MS = 60_000
 PASS_RATE = 0.5
 KEYS_MAX = (2, 5, 1_000)
 LAST_PASSES_MAX = 1_000
+CACHED_BATCHES_MAX = 4_096
 
 Table = dict[bytes | None, bytes]
 
@@ -128,10 +130,17 @@ def _table(batches: Any, start_offset: int, end_offset: int) -> Table:
     for header, data in batches:
         if header.is_control or header.next_offset > end_offset:
             continue
-        for record in iter_records(data):
+        for record in _records(data):
             if record.offset >= start_offset:
                 _put(table, record)
     return table
+
+
+@lru_cache(maxsize=CACHED_BATCHES_MAX)
+def _records(data: bytes) -> tuple[Record, ...]:
+    """The records of a batch. The ghost and each replica hold the same ones, and all are looked at after each
+    pass."""
+    return tuple(iter_records(data))
 
 
 def _put(table: Table, record: Record) -> None:
