@@ -112,6 +112,8 @@ class Producer:
     in_flight: deque[Sending] = field(default_factory=deque)
     acked: list[tuple[int, Content]] = field(default_factory=list)  # (base offset, what)
     stopped: bool = False
+    #: It was given up, and does not start again.
+    is_over: bool = False
     has_room_to_fill: bool = False
     attempts: int = 0
     #: A new one after each failure, when everything that was out has come back; then all is sent again in
@@ -292,8 +294,7 @@ class Clients:
             case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER | ErrorCode.UNKNOWN_PRODUCER_ID if (
                 producer.key in self.cluster.oracle.conceded or self.cluster.oracle.may_be_forgotten(producer)
             ):
-                producer.in_flight.clear()  # what came before was given up by hand, or deleted
-                producer.stopped = True
+                self._give_up(producer)  # what came before was given up by hand, or deleted
             case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER | ErrorCode.UNKNOWN_PRODUCER_ID if (
                 sending.was_first
                 and producer.key in self.cluster.living  # else it has given up what was first
@@ -302,6 +303,14 @@ class Clients:
             case _:
                 self.refused += 1
                 self._fail(producer, sending)
+
+    def _give_up(self, producer: Producer) -> None:
+        """The application takes a new producer, with another id."""
+        was_stopped = producer.stopped
+        producer.in_flight.clear()
+        producer.stopped = producer.is_over = True
+        if not was_stopped and producer.key not in self.cluster.oracle.conceded:
+            self.produce(self.cluster.add_producer(producer.key))
 
     def _check_vouched(self, producer: Producer, sending: Sending) -> None:
         """I4, as librdkafka judges: an acknowledged batch vouches for all that its producer sent before it,

@@ -177,23 +177,26 @@ class Cluster:
     def add_clients(self, key: PartitionKey) -> list[Producer]:
         """Those of one partition, silent as yet."""
         options = self.options
-        added: list[Producer] = []
-        for _ in range(options.producers):
-            number = 1000 + len(self.producers) + len(added)
-            random = keyed_random(self.seed, "producer", number)
-            added.append(Producer(number, key, random, in_flight_max=options.in_flight_max))
+        added = [self.add_producer(key) for _ in range(options.producers)]
         for n in range(options.plain_producers):
-            number = PLAIN_ID + len(self.producers) + len(added)
+            number = PLAIN_ID + len(self.producers)
             random = keyed_random(self.seed, "producer", number)
             acks = 1 if (n + key[1]) % 2 == 0 else -1
             added.append(Producer(number, key, random, acks=acks, is_idempotent=False))
-        self.producers += added
+            self.producers.append(added[-1])
         for _ in range(options.consumers):
             number = len(self.consumers)
             consumer = Consumer(number, key, keyed_random(self.seed, "consumer", number))
             self.history.assigned(f"consumer-{number}", key, from_offset=0)
             self.consumers.append(consumer)
         return added
+
+    def add_producer(self, key: PartitionKey) -> Producer:
+        """Add an idempotent one."""
+        number = 1000 + len(self.producers)
+        random = keyed_random(self.seed, "producer", number)
+        self.producers.append(Producer(number, key, random, in_flight_max=self.options.in_flight_max))
+        return self.producers[-1]
 
     def start_clients(self, key: PartitionKey) -> None:
         for producer in self.producers:
@@ -216,7 +219,7 @@ class Cluster:
         if self.shards is not None:
             self.shards.start_again()
         for producer in self.producers:
-            if producer.stopped and producer.key in self.living:
+            if producer.stopped and not producer.is_over and producer.key in self.living:
                 producer.stopped = False
                 self.clients.produce(producer)
 
