@@ -9,14 +9,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from unittest.mock import patch
 
-from controller.contract.partition_state import WRITER_BATCHES_MAX, WRITER_IDS, PartitionKey, WriterId
-from controller.contract.updates import NameWriterRequest, NameWriterResponse
-from controller.core import coordinators, machine, shards
+from controller.contract.partition_state import (
+    WRITER_BATCHES_MAX,
+    WRITER_IDS,
+    PartitionKey,
+    PartitionState,
+    WriterId,
+)
+from controller.core import coordinators, shards
 from controller.core.draft import Draft
 from coordinator.core.machine import StepOutcome
 from coordinator.core.replay import NO_WRITER
 from coordinator.core.shard import ShardPhase, ShardRuntime
-from coordinator.core.shard_ports import BatchAnswered, WriterNamed
+from coordinator.core.shard_ports import BatchAnswered
 from coordinator.core.writer import ShardWriter
 from dataplane.core.fence import NO_WRITER as NO_BATCH
 from dataplane.core.fence import Fence
@@ -28,16 +33,13 @@ from tests.simulation.planted.plant import Patches, plant
 
 @plant(breaks="I27", seen="an opening takes up the writer that the log knows already", coordinators=2)
 def writer_used_again() -> Patches:
-    original = ShardRuntime._on_writer
+    original = ShardRuntime._open
 
-    def on_writer(self: ShardRuntime, event: WriterNamed) -> None:
+    def open_(self: ShardRuntime, writer: WriterId, nonce: bytes) -> None:
         known = self._replay.writer
-        self._replay.writer = NO_WRITER
-        is_first = known == NO_WRITER
-        original(self, event if is_first else dataclasses.replace(event, writer=known))
-        self._replay.writer = known
+        original(self, writer if known == NO_WRITER else known, nonce)
 
-    return [(ShardRuntime, "_on_writer", on_writer)]
+    return [(ShardRuntime, "_open", open_)]
 
 
 @plant(
@@ -68,7 +70,7 @@ def answered_before_the_commit() -> Patches:
     return [(ShardRuntime, "_take", take)]
 
 
-@plant(breaks="I28", seen="an append without an answer counts as refused", coordinators=2)
+@plant(breaks="I28", seen="an append without an answer counts as refused", coordinators=2, family="metadata")
 def unknown_counts_as_refused() -> Patches:
     original = ShardWriter.on_answer
     known = {ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
@@ -139,18 +141,17 @@ def retried_under_another_sequence() -> Patches:
     return [(ShardWriter, "send_again", send_again)]
 
 
-@plant(breaks="13.6", seen="the controller names a writer again to an owner that asks again", coordinators=2)
+@plant(breaks="13.6", seen="the controller names a writer that was named before", coordinators=2)
 def writer_named_again() -> Patches:
-    original = shards.name_writer
+    original = shards._next_writer
 
-    def name_writer(draft: Draft, request: NameWriterRequest, *, controller_epoch: int) -> NameWriterResponse:
-        state = draft.image.partitions.get((request.topic_id, request.partition))
-        shard = None if state is None else state.shard
-        if shard is None or shard.owner != request.broker_id or shard.writer.producer_id == WRITER_IDS.start:
-            return original(draft, request, controller_epoch=controller_epoch)
-        return NameWriterResponse(controller_epoch=controller_epoch, writer=shard.writer)
+    def next_writer(state: PartitionState) -> WriterId:
+        shard = state.shard
+        if shard is None or shard.writer.producer_id == WRITER_IDS.start:
+            return original(state)
+        return shard.writer
 
-    return [(machine, "name_writer", name_writer)]
+    return [(shards, "_next_writer", next_writer)]
 
 
 @plant(
