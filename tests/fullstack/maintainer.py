@@ -76,7 +76,9 @@ class Maintainer:
             return None
         options, brokers = self._cluster.options, sorted(self._cluster.brokers)
         count = options.replication_factor + self._random.choice((-1, 0, 0, 0, 1))
-        count = max(options.min_insync_replicas, min(count, len(brokers)))
+        # Only the clients' topic gets its factor back before a broker is emptied at the end.
+        most = len(brokers) if state.topic == self._cluster.topic else options.replication_factor
+        count = max(options.min_insync_replicas, min(count, most))
         body: dict[str, Any] = {"replicas": self._random.sample(brokers, count)}
         rate = self._random.choice(RATES)
         if rate is not None:
