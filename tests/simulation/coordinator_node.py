@@ -65,7 +65,8 @@ TICK_MS_MAX = 1_000
 
 
 class CoordinatorNode:
-    """has_told_level: to a controller, in this life, since it was named the shard's standby."""
+    """told_level: the coordinator epochs under which it told a controller so, since it was named the shard's
+    standby. A controller that did not hear of its end may believe an earlier life."""
 
     def __init__(self, coordinator_id: int, cluster: Cluster, shards: Shards) -> None:
         self.coordinator_id = coordinator_id
@@ -81,7 +82,7 @@ class CoordinatorNode:
         self.parked: list[Callable[[], None]] = []
         self.runtime: ShardRuntime | None = None
         self.session = CoordinatorSession(self)
-        self.has_told_level = False
+        self.told_level: set[int] = set()
         self._begun = 0
         self._state: PartitionState | None = None
         #: The last writer that came with the shard and was taken for an opening, in this life.
@@ -128,7 +129,6 @@ class CoordinatorNode:
         self.life += 1
         self.is_up = True
         self.is_paused = False
-        self.has_told_level = False
         self._state = None
         self._taken = None
         self.events.note(f"{self.name} starts")
@@ -334,7 +334,8 @@ class CoordinatorNode:
             return
         was_owner = self._is_owner
         self._state = state
-        self.has_told_level = self.has_told_level and self._is_standby
+        if not self._is_standby:
+            self.told_level.clear()
         if self.runtime is None:
             self._begin_anew(self._begun)
             return
@@ -350,7 +351,8 @@ class CoordinatorNode:
         if self.shards.key is None:
             return ()
         topic_id, partition = self.shards.key
-        self.has_told_level = self.has_told_level or self.is_level
+        if self.is_level:
+            self.told_level.add(self.session.epoch)
         level = tuple(n for n in range(SHARDS_SIMULATED) if self.is_level or n != partition)
         return (LevelShards(topic_id=topic_id, partitions=level),)
 

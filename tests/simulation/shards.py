@@ -150,7 +150,7 @@ class Shards:
                 self.cluster.marks.reached("shard.taken.from.the.dead")
             return
         heir = next((n for n in self.nodes if n.coordinator_id == after.owner), None)
-        if after.owner != before.standby or heir is None or not heir.has_told_level:
+        if after.owner != before.standby or heir is None or after.opener_epoch not in heir.told_level:
             raise Violation("13.5", f"the shard goes from {before} to {after}, who is not level")
         self.cluster.marks.reached("shard.moved.once.level")
 
