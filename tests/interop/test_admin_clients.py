@@ -374,6 +374,7 @@ def test_preferred_leaders_are_elected_by_either_client(
         finally:
             running_cluster.start_broker(1)
         running_cluster.wait_until_in_sync(name)
+        wait_until_clients_hear_of_all(running_cluster)
         elect(running_cluster, 0, name)
         assert running_cluster.leader(name, 0) == 1
         needless = librdkafka.elect_leaders(ElectionType.UNCLEAN, [TopicPartition(name, 0)])
@@ -426,6 +427,19 @@ def test_an_unclean_election_loses_what_its_preview_said(running_cluster: LocalC
     finally:
         running_cluster.start_broker(1)
     running_cluster.wait_until_in_sync(name)
+    wait_until_clients_hear_of_all(running_cluster)
+
+
+def wait_until_clients_hear_of_all(cluster: LocalCluster) -> None:
+    """kafka-python asks one broker for the addresses and another for the controller, and gives up where the
+    first has not heard yet that the second is back."""
+    for broker_id, broker in cluster.brokers.items():
+        client = AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.port}"})
+
+        def is_told(client: AdminClient = client) -> bool:
+            return sorted(client.list_topics(timeout=SECONDS_MAX).brokers) == [1, 2, 3]
+
+        cluster.wait_until(f"broker {broker_id} tells of all", is_told)
 
 
 def _produce(
