@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from controller.contract.session import HeartbeatRequest
 from tests.simulation.broker_node import BrokerNode
+from tests.simulation.clients import Producer
 from tests.simulation.kinds_hosts import Snapshot, resume, take
 from tests.simulation.scenarios.registry import scenario
 from tests.simulation.scenarios.script import Script
@@ -21,6 +22,17 @@ def live_on(s: Script, broker: BrokerNode) -> Snapshot:
     s.run_for(AGE_MS)
     s.quiet()
     return snapshot
+
+
+def lead_on(s: Script) -> tuple[Snapshot, Producer]:
+    """Return a snapshot of A, which leads, before three writes; and a producer that did not write them."""
+    s.until("A leads", lambda: s.leads(s.a))
+    snapshot = take(s.a)
+    before, after = s.producer(), s.producer()
+    for _ in range(3):
+        s.write_acked(before, s.a)
+    s.run_for(AGE_MS)
+    return snapshot, after
 
 
 def go_back(s: Script, broker: BrokerNode, snapshot: Snapshot) -> None:
@@ -113,12 +125,7 @@ def leader_resumed_that_leads_its_epoch_anew(s: Script) -> None:
 def leader_resumed_that_writes_as_much_as_it_lost(s: Script) -> None:
     """Clients reach it before its followers and controllers do: offsets and epochs are as they should be."""
     a = s.a
-    s.until("A leads", lambda: s.leads(a))
-    snapshot = take(a)
-    before, after = s.producer(), s.producer()
-    for _ in range(3):
-        s.write_acked(before, a)
-    s.run_for(AGE_MS)
+    snapshot, after = lead_on(s)
     end = s.log_end(a)
     s.isolate(a)
     go_back(s, a, snapshot)
@@ -135,12 +142,7 @@ def leader_resumed_that_writes_as_much_as_it_lost(s: Script) -> None:
 def leader_resumed_that_has_forgotten_a_deletion(s: Script) -> None:
     """S65, but its followers hold nothing any more with which its records could be compared."""
     a = s.a
-    s.until("A leads", lambda: s.leads(a))
-    snapshot = take(a)
-    before, after = s.producer(), s.producer()
-    for _ in range(3):
-        s.write_acked(before, a)
-    s.run_for(AGE_MS)
+    snapshot, after = lead_on(s)
     end = s.log_end(a)
     s.delete(a, end)
     s.isolate(a)

@@ -86,6 +86,13 @@ class Bench:
         )
         self.node.connect(self.node.fetching, scrubbing=self.scrubber)
 
+    def rot_the_second_batch(self) -> tuple[bytes, int]:
+        """Return the log's bytes as they were, and the size of its first batch."""
+        before = bytes(self.disk.content(self.log_path))
+        first_size = 61 + int.from_bytes(before[8:12]) - 49
+        self.disk.rot_bit(self.log_path, first_size + 90)
+        return before, first_size
+
     def problems(self) -> list[str]:
         return [problem.code for problem in self.node.reports.unreported_problems()]
 
@@ -128,9 +135,7 @@ def test_a_rate_of_nothing_reads_nothing() -> None:
 def test_a_follower_without_a_seat_mends_what_its_scrub_found_from_the_leader() -> None:
     async def test(bench: Bench, nursery: trio.Nursery) -> None:
         node = bench.node
-        before = bytes(bench.disk.content(bench.log_path))
-        first_size = 61 + int.from_bytes(before[8:12]) - 49
-        bench.disk.rot_bit(bench.log_path, first_size + 90)
+        before, first_size = bench.rot_the_second_batch()
         nursery.start_soon(bench.scrubber.run)
         await trio.sleep(5)
         assert bench.problems() == ["rotten"]
@@ -155,9 +160,7 @@ def test_a_follower_without_a_seat_mends_what_its_scrub_found_from_the_leader() 
 def test_where_a_round_went_over_the_leaders_log_a_rotten_replica_copies_all_of_it_again() -> None:
     async def test(bench: Bench, nursery: trio.Nursery) -> None:
         node = bench.node
-        before = bytes(bench.disk.content(bench.log_path))
-        first_size = 61 + int.from_bytes(before[8:12]) - 49
-        bench.disk.rot_bit(bench.log_path, first_size + 90)
+        before, first_size = bench.rot_the_second_batch()
         nursery.start_soon(bench.scrubber.run)
         await trio.sleep(5)
         # Of the record that rotted nothing is left there: its key was written again.
@@ -203,9 +206,7 @@ def test_what_rots_in_a_leader_above_its_high_watermark_is_found_and_told() -> N
 def test_a_leader_that_gives_a_consumer_nothing_is_asked_as_by_its_follower() -> None:
     async def test(bench: Bench, nursery: trio.Nursery) -> None:
         node = bench.node
-        before = bytes(bench.disk.content(bench.log_path))
-        first_size = 61 + int.from_bytes(before[8:12]) - 49
-        bench.disk.rot_bit(bench.log_path, first_size + 90)
+        before, first_size = bench.rot_the_second_batch()
         nursery.start_soon(bench.scrubber.run)
         await trio.sleep(5)
         bench.net.records, bench.net.empty_answers = before[first_size:], 1
