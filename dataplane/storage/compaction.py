@@ -40,7 +40,7 @@ from dataplane.storage.segment_list import CommittedPass, SegmentList
 from springtide.wire.record_batch import HEADER_BYTES, BatchHeader, decode_header
 
 WRITE_BUFFER_BYTES = 1024 * 1024
-SLICE_BYTES = 32 * 1024
+SLICE_BYTES = 128 * 1024
 """Read in one slice, or one batch. Opening records in Python takes the interpreter's lock from the loop: here
 about a millisecond for records of a hundred bytes."""
 

@@ -75,15 +75,29 @@ class NewRecord(NamedTuple):
     headers: tuple[RecordHeader, ...] = ()
 
 
-class RecordSpan(NamedTuple):
-    """One record's place in its batch's payload, length included, and the fields that compaction needs."""
+class RecordSpans(NamedTuple):
+    """Where the records of one batch stand in its payload, and the fields that compaction needs of each.
 
-    start: int
-    end: int
-    offset_delta: int
-    timestamp_delta: int
-    key: bytes | None
-    has_value: bool
+    starts: of each record, its length included, and at last the payload's end.
+    """
+
+    payload: bytes
+    starts: list[int]
+    offset_deltas: list[int]
+    keys: list[bytes | None]
+
+    def time_and_value(self, number: int) -> tuple[int, bool]:
+        """Return the timestamp delta of a record, and whether it has a value. Raise CorruptBatch if it breaks
+        the layout where `read_spans` did not look."""
+        try:
+            position, end = _record_end(self.payload, self.starts[number])
+            position, timestamp_delta = _read_varint(self.payload, position + 1, end, VARLONG_SHIFT_MAX)
+            position, _ = _read_varint(self.payload, position, end, VARINT_SHIFT_MAX)
+            position = _skip_sized(self.payload, position, end, is_nullable=True)
+            _, value_length = _read_varint(self.payload, position, end, VARINT_SHIFT_MAX)
+        except _BadRecords as error:
+            raise CorruptBatch(str(error)) from error
+        return timestamp_delta, value_length >= 0
 
 
 class _BadRecords(Exception):
@@ -115,32 +129,20 @@ def iter_records(view: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BYT
         raise CorruptBatch("bytes after the last record")
 
 
-def read_spans(
-    view: memoryview, header: BatchHeader, *, decompressed_bytes_max: int
-) -> tuple[Buffer, list[RecordSpan]]:
-    """Return the payload of the batch that begins `view`, uncompressed, and the span of each record in it.
+def read_spans(view: memoryview, header: BatchHeader, *, decompressed_bytes_max: int) -> RecordSpans:
+    """Return where the records stand of the batch that begins `view`.
 
-    Raise CorruptBatch if the payload can't be opened within the cap or breaks the record layout. Values and
-    headers are not looked at, the CRC is not checked: the caller reads its own log.
+    Raise CorruptBatch if the payload can't be opened within the cap or breaks the record layout, or offset
+    deltas do not rise, or leave the header's range. Timestamps, values and headers are not looked at, the CRC
+    is not checked: the caller reads its own log.
     """
     try:
-        payload = _payload(view, header, decompressed_bytes_max)
-        spans: list[RecordSpan] = []
-        position = 0
-        for _ in range(header.record_count):
-            start = position
-            position, end = _record_end(payload, position)
-            position, timestamp_delta = _read_varint(payload, position + 1, end, VARLONG_SHIFT_MAX)
-            position, offset_delta = _read_varint(payload, position, end, VARINT_SHIFT_MAX)
-            position, key = _read_sized(payload, position, end)
-            _, value_length = _read_varint(payload, position, end, VARINT_SHIFT_MAX)
-            spans.append(RecordSpan(start, end, offset_delta, timestamp_delta, key, value_length >= 0))
-            position = end
+        payload = bytes(_payload(view, header, decompressed_bytes_max))
+        return _spans(payload, header)
     except (CorruptCompressedData, DecompressedTooLarge, _BadRecords) as error:
         raise CorruptBatch(str(error) or type(error).__name__) from error
-    if position != len(payload):
-        raise CorruptBatch("bytes after the last record")
-    return payload, spans
+    except IndexError:
+        raise CorruptBatch("a record exceeds the batch") from None
 
 
 def check_records_deep(
@@ -254,6 +256,59 @@ def _read_varint(buffer: Buffer, position: int, end: int, shift_max: int) -> tup
         if byte < 0x80:
             return position, (raw >> 1) ^ -(raw & 1)
         shift += 7
+
+
+def _spans(payload: bytes, header: BatchHeader) -> RecordSpans:
+    """Raise _BadRecords, IndexError. Each varint's common sizes are read in line: a pass of compaction spends
+    most of its time here."""
+    starts: list[int] = []
+    offset_deltas: list[int] = []
+    keys: list[bytes | None] = []
+    position, before = 0, -1
+    size_bytes, last_delta = len(payload), header.last_offset_delta
+    for _ in range(header.record_count):
+        starts.append(position)
+        if (low := payload[position]) < 0x80:
+            position, length = position + 1, (low >> 1) ^ -(low & 1)
+        elif (high := payload[position + 1]) < 0x80:
+            position, length = position + 2, (low >> 1 & 0x3F | high << 6) ^ -(low & 1)
+        else:
+            position, length = _read_varint(payload, position, size_bytes, VARINT_SHIFT_MAX)
+        end = position + length
+        if length < 1 or end > size_bytes:
+            raise _BadRecords(f"record length {length} in a batch of {size_bytes}")
+        position += 1  # attributes
+        while payload[position] >= 0x80:  # the timestamp's delta
+            position += 1
+        position += 1
+        if (low := payload[position]) < 0x80:
+            position, delta = position + 1, (low >> 1) ^ -(low & 1)
+        elif (high := payload[position + 1]) < 0x80:
+            position, delta = position + 2, (low >> 1 & 0x3F | high << 6) ^ -(low & 1)
+        else:
+            position, delta = _read_varint(payload, position, end, VARINT_SHIFT_MAX)
+        if not before < delta <= last_delta:
+            raise _BadRecords(f"offset delta {delta} after {before}, the header says up to {last_delta}")
+        before = delta
+        offset_deltas.append(delta)
+        if (low := payload[position]) < 0x80:
+            position, length = position + 1, (low >> 1) ^ -(low & 1)
+        else:
+            position, length = _read_varint(payload, position, end, VARINT_SHIFT_MAX)
+        if length >= 0:
+            keys.append(payload[position : position + length])
+            position += length
+        elif length == -1:
+            keys.append(None)
+        else:
+            raise _BadRecords(f"key length {length}")
+        if position >= end:  # the value's length is due
+            raise _BadRecords("key exceeds its record")
+        position = end
+    if position != size_bytes:
+        raise _BadRecords("bytes after the last record")
+    starts.append(position)
+    return RecordSpans(payload, starts, offset_deltas, keys)
 
 
 def _read_sized(buffer: Buffer, position: int, end: int) -> tuple[int, bytes | None]:

@@ -11,7 +11,9 @@ header stays, without records, as KIP-98 does it for sequences.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from dataplane.core.producer_state import PRODUCERS_MAX
 from springtide.wire.compression import Buffer, Compression, compress
@@ -22,7 +24,7 @@ from springtide.wire.record_batch import (
     CorruptBatch,
     TimestampType,
 )
-from springtide.wire.records import RecordSpan, read_spans, seal_batch
+from springtide.wire.records import RecordSpans, read_spans, seal_batch
 
 from .newest import BATCH_BYTES_MAX, KEYS_MAX, NewestOffsets
 from .rounds import Round, is_round_key
@@ -32,18 +34,20 @@ class Rewrite:
     """One pass of one replica over its log, by which it applies a round.
 
     First every batch below the round's end is read in order, from the log's first; then each is asked for
-    with `rewritten`. `reaches` is how far the pass gets: below the round's end if the map of keys became
-    full, and then another pass goes on from there. Tombstones above `reaches` stay for now: older records of
-    their keys may stand below it still.
+    with `rewritten`, once and in order. `reaches` is how far the pass gets: below the round's end if the map
+    of keys became full, and then another pass goes on from there. Tombstones above `reaches` stay for now:
+    older records of their keys may stand below it still.
     """
 
-    __slots__ = ("_boundaries", "_from_offset", "_newest", "_round", "reaches")
+    __slots__ = ("_boundaries", "_from_offset", "_in_order", "_newest", "_next_newest", "_round", "reaches")
 
     def __init__(self, round_: Round, *, from_offset: int, keys_max: int = KEYS_MAX) -> None:
         """from_offset: the end of the last round that this replica applied, or where the last pass got."""
         self._round = round_
         self._from_offset = from_offset
         self._newest = NewestOffsets(keys_max=keys_max)
+        self._in_order = self._newest.in_order()
+        self._next_newest = -1
         self._boundaries = _Boundaries(round_.producers_floor)
         self.reaches = round_.end_offset
 
@@ -64,26 +68,56 @@ class Rewrite:
         whole = view[: header.size_bytes]
         if header.base_offset >= self.reaches:
             return whole
+        newest = self._newest_of(header)
+        if newest is not None and len(newest) in (0, header.record_count):
+            # Nearly always, and without opening the batch.
+            if not newest:
+                return self._emptied(header)
+            if header.base_offset >= self._round.tombstone_floor:
+                return whole
         try:
-            payload, spans = read_spans(view, header, decompressed_bytes_max=BATCH_BYTES_MAX)
+            spans = read_spans(view, header, decompressed_bytes_max=BATCH_BYTES_MAX)
+            kept = self._kept(header, spans, newest)
+            if not kept:
+                return self._emptied(header)
+            return whole if len(kept) == header.record_count else _with_records(header, spans, kept)
         except CorruptBatch:
             return whole
-        if header.is_control:
-            kept = [span for span in spans if not is_round_key(span.key)]
-        else:
-            kept = [span for span in spans if self._stays(span, header.base_offset + span.offset_delta)]
-        if kept and len(kept) == len(spans):
-            return whole
-        if kept:
-            return _with_records(header, payload, kept)
-        return _with_records(header, b"", []) if self._boundaries.holds(header) else None
 
-    def _stays(self, span: RecordSpan, offset: int) -> bool:
-        """Return whether one record stays. One without a key goes, as in Kafka: it can't be written to a
-        compacted topic, so it is from before the topic's policy was set to compact."""
-        if span.key is None or not self._newest.is_newest(span.key, offset):
-            return False
-        return span.has_value or offset >= self._round.tombstone_floor
+    def _newest_of(self, header: BatchHeader) -> set[int] | None:
+        """Return which offsets of the batch are the newest of their keys; None if this pass has not read the
+        batch's keys."""
+        if header.is_control or header.base_offset < self._from_offset:
+            return None
+        newest: set[int] = set()
+        while self._next_newest < header.next_offset:
+            if self._next_newest >= header.base_offset:
+                newest.add(self._next_newest)
+            self._next_newest = next(self._in_order, sys.maxsize)
+        return newest
+
+    def _kept(self, header: BatchHeader, spans: RecordSpans, newest: set[int] | None) -> list[int]:
+        """Return the numbers of the records that stay. One without a key goes, as in Kafka: it can't be
+        written to a compacted topic, so it is from before the topic's policy was set to compact."""
+        if header.is_control:
+            return [number for number, key in enumerate(spans.keys) if not is_round_key(key)]
+        offsets = [header.base_offset + delta for delta in spans.offset_deltas]
+        if newest is not None:
+            kept = [number for number, offset in enumerate(offsets) if offset in newest]
+        else:
+            is_newest = self._newest.is_newest
+            kept = [
+                number
+                for number, (key, offset) in enumerate(zip(spans.keys, offsets, strict=True))
+                if key is not None and is_newest(key, offset)
+            ]
+        floor = self._round.tombstone_floor
+        if header.base_offset >= floor:
+            return kept
+        return [number for number in kept if offsets[number] >= floor or spans.time_and_value(number)[1]]
+
+    def _emptied(self, header: BatchHeader) -> bytes | None:
+        return _without_records(header) if self._boundaries.holds(header) else None
 
 
 class _Boundaries:
@@ -123,20 +157,28 @@ class _Boundaries:
         )
 
 
-def _with_records(header: BatchHeader, payload: Buffer, kept: list[RecordSpan]) -> bytes:
-    """Return the batch with only these records. An empty one is not compressed: no codec has an empty stream
-    that all clients read."""
-    codec = Compression(header.compression) if kept else Compression.NONE
-    body = compress(codec, b"".join(payload[span.start : span.end] for span in kept))
+def _with_records(header: BatchHeader, spans: RecordSpans, kept: Sequence[int]) -> bytes:
+    """Return the batch with only these of its records."""
+    codec = Compression(header.compression)
+    payload, starts = spans.payload, spans.starts
+    body = compress(codec, b"".join(payload[starts[number] : starts[number + 1]] for number in kept))
     max_timestamp = header.max_timestamp
-    if kept and header.timestamp_type is TimestampType.CREATE_TIME:
-        max_timestamp = header.base_timestamp + max(span.timestamp_delta for span in kept)
+    if header.timestamp_type is TimestampType.CREATE_TIME:
+        max_timestamp = header.base_timestamp + max(spans.time_and_value(number)[0] for number in kept)
+    return _sealed(header._replace(max_timestamp=max_timestamp, record_count=len(kept)), codec, body)
+
+
+def _without_records(header: BatchHeader) -> bytes:
+    """Return the batch's header alone. It is not compressed: no codec has an empty stream that all clients
+    read."""
+    return _sealed(header._replace(record_count=0), Compression.NONE, b"")
+
+
+def _sealed(header: BatchHeader, codec: Compression, body: bytes) -> bytes:
     return seal_batch(
         header._replace(
             batch_length=BATCH_LENGTH_MIN + len(body),
             attributes=header.attributes & ~ATTRIBUTE_COMPRESSION | codec,
-            max_timestamp=max_timestamp,
-            record_count=len(kept),
         ),
         body,
     )

@@ -142,7 +142,31 @@ def test_a_record_without_a_key_goes() -> None:
 def test_a_batch_that_cannot_be_opened_stays_as_it_is() -> None:
     good = batch(0, (b"k", b"1"), compression=Compression.ZSTD)
     bad = good[:61] + b"\xff" * (len(good) - 61)
-    assert rewrite([bad, batch(1, (b"k", b"2"))], up_to(2))[0] == bad
+    for keys_max in (1, 100):
+        assert rewrite([bad, batch(1, (b"k", b"2"))], up_to(2), keys_max=keys_max)[0] == bad
+        assert (
+            rewrite([bad, batch(1, (b"k", b"2"))], up_to(2, tombstone_floor=2), keys_max=keys_max)[0] == bad
+        )
+
+
+def test_a_batch_of_one_key_keeps_its_last_record() -> None:
+    log = [batch(0, (b"k", b"1"), (b"k", b"2"), (b"k", None), (b"l", b"1")), batch(4, (b"m", b"1"))]
+    assert records(rewrite(log, up_to(5))) == [(2, b"k", None), (3, b"l", b"1"), (4, b"m", b"1")]
+
+
+def test_below_what_earlier_passes_read_keys_are_looked_at() -> None:
+    log = [batch(0, (b"k", b"1"), (b"l", b"1")), batch(2, (b"m", b"1")), batch(3, (b"l", b"2"), (b"n", b"1"))]
+    one = Rewrite(up_to(5), from_offset=2)
+    for data in log:
+        one.read(memoryview(data), decode_header(data))
+    left = [one.rewritten(memoryview(data), decode_header(data)) for data in log]
+    assert records([bytes(data) for data in left if data is not None]) == [
+        (0, b"k", b"1"),
+        (2, b"m", b"1"),
+        (3, b"l", b"2"),
+        (4, b"n", b"1"),
+    ]
+    assert left[1:] == log[1:]
 
 
 def test_control_batches_share_no_key_and_only_an_older_round_goes() -> None:
