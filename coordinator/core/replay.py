@@ -20,13 +20,24 @@ class ShardReplay:
     """position: the next offset to read. writer: the highest whose batches were seen. opening: the last
     opening record that was seen."""
 
-    __slots__ = ("machine", "opening", "position", "writer")
+    __slots__ = ("_floor_known", "machine", "opening", "position", "writer")
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.position = 0
         self.writer = NO_WRITER
         self.opening: ShardRecord | None = None
+        self._floor_known = 0
+
+    def has_missed_deletions(self, tombstone_floor: int) -> bool:
+        """Take in what is gone from the log, before what was read with it; return whether a tombstone may be
+        gone that this replay had to see, because it has read a record that it deletes: it has to begin anew,
+        as a follower has to (4.10, compaction)."""
+        if tombstone_floor <= self.position:
+            self._floor_known = self.position
+        elif not self.position:
+            self._floor_known = tombstone_floor
+        return self._floor_known < tombstone_floor
 
     def read(self, batches: bytes) -> None:
         """Apply whole batches. Raise CorruptBatch before the first record of one that is not sound."""

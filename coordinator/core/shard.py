@@ -232,6 +232,10 @@ class ShardRuntime:
         self._read += 1
         self._effects.append(ReadLog(self._read, self._replay.position, self._leader_epoch))
 
+    def _begin_anew(self) -> None:
+        self._replay = ShardReplay(self._new_machine())
+        self.is_level = False
+
     def _read_later(self) -> None:
         self._effects.append(SetTimer(ShardTimer.READ, self._now_ms + self._read_pause_ms))
 
@@ -241,10 +245,14 @@ class ShardRuntime:
         replay = self._replay
         before = replay.position
         if event.error is ErrorCode.OFFSET_OUT_OF_RANGE:  # cut, by an election that is not known here yet
-            self._replay = ShardReplay(self._new_machine())
+            self._begin_anew()
             self._read_later()
             return
         if event.error is ErrorCode.NONE:
+            if replay.has_missed_deletions(event.tombstone_floor):
+                self._begin_anew()
+                self._read_on()
+                return
             try:
                 replay.read(event.batches)
             except CorruptBatch:  # the leader's scrub finds it

@@ -81,12 +81,14 @@ class BatchAnswered:
 
 @dataclass(frozen=True, slots=True)
 class LogWasRead:
-    """What the leader said to one ReadLog. batches: whole record batches below its high watermark."""
+    """What the leader said to one ReadLog. batches: whole record batches below its high watermark.
+    tombstone_floor: tombstones below it are gone; 0 unless it is above the offset that was asked for."""
 
     read: int
     error: ErrorCode
     high_watermark: int = -1
     batches: bytes = b""
+    tombstone_floor: int = 0
 
 
 @dataclass(frozen=True, slots=True)

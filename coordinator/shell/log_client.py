@@ -350,7 +350,8 @@ def _read_answer(read: ReadLog, frame: memoryview) -> LogWasRead:
     if len(response.partitions) != 1:
         raise MalformedRequest(f"an answer about {len(response.partitions)} partitions")
     (data,) = response.partitions
-    return LogWasRead(read.read, data.error, data.high_watermark, bytes(data.view))
+    floor = 0 if data.compacted is None else data.compacted.tombstone_floor
+    return LogWasRead(read.read, data.error, data.high_watermark, bytes(data.view), floor)
 
 
 async def _connect(parts: LogParts, place: _Place) -> Channel:

@@ -68,7 +68,7 @@ class FetchResult(msgspec.Struct, frozen=True):
     last_stable_offset equals high_watermark while there are no transactions. On errors offsets are -1, but
     OFFSET_OUT_OF_RANGE carries log_start_offset, which a follower needs. found_no_room: there are records,
     but not even the first batch may be sent within the limits of this evaluation. compacted: for
-    followers. applied_round: for debugging consumers.
+    followers, and for readers below its floor. applied_round: for debugging consumers.
     """
 
     error: ErrorCode

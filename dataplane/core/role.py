@@ -389,6 +389,9 @@ class ReplicaRole:
         once, before this call (I18, reads stop at the high watermark). is_debugging: read the files, because
         that is what a verification checks."""
         log = self._log
+        compacted = log.rounds.compacted
+        if compacted is not None and fetch_offset >= compacted.tombstone_floor:
+            compacted = None
         if fetch_offset < high_watermark:
             try:
                 records = log.read(
@@ -411,6 +414,7 @@ class ReplicaRole:
                 records,
                 None,
                 not at_least_one and not records.size_bytes and fetch_offset < high_watermark,
+                compacted,
             ),
             NO_EFFECTS,
         )

@@ -84,8 +84,9 @@ class EpochEnd(NamedTuple):
 
 
 class Compacted(NamedTuple):
-    """Our own tag between brokers: what is gone from a leader's compacted log. Tombstones below
-    `tombstone_floor`, and below `end_offset` records whose newer ones may stand above a follower's end."""
+    """Our own tag for followers, and for readers below `tombstone_floor`: what is gone from a leader's
+    compacted log. Tombstones below `tombstone_floor`, and below `end_offset` records whose newer ones may
+    stand above a follower's end."""
 
     tombstone_floor: int
     end_offset: int

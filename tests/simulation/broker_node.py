@@ -1465,6 +1465,7 @@ class BrokerNode:
             tuple(bytes(part) for part in parts if isinstance(part, memoryview)),
             result.log_start_offset,
             result.diverging,
+            0 if result.compacted is None else result.compacted.tombstone_floor,
         )
 
     def _delete(self, request: DeleteCall, answer: Callable[[DeletionResult], None]) -> None:

@@ -75,6 +75,7 @@ class ReadAnswer(NamedTuple):
     parts: tuple[bytes, ...]
     log_start_offset: int = -1
     diverging: EpochEnd | None = None
+    tombstone_floor: int = 0
 
 
 class DeleteCall(NamedTuple):

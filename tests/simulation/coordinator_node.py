@@ -272,7 +272,9 @@ class CoordinatorNode:
                     if answer is None:
                         submit(LogWasRead(read, LOST))
                     else:
-                        submit(LogWasRead(read, answer.error, answer.high_watermark, b"".join(answer.parts)))
+                        batches = b"".join(answer.parts)
+                        floor = answer.tombstone_floor
+                        submit(LogWasRead(read, answer.error, answer.high_watermark, batches, floor))
 
                 self.call(self._leader, ReadCall(self._key, effect.leader_epoch, effect.offset), was_read)
             case AskWriter():

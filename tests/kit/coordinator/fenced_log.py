@@ -12,11 +12,13 @@ from springtide.wire.record_batch import decode_header, stamp_head
 
 
 class FencedLog:
-    """batches: all of them, stamped. error: what every append is refused with, NONE if it is not."""
+    """batches: all of them, stamped. error: what every append is refused with, NONE if it is not.
+    tombstone_floor: of what a test has left out of `batches`."""
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
         self.error = ErrorCode.NONE
+        self.tombstone_floor = 0
 
     @property
     def end_offset(self) -> int:

@@ -89,7 +89,9 @@ class ShardDesk:
                 if leader_epoch != self.leader_epoch:
                     self.step(LogWasRead(read, ErrorCode.FENCED_LEADER_EPOCH))
                     return
-                self.step(LogWasRead(read, ErrorCode.NONE, self.log.end_offset, self.log.read(offset)))
+                log = self.log
+                floor = log.tombstone_floor if offset < log.tombstone_floor else 0
+                self.step(LogWasRead(read, ErrorCode.NONE, log.end_offset, log.read(offset), floor))
             case AskWriter(ask=ask):
                 writer = self.controller.name()
                 self.step(WriterNamed(ask, writer, b"nonce %d" % writer.producer_id))

@@ -502,6 +502,28 @@ def test_reads_below_the_log_after_a_cut_begin_the_replay_anew(desk: ShardDesk, 
     assert (live(standby), standby.runtime.position) == ({}, 1)
 
 
+def test_a_standby_that_stood_still_while_deletions_went_begins_anew(desk: ShardDesk, log: FencedLog) -> None:
+    desk.increment(1, client="gone")
+    standby = ShardDesk(log, desk.controller)
+    standby.follow()
+    standby.wait()
+    assert b"client-gone" in live(standby)
+    desk.increment(2, client="b")
+    del log.batches[1]  # and a deletion, of which nothing is left
+    log.tombstone_floor = log.end_offset
+    late = ShardDesk(log, desk.controller)
+    standby.wait()
+    late.follow()
+    late.wait()
+    machines = [standby.machine, late.machine]
+    desk.increment(3, client="c")
+    for each, machine in zip((standby, late), machines, strict=True):
+        each.wait()
+        assert each.machine is machine
+        assert list(live(each)) == [b"counter", b"client-b", b"client-c"]
+        assert each.runtime.position == log.end_offset
+
+
 def test_a_shard_that_is_taken_ends_once_what_is_under_way_is_known(desk: ShardDesk) -> None:
     desk.is_holding = True
     desk.step(RequestCame(1, AwaitNothing(1)))

@@ -72,6 +72,17 @@ def test_a_leader_tells_its_followers_what_is_gone_from_its_log() -> None:
     assert bench.fetch(2, 4)[0].compacted == Compacted(2, 3)
 
 
+def test_a_leader_tells_readers_below_its_floor_as_well() -> None:
+    bench = leading()
+    assert bench.consume(0).compacted is None
+    bench.log.rounds.on_pass(PlacedRound(3, Round(3, 0, 2, 0)), reaches=3)
+    assert [bench.consume(offset).compacted for offset in (0, 1, 2)] == [
+        Compacted(2, 3),
+        Compacted(2, 3),
+        None,
+    ]
+
+
 def following(*, high_watermark: int = 4, **state: object) -> Bench:
     """Broker 2 follows broker 1 in leader epoch 5, without a seat, with four records."""
     bench = Bench(2, log=log_of(1, 1, 1, 1), high_watermark=high_watermark)
