@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 TOMBSTONES = 0.3
 """Of the records that clients produce."""
-SHARD_RETENTION_MS = 60_000
 PASS_RATE = 0.5
 KEYS_MAX = (2, 5, 1_000)
 LAST_PASSES_MAX = 1_000
@@ -50,16 +49,15 @@ def keyed(records: Iterable[NewRecord], first: int, random: Random) -> list[NewR
 
 
 def compaction_options(options: ClusterOptions) -> CompactionOptions | None:
-    """Rounds come after some dozen batches of a producer, and tombstones go some dozen later; where shards
-    are replayed, after longer than a coordinator stands still or is cut off: a reader that takes longer than
-    delete.retention.ms may miss a deletion."""
+    """Rounds come after some dozen batches of a producer, and tombstones go some dozen later: sooner than
+    some replicas and coordinators come back that stood still."""
     if not options.compacted:
         return None
     return CompactionOptions(
         min_cleanable_dirty_ratio=0.2,
         min_compaction_lag_ms=3 * options.pace_ms,
         max_compaction_lag_ms=2**63 - 1,
-        delete_retention_ms=SHARD_RETENTION_MS if options.coordinators else 20 * options.pace_ms,
+        delete_retention_ms=20 * options.pace_ms,
     )
 
 

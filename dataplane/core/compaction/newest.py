@@ -56,9 +56,7 @@ class NewestOffsets:
             keys: list[bytes | None] = [_UNOPENED + base_offset.to_bytes(8)]
             deltas = [0]
         else:
-            keys = [
-                key if key is None or len(key) < FINGERPRINT_BYTES else fingerprint(key) for key in spans.keys
-            ]
+            keys = [None if key is None else fingerprint(key) for key in spans.keys]
             deltas = spans.offset_deltas
         offsets = self._offsets
         is_close = offsets and len(offsets) + len(keys) > self._keys_max
