@@ -7,6 +7,7 @@ slow: the profile `fixed`. `pytest --hypothesis-profile=random` draws new ones; 
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import uuid
@@ -35,6 +36,13 @@ settings.load_profile("fixed")
 def pytest_configure(config: pytest.Config) -> None:
     # kafka-python 3.0 reads its schemas through old functions while it is imported, before any mark applies.
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector what stays to the end: modules and the tests themselves, half a million objects.
+    To go through them again and again took a tenth of the time of unit tests."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
