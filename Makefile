@@ -21,8 +21,10 @@ INSTALL := $(if $(filter 1,$(LOCKED)),$(PIP) --require-hashes -r requirements.lo
     && $(PIP) --no-deps --no-build-isolation -e .,$(PIP) -e '.[dev]')
 
 SOURCES := controller admin_api dataplane coordinator localcluster springtide pipeline pyspark_springtide migrations bench tests
-# Tests that start no process and watch no clock: as many at a time as there are cores. All others one by one.
+# Tests that start no process and watch no clock: as many at a time as there are cores. Those that measure how long a fault
+# lasts: one by one. All others have processes of their own and wait for them most of the time: two files at a time.
 PARALLEL := tests/unit tests/simulation tests/fullstack tests/hostile tests/pipeline_sim
+ALONE := tests/faults
 SEEDS ?= 500
 PYTEST_ARGS ?=
 KAFKA_HOME ?=
@@ -49,7 +51,8 @@ up: $(INSTALLED) ## leave a cluster running until Ctrl-C and show how to use it 
 
 test: $(INSTALLED) packages lint sim ## every check and every test (PYTEST_ARGS="-m 'not proof' --rounds 20": all, long kill rounds)
 	PROOF_TABLE= $(BIN)/python -m pytest -n auto --dist worksteal $(PARALLEL) $(PYTEST_ARGS) || [ $$? = 5 ]  # 5: none selected
-	$(BIN)/python -m pytest $(PARALLEL:%=--ignore=%) $(PYTEST_ARGS)
+	PROOF_TABLE= $(BIN)/python -m pytest $(ALONE) $(PYTEST_ARGS) || [ $$? = 5 ]
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(addprefix --ignore=,$(PARALLEL) $(ALONE)) $(PYTEST_ARGS)
 
 check: SEEDS = 300
 check: $(INSTALLED) lint unit sim ## the everyday loop, under five minutes: format, lint, types, imports, units, simulation
