@@ -205,7 +205,8 @@ class Disk:
 
     def take_up(self, key: PartitionKey) -> None:
         note = self.notes.pop(key)
-        self.logs[key] = self.quarantined.pop(key)
+        log = self.logs[key] = self.quarantined.pop(key)
+        log.failing = self.failing  # which may have changed since
         self.high_watermarks[key] = note.high_watermark
 
     def held(self, key: PartitionKey) -> MemoryLog | None:
