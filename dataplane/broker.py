@@ -177,6 +177,7 @@ class StorageBroker:
         )
         self._maintenance = Maintenance(
             table=self.table,
+            effects=self.effects,
             directory=self.directory,
             config=config,
             settings_for=self.topic_settings,

@@ -101,6 +101,12 @@ class EffectRunner:
         """Note that something has happened to this replica."""
         self.restless[hosted.key] = self._untold.lags[hosted.key] = hosted
 
+    def tell_log_start(self, hosted: HostedPartition) -> None:
+        """Retention has moved the leader's log start: followers and consumers learn it, also of a partition
+        that nobody writes to."""
+        self.stir(hosted)
+        self._fetches.on_high_watermark_moved(hosted.key)
+
     def run(self, hosted: HostedPartition, effects: Effects) -> None:
         """Carry out what a replica asked for, in order."""
         if not effects:

@@ -18,6 +18,7 @@ from dataplane.core.follower import Follower
 from dataplane.core.log_port import LogError
 from dataplane.shell.config import BrokerConfig, TopicSettings
 from dataplane.shell.data_directory import DataDirectory
+from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.partitions import PartitionTable
@@ -46,6 +47,7 @@ class Maintenance:
         self,
         *,
         table: PartitionTable,
+        effects: EffectRunner,
         directory: DataDirectory,
         config: BrokerConfig,
         settings_for: Callable[[str], TopicSettings],
@@ -55,6 +57,7 @@ class Maintenance:
         end_turn: Callable[[], None],
     ) -> None:
         self._table = table
+        self._effects = effects
         self._directory = directory
         self._config = config
         self._settings_for = settings_for
@@ -200,13 +203,18 @@ class Maintenance:
         if not replica.role.may_serve(self._clock.mono_ms()):
             return []
         settings = self._settings_for(hosted.topic_id)
-        return hosted.log.apply_retention(
+        before = hosted.log.log_start_offset
+        detached = hosted.log.apply_retention(
             now_ms=self._clock.wall_ms(),
             expiry_ms=self._clock.expiry_ms(),  # asked again: a thread may have kept us long
             retention_ms=settings.retention_ms,
             retention_bytes=settings.retention_bytes,
             high_watermark=replica.high_watermark,
         )
+        if hosted.log.log_start_offset > before:
+            self._effects.tell_log_start(hosted)
+            self._end_turn()
+        return detached
 
     async def expire_producers(self) -> None:
         """Forget idle producers (6.6, forgetting producers): those that have been silent for so long by a

@@ -151,16 +151,20 @@ def test_what_retention_deletes_is_out_of_range_for_a_consumer_and_gone_at_follo
     async def run() -> None:
         async with cluster_in_process(tmp_path) as cluster:
             await cluster.form(1, 2, configs=configs)
-            topic_id = cluster.controller.create_topic(
-                "orders", ((1, 2),), {"min.insync.replicas": "1", "retention.bytes": "8192"}
-            )
+            topic_id = cluster.controller.create_topic("orders", ((1, 2),), {"min.insync.replicas": "1"})
             bootstrap = cluster.bootstrap()
             await produce(bootstrap, "orders", VALUES, acks="all", **SMALL_BATCHES)
-            logs = []
+            copies = []
             for broker_id in (1, 2):
                 hosted = cluster.brokers[broker_id].broker.table.get(topic_id, 0)
                 assert hosted is not None
-                logs.append(hosted.log)
+                copies.append(hosted)
+            logs = [hosted.log for hosted in copies]
+            await cluster.controller.wait_for(
+                lambda: all(hosted.replica.high_watermark == 1_000 for hosted in copies),
+                "the partition is idle: nothing is left to tell",
+            )
+            cluster.controller.configure_topic("orders", {"retention.bytes": "8192"})
             await cluster.controller.wait_for(
                 lambda: (
                     logs[0].log_start_offset > 0

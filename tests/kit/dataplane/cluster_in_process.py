@@ -35,6 +35,7 @@ from controller.core.events import (
     BrokerApplied,
     BrokerProvenDead,
     ConfigureCluster,
+    ConfigureTopic,
     CreateTopic,
     DeleteTopic,
     Event,
@@ -156,6 +157,9 @@ class CoreController(httpx.AsyncBaseTransport):
         )
         assert isinstance(reply, TopicCreated), reply
         return topic_id
+
+    def configure_topic(self, name: str, configs: dict[str, str | None]) -> None:
+        self.submit(ConfigureTopic(wall_ms=0, actor="test", topic=name, configs=configs))
 
     def delete_topic(self, name: str) -> None:
         self.submit(DeleteTopic(wall_ms=0, actor="test", topic=name))

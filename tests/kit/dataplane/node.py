@@ -159,7 +159,7 @@ class Node:
             on_storage_error=self._on_storage_error,
         )
         self.lease = lease or held_lease(self.clock.mono_ms())
-        fetches = Fetches(
+        self.fetches = Fetches(
             sessions=FetchSessions(iter(range(1, 100))),
             evaluate=lambda *_: FetchResult(error=0),  # type: ignore[arg-type]
             respond=lambda *_: None,
@@ -168,7 +168,7 @@ class Node:
         untold = Untold(1, self._wake_report)
         self.effects = EffectRunner(
             produces=self.produces,
-            fetches=fetches,
+            fetches=self.fetches,
             store=self.directory,
             untold=untold,
             clock=self.clock,
@@ -185,7 +185,7 @@ class Node:
             options_for=lambda topic_id: self.config.replica_options(self.settings_for(topic_id)),
             on_configs=self._configure,
             pending=pending,
-            fetches=fetches,
+            fetches=self.fetches,
             end_turn=lambda: None,
         )
         self.reports = PartitionReports(
@@ -206,6 +206,7 @@ class Node:
             self.table.add_problem(problem)
         self.maintenance = Maintenance(
             table=self.table,
+            effects=self.effects,
             directory=self.directory,
             config=self.config,
             settings_for=self.settings_for,

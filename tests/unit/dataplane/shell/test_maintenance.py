@@ -83,6 +83,23 @@ def test_the_oldest_segments_go_when_a_log_is_larger_than_retention_bytes() -> N
     trio.run(test)
 
 
+def test_followers_and_consumers_are_told_what_retention_has_deleted_though_nobody_writes() -> None:
+    async def test() -> None:
+        node = await leading(MemoryDisk(), retention_ms="60000")
+        node.produce(20)
+        told: list[tuple[str, int]] = []
+        with patch.object(node.fetches, "on_high_watermark_moved", told.append):
+            await node.maintenance.apply_retention()
+            assert told == []
+            node.pass_ms(61_000)
+            await node.maintenance.apply_retention()
+            assert told == [KEY]
+            await node.maintenance.apply_retention()
+        assert told == [KEY]
+
+    trio.run(test)
+
+
 def test_i26_what_is_not_committed_stays_however_old_it_is() -> None:
     async def test() -> None:
         node = Node(
