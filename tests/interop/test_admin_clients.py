@@ -62,15 +62,19 @@ def python_admin(running_cluster: LocalCluster) -> Iterator[KafkaAdminClient]:
 
 def elect(cluster: LocalCluster, kind: int, topic: str) -> None:
     """Of partition 0. kafka-python asks any broker that it knows where the controller is, be it one that has
-    just gone, gives up when that refuses, and keeps to a controller that it was told of once. So each try has
-    a client of its own."""
+    just gone, or of which the one with the addresses has not heard yet, gives up when that refuses, and keeps
+    to a controller that it was told of once. So each try has a client of its own."""
     deadline = time.monotonic() + SECONDS_MAX
     while True:
         try:
             with opened_admin(cluster) as admin:
                 admin.elect_leaders(kind, {topic: [0]})
             return
-        except (kafka.errors.KafkaConnectionError, kafka.errors.NodeNotReadyError):
+        except (
+            kafka.errors.KafkaConnectionError,
+            kafka.errors.NodeNotReadyError,
+            kafka.errors.UnknownBrokerIdError,
+        ):
             if time.monotonic() > deadline:
                 raise
         time.sleep(0.1)
