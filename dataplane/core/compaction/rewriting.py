@@ -11,7 +11,6 @@ header stays, without records, as KIP-98 does it for sequences.
 
 from __future__ import annotations
 
-import sys
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -28,6 +27,9 @@ from springtide.wire.records import RecordSpans, read_spans, seal_batch
 
 from .newest import BATCH_BYTES_MAX, KEYS_MAX, NewestOffsets
 from .rounds import Round, is_round_key
+
+_NO_MORE = 2**63 - 1
+"""Above every offset."""
 
 
 class Rewrite:
@@ -93,7 +95,7 @@ class Rewrite:
         while self._next_newest < header.next_offset:
             if self._next_newest >= header.base_offset:
                 newest.add(self._next_newest)
-            self._next_newest = next(self._in_order, sys.maxsize)
+            self._next_newest = next(self._in_order, _NO_MORE)
         return newest
 
     def _kept(self, header: BatchHeader, spans: RecordSpans, newest: set[int] | None) -> list[int]:
