@@ -102,8 +102,8 @@ class EffectRunner:
         self.restless[hosted.key] = self._untold.lags[hosted.key] = hosted
 
     def tell_log_start(self, hosted: HostedPartition) -> None:
-        """Retention has moved the leader's log start: followers and consumers learn it, also of a partition
-        that nobody writes to."""
+        """Retention has moved the leader's log start: followers and consumers of an idle partition learn it,
+        too."""
         self.stir(hosted)
         self._fetches.on_high_watermark_moved(hosted.key)
 
