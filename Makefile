@@ -54,8 +54,8 @@ test: $(INSTALLED) packages lint sim ## every check and every test (PYTEST_ARGS=
 	PROOF_TABLE= $(BIN)/python -m pytest $(ALONE) $(PYTEST_ARGS) || [ $$? = 5 ]
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(addprefix --ignore=,$(PARALLEL) $(ALONE)) $(PYTEST_ARGS)
 
-check: SEEDS = 300
-check: $(INSTALLED) lint unit sim ## the everyday loop, under five minutes: format, lint, types, imports, units, simulation
+check: SEEDS = 100
+check: $(INSTALLED) lint unit sim ## the everyday loop, about five minutes: format, lint, types, imports, units, simulation
 
 lint: $(INSTALLED) ## format, lint, types and import rules
 	$(BIN)/ruff format --check .
