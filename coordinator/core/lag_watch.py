@@ -33,7 +33,7 @@ class LagWatch:
         if period != self._period:
             is_next = period == self._period + 1
             self._least = {
-                group_id: (*(self._least.get(group_id, ()) if is_next else ()), least)[-PERIODS:]
+                group_id: (*(self._least.get(group_id, ()) if is_next else ()), least)[-PERIODS - 1 :]
                 for group_id, least in self._current.items()
                 if group_id in lags
             }
@@ -44,10 +44,10 @@ class LagWatch:
                 self._current[group_id] = min(lag, self._current.get(group_id, lag))
 
     def growing(self) -> dict[str, tuple[int, int]]:
-        """Return the groups whose lag grows: the least lag of the first and of the last period, which ended
-        a moment ago."""
+        """Return the groups whose lag grows: the least lag of the period before it did, which may have been
+        seen in part, and of the last one, which ended a moment ago."""
         return {
             group_id: (least[0], least[-1])
             for group_id, least in self._least.items()
-            if len(least) == PERIODS and all(a < b for a, b in pairwise(least))
+            if len(least) > PERIODS and all(a < b for a, b in pairwise(least))
         }

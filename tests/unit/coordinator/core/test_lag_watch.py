@@ -5,6 +5,8 @@ from __future__ import annotations
 from coordinator.core.lag_watch import PERIOD_MS, PERIODS, LagWatch
 
 LOOKS = 4
+SEEN = PERIODS + 1
+"""Periods, with the one before it grew."""
 
 
 def watched(*lags: int | None, watch: LagWatch | None = None, first: int = 0) -> LagWatch:
@@ -16,22 +18,22 @@ def watched(*lags: int | None, watch: LagWatch | None = None, first: int = 0) ->
 
 
 def test_lag_that_grows_over_all_periods_is_told_when_the_last_has_ended() -> None:
-    lags = [10 * number for number in range(PERIODS * LOOKS)]
+    lags = [10 * number for number in range(SEEN * LOOKS)]
     assert watched(*lags).growing() == {}
     watch = watched(*lags, 1_000)
-    assert watch.growing() == {"g": (0, 10 * LOOKS * (PERIODS - 1))}
+    assert watch.growing() == {"g": (0, 10 * LOOKS * PERIODS)}
     first = len(lags) + 1
     watched(*[0] * (LOOKS - 1), 0, watch=watch, first=first)
     assert watch.growing() == {}, "it has caught up"
 
 
 def test_commits_in_large_steps_and_bursts_are_no_growth() -> None:
-    assert watched(*[0, 400, 800, 1_200] * PERIODS, 0).growing() == {}
-    assert watched(*[10] * (PERIODS * LOOKS + 1)).growing() == {}
+    assert watched(*[0, 400, 800, 1_200] * SEEN, 0).growing() == {}
+    assert watched(*[10] * (SEEN * LOOKS + 1)).growing() == {}
 
 
 def test_a_period_in_which_nothing_is_known_begins_anew() -> None:
-    growing = list(range(PERIODS * LOOKS + 1))
+    growing = list(range(SEEN * LOOKS + 1))
     middle = LOOKS * 2
     unknown = [None if middle <= number < middle + LOOKS else number for number in growing]
     assert watched(*growing).growing()
@@ -41,12 +43,12 @@ def test_a_period_in_which_nothing_is_known_begins_anew() -> None:
 
 
 def test_a_look_that_came_too_late_begins_anew() -> None:
-    watch = watched(*range(PERIODS * LOOKS))
-    watch.see({"g": 10_000}, (PERIODS + 1) * PERIOD_MS)
+    watch = watched(*range(SEEN * LOOKS))
+    watch.see({"g": 10_000}, (SEEN + 1) * PERIOD_MS)
     assert watch.growing() == {}
 
 
 def test_a_group_without_members_is_forgotten() -> None:
-    watch = watched(*range(PERIODS * LOOKS + 1))
-    watch.see({}, (PERIODS + 1) * PERIOD_MS)
+    watch = watched(*range(SEEN * LOOKS + 1))
+    watch.see({}, (SEEN + 1) * PERIOD_MS)
     assert watch.growing() == {}

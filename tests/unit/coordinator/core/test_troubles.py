@@ -26,13 +26,13 @@ def test_a_group_is_told_of_once_it_has_not_settled_for_ten_minutes() -> None:
 
 def test_growing_lag_is_told_with_its_figures() -> None:
     troubles = Troubles()
-    for period in range(PERIODS + 1):
+    for period in range(PERIODS + 2):
         troubles.see([], {"g": 100 * period}, period * PERIOD_MS)
     (told,) = troubles.found
     assert (told.group_id, told.code) == ("g", "lag_grows")
-    assert "its lag has grown for 10 minutes, from 0 to 400 records" in told.detail
-    troubles.see([], {"g": 0}, (PERIODS + 1) * PERIOD_MS)
+    assert "its lag has grown for 10 minutes, from 0 to 500 records" in told.detail
     troubles.see([], {"g": 0}, (PERIODS + 2) * PERIOD_MS)
+    troubles.see([], {"g": 0}, (PERIODS + 3) * PERIOD_MS)
     assert not troubles.found
 
 

@@ -121,7 +121,7 @@ def test_looks_find_groups_that_fall_behind_and_groups_that_do_not_settle() -> N
                 await watch.run()
             return [trouble.code for trouble in watch.troubles]
 
-        assert await codes(9) == []
+        assert await codes(11) == []
         assert await codes(2) == ["lag_grows"]
         desk.start_join(new_id="b")
         assert await codes(11) == ["lag_grows", "unsettled"]
