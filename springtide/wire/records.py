@@ -78,26 +78,23 @@ class NewRecord(NamedTuple):
 class RecordSpans(NamedTuple):
     """Where the records of one batch stand in its payload, and the fields that compaction needs of each.
 
-    starts: of each record, its length included, and at last the payload's end.
+    starts: of each record, its length included, and at last the payload's end. without_value: the numbers of
+        those whose value is null, rising.
     """
 
     payload: bytes
     starts: list[int]
     offset_deltas: list[int]
     keys: list[bytes | None]
+    without_value: list[int]
 
-    def time_and_value(self, number: int) -> tuple[int, bool]:
-        """Return the timestamp delta of a record, and whether it has a value. Raise CorruptBatch if it breaks
-        the layout where `read_spans` did not look."""
+    def timestamp_delta(self, number: int) -> int:
+        """Return one record's. Raise CorruptBatch: `read_spans` only passed over it."""
         try:
             position, end = _record_end(self.payload, self.starts[number])
-            position, timestamp_delta = _read_varint(self.payload, position + 1, end, VARLONG_SHIFT_MAX)
-            position, _ = _read_varint(self.payload, position, end, VARINT_SHIFT_MAX)
-            position = _skip_sized(self.payload, position, end, is_nullable=True)
-            _, value_length = _read_varint(self.payload, position, end, VARINT_SHIFT_MAX)
+            return _read_varint(self.payload, position + 1, end, VARLONG_SHIFT_MAX)[1]
         except _BadRecords as error:
             raise CorruptBatch(str(error)) from error
-        return timestamp_delta, value_length >= 0
 
 
 class _BadRecords(Exception):
@@ -264,9 +261,10 @@ def _spans(payload: bytes, header: BatchHeader) -> RecordSpans:
     starts: list[int] = []
     offset_deltas: list[int] = []
     keys: list[bytes | None] = []
+    without_value: list[int] = []
     position, before = 0, -1
     size_bytes, last_delta = len(payload), header.last_offset_delta
-    for _ in range(header.record_count):
+    for number in range(header.record_count):
         starts.append(position)
         if (low := payload[position]) < 0x80:
             position, length = position + 1, (low >> 1) ^ -(low & 1)
@@ -304,11 +302,13 @@ def _spans(payload: bytes, header: BatchHeader) -> RecordSpans:
             raise _BadRecords(f"key length {length}")
         if position >= end:  # the value's length is due
             raise _BadRecords("key exceeds its record")
+        if payload[position] & 1:  # a negative length: null
+            without_value.append(number)
         position = end
     if position != size_bytes:
         raise _BadRecords("bytes after the last record")
     starts.append(position)
-    return RecordSpans(payload, starts, offset_deltas, keys)
+    return RecordSpans(payload, starts, offset_deltas, keys, without_value)
 
 
 def _read_sized(buffer: Buffer, position: int, end: int) -> tuple[int, bytes | None]:

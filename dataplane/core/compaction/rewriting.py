@@ -114,9 +114,8 @@ class Rewrite:
                 if key is not None and is_newest(key, offset)
             ]
         floor = self._round.tombstone_floor
-        if header.base_offset >= floor:
-            return kept
-        return [number for number in kept if offsets[number] >= floor or spans.time_and_value(number)[1]]
+        gone = {number for number in spans.without_value if offsets[number] < floor}
+        return [number for number in kept if number not in gone] if gone else kept
 
     def _emptied(self, header: BatchHeader) -> bytes | None:
         return _without_records(header) if self._boundaries.holds(header) else None
@@ -166,7 +165,7 @@ def _with_records(header: BatchHeader, spans: RecordSpans, kept: Sequence[int]) 
     body = compress(codec, b"".join(payload[starts[number] : starts[number + 1]] for number in kept))
     max_timestamp = header.max_timestamp
     if header.timestamp_type is TimestampType.CREATE_TIME:
-        max_timestamp = header.base_timestamp + max(spans.time_and_value(number)[0] for number in kept)
+        max_timestamp = header.base_timestamp + max(map(spans.timestamp_delta, kept))
     return _sealed(header._replace(max_timestamp=max_timestamp, record_count=len(kept)), codec, body)
 
 

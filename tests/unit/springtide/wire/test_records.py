@@ -254,9 +254,12 @@ def test_spans_say_what_reading_says_at_every_size_of_a_varint(compression: Comp
     read = list(iter_records(batch))
     assert spans.keys == [record.key for record in read]
     assert spans.offset_deltas == [record.offset for record in read]
-    assert [spans.time_and_value(number) for number in range(len(read))] == [
-        (record.timestamp - decode_header(batch).base_timestamp, record.value is not None) for record in read
+    base_timestamp = decode_header(batch).base_timestamp
+    numbers = range(len(read))
+    assert [base_timestamp + spans.timestamp_delta(number) for number in numbers] == [
+        record.timestamp for record in read
     ]
+    assert spans.without_value == [number for number in numbers if read[number].value is None]
     plain = encode_batch(records)[HEADER_BYTES:]
     assert b"".join(spans.payload[a:b] for a, b in pairwise(spans.starts)) == spans.payload == plain
 
@@ -289,7 +292,7 @@ def test_mutated_records_under_a_true_crc_fail_only_in_named_ways_and_the_walks_
         try:
             spans = read_spans(mutated, decode_header(mutated), decompressed_bytes_max=MIB)
             for number in range(len(spans.keys)):
-                spans.time_and_value(number)
+                spans.timestamp_delta(number)
         except CorruptBatch:
             assert code is not ErrorCode.NONE
         refused += code is not ErrorCode.NONE
