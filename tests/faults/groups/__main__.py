@@ -144,6 +144,8 @@ class Group:
         """Wait until the group has committed the end of each partition."""
 
         def is_done() -> bool:
+            for member in self.members:
+                member.start_again()
             admin, asked = self.admin(), [ConsumerGroupTopicPartitions(GROUP)]
             try:
                 found = admin.list_consumer_group_offsets(asked, request_timeout=10.0)[GROUP].result(20.0)

@@ -10,7 +10,7 @@ from pathlib import Path
 from localcluster.processes import ProcessCommand, SupervisedProcess
 from tests.checker.group_diary import Committed, Entry, read_diary
 from tests.checker.group_judge import Life, Span
-from tests.faults.groups.member import AIOKAFKA, KAFKA_PYTHON, LIBRDKAFKA
+from tests.faults.groups.member import AIOKAFKA, EXIT_GAVE_UP, KAFKA_PYTHON, LIBRDKAFKA
 
 ROOT = Path(__file__).resolve().parents[3]
 CLIENTS = (LIBRDKAFKA, LIBRDKAFKA, KAFKA_PYTHON, AIOKAFKA)
@@ -66,6 +66,15 @@ class Member:
     def kill(self) -> None:
         self.process.kill()
         self._end()
+
+    def start_again(self) -> bool:
+        """Do as a supervisor does where the client has given up by a fault of its own; return whether it
+        had."""
+        if self.process.is_running or self.process.exit_code != EXIT_GAVE_UP:
+            return False
+        self._end()
+        self.start()
+        return True
 
     def stop(self) -> bool:
         """End it as an operator does; return whether it went by itself."""

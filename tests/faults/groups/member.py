@@ -29,6 +29,11 @@ COMMIT_SECONDS = 0.1
 """How exactly a pause of the group's commits can be seen."""
 POLL_SECONDS = 0.2
 ANSWER_SECONDS_MAX = 5.0
+EXIT_GAVE_UP = 3
+
+
+class ClientGaveUp(Exception):
+    """The client can't go on, by a fault of its own: its process ends as if it had been killed."""
 
 
 class Notes:
@@ -153,7 +158,7 @@ def run_librdkafka(options: argparse.Namespace, notes: Notes, ends: threading.Ev
 def run_kafka_python(options: argparse.Namespace, notes: Notes, ends: threading.Event) -> None:
     from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
     from kafka.coordinator.assignors.range import RangePartitionAssignor
-    from kafka.errors import KafkaError
+    from kafka.errors import KafkaError, UnknownBrokerIdError
     from kafka.structs import OffsetAndMetadata
 
     consumer = KafkaConsumer(
@@ -194,7 +199,11 @@ def run_kafka_python(options: argparse.Namespace, notes: Notes, ends: threading.
             notes.diary.began(asked_ns, {partition: -1 if found is None else found})
 
     while not ends.is_set():
-        polled = consumer.poll(POLL_SECONDS * 1_000)
+        try:
+            polled = consumer.poll(POLL_SECONDS * 1_000)
+        except UnknownBrokerIdError as error:
+            # It asks a broker that has just left its own metadata, and drops what it was about to return.
+            raise ClientGaveUp(f"poll(): {error}") from error
         while unasked:
             ask(unasked.pop())
         for place, records in polled.items():
@@ -258,7 +267,11 @@ def main() -> int:
     ends = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ends.set())
-    RUNS[options.client](options, Notes(Diary(options.diary)), ends)
+    try:
+        RUNS[options.client](options, Notes(Diary(options.diary)), ends)
+    except ClientGaveUp as reason:
+        print(f"gave up: {reason}", file=sys.stderr)
+        return EXIT_GAVE_UP
     return 0
 
 

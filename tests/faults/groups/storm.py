@@ -51,6 +51,10 @@ class Storm:
         next_at = 0.0
         while (now := time.monotonic()) < ends_at:
             under_way = self._heal(under_way, now)
+            for member in self.members:
+                if member.start_again():
+                    self.faults["member gave up by itself"] += 1
+                    self.tell(f"{member.name} gave up by a fault of its own, and is started again")
             if now >= next_at and len(under_way) < STRIKES_MAX:
                 struck = self._strike({each.role for each in under_way}, now)
                 under_way.append(struck)
