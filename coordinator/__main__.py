@@ -16,8 +16,8 @@ from springtide.node.command_line import (
     EXIT_USAGE,
     CommandLineError,
     add_serve,
-    calm_the_collector,
     config_pairs,
+    favour_the_loop,
     id_of,
     node_settings,
     raise_open_files_limit,
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"coordinator: {error}", file=sys.stderr)
         return EXIT_USAGE
     _log.info("open_files_limit_raised files=%d", raise_open_files_limit())
-    calm_the_collector()
+    favour_the_loop()
     return trio.run(_run, settings)
 
 

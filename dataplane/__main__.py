@@ -36,8 +36,8 @@ from springtide.node.command_line import (
     EXIT_USAGE,
     CommandLineError,
     add_serve,
-    calm_the_collector,
     config_pairs,
+    favour_the_loop,
     first_of,
     id_of,
     node_settings,
@@ -104,7 +104,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     except (LogError, OSError) as error:
         _log.error("log_directory_unusable path=%s cause=%s", data_dir, error)
         return EXIT_FAILED
-    calm_the_collector()
+    favour_the_loop()
     return trio.run(_run_broker, opened)
 
 
