@@ -215,7 +215,7 @@ class ShardRuntime:
         if is_cut and self.phase in (ShardPhase.SERVING, ShardPhase.FINISHING):
             self._close(Ending.CUT)
         elif is_cut:
-            self._replay = ShardReplay(self._new_machine())
+            self._begin_anew()
             self._follow()
         elif is_first:
             self._read_on()

@@ -71,11 +71,10 @@ class Rewrite:
         if header.base_offset >= self.reaches:
             return whole
         newest = self._newest_of(header)
-        if newest is not None and len(newest) in (0, header.record_count):
-            # Nearly always, and without opening the batch.
+        if newest is not None:  # most batches need not be opened again
             if not newest:
                 return self._emptied(header)
-            if header.base_offset >= self._round.tombstone_floor:
+            if len(newest) == header.record_count and header.base_offset >= self._round.tombstone_floor:
                 return whole
         try:
             spans = read_spans(view, header, decompressed_bytes_max=BATCH_BYTES_MAX)
