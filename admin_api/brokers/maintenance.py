@@ -147,6 +147,7 @@ async def return_broker(change: BrokerChange, attempt: Attempt) -> Answer:
 
 async def remove_broker(change: BrokerChange, attempt: Attempt) -> Answer:
     """Remove the broker and answer 200 with the broker as it was."""
+    await change.services.engine.notice_death(change.cluster, change.broker_id)
     broker = change.broker
     _check_settled(change, broker)
     before = broker_view(change.services.engine, change.view, broker)

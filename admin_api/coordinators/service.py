@@ -101,6 +101,7 @@ async def change_coordinator(
 
 async def remove_coordinator(change: CoordinatorChange, attempt: Attempt) -> Answer:
     """Remove the coordinator and answer 200 with the coordinator as it was."""
+    await change.services.engine.notice_death(change.cluster, change.coordinator_id)
     coordinator = change.coordinator
     _check_settled(change, coordinator)
     before = coordinator_view(change.view, coordinator)

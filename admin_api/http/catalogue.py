@@ -124,7 +124,7 @@ CATALOGUE: Mapping[str, Kind] = {
         "Another operation is adding, replacing or draining this broker",
         "wait for the operation in operation_id, or look at what it waits for",
     ),
-    "broker_in_use": Kind(409, "The broker still holds replicas", "move its replicas away and stop it first"),
+    "broker_in_use": Kind(409, "The broker is in use", "move its replicas away and stop it first"),
     "partition_changed": Kind(
         409, "The partition has changed since it was read", "read it again", retryable=True
     ),
@@ -339,9 +339,7 @@ CATALOGUE: Mapping[str, Kind] = {
         "The request names a coordinator that is not registered",
         "GET /clusters/{cluster}/coordinators lists those registered",
     ),
-    "coordinator_in_use": Kind(
-        409, "The coordinator is still running", "stop its process, and wait until it is fenced"
-    ),
+    "coordinator_in_use": Kind(409, "The coordinator is still running", "stop its process first"),
     "group_in_use": Kind(
         409,
         "The group has members",

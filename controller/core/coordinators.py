@@ -34,7 +34,7 @@ from controller.core.events import (
     RemoveCoordinator,
 )
 from controller.core.image import ClusterImage
-from controller.core.operators import keep_epoch
+from controller.core.operators import STILL_RUNNING_HINT, keep_epoch
 from controller.core.options import ControllerOptions
 from controller.core.presence import Presence, Session
 from controller.core.records import (
@@ -329,7 +329,7 @@ def remove_coordinator(
             code=RefusalCode.COORDINATOR_IN_USE,
             field="coordinator_id",
             detail=f"coordinator {coordinator_id} is still running",
-            hint="stop it first",
+            hint=STILL_RUNNING_HINT,
         )
     if not event.dry_run:
         change = operator_change(event, Cause.COORDINATOR_REMOVED)

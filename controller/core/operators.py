@@ -31,6 +31,8 @@ from controller.core.records import Cause, Change, ClusterRecord, RemoveBrokerRe
 from controller.core.sessions import Sessions
 from controller.core.topics import broker_facts, operator_change
 
+STILL_RUNNING_HINT = "stop it first; where its host does not answer, it is presumed to run until it is fenced"
+
 
 def admit_brokers(draft: Draft, sessions: Sessions, event: AdmitBrokers) -> BrokersAdmitted | Refusal:
     """Waiting brokers may hold data from now on. They are trusted once they have applied this."""
@@ -79,7 +81,7 @@ def remove_broker(
             code=RefusalCode.BROKER_IN_USE,
             field="broker_id",
             detail=f"broker {event.broker_id} is still running",
-            hint="stop it first",
+            hint=STILL_RUNNING_HINT,
         )
     if not event.dry_run:
         change = operator_change(event, Cause.BROKER_REMOVED)

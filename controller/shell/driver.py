@@ -543,12 +543,13 @@ class ClusterDriver:
 
     def _start_probe(self, probe: ProbeBroker, *, pauses_ms: tuple[int, ...]) -> None:
         key = (probe.broker_id, probe.broker_epoch)
-        was_heard = self._heard.get(probe.broker_id) == probe.broker_epoch
-        if was_heard and self._reached.get(probe.broker_id) != probe.broker_epoch:
-            return
-        if self._tasks is not None and key not in self._probing:
+        if self._tasks is not None and key not in self._probing and self._would_a_refusal_tell(probe):
             self._probing[key] = None
             self._tasks.start_soon(self._probe, probe, pauses_ms)
+
+    def _would_a_refusal_tell(self, probe: ProbeBroker) -> bool:
+        was_heard = self._heard.get(probe.broker_id) == probe.broker_epoch
+        return not was_heard or self._reached.get(probe.broker_id) == probe.broker_epoch
 
     async def _probe(self, probe: ProbeBroker, pauses_ms: tuple[int, ...]) -> None:
         try:
@@ -559,25 +560,37 @@ class ClusterDriver:
                     break
             else:
                 return
-            row = self.published.image.brokers.get(probe.broker_id)
-            log.log(
-                logging.INFO if row is not None and row.shutting_down else logging.WARNING,
-                "broker_proven_dead cluster=%s broker_id=%d broker_epoch=%d",
-                self.cluster,
-                probe.broker_id,
-                probe.broker_epoch,
-            )
-            await self.submit(
-                BrokerProvenDead(
-                    broker_id=probe.broker_id,
-                    broker_epoch=probe.broker_epoch,
-                    wall_ms=self._clock.now_wall_ms(),
-                )
-            )
+            await self._report_death(probe)
         except (NotActive, Overloaded, OutcomeUnknown) as error:
             log.warning("death_not_reported cluster=%s reason=%s", self.cluster, str(error))
         finally:
             self._probing.pop((probe.broker_id, probe.broker_epoch), None)
+
+    async def _report_death(self, probe: ProbeBroker) -> None:
+        row = self.published.image.brokers.get(probe.broker_id)
+        log.log(
+            logging.INFO if row is not None and row.shutting_down else logging.WARNING,
+            "broker_proven_dead cluster=%s broker_id=%d broker_epoch=%d",
+            self.cluster,
+            probe.broker_id,
+            probe.broker_epoch,
+        )
+        await self.submit(
+            BrokerProvenDead(
+                broker_id=probe.broker_id,
+                broker_epoch=probe.broker_epoch,
+                wall_ms=self._clock.now_wall_ms(),
+            )
+        )
+
+    async def notice_death(self, member_id: int) -> None:
+        """Ask the listener of a broker or coordinator now, and take its refusal for its death: an operator
+        who stopped a process knows it before its silence tells. Raises as `submit`."""
+        row = self.published.image.member(member_id)
+        if row is None or not self._would_a_refusal_tell(row.probe):
+            return
+        if await is_proven_dead(self._listeners, self._clock, host=row.probe.host, port=row.probe.port):
+            await self._report_death(row.probe)
 
     # -- reading --
 

@@ -182,6 +182,13 @@ class Engine:
         assert reply is not None, f"{type(event).__name__} has no reply"
         return reply
 
+    async def notice_death(self, cluster: str, member_id: int) -> None:
+        """Ask a broker's or coordinator's listener now whether its process has ended. Raises as `submit`."""
+        try:
+            await self._driver(cluster).notice_death(member_id)
+        except NotActive:
+            raise NotActive(self._other_url()) from None
+
     def driver(self, cluster: str) -> ClusterDriver:
         """Return the driver, for broker_api, which waits for news and tells of closed connections. Raise
         NotActive, UnknownCluster."""

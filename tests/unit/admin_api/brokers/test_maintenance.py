@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from admin_api.settings import ApiSettings
+from controller.shell.listeners import ListenerAnswer
 from tests.kit.admin_api.rest import Rest, controller, pointers, problem, silence
-from tests.kit.controller.shell import Broker
+from tests.kit.controller.shell import Broker, form_cluster
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
@@ -161,13 +162,40 @@ async def test_a_demotion_lasts_until_somebody_else_is_in_sync_and_says_so(
         assert problem(await rest.post(f"{path}:cancel", {})) == (409, "operation_finished")
 
 
+async def test_a_broker_whose_process_has_just_ended_is_forgotten_at_once(zookeeper: MemoryZooKeeper) -> None:
+    """The command that stops it and the one that removes it follow each other in a script."""
+    async with controller(zookeeper) as rest:
+        await rest.form(4)
+        await rest.clock.sleep_ms(700)  # the controller reaches its listener
+        rest.listeners.kill("127.0.0.1", 9004)
+        gone = await rest.client.delete("/clusters/prod/brokers/4")
+        assert (gone.status_code, gone.json()["state"]) == (200, "fenced")
+
+
+async def test_a_broker_that_the_controller_never_reached_is_not_taken_for_dead(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await form_cluster(rest.engine, brokers=4)
+        for broker in brokers:
+            rest.listeners.answers["127.0.0.1", 9000 + broker.broker_id] = ListenerAnswer.REFUSED
+        await rest.clock.sleep_ms(100)
+        assert problem(await rest.client.delete("/clusters/prod/brokers/4")) == (409, "broker_in_use")
+        await silence(rest, brokers, 1, 2, 3)
+        assert (await rest.client.delete("/clusters/prod/brokers/4")).status_code == 200
+
+
 async def test_only_a_broker_that_is_down_and_holds_nothing_is_forgotten(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         brokers = await rest.form(4)
         await rest.create_topic(assignments=[[1, 2, 3]], partitions=1)
         fourth = "/clusters/prod/brokers/4"
         alive = await rest.client.delete(fourth)
-        assert (problem(alive), alive.json()["hint"]) == ((409, "broker_in_use"), "stop it first")
+        assert (problem(alive), alive.json()["detail"]) == (
+            (409, "broker_in_use"),
+            "broker 4 is still running",
+        )
+        assert alive.json()["hint"].startswith("stop it first")
         await silence(rest, brokers, 2, 3)
         holding = await rest.client.delete(BROKER)
         assert (problem(holding), holding.json()["facts"]) == ((409, "broker_in_use"), {"replicas": 1})

@@ -102,6 +102,17 @@ async def test_a_drained_coordinator_is_empty_when_another_is_level(zookeeper: M
         assert problem(nothing) == (422, "invalid_request")
 
 
+async def test_one_whose_process_has_just_ended_is_removed_at_once(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        rest.listeners.open("127.0.0.1", 10_001)
+        await admitted(rest, 1001)
+        assert problem(await rest.client.delete(f"{COORDINATORS}/1001")) == (409, "coordinator_in_use")
+        rest.listeners.kill("127.0.0.1", 10_001)
+        gone = await rest.client.delete(f"{COORDINATORS}/1001")
+        assert (gone.status_code, gone.json()["state"]) == (200, "fenced")
+
+
 async def test_only_one_that_is_down_is_removed(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         brokers = await rest.form()
