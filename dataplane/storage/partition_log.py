@@ -390,6 +390,7 @@ class PartitionLog:
             segments.cut(place)
         self._tail.truncate_to(place.end_offset)
         self.log_end_offset = place.end_offset
+        self.seal.on_log_cut(place.end_offset)
         self.holes.forget_gone(log_start_offset=self.log_start_offset)
         if self.producers.has_batch_at_or_beyond(place.end_offset):
             self.rebuild_producers()
@@ -437,6 +438,7 @@ class PartitionLog:
         self._epoch_file.clear()
         self._round_file.clear()
         self.log_end_offset = offset
+        self.seal.on_log_cut(offset)
         self.holes.forget_gone(log_start_offset=offset)
 
     def condemn(self, detail: str) -> None:

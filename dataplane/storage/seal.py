@@ -63,7 +63,7 @@ def remove_seal(disk: Disk, directory: str) -> None:
 class LogSeal:
     """The seal of an open log. The caller runs only one of these methods at a time.
 
-    `vouched_max` holds while there is a seal: the replica vouches for nothing beyond.
+    `vouched_max` holds while there is a seal: the replica vouches for nothing beyond. It ends a batch.
     """
 
     __slots__ = (
@@ -134,6 +134,10 @@ class LogSeal:
     def open(self) -> None:
         """Allow vouching for everything written: the stored seal is gone."""
         self.current, self._is_durable = None, False
+
+    def on_log_cut(self, log_end_offset: int) -> None:
+        """What the log will hold beyond its new end is not what was sealed."""
+        self.vouched_max = min(self.vouched_max, log_end_offset)
 
     def vouch_for_flushed(self) -> None:
         """Allow vouching for what is fsynced, although the seal stays."""

@@ -82,6 +82,7 @@ class MemoryLog:
         #: The seal on the disk and in memory, and whether the disk has it (storage/seal.py).
         self.seal: Seal | None = None
         self._is_seal_durable = False
+        self._vouched_max = 0
         #: What the disk holds of a batch, by base offset, where that is not what was written.
         self.at_rest: dict[int, bytes] = {}
         self.rotten: list[RottenRange] = []
@@ -91,8 +92,7 @@ class MemoryLog:
 
     @property
     def vouched_end_offset(self) -> int:
-        seal = self.seal
-        return self.log_end_offset if seal is None else min(self.log_end_offset, seal.end_offset)
+        return self.log_end_offset if self.seal is None else min(self.log_end_offset, self._vouched_max)
 
     @property
     def must_vouch(self) -> bool:
@@ -110,7 +110,7 @@ class MemoryLog:
         self.seal = Seal(
             chain_epoch=chain_epoch, leader_epoch=self._epochs.latest, end_offset=self.log_end_offset
         )
-        self._is_seal_durable = False
+        self._is_seal_durable, self._vouched_max = False, self.log_end_offset
 
     def store_seal(self) -> None:
         self.flush()
@@ -587,6 +587,8 @@ class MemoryLog:
             self._is_seal_durable and seal.is_kept_by(self._epochs, log_end_offset=self.log_end_offset)
         ):
             self.seal, self._is_seal_durable = None, False
+        elif seal is not None:
+            self._vouched_max = seal.end_offset
 
     def _scan(self, found: bytes) -> None:
         view = memoryview(found)
@@ -618,6 +620,7 @@ class MemoryLog:
         del self._batches[count:]
         del self._bases[count:]
         self.log_end_offset = end_offset
+        self._vouched_max = min(self._vouched_max, end_offset)
         self._forget_rot(self.log_start_offset, end_offset)
         self._size_bytes = sum(len(data) for _, data in self._batches)
         self._flushed_batches = min(self._flushed_batches, count)

@@ -76,6 +76,16 @@ def test_a_log_that_was_cut_and_grew_again_before_its_seal_was_stored_stays_unse
     assert (log.vouched_end_offset, log.seal_chain_epoch) == (4, CHAIN_EPOCH)
 
 
+def test_a_sealed_log_that_is_cut_vouches_up_to_the_cut_and_not_into_a_batch_that_comes_later() -> None:
+    log = sealed(MemoryDisk())
+    log.truncate_to(1)
+    append(log, batch(1, records=3, leader_epoch=1))
+    assert (log.vouched_end_offset, log.log_end_offset) == (1, 4)
+    log.seal.remove()
+    log.seal.open()
+    assert log.vouched_end_offset == 4
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_seal_is_found_after_a_power_cut_with_all_that_it_covers(seed: int) -> None:
     disk = MemoryDisk()
