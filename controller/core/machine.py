@@ -20,7 +20,7 @@ from controller.contract.lag_report import (
     ReplicaLogEnd,
     ReplicaProblem,
 )
-from controller.contract.partition_state import PartitionKey
+from controller.contract.partition_state import NO_LEADER, PartitionKey
 from controller.contract.updates import AHEAD, ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
 from controller.core.alarms import (
     PROBLEM_ALARMS,
@@ -440,7 +440,7 @@ class ClusterMachine:
         it outside both, where it may create an empty log (3.8, how a broker returns). One in quarantine keeps
         its seat if it has one: it refused to lose records, so its log may be the better one; that is for a
         person to judge. A rotten one gives its seat up, to be mended, as long as another may lead (5.7,
-        scrubbing)."""
+        scrubbing); where it has none, its leader must not ask for it by what it said before."""
         state = self.image.partitions[key]
         topic = self.image.topics.get(key[0])
         if topic is None or topic.deleting or broker_id not in state.replicas:
@@ -462,7 +462,10 @@ class ClusterMachine:
             )
         elif alarm is AlarmCode.REPLICA_ROTTEN:
             change = draft.change(Cause.REPLICA_ROTTEN, actor=actor_of(broker_id), reason=detail or None)
-            vacate_seat(draft, key, broker_id, change, only_if_led=True)
+            if broker_id in (state.leader, *state.isr, *state.elr):
+                vacate_seat(draft, key, broker_id, change, only_if_led=True)
+            elif state.leader != NO_LEADER:
+                begin_anew(draft, key, change)  # the leader remembers how far it was, as vacate_seat says
         elif code == "went_back":
             change = draft.change(Cause.LOG_MISSING, actor=actor_of(broker_id), reason=detail or None)
             if not vacate_seat(draft, key, broker_id, change):

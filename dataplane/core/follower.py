@@ -71,6 +71,7 @@ class Follower(ReplicaRole):
 
     __slots__ = (
         "_has_agreed",
+        "_has_asked",
         "_hold",
         "_leader_start_offset",
         "_refused_offset",
@@ -86,6 +87,8 @@ class Follower(ReplicaRole):
         super().__init__(replica)
         #: The leader of this leader epoch has found this log to be a prefix of its own.
         self._has_agreed = False
+        #: It may have told its leader, in this leader epoch, how far its log reaches.
+        self._has_asked = False
         #: The highest log start that this leader has told in this leader epoch.
         self._leader_start_offset = UNKNOWN_OFFSET
         self.phase = Phase.IDLE if state.leader == NO_LEADER else Phase.FETCHING
@@ -134,6 +137,7 @@ class Follower(ReplicaRole):
         log = self._log
         if self.phase is not Phase.FETCHING or log.must_vouch or (log.rotten and self._is_mending):
             return None
+        self._has_asked = True
         return FetchPosition(
             log.log_end_offset,
             log.epochs.latest,
@@ -254,7 +258,9 @@ class Follower(ReplicaRole):
         """Where rounds of compaction have gone over a hole, here or at the leader, its records may never be
         had again as they were: the log begins anew, with a copy of the leader's, and what is good of it is
         written aside first. Elsewhere another leader may have them. A leader that lacks what is known to be
-        committed here lost it, and is not copied (I15, no cut below the high watermark)."""
+        committed here lost it, and is not copied (I15, no cut below the high watermark). A leader that was
+        told how far this log reaches may propose it for the in-sync set, and a fetch that says so may still
+        be on its way: the controller then makes a new leader epoch first."""
         log = self._log
         if (
             not self._is_mending
@@ -275,6 +281,8 @@ class Follower(ReplicaRole):
         hole = log.rotten[0]
         if log.rounds.compacted_to <= hole.first_offset:
             return NO_EFFECTS
+        if self._has_asked:
+            return (self._replica.rot_problem(),)
         start_offset = log.log_start_offset
         return (
             *self._hold_for(first_offset=start_offset, cut_offset=start_offset),

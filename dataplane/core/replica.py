@@ -32,7 +32,6 @@ from dataplane.core.effects import (
     STOP_FETCHING,
     Effects,
     Remark,
-    ReportProblem,
 )
 from dataplane.core.follower import Follower
 from dataplane.core.leader import Leader
@@ -54,7 +53,7 @@ class Replica(ReplicaParts):
         if current is not None:
             if state.partition_epoch == current.partition_epoch:
                 standing = self.role.standing_effects()
-                return (*standing, self._rot_problem()) if self.log.rotten else standing
+                return (*standing, self.rot_problem()) if self.log.rotten else standing
             if state.partition_epoch < current.partition_epoch:
                 return NO_EFFECTS
             if state.leader_epoch < current.leader_epoch:
@@ -83,18 +82,8 @@ class Replica(ReplicaParts):
         # controller remembers nothing of it, and may take the seat only when another can lead.
         has_seat = self.broker_id in state.isr or self.broker_id in state.elr
         if self.log.rotten and (has_seat or current is None):
-            return (*effects, self._rot_problem())
+            return (*effects, self.rot_problem())
         return effects
-
-    def _rot_problem(self) -> ReportProblem:
-        rotten = self.log.rotten
-        first = rotten[0]
-        return self.problem(
-            "rotten",
-            f"{first.reason}; {len(rotten)} ranges, records from {first.first_offset} on",
-            first_offset=first.first_offset,
-            next_offset=rotten[-1].next_offset,
-        )
 
     def _lead(self, state: PartitionState, now_ms: int) -> Effects:
         role, log = self.role, self.log
@@ -144,7 +133,7 @@ class Replica(ReplicaParts):
         replica without a seat mends at once."""
         if isinstance(self.role, Offline):
             return NO_EFFECTS
-        return (self._rot_problem(), *self.role.standing_effects())
+        return (self.rot_problem(), *self.role.standing_effects())
 
     def on_mended(self) -> Effects:
         """Something that was rotten is whole again, or gone with what was deleted: if that was all, the

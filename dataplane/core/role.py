@@ -119,6 +119,17 @@ class ReplicaParts:
         self.role = Offline(self)
         return (*effects, STOP_FETCHING, self.problem("storage_error", detail))
 
+    def rot_problem(self) -> ReportProblem:
+        """Return the report that this log is rotten, which it is."""
+        rotten = self.log.rotten
+        first = rotten[0]
+        return self.problem(
+            "rotten",
+            f"{first.reason}; {len(rotten)} ranges, records from {first.first_offset} on",
+            first_offset=first.first_offset,
+            next_offset=rotten[-1].next_offset,
+        )
+
     def problem(
         self,
         code: str,

@@ -558,6 +558,24 @@ def test_a_rotten_follower_loses_its_seat_and_the_leader_forgets_how_far_it_was(
     assert (after.leader, after.leader_epoch, after.isr) == (1, before.leader_epoch + 1, (1, 2))
 
 
+def test_a_rotten_replica_without_a_seat_is_forgotten_by_its_leader() -> None:
+    """Else the leader might propose it, by what it said before, while it begins anew."""
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.kill(3)
+    cluster.restart(3)
+    before = cluster.partition()
+    report_rot(cluster, 3)
+    after = cluster.partition()
+    assert (after.leader, after.leader_epoch, after.isr) == (1, before.leader_epoch + 1, before.isr)
+    for broker_id in (1, 2):
+        cluster.kill(broker_id)
+    without_leader = cluster.partition()
+    assert without_leader.leader == NO_LEADER
+    report_rot(cluster, 3)
+    assert cluster.partition() == without_leader
+
+
 def test_a_rotten_replica_that_nobody_can_stand_in_for_keeps_its_seat_and_is_alarmed() -> None:
     """Then another is back, and the rotten one says again what it said."""
     cluster = Cluster()

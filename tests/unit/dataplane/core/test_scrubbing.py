@@ -191,6 +191,16 @@ def test_what_rounds_went_over_here_is_copied_again_too() -> None:
     assert isinstance(unfit(bench, compacted=None)[1], WriteAside)
 
 
+def test_a_leader_that_was_told_how_far_the_log_reaches_forgets_it_before_the_log_begins_anew() -> None:
+    bench = rotten(2)
+    assert bench.replica.role.next_fetch() is not None
+    bench.apply(isr=(1, 3), partition_epoch=2)
+    assert unfit(bench) == (told(high_watermark=2),)
+    assert bench.log.log_end_offset == 2
+    bench.apply(isr=(1, 3), leader_epoch=2, partition_epoch=3)
+    assert isinstance(unfit(bench, leader_epoch=2)[1], WriteAside)
+
+
 @pytest.mark.parametrize(
     "answer",
     [
