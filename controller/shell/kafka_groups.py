@@ -201,9 +201,11 @@ def _listed(client: AdminClient) -> tuple[list[GroupListing], list[str]]:
         )
         for one in result.valid
     ]
-    if result.errors and not groups:
-        raise result.errors[0]
-    return groups, [error.args[0].str() for error in result.errors[:LIST_ERRORS_MAX]]
+    # Of each broker that did not answer; the library's documents call them exceptions, which they are not.
+    errors: list[KafkaError] = result.errors
+    if errors and not groups:
+        raise KafkaException(errors[0])
+    return groups, [error.str() for error in errors[:LIST_ERRORS_MAX]]
 
 
 def _described(group_id: str, client: AdminClient) -> GroupDetail:

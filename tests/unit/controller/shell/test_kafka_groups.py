@@ -119,6 +119,19 @@ async def test_the_client_is_made_once_and_again_when_brokers_have_moved(library
     assert library.made[1:] == ["store1:9092"]
 
 
+async def test_groups_are_listed_though_a_broker_does_not_answer(library: type[Library]) -> None:
+    """It has died a moment ago, and is still listed."""
+    one = SimpleNamespace(group_id="g", state=ConsumerGroupState.EMPTY, is_simple_consumer_group=False)
+    gone = KafkaError(KafkaError._TRANSPORT, "store2:9092: connection refused")
+    library.answer = SimpleNamespace(valid=[one], errors=[gone])
+    groups, unanswered = await groups_of(view("store1")).listed("prod")
+    assert [group.group_id for group in groups] == ["g"]
+    assert unanswered == ["store2:9092: connection refused"]
+    library.answer = SimpleNamespace(valid=[], errors=[gone])
+    with pytest.raises(GroupsUnavailable):
+        await groups_of(view("store1")).listed("prod")
+
+
 async def test_a_coordinator_that_says_it_is_not_the_one_is_looked_up_anew_once(
     library: type[Library], monkeypatch: pytest.MonkeyPatch
 ) -> None:
