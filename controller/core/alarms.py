@@ -205,6 +205,13 @@ class AlarmBook:
                 del self._unproven[broker_id]
                 self.clear_alarm(draft, AlarmKey(code=AlarmCode.LOGS_UNPROVEN, broker_id=broker_id))
 
+    def clear_rot(self, draft: Draft, broker_id: int) -> None:
+        """Clear what earlier processes of this broker told of rotten logs: a process that finds them rotten
+        still tells it with its first states, and one on a new disk has other logs."""
+        for key in [key for key in self._others if key.broker_id == broker_id]:
+            if key.code is AlarmCode.REPLICA_ROTTEN:
+                self.clear_alarm(draft, key)
+
     def clear_broker(self, draft: Draft, broker_id: int) -> None:
         """Clear all alarms about a broker that was removed, and about its replicas."""
         self._unproven.pop(broker_id, None)

@@ -143,6 +143,7 @@ class Sessions(Presence):
         self._by_id[request.broker_id] = Session(last_seen_ms=now_ms, required_sequence=image.sequence)
         self._is_stale = True
         self._alarms.clear_alarm(draft, _broker_alarm(AlarmCode.DUPLICATE_BROKER, request.broker_id))
+        self._alarms.clear_rot(draft, request.broker_id)
         self._alarm_offline_dirs(draft, registration)
         return self._accept_broker(image, registration)
 

@@ -576,6 +576,20 @@ def test_a_rotten_replica_without_a_seat_is_forgotten_by_its_leader() -> None:
     assert cluster.partition() == without_leader
 
 
+def test_rot_is_the_word_of_one_process_and_the_next_tells_it_again_if_it_is_so() -> None:
+    """A new disk has another log, which may get into the ISR and lead at once."""
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    report_rot(cluster, 1)
+    assert rot_alarms(cluster) == [1]
+    cluster.kill(1)
+    assert rot_alarms(cluster) == [1]
+    cluster.restart(1)
+    assert rot_alarms(cluster) == []
+    report_rot(cluster, 1)
+    assert rot_alarms(cluster) == [1]
+
+
 def test_a_rotten_replica_that_nobody_can_stand_in_for_keeps_its_seat_and_is_alarmed() -> None:
     """Then another is back, and the rotten one says again what it said."""
     cluster = Cluster()
