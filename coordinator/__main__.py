@@ -54,18 +54,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _settings(arguments: argparse.Namespace) -> CoordinatorSettings:
+    config = CoordinatorConfig.parse(config_pairs(arguments))
     return CoordinatorSettings(
-        coordinator_id=id_of(arguments, "coordinator"),
-        config=CoordinatorConfig.parse(config_pairs(arguments)),
-        **node_settings(arguments),
+        coordinator_id=id_of(arguments, "coordinator"), config=config, **node_settings(arguments, config)
     )
 
 
 async def _run(settings: CoordinatorSettings) -> int:
     ports = NodePorts()
-    return await run_until_signal(
-        lambda: listen(settings, ports), address=f"{settings.listen_host}:{settings.listen_port}"
-    )
+    return await run_until_signal(lambda: listen(settings, ports), settings)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ from springtide.node.counters import NodeCounters, collect_node_counters
 from springtide.node.handlers.dispatch import make_dispatch
 from springtide.node.lease import Lease
 from springtide.node.life import NodeLife
+from springtide.node.listeners import BoundListeners
 from springtide.node.net import Listener
 from springtide.node.producer_ids import ProducerIds
 from springtide.node.server import Server
@@ -63,7 +64,7 @@ class CoordinatorProcess:
         settings: CoordinatorSettings,
         ports: NodePorts,
         *,
-        listener: Listener,
+        listeners: BoundListeners,
         metrics_listener: Listener | None = None,
     ) -> None:
         self.settings = settings
@@ -73,6 +74,7 @@ class CoordinatorProcess:
         self.counters = NodeCounters()
         self.counters.started_us = ports.clock.mono_us()
         self.view = ClusterView()
+        net = listeners.net_to_peers(ports.net)
         self._client = ControllerClient(
             urls=settings.controllers,
             cluster=settings.cluster,
@@ -87,7 +89,7 @@ class CoordinatorProcess:
             coordinator_id=settings.coordinator_id,
             coordinator_epoch=lambda: self.session.broker_epoch,
             view=self.view,
-            net=ports.net,
+            net=net,
             clock=clock,
             rng=ports.rng,
             new_machine=partial(GroupMachine, settings.config.group_options),
@@ -99,7 +101,7 @@ class CoordinatorProcess:
             self._group_machines,
             PartitionEnds(
                 view=self.view,
-                net=ports.net,
+                net=net,
                 clock=clock,
                 client_id=f"coordinator-{settings.coordinator_id}",
             ),
@@ -131,8 +133,8 @@ class CoordinatorProcess:
             new_member_suffix=lambda: str(uuid.UUID(int=ports.rng.getrandbits(128), version=4)),
         )
         self.server = Server(
-            listener=listener,
-            poller=ports.net.poller(),
+            listeners=listeners.by_name,
+            poller=net.poller(),
             dispatch=make_dispatch(HANDLERS, context, ports.clock),
             clock=ports.clock,
             threads=ports.threads,
@@ -140,14 +142,14 @@ class CoordinatorProcess:
             limits=settings.config.server_limits,
             on_turn_end=lambda: None,
         )
-        host, port = settings.advertised(listener.address)
         self.session = ControllerSession(
             client=self._client,
             identity=RegisterRequest(
                 broker_id=settings.coordinator_id,
                 incarnation_id=f"{ports.rng.getrandbits(128):032x}",
-                host=host,
-                port=port,
+                host=listeners.inter_broker.host,
+                port=listeners.inter_broker.port,
+                listeners=listeners.named,
                 rack=settings.rack,
                 log_dir_ids=(),
                 last_shutdown=ShutdownKind.FIRST_START,
@@ -161,13 +163,14 @@ class CoordinatorProcess:
             on_registered=self._on_registered,
             level=self.shards.level,
             groups=self.news.take,
+            certificate_ends_ms=listeners.certificate_ends_ms,
             listener=self.news,
         )
         self.life = NodeLife(
             settings,
             ports,
             node_id=settings.coordinator_id,
-            listener=listener,
+            listeners=listeners,
             server=self.server,
             client=self._client,
             session=self.session,
@@ -255,6 +258,6 @@ class CoordinatorProcess:
 
 
 async def listen(settings: CoordinatorSettings, ports: NodePorts) -> CoordinatorProcess:
-    """Bind the listeners and put the coordinator together. Raise OSError."""
-    listener, metrics_listener = await bind(settings, ports.net)
-    return CoordinatorProcess(settings, ports, listener=listener, metrics_listener=metrics_listener)
+    """Bind the listeners and put the coordinator together. Raise OSError, TlsFilesInvalid."""
+    listeners, metrics_listener = await bind(settings, ports.net)
+    return CoordinatorProcess(settings, ports, listeners=listeners, metrics_listener=metrics_listener)

@@ -143,9 +143,8 @@ def open_broker(settings: BrokerSettings, ports: Ports, *, data_dir: str, boot_i
 
 
 async def _run_broker(opened: OpenedBroker) -> int:
-    settings = opened.settings
     try:
-        return await run_until_signal(opened.listen, address=f"{settings.listen_host}:{settings.listen_port}")
+        return await run_until_signal(opened.listen, opened.settings)
     except* LogDirRefused as group:
         _log.error("process_ends cause=%s", first_of(group))
     except* LogError as group:
@@ -154,10 +153,9 @@ async def _run_broker(opened: OpenedBroker) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> BrokerSettings:
+    config = BrokerConfig.parse(config_pairs(arguments))
     return BrokerSettings(
-        broker_id=id_of(arguments, "broker"),
-        config=BrokerConfig.parse(config_pairs(arguments)),
-        **node_settings(arguments),
+        broker_id=id_of(arguments, "broker"), config=config, **node_settings(arguments, config)
     )
 
 

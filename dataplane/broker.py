@@ -56,6 +56,7 @@ from springtide.node.controller_session import ControllerSession
 from springtide.node.handlers.dispatch import make_dispatch
 from springtide.node.lease import Lease
 from springtide.node.life import NodeLife
+from springtide.node.listeners import BoundListeners
 from springtide.node.net import Listener
 from springtide.node.producer_ids import ProducerIds
 from springtide.node.server import Server
@@ -94,7 +95,7 @@ class StorageBroker:
         problems: Sequence[ReplicaProblem],
         seen: Seen,
         *,
-        listener: Listener,
+        listeners: BoundListeners,
         metrics_listener: Listener | None = None,
     ) -> None:
         self.settings = settings
@@ -107,7 +108,8 @@ class StorageBroker:
         config = settings.config
         self.counters = BrokerCounters()
         self.counters.started_us = ports.clock.mono_us()
-        poller = ports.net.poller()
+        net = listeners.net_to_peers(ports.net)
+        poller = net.poller()
         pending = PendingCreations()
         self.view = ClusterView(unmade=pending.wanted)
         self.lease = Lease()
@@ -168,7 +170,7 @@ class StorageBroker:
             broker_epoch=lambda: self.session.broker_epoch,
             effects=self.effects,
             view=self.view,
-            net=ports.net,
+            net=net,
             poller=poller,
             clock=clock,
             rng=ports.rng,
@@ -192,7 +194,7 @@ class StorageBroker:
             directory=self.directory,
             view=self.view,
             config=config,
-            net=ports.net,
+            net=net,
             clock=clock,
             threads=ports.threads,
             broker_id=settings.broker_id,
@@ -259,7 +261,7 @@ class StorageBroker:
             log_dir_failure=lambda: self.directory.failure,
         )
         self.server = Server(
-            listener=listener,
+            listeners=listeners.by_name,
             poller=poller,
             dispatch=make_dispatch(HANDLERS, self.context, ports.clock),
             clock=ports.clock,
@@ -269,13 +271,12 @@ class StorageBroker:
             on_turn_end=self.fetches.wake,
             on_connection_closed=self._on_connection_closed,
         )
-        host, port = settings.advertised(listener.address)
         self.lease.on_controller_epoch(seen.controller_epoch)
         self._preflight = Preflight(
             broker_id=settings.broker_id,
             broker_epoch=lambda: self.session.broker_epoch,
             client=self._client,
-            net=ports.net,
+            net=net,
             clock=ports.clock,
             disk=ports.disk,
             threads=ports.threads,
@@ -286,8 +287,9 @@ class StorageBroker:
             identity=RegisterRequest(
                 broker_id=settings.broker_id,
                 incarnation_id=self._incarnation_id,
-                host=host,
-                port=port,
+                host=listeners.inter_broker.host,
+                port=listeners.inter_broker.port,
+                listeners=listeners.named,
                 rack=settings.rack,
                 log_dir_ids=(log_dir.claim.meta.dir_id,),
                 last_shutdown=log_dir.claim.last_shutdown,
@@ -305,13 +307,14 @@ class StorageBroker:
             offline_log_dir_ids=self.directory.offline_ids,
             on_went_back=self.directory.disown,
             disk_space=self.directory.space,
+            certificate_ends_ms=listeners.certificate_ends_ms,
             listener=self._preflight,
         )
         self.life = NodeLife(
             settings,
             ports,
             node_id=settings.broker_id,
-            listener=listener,
+            listeners=listeners,
             server=self.server,
             client=self._client,
             session=self.session,
@@ -481,10 +484,10 @@ class StorageBroker:
 async def listen(
     settings: BrokerSettings, ports: Ports, log_dir: LogDir, problems: Sequence[ReplicaProblem], seen: Seen
 ) -> StorageBroker:
-    """Bind the listeners and put the broker together. Raises OSError."""
-    listener, metrics_listener = await bind(settings, ports.net)
+    """Bind the listeners and put the broker together. Raises OSError, TlsFilesInvalid."""
+    listeners, metrics_listener = await bind(settings, ports.net)
     return StorageBroker(
-        settings, ports, log_dir, problems, seen, listener=listener, metrics_listener=metrics_listener
+        settings, ports, log_dir, problems, seen, listeners=listeners, metrics_listener=metrics_listener
     )
 
 

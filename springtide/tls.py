@@ -32,9 +32,9 @@ class TlsFilesInvalid(Exception):
 def check_server_files(*, cert: str, key: str, client_ca: str | None) -> None:
     """Raise TlsFilesInvalid unless a server can start with these files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    _load_cert(context, cert, key)
+    load_cert(context, cert, key)
     if client_ca is not None:
-        _load_ca(context, client_ca)
+        load_ca(context, client_ca)
 
 
 def client_context(*, ca: str | None, cert: str | None, key: str | None) -> ssl.SSLContext:
@@ -45,9 +45,9 @@ def client_context(*, ca: str | None, cert: str | None, key: str | None) -> ssl.
         context = httpx.create_ssl_context(trust_env=False)
     else:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        _load_ca(context, ca)
+        load_ca(context, ca)
     if cert is not None and key is not None:
-        _load_cert(context, cert, key)
+        load_cert(context, cert, key)
     elif cert is not None or key is not None:
         raise TlsFilesInvalid(
             "a client's certificate and its key belong together: name both files or neither"
@@ -99,7 +99,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or cause.__context__
 
 
-def _load_ca(context: ssl.SSLContext, file: str) -> None:
+def load_ca(context: ssl.SSLContext, file: str) -> None:
     _check_readable(file)
     try:
         context.load_verify_locations(file)
@@ -107,7 +107,7 @@ def _load_ca(context: ssl.SSLContext, file: str) -> None:
         raise TlsFilesInvalid(f"{file} has no certificate of a CA in it, in PEM") from error
 
 
-def _load_cert(context: ssl.SSLContext, cert: str, key: str) -> None:
+def load_cert(context: ssl.SSLContext, cert: str, key: str) -> None:
     _check_readable(cert)
     _check_readable(key)
 

@@ -11,6 +11,7 @@ from admin_api.http.models import (
     BrokerId,
     Endpoint,
     LastChange,
+    ListenerView,
     Reason,
     RequestBody,
     View,
@@ -190,6 +191,7 @@ class BrokerView(View):
     drained: bool = Field(description="it is draining and holds nothing any more: it can be taken offline")
     demoted: bool = Field(description="it leads only what no other broker may")
     endpoint: str = Field(examples=["store1:9092"])
+    listeners: list[ListenerView] = Field(description="all of them, where they have names; else none")
     rack: str | None = Field(description="what counts: an operator's word, or the broker's own")
     assigned_rack: str | None = Field(description="what an operator set; null: the broker's word counts")
     labels: dict[str, str] = Field(description="an operator's notes", examples=[{"owner": "storage"}])

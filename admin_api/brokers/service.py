@@ -9,7 +9,7 @@ import msgspec
 
 from admin_api.brokers.models import AddBroker, AddBrokers, BrokerPlan, BrokerSpec, BrokerView, CheckView
 from admin_api.http.answers import Answer
-from admin_api.http.models import host_and_port, last_change, timestamp
+from admin_api.http.models import host_and_port, last_change, listener_views, timestamp
 from admin_api.http.problems import FieldProblem, ProblemError
 from admin_api.http.services import Services
 from admin_api.http.writes import Attempt, opened
@@ -172,6 +172,7 @@ def broker_view(engine: EnginePort, view: Published, broker: BrokerRegistration)
         state=broker.status,
         drained=broker.draining and not image.replicas_of.get(broker.broker_id),
         endpoint=endpoint_of(broker),
+        listeners=listener_views(broker),
         log_dirs=broker.log_dir_ids,
         offline_log_dirs=broker.offline_log_dir_ids,
         disk_free_bytes=None if disk is None else disk.free_bytes,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, model_validator
 
-from admin_api.http.models import BrokerId, LastChange, Reason, RequestBody, View, ViewList
+from admin_api.http.models import BrokerId, LastChange, ListenerView, Reason, RequestBody, View, ViewList
 
 COORDINATORS_PER_REQUEST_MAX = 100
 
@@ -57,6 +57,7 @@ class CoordinatorView(View):
     drained: bool = Field(description="it is draining and owns nothing any more: it can be stopped")
     demoted: bool = Field(description="it owns only what no other coordinator may")
     endpoint: str = Field(examples=["desk1:9092"])
+    listeners: list[ListenerView] = Field(description="all of them, where they have names; else none")
     rack: str | None
     coordinator_epoch: int = Field(
         description="names this run of the coordinator; grows with every start", examples=[17]

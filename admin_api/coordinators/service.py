@@ -17,7 +17,7 @@ from admin_api.coordinators.models import (
 )
 from admin_api.http.answers import Answer
 from admin_api.http.conditions import IfMatch
-from admin_api.http.models import BrokerId, ClusterPath, last_change, timestamp
+from admin_api.http.models import BrokerId, ClusterPath, last_change, listener_views, timestamp
 from admin_api.http.problems import ProblemError, refusal_problem
 from admin_api.http.services import Services, Serving
 from admin_api.http.writes import Asked, Attempt, ChangeFields, ResourceChange, Write, submit
@@ -143,6 +143,7 @@ def coordinator_view(view: Published, coordinator: CoordinatorRegistration) -> C
         state=coordinator.status,
         drained=coordinator.draining and not owned,
         endpoint=endpoint_of(coordinator),
+        listeners=listener_views(coordinator),
         registered_at=timestamp(coordinator.registered_at_ms),
         shards=owned,
         followed_shards=Counter(shard.standby for shard in shards)[coordinator_id],

@@ -22,7 +22,8 @@ from pydantic import (
 )
 
 from controller.core.options import ControllerOptions
-from controller.core.records import Change
+from controller.core.records import BrokerRegistration, Change, CoordinatorRegistration
+from controller.operations.brokers import endpoint_of
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -166,6 +167,21 @@ ItemView = TypeVar("ItemView", bound=View)
 class ViewList(View, Generic[ItemView]):
     items: list[ItemView]
     next_page_token: str | None
+
+
+class ListenerView(View):
+    """A named listener of a broker or coordinator: clients that come by it are told this address."""
+
+    name: str = Field(examples=["CLIENTS"])
+    endpoint: str = Field(examples=["kafka1.example.com:9093"])
+    protocol: str = Field(description="Kafka's security protocol", examples=["SSL"])
+
+
+def listener_views(node: BrokerRegistration | CoordinatorRegistration) -> list[ListenerView]:
+    return [
+        ListenerView(name=name, endpoint=endpoint_of(found), protocol=found.protocol)
+        for name, found in sorted(node.listeners.items())
+    ]
 
 
 class LastChange(View):

@@ -77,6 +77,14 @@ class LevelShards(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[int, ...]
 
 
+class ListenerAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """The address of one listener, as clients connect to it. protocol: Kafka's security protocol."""
+
+    host: str
+    port: int
+    protocol: str = "PLAINTEXT"
+
+
 class RegisterRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`POST /internal/clusters/{cluster}/brokers/{id}:register`. Idempotent per `incarnation_id`. Of a
     coordinator, which has no directory, `/coordinators/{id}:register`: `broker_id` and `broker_epoch` are
@@ -89,13 +97,16 @@ class RegisterRequest(msgspec.Struct, frozen=True, kw_only=True):
         was recorded and died before they saw an answer, oldest first; each is written down before it asks.
         One of them may be the incarnation that the controller knows: it was given an epoch and never used it,
         so the process after it on the same directories still holds everything.
-    host: where the process runs; replicas of a partition never share one when it can be avoided.
+    host: where the process runs; replicas of a partition never share one when it can be avoided. host and
+        port are those of the listener that other processes use.
+    listeners: all listeners, by name; none where the only one has no name.
     """
 
     broker_id: int
     incarnation_id: str
     host: str
     port: int
+    listeners: dict[str, ListenerAddress] = {}
     rack: str | None = None
     log_dir_ids: tuple[str, ...]
     offline_log_dir_ids: tuple[str, ...] = ()
@@ -183,6 +194,8 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     disk: DiskSpace | None = None
     #: Of a coordinator. None: nothing new, and no trouble.
     groups: GroupNews | None = None
+    #: When the first certificate of its listeners ends, Unix time; -1: they have none.
+    certificate_ends_ms: int = -1
 
 
 class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,23 +19,33 @@ import msgspec
 
 from controller.contract.errors import ControllerError
 from controller.contract.partition_state import PartitionState, TopicState, WriterId
-from controller.contract.session import Witness
+from controller.contract.session import ListenerAddress, Witness
 
 
 class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The address of a broker, or of a coordinator (the ids are then its), and whether its incarnation is
     live. Clients are only told of active ones.
     may_join: whether an ISR may take it in; a broker that is shutting down still follows, but joins none.
-    configs: what operators set for this broker alone (dotted Kafka names), over `cluster_configs`."""
+    configs: what operators set for this broker alone (dotted Kafka names), over `cluster_configs`.
+    listeners: as RegisterRequest has them."""
 
     broker_id: int
     broker_epoch: int
     host: str
     port: int
+    listeners: dict[str, ListenerAddress] = {}
     rack: str | None = None
     active: bool = True
     may_join: bool = True
     configs: dict[str, str] = {}
+
+    def address_for(self, listener: str) -> tuple[str, int] | None:
+        """Return where a client that came by this listener reaches the node; None if it has no such listener
+        (KIP-103). "": a client of a process with one listener."""
+        if not listener:
+            return self.host, self.port
+        endpoint = self.listeners.get(listener)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
 
 
 AHEAD: Final = "ahead"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -25,6 +26,8 @@ _PARTITION_CODES = (
     AlarmCode.PARTITION_BELOW_MIN_ISR,
     AlarmCode.PARTITION_RECOVERING,
 )
+#: A certificate that ends sooner is an alarm.
+CERTIFICATE_WARNING_MS = 14 * 24 * 3_600_000
 #: Partition alarms of one code that a step tells of one by one: a dead broker may raise one a partition.
 ALARMS_TOLD_PER_STEP_MAX = 5
 _SEVERITY = {code: rank for rank, code in enumerate(AlarmCode)}
@@ -190,6 +193,20 @@ class AlarmBook:
             self.clear_alarm(draft, key)
         else:
             self.raise_alarm(draft, key, describe_leap(broker_id, leap))
+
+    def on_certificate(self, draft: Draft, node: str, node_id: int, ends_ms: int) -> None:
+        """Note when the first certificate of a broker's or coordinator's listeners ends; -1: it has none."""
+        key = AlarmKey(code=AlarmCode.CERTIFICATE_EXPIRES, broker_id=node_id)
+        if ends_ms < 0 or ends_ms - draft.wall_ms > CERTIFICATE_WARNING_MS:
+            self.clear_alarm(draft, key)
+        else:
+            ends = datetime.fromtimestamp(ends_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            self.raise_alarm(
+                draft,
+                key,
+                f"a certificate of {node} {node_id} ends at {ends}, and new connections fail from then on: "
+                "write the renewed one over the file of ssl.keystore.location; it needs no restart",
+            )
 
     def raise_unproven(self, draft: Draft, broker_id: int, keys: Iterable[PartitionKey], detail: str) -> None:
         """Raise the alarm that a broker lost seats and may lack records; it stays until all are in sync."""

@@ -107,6 +107,7 @@ class CoordinatorSessions(Presence):
             incarnation_id=request.incarnation_id,
             host=request.host,
             port=request.port,
+            listeners=request.listeners,
             rack=request.rack,
             admitted=before is not None and before.admitted,
             fenced=not is_same or before is None or before.fenced,
@@ -153,6 +154,7 @@ class CoordinatorSessions(Presence):
             sequence=request.applied_sequence,
         )
         self._note_troubles(draft, coordinator_id, request.groups.troubles if request.groups else ())
+        self._alarms.on_certificate(draft, "coordinator", coordinator_id, request.certificate_ends_ms)
         if request.wants_shutdown:
             self._fence(draft, coordinator_id, "wants to stop")
         else:
@@ -286,7 +288,8 @@ class CoordinatorSessions(Presence):
         else:
             self._alarms.clear_alarm(draft, _TOPIC_BLOCKED)
 
-    def forget(self, coordinator_id: int) -> None:
+    def forget(self, draft: Draft, coordinator_id: int) -> None:
+        self._alarms.clear_broker(draft, coordinator_id)
         del self._by_id[coordinator_id]
         self.applied.pop(coordinator_id, None)
         self._level.pop(coordinator_id, None)
@@ -335,7 +338,7 @@ def remove_coordinator(
         change = operator_change(event, Cause.COORDINATOR_REMOVED)
         keep_epoch(draft, coordinator.coordinator_epoch, change)
         draft.write(RemoveCoordinatorRecord(coordinator_id=coordinator_id, change=change))
-        sessions.forget(coordinator_id)
+        sessions.forget(draft, coordinator_id)
     return CoordinatorRemoved(coordinator_id=coordinator_id, dry_run=event.dry_run)
 
 

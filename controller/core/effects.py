@@ -51,6 +51,8 @@ class AlarmCode(StrEnum):
     #: Without a broker: the controller's, ZooKeeper's and the time that has passed.
     CLOCK_LEAP = "clock_leap"
     BROKER_FENCED = "broker_fenced"
+    #: A certificate of a broker's or coordinator's listeners ends within two weeks, or has ended.
+    CERTIFICATE_EXPIRES = "certificate_expires"
     #: A broker came back without proof that its logs are whole, and lost its seats. Until all are in sync.
     LOGS_UNPROVEN = "logs_unproven"
     #: A client group has not been stable for a minute on end for ten minutes.

@@ -14,7 +14,7 @@ from enum import StrEnum
 import msgspec
 
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
-from controller.contract.session import BrokerStatus, ShutdownKind
+from controller.contract.session import BrokerStatus, ListenerAddress, ShutdownKind
 from controller.core.effects import ProbeBroker
 
 #: Who acts when no operator does.
@@ -132,6 +132,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     incarnation_id: str
     host: str
     port: int
+    listeners: dict[str, ListenerAddress] = {}
     rack: str | None = None
     log_dir_ids: tuple[str, ...] = ()
     offline_log_dir_ids: tuple[str, ...] = ()
@@ -190,6 +191,7 @@ class CoordinatorRegistration(msgspec.Struct, frozen=True, kw_only=True):
     incarnation_id: str
     host: str
     port: int
+    listeners: dict[str, ListenerAddress] = {}
     rack: str | None = None
     admitted: bool = False
     fenced: bool = True

@@ -11,6 +11,7 @@ from controller.core.records import BrokerRegistration
 
 LOG_DIRS_MAX = 64
 TEXT_LENGTH_MAX = 255
+LISTENERS_MAX = 16
 
 
 def has_usable_dir(broker: BrokerRegistration) -> bool:
@@ -106,10 +107,15 @@ def check_node(image: ClusterImage, request: RegisterRequest) -> tuple[Controlle
         *request.log_dir_ids,
         *request.offline_log_dir_ids,
         *request.unanswered_incarnation_ids,
+        *request.listeners,
+        *(text for endpoint in request.listeners.values() for text in (endpoint.host, endpoint.protocol)),
     )
     optional = (request.rack or "", request.version)
     if request.broker_id < 0 or not 0 < request.port < 65_536:
         return ControllerError.INVALID_REQUEST, "broker_id or port out of range"
+    endpoints = request.listeners.values()
+    if len(endpoints) > LISTENERS_MAX or any(not 0 < endpoint.port < 65_536 for endpoint in endpoints):
+        return ControllerError.INVALID_REQUEST, f"a listener's port is out of range, or over {LISTENERS_MAX}"
     if any(not 0 < len(t) <= TEXT_LENGTH_MAX for t in texts) or any(
         len(t) > TEXT_LENGTH_MAX for t in optional
     ):

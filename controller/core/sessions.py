@@ -114,6 +114,7 @@ class Sessions(Presence):
             incarnation_id=request.incarnation_id,
             host=request.host,
             port=request.port,
+            listeners=request.listeners,
             rack=request.rack if assigned is None else assigned,
             log_dir_ids=request.log_dir_ids,
             offline_log_dir_ids=request.offline_log_dir_ids,
@@ -156,6 +157,7 @@ class Sessions(Presence):
             before,
             host=request.host,
             port=request.port,
+            listeners=request.listeners,
             rack=before.rack if is_assigned else request.rack,
             own_rack=request.rack if is_assigned else None,
             version=request.version,
@@ -297,6 +299,7 @@ class Sessions(Presence):
         )
         self._take_offline_dirs(draft, broker_id, request.offline_log_dir_ids)
         self._alarms.on_clocks(draft, broker_id, request.clock_leap)
+        self._alarms.on_certificate(draft, "broker", broker_id, request.certificate_ends_ms)
         may_shut_down = False
         if request.wants_shutdown:
             may_shut_down = self._on_wants_shutdown(draft, broker_id, now_ms)

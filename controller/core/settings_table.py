@@ -87,7 +87,7 @@ _LOOP = "it sizes a pool of threads; a broker is one event loop"
 _UNBOUNDED = "brokers do not bound this"
 _RATE = "bytes per second; unset it to lift the throttle"
 _REMOVED = "Kafka 4 has removed it; records are stored in one format, that of magic 2"
-_SECURITY = "it concerns TLS or SASL, which do not exist in this release"
+_SECURITY = "SASL does not exist in this release, and TLS is set up by PEM files: `dataplane serve --help`"
 _AT_START = "a broker reads it when it starts: `dataplane serve --config`"
 _OPTION = "it is an option of the broker's process: see `dataplane serve --help`"
 _IN_MS = "give it in milliseconds: log.{}.ms"
@@ -253,17 +253,16 @@ CLUSTER_SETTINGS: dict[str, Setting] = {
         "sasl.login.callback.handler.class sasl.login.class sasl.login.refresh.buffer.seconds "
         "sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor "
         "sasl.login.refresh.window.jitter sasl.mechanism.inter.broker.protocol "
-        "sasl.server.callback.handler.class ssl.cipher.suites ssl.client.auth "
-        "ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.class "
+        "sasl.server.callback.handler.class ssl.cipher.suites ssl.engine.factory.class "
         "ssl.key.password ssl.keymanager.algorithm ssl.keystore.certificate.chain "
-        "ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type "
+        "ssl.keystore.key ssl.keystore.password "
         "ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm "
-        "ssl.truststore.certificates ssl.truststore.location ssl.truststore.password "
-        "ssl.truststore.type",
+        "ssl.truststore.certificates ssl.truststore.password",
     ),
     **_all_refused(
         _AT_START,
-        "connections.max.idle.ms controlled.shutdown.timeout.ms fetch.max.bytes log.cleaner.backoff.ms "
+        "advertised.listeners connections.max.idle.ms controlled.shutdown.timeout.ms fetch.max.bytes "
+        "inter.broker.listener.name listener.security.protocol.map listeners log.cleaner.backoff.ms "
         "log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms "
         "log.message.validation log.retention.check.interval.ms log.scrub.bytes.per.second "
         "log.scrub.interval.ms max.connections max.connections.per.ip "
@@ -271,12 +270,13 @@ CLUSTER_SETTINGS: dict[str, Setting] = {
         "queued.max.request.bytes replica.fetch.backoff.ms replica.fetch.max.bytes "
         "replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms "
         "replica.high.watermark.checkpoint.interval.ms replica.socket.timeout.ms "
-        "socket.request.max.bytes",
+        "socket.request.max.bytes ssl.client.auth ssl.enabled.protocols "
+        "ssl.endpoint.identification.algorithm ssl.keystore.location ssl.keystore.type "
+        "ssl.truststore.location ssl.truststore.type",
     ),
     **_all_refused(
         _OPTION,
-        "advertised.listeners broker.id broker.rack inter.broker.listener.name "
-        "listener.security.protocol.map listeners log.dir log.dirs node.id",
+        "broker.id broker.rack log.dir log.dirs node.id",
     ),
     **_all_refused(
         _AT_COORDINATORS_START,

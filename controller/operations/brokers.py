@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from controller.contract.session import BrokerStatus
+from controller.contract.session import BrokerStatus, ListenerAddress
 from controller.core.image import ClusterImage
 from controller.core.planning.goals import Drain, Goal, Rebalance, RebalanceMode, Replace
 from controller.core.preflight import CheckState, PreflightCheck
@@ -65,7 +65,7 @@ def goals_of(spec: BrokerAdd) -> tuple[Goal, ...]:
     return tuple(goals)
 
 
-def endpoint_of(broker: BrokerToAdd | BrokerRegistration | CoordinatorRegistration) -> str:
+def endpoint_of(broker: BrokerToAdd | BrokerRegistration | CoordinatorRegistration | ListenerAddress) -> str:
     """Return `host:port`, as brokers and coordinators advertise it and operators write it."""
     host = f"[{broker.host}]" if ":" in broker.host else broker.host
     return f"{host}:{broker.port}"

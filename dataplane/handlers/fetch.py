@@ -19,8 +19,8 @@ from dataplane.core.fetch_session import (
 )
 from dataplane.core.results import FetchResult
 from dataplane.handlers.context import BrokerContext
+from dataplane.handlers.leaders import LeaderHints
 from dataplane.handlers.list_offsets import error_of_unhosted_id
-from dataplane.handlers.produce import leader_hint
 from dataplane.shell.fetches import Fetch, FetchedAnswer
 from dataplane.shell.hosted import HostedPartition
 from springtide.node.handlers.context import Request
@@ -34,7 +34,6 @@ from springtide.wire.fetch_response import (
     encode_fetch_frame,
     encode_fetch_response,
 )
-from springtide.wire.leader_hints import NodeEndpoint
 
 MAX_WAIT_MS_MAX = 5 * 60 * 1000
 PARTITION_BYTES_MIN = 1
@@ -200,14 +199,14 @@ def respond(
     if len(answers) == 1 and session.uses_topic_ids and answers[0].is_plain:
         _respond_plainly(context, request, session, answers[0])
         return
-    leaders: dict[int, NodeEndpoint] = {}
+    leaders = LeaderHints(context, request.listener)
     partitions = [_encode_partition(context, session, answer, leaders) for answer in answers]
     request.reply_chunks(
         encode_fetch_response(
             request.api_version,
             partitions,
             session_id=session.session_id,
-            node_endpoints=[leaders[key] for key in sorted(leaders)],
+            node_endpoints=leaders.endpoints,
         )
     )
 
@@ -233,7 +232,7 @@ def _respond_plainly(
 
 
 def _encode_partition(
-    context: BrokerContext, session: FetchSession, answer: FetchedAnswer, leaders: dict[int, NodeEndpoint]
+    context: BrokerContext, session: FetchSession, answer: FetchedAnswer, leaders: LeaderHints
 ) -> FetchedPartition:
     key = answer.followed.key
     result = answer.result
@@ -242,7 +241,7 @@ def _encode_partition(
         context.counters.failed_fetch_requests += 1
         hint = None
         if result.error in _LEADER_ERRORS:
-            hint = leader_hint(context, key[0], key[1], leaders)
+            hint = leaders.of(key[0], key[1])
         return FetchedPartition(
             topic,
             key[1],

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from controller.contract.partition_state import NO_LEADER
 from dataplane.core.results import AppendResult
 from dataplane.handlers.context import BrokerContext
+from dataplane.handlers.leaders import LeaderHints
 from dataplane.handlers.list_offsets import error_of_unhosted, error_of_unhosted_id
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.produces import PartitionOfProduce, ProduceWaiter, WaitingProduce
@@ -23,7 +23,7 @@ from springtide.node.topic_ids import topic_id_text
 from springtide.wire.apis import APIS, TOO_OLD_ERROR, ApiKey
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import Topic
-from springtide.wire.leader_hints import CurrentLeader, NodeEndpoint
+from springtide.wire.leader_hints import CurrentLeader
 from springtide.wire.produce import (
     ZSTD_SINCE,
     ProducedPartition,
@@ -230,7 +230,7 @@ def _finish(
             request.reply_nothing()
         return
     outcomes: list[ProduceOutcome] = []
-    leaders: dict[int, NodeEndpoint] = {}
+    leaders = LeaderHints(context, request.listener)
     for asked, result in zip(message.partitions, results, strict=True):
         if result.error is ErrorCode.NONE:
             outcomes.append(
@@ -246,11 +246,7 @@ def _finish(
         else:
             outcomes.append(_failed_outcome(context, asked, result, leaders))
     request.reply_chunks(
-        [
-            encode_produce_response(
-                request.api_version, outcomes, node_endpoints=[leaders[key] for key in sorted(leaders)]
-            )
-        ]
+        [encode_produce_response(request.api_version, outcomes, node_endpoints=leaders.endpoints)]
     )
 
 
@@ -258,13 +254,13 @@ def _failed_outcome(
     context: BrokerContext,
     asked: ProducedPartition,
     result: AppendResult,
-    leaders: dict[int, NodeEndpoint],
+    leaders: LeaderHints,
 ) -> ProduceOutcome:
     """An error, and where the leader is if that is what was wrong (KIP-951)."""
     topic, partition, _ = asked
     hint: CurrentLeader | None = None
     if result.error in _LEADER_ERRORS:
-        hint = leader_hint(context, _topic_id(context, topic), partition, leaders)
+        hint = leaders.of(_topic_id(context, topic), partition)
     return ProduceOutcome(
         topic,
         partition,
@@ -281,17 +277,3 @@ def _topic_id(context: BrokerContext, topic: Topic) -> str:
         return topic_id_text(topic)
     known = context.view.topic_by_name(topic)
     return "" if known is None else known.topic_id
-
-
-def leader_hint(
-    context: BrokerContext, topic_id: str, partition: int, leaders: dict[int, NodeEndpoint]
-) -> CurrentLeader | None:
-    """The leader as this broker knows it, its address put into `leaders`. None if it would point here."""
-    state = context.view.state(topic_id, partition)
-    if state is None or state.leader in (NO_LEADER, context.broker_id):
-        return None
-    broker = context.view.brokers.get(state.leader)
-    if broker is None or not broker.active:
-        return None
-    leaders[state.leader] = NodeEndpoint(broker.broker_id, broker.host, broker.port, broker.rack)
-    return CurrentLeader(state.leader, state.leader_epoch)

@@ -22,8 +22,10 @@ from typing import Any, Protocol
 import trio
 
 from springtide.log_lines import LOG_FORMATS, LOG_LEVELS
-from springtide.node.config import ConfigKey, read_properties, split_pair
+from springtide.node.config import ConfigKey, NodeConfig, read_properties, split_pair
 from springtide.node.controller_session import RegistrationRefused, WentBack
+from springtide.node.listeners import HostPort, ListenersSettings, parse_listeners
+from springtide.node.settings import NodeSettings
 from springtide.tls import TlsFilesInvalid, client_context
 
 _log = logging.getLogger(__name__)
@@ -66,8 +68,11 @@ def add_serve(commands: Any, *, what: str, port: int, keys: Mapping[str, ConfigK
     serve.add_argument(
         f"--{what}-id", type=int, required=True, help=f"this {what}'s id, unique in the cluster"
     )
-    serve.add_argument("--listen", default=f"127.0.0.1:{port}", metavar="HOST:PORT")
+    serve.add_argument(
+        "--listen", metavar="HOST:PORT", help=f"default: 127.0.0.1:{port}; several, or TLS: listeners below"
+    )
     serve.add_argument("--advertise", metavar="HOST:PORT", help="what clients connect to, if not --listen")
+    serve.set_defaults(default_port=port)
     serve.add_argument("--controllers", required=True, metavar="URL[,URL...]", help="all controllers")
     serve.add_argument(
         "--controller-token-file",
@@ -96,13 +101,12 @@ def add_serve(commands: Any, *, what: str, port: int, keys: Mapping[str, ConfigK
     return serve
 
 
-def node_settings(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of NodeSettings as the command line gives them. Raise CommandLineError."""
+def node_settings(arguments: argparse.Namespace, config: NodeConfig) -> dict[str, Any]:
+    """Return the fields of NodeSettings as the command line and the configuration give them. Raise
+    CommandLineError, NodeConfigError."""
     controllers = tuple(url.strip() for url in arguments.controllers.split(",") if url.strip())
     if not controllers or not all(url.startswith(("http://", "https://")) for url in controllers):
         raise CommandLineError("--controllers takes URLs, such as http://127.0.0.1:8080")
-    listen = _address(arguments.listen, "--listen")
-    advertise = (None, None) if arguments.advertise is None else _address(arguments.advertise, "--advertise")
     metrics = (
         (None, 0)
         if arguments.metrics_listen is None
@@ -110,10 +114,7 @@ def node_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     )
     return {
         "cluster": arguments.cluster,
-        "listen_host": listen[0],
-        "listen_port": listen[1],
-        "advertise_host": advertise[0],
-        "advertise_port": advertise[1],
+        "listeners": _listeners(arguments, config),
         "controllers": controllers,
         "controller_token": _token(arguments.controller_token_file),
         "controller_tls": _tls(arguments),
@@ -122,6 +123,17 @@ def node_settings(arguments: argparse.Namespace) -> dict[str, Any]:
         "metrics_port": metrics[1],
         "version": _version(),
     }
+
+
+def _listeners(arguments: argparse.Namespace, config: NodeConfig) -> ListenersSettings:
+    named = parse_listeners(config)
+    if named is not None:
+        if arguments.listen is not None or arguments.advertise is not None:
+            raise CommandLineError("name addresses in listeners and advertised.listeners, or by --listen")
+        return named
+    host, port = _address(arguments.listen or f"127.0.0.1:{arguments.default_port}", "--listen")
+    advertised = None if arguments.advertise is None else _address(arguments.advertise, "--advertise")
+    return ListenersSettings.one(host, port, advertised=advertised and HostPort(*advertised))
 
 
 def id_of(arguments: argparse.Namespace, what: str) -> int:
@@ -214,9 +226,8 @@ def favour_the_loop() -> None:
     gc.set_threshold(GC_ALLOCATIONS, GC_MIDDLE_EVERY, GC_FULL_EVERY)
 
 
-async def run_until_signal(listen: Callable[[], Awaitable[ServingProcess]], *, address: str) -> int:
-    """Run the process that `listen` starts until a signal comes, and return the exit code. address: for the
-    message if it can't be bound."""
+async def run_until_signal(listen: Callable[[], Awaitable[ServingProcess]], settings: NodeSettings) -> int:
+    """Run the process that `listen` starts until a signal comes, and return the exit code."""
     exit_code = EXIT_FAILED
     try:
         async with trio.open_nursery() as nursery:
@@ -231,7 +242,10 @@ async def run_until_signal(listen: Callable[[], Awaitable[ServingProcess]], *, a
         _log.error("process_ends cause=%s", first_of(group))
     except* OSError as group:
         hint = "is another process running there?"
-        _log.error("can_not_listen address=%s cause=%s hint=%s", address, first_of(group), hint)
+        addresses = ",".join("{}:{}".format(*one.bind) for one in settings.listeners.all)
+        _log.error("can_not_listen address=%s cause=%s hint=%s", addresses, first_of(group), hint)
+    except* TlsFilesInvalid as group:
+        _log.error("process_ends cause=%s", first_of(group))
     return exit_code
 
 

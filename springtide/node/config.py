@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Self
 
 from springtide.node.server import ServerLimits
+from springtide.node.tls_files import CLIENT_AUTH, TLS_VERSIONS
 
 LONG_MAX = 2**63 - 1
+LISTENER_PREFIX = "listener.name."
 
 
 class NodeConfigError(Exception):
@@ -40,12 +42,53 @@ def between(low: int, high: int) -> Callable[[str], int]:
 
 positive = between(1, LONG_MAX)
 
+
+def one_of(*allowed: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(f"must be {' or '.join(filter(None, allowed))}")
+        return text
+
+    return parse
+
+
+def tls_versions(text: str) -> str:
+    for version in text.split(","):
+        if version.strip() not in TLS_VERSIONS:
+            raise ValueError(f"must be of {', '.join(TLS_VERSIONS)}")
+    return text
+
+
+SSL_KEYS: dict[str, ConfigKey] = {
+    "ssl.keystore.location": ConfigKey("", str, "a PEM file: the private key, the certificate, its chain"),
+    "ssl.keystore.type": ConfigKey("PEM", one_of("PEM"), "the format of ssl.keystore.location"),
+    "ssl.truststore.location": ConfigKey("", str, "a PEM file: CAs of clients and of other processes"),
+    "ssl.truststore.type": ConfigKey("PEM", one_of("PEM"), "the format of ssl.truststore.location"),
+    "ssl.client.auth": ConfigKey(
+        "none", one_of(*CLIENT_AUTH), "whether clients must show a certificate of ssl.truststore.location"
+    ),
+    "ssl.enabled.protocols": ConfigKey(",".join(TLS_VERSIONS), tls_versions, "versions of TLS"),
+    "ssl.endpoint.identification.algorithm": ConfigKey(
+        "https", one_of("https", ""), "https: other processes must have the name they were reached by"
+    ),
+}
+"""The keys that `listener.name.NAME.` may stand before."""
+
 NODE_KEYS: dict[str, ConfigKey] = {
     "connections.max.idle.ms": ConfigKey("600000", positive, "close connections idle for so long"),
     "max.connections": ConfigKey("10000", positive, "connections in all"),
     "max.connections.per.ip": ConfigKey("10000", positive, "connections per client address"),
     "socket.request.max.bytes": ConfigKey("104857600", between(1024, 2**31 - 1), "largest request"),
     "queued.max.request.bytes": ConfigKey("536870912", positive, "bytes that all connections may hold"),
+    "listeners": ConfigKey("", str, "NAME://HOST:PORT,...: instead of --listen, where there are several"),
+    "advertised.listeners": ConfigKey("", str, "NAME://HOST:PORT,...: what clients of each connect to"),
+    "listener.security.protocol.map": ConfigKey(
+        "PLAINTEXT:PLAINTEXT,SSL:SSL", str, "NAME:PLAINTEXT or NAME:SSL of each listener"
+    ),
+    "inter.broker.listener.name": ConfigKey(
+        "", str, "the listener that brokers, coordinators and controllers use; needed if there are several"
+    ),
+    **SSL_KEYS,
     "controlled.shutdown.timeout.ms": ConfigKey(
         "30000", positive, "how long SIGTERM waits for leaderships, or a coordinator's shards, to move"
     ),
@@ -55,8 +98,10 @@ NODE_KEYS: dict[str, ConfigKey] = {
 #: What people will try, and what to write instead.
 NODE_HINTS = {
     "broker.rack": "use --rack",
-    "listeners": "use --listen",
-    "advertised.listeners": "use --advertise",
+    **dict.fromkeys(
+        ("ssl.keystore.password", "ssl.key.password", "ssl.truststore.password"),
+        "store keys and certificates in PEM, without a password, readable by the process's user only",
+    ),
     "zookeeper.connect": "only controllers talk to ZooKeeper: use --controllers",
     "num.network.threads": "a process is one loop; run a process per core",
     "num.io.threads": "a process is one loop; run a process per core",
@@ -78,7 +123,7 @@ class NodeConfig:
         """Return the configuration of these pairs, of which later ones win. Raise NodeConfigError."""
         values: dict[str, object] = {}
         for name, text in pairs:
-            key = cls.KEYS.get(name)
+            key = cls.KEYS.get(name) or SSL_KEYS.get(_without_listener(name))
             if key is None:
                 raise NodeConfigError(f"unknown configuration key {name!r}: {cls._hint(name)}")
             try:
@@ -106,6 +151,11 @@ class NodeConfig:
     def text(self, key: str) -> str:
         return str(self._value(key))
 
+    def text_of_listener(self, listener: str, key: str) -> str:
+        """Return the value for this listener, else the one for all."""
+        own = self.values.get(f"{LISTENER_PREFIX}{listener.lower()}.{key}")
+        return self.text(key) if own is None else str(own)
+
     @property
     def server_limits(self) -> ServerLimits:
         return ServerLimits(
@@ -115,6 +165,13 @@ class NodeConfig:
             memory_bytes_max=self.number("queued.max.request.bytes"),
             request_bytes_max=self.number("socket.request.max.bytes"),
         )
+
+
+def _without_listener(name: str) -> str:
+    """Return the key behind `listener.name.NAME.`, or ""."""
+    if not name.startswith(LISTENER_PREFIX):
+        return ""
+    return name.removeprefix(LISTENER_PREFIX).partition(".")[2]
 
 
 def split_pair(text: str) -> tuple[str, str]:

@@ -25,6 +25,7 @@ import trio
 from springtide.node.clock import Clock
 from springtide.node.net import SEND_CHUNKS_MAX, Buffer, Channel, ChannelReadiness, Poller
 from springtide.node.threads import Threads
+from springtide.node.tls_channel import TlsFailed
 from springtide.wire.apis import UnsupportedApi
 from springtide.wire.framing import Chunk, FileChunk, FrameError, FrameReader
 from springtide.wire.primitives import MalformedRequest
@@ -130,11 +131,14 @@ class Connection:
         "closed",
         "fetch_session",
         "last_progress_ms",
+        "listener",
         "partial_since_ms",
         "peer",
     )
 
-    def __init__(self, *, channel: Channel, server: Host, dispatch: Dispatch, frame_bytes_max: int) -> None:
+    def __init__(
+        self, *, channel: Channel, server: Host, dispatch: Dispatch, frame_bytes_max: int, listener: str = ""
+    ) -> None:
         self._channel = channel
         self._server = server
         self._dispatch = dispatch
@@ -155,6 +159,8 @@ class Connection:
         self._has_unstarted = False
         self._turn_requests = 0
         self.peer = channel.peer
+        #: The name of the listener that it came by.
+        self.listener = listener
         self.client_id: str | None = None
         self.closed = False
         #: The Fetch handler's: the session last used here, so that it can end with the connection.
@@ -172,6 +178,10 @@ class Connection:
     def has_unstarted(self) -> bool:
         """Return whether a whole request was read and not begun, so that it waits for the broker."""
         return self._has_unstarted
+
+    @property
+    def is_handshaking(self) -> bool:
+        return self._channel.is_handshaking
 
     @property
     def has_unsent(self) -> bool:
@@ -205,6 +215,9 @@ class Connection:
             self._read_turn()
         except (FrameError, MalformedRequest, UnsupportedApi) as error:
             self._server.on_malformed(self, str(error))
+            self.close()
+        except TlsFailed as error:
+            self._server.on_malformed(self, f"TLS: {error}")
             self.close()
         except OSError:
             self.close()
@@ -384,8 +397,14 @@ class Connection:
         """Send part of a file in a thread, because the bytes may have to come from a disk."""
         length = min(part.length, SEND_FILE_BYTES_MAX)
         descriptor = _descriptor(part.source)
+        source = cast(FileSource, part.source)
         if descriptor is None:
-            self._read_range(part, length)
+            self._put_in_front(part, source.pread(length, part.position))
+            return
+        if not self._channel.sends_files:
+            data = await self._server.threads.run(lambda: source.pread(length, part.position))
+            if not self.closed:
+                self._put_in_front(part, data)
             return
         self._is_in_thread = True
         try:
@@ -411,9 +430,8 @@ class Connection:
         else:
             self._unsent[0] = FileChunk(part.source, part.position + sent, part.length - sent)
 
-    def _read_range(self, part: FileChunk, length: int) -> None:
-        """Put a part of a file in memory in front of the rest of its range; it is sent as bytes are."""
-        data = cast(FileSource, part.source).pread(length, part.position)
+    def _put_in_front(self, part: FileChunk, data: bytes) -> None:
+        """Put what was read of a range in front of the rest of it; it is sent as bytes are."""
         if not data:
             raise OSError(_FILE_ENDED)
         unsent, size = self._unsent, len(data)

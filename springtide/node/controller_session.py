@@ -140,6 +140,7 @@ class ControllerSession:
         offline_log_dir_ids: Callable[[], tuple[str, ...]] = tuple,
         on_went_back: Callable[[], Awaitable[None]] | None = None,
         disk_space: Callable[[], DiskSpace | None] = lambda: None,
+        certificate_ends_ms: Callable[[], int] = lambda: -1,
         listener: HeartbeatListener | None = None,
         level: Callable[[], tuple[LevelShards, ...]] = tuple,
         groups: Callable[[], GroupNews | None] = lambda: None,
@@ -157,6 +158,7 @@ class ControllerSession:
         self._offline_log_dir_ids = offline_log_dir_ids
         self._on_went_back = on_went_back
         self._disk_space = disk_space
+        self._certificate_ends_ms = certificate_ends_ms
         self._level = level
         self._groups = groups
         self._heartbeats = Heartbeats()
@@ -317,6 +319,7 @@ class ControllerSession:
                 disk=self._disk_space(),
                 level=self._level(),
                 groups=self._groups(),
+                certificate_ends_ms=self._certificate_ends_ms(),
             )
             try:
                 response = await self._client.heartbeat(request, timeout_ms=HEARTBEAT_TIMEOUT_MS)

@@ -16,10 +16,12 @@ from prometheus_client.metrics_core import Metric
 
 from springtide.node.controller_client import ControllerClient
 from springtide.node.controller_session import ControllerSession
+from springtide.node.listeners import BoundListeners
 from springtide.node.net import Listener
 from springtide.node.server import Server
 from springtide.node.settings import NodePorts, NodeSettings
 from springtide.node.status import MetricsCollector, StatusServer
+from springtide.node.tls_files import keep_fresh
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +39,7 @@ class NodeLife:
         ports: NodePorts,
         *,
         node_id: int,
-        listener: Listener,
+        listeners: BoundListeners,
         server: Server,
         client: ControllerClient,
         session: ControllerSession,
@@ -47,9 +49,10 @@ class NodeLife:
         write_more: Callable[[], bytes] = bytes,
     ) -> None:
         self.has_begun = trio.Event()
+        self._ports = ports
         self._settings = settings
         self._node_id = node_id
-        self._listener = listener
+        self.listeners = listeners
         self._server = server
         self._client = client
         self._session = session
@@ -57,7 +60,7 @@ class NodeLife:
         if metrics_listener is not None:
             self.status = StatusServer(
                 listener=metrics_listener,
-                collector=MetricsCollector([collect]),
+                collector=MetricsCollector([collect, listeners.collect]),
                 is_ready=is_ready,
                 clock=ports.clock,
                 threads=ports.threads,
@@ -80,22 +83,28 @@ class NodeLife:
             nursery.start_soon(self.status.serve)
             _log.info("metrics_served url=%s", "http://{}:{}/metrics".format(*self.status.address))
         nursery.start_soon(self._session.run)
+        nursery.start_soon(keep_fresh, self.listeners.materials, self._ports.clock, self._ports.threads)
         self.has_begun.set()
 
     async def _serve_when_alone(self) -> None:
         await self._session.may_listen.wait()
-        _log.info(
-            "serving_kafka cluster=%s node_id=%d address=%s advertised=%s",
-            self._settings.cluster,
-            self._node_id,
-            "{}:{}".format(*self._server.address),
-            "{}:{}".format(*self._settings.advertised(self._server.address)),
-        )
+        for one in self.listeners.settings.all:
+            bound = self.listeners.by_name[one.name].address
+            told = one.endpoint(bound)
+            _log.info(
+                "serving_kafka cluster=%s node_id=%d listener=%s protocol=%s address=%s advertised=%s",
+                self._settings.cluster,
+                self._node_id,
+                one.name or "-",
+                one.protocol,
+                "{}:{}".format(*bound),
+                f"{told.host}:{told.port}",
+            )
         await self._server.serve()
 
     async def close(self) -> None:
         self._nursery = None
-        self._listener.close()
+        self.listeners.close()
         self._server.poller.close()
         with trio.CancelScope(shield=True):
             await self._client.aclose()

@@ -13,6 +13,7 @@ import select
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import trio
@@ -32,6 +33,14 @@ class Channel(Protocol):
     @property
     def peer(self) -> str:
         """Return the other end's host, for limits and logs."""
+
+    @property
+    def sends_files(self) -> bool:
+        """Return whether `send_file` can be called: not where the bytes have to be encrypted here."""
+
+    @property
+    def is_handshaking(self) -> bool:
+        """Return whether bytes of requests can't come yet."""
 
     def recv_into(self, buffer: memoryview) -> int:
         """Return the number of bytes read, 0 if the other side has closed. Raise BlockingIOError."""
@@ -108,10 +117,25 @@ class Net(Protocol):
     def poller(self) -> Poller: ...
 
 
+class BufferingChannel:
+    """A channel that may hold bytes which the kernel no longer has.
+
+    on_buffered: what it calls when a read has left some behind; its poller's.
+    """
+
+    __slots__ = ("on_buffered",)
+
+    def __init__(self) -> None:
+        self.on_buffered: Callable[[], object] = bool
+
+
 class SocketChannel:
     """A TCP connection."""
 
     __slots__ = ("_closed", "_socket", "peer", "recv_into")
+
+    sends_files = True
+    is_handshaking = False
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
         self._socket = sock
@@ -170,6 +194,9 @@ class EpollPoller:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._ready: dict[int, OnReady] = {}
+        #: Descriptors of channels that hold bytes themselves, and of those that are not to be read from now.
+        self._buffered: dict[int, None] = {}
+        self._muted: dict[int, None] = {}
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._wake_fd, select.EPOLLIN)
         self._is_closed = False
@@ -178,21 +205,38 @@ class EpollPoller:
         fd = channel.fileno()
         self._ready[fd] = on_ready
         self._epoll.register(fd, select.EPOLLIN)
+        if isinstance(channel, BufferingChannel):
+            channel.on_buffered = partial(self._buffered.setdefault, fd)
 
     def set_interest(self, channel: Channel, *, is_readable: bool, is_writable: bool) -> None:
         events = (select.EPOLLIN if is_readable else 0) | (select.EPOLLOUT if is_writable else 0)
-        self._epoll.modify(channel.fileno(), events)
+        fd = channel.fileno()
+        self._epoll.modify(fd, events)
+        if is_readable:
+            self._muted.pop(fd, None)
+        else:
+            self._muted[fd] = None
 
     def remove(self, channel: Channel) -> None:
         fd = channel.fileno()
         if self._ready.pop(fd, None) is not None and not self._is_closed:
             self._epoll.unregister(fd)
+        self._buffered.pop(fd, None)
+        self._muted.pop(fd, None)
 
     async def wait(self) -> None:
-        await trio.lowlevel.wait_readable(self._epoll.fileno())
+        if self._buffered and not self._buffered.keys() <= self._muted.keys():
+            await trio.lowlevel.checkpoint()
+        else:
+            await trio.lowlevel.wait_readable(self._epoll.fileno())
 
     def dispatch(self) -> None:
         ready = self._ready
+        if self._buffered:
+            for fd in [fd for fd in self._buffered if fd not in self._muted]:
+                del self._buffered[fd]
+                if (on_ready := ready.get(fd)) is not None:
+                    on_ready(READABLE)
         for fd, events in self._epoll.poll(0, EVENTS_MAX):
             on_ready = ready.get(fd)
             if on_ready is None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 import trio
@@ -34,6 +34,8 @@ WATCH_INTERVAL_MS = 250
 PARTIAL_FRAME_MS_MAX = 30_000
 """The time a frame may stay incomplete; the time its bytes take at PARTIAL_FRAME_BYTES_PER_MS is added."""
 PARTIAL_FRAME_BYTES_PER_MS = 64
+HANDSHAKE_MS_MAX = 30_000
+"""The time that a peer has for the handshake of TLS."""
 IDLE_BUFFER_MS = 5_000
 """After so long without a byte a connection's buffer shrinks to that of a new one."""
 UNSENT_MS_MAX = 60_000
@@ -62,7 +64,7 @@ class Server:
     def __init__(
         self,
         *,
-        listener: Listener,
+        listeners: Mapping[str, Listener],
         poller: Poller,
         dispatch: Dispatch,
         clock: Clock,
@@ -72,7 +74,7 @@ class Server:
         on_turn_end: Callable[[], None],
         on_connection_closed: Callable[[Connection], None] | None = None,
     ) -> None:
-        self._listener = listener
+        self._listeners = listeners
         self._dispatch = dispatch
         self._limits = limits
         self._on_turn_end = on_turn_end
@@ -95,10 +97,6 @@ class Server:
         self.dirty: list[Connection] = []
 
     @property
-    def address(self) -> tuple[str, int]:
-        return self._listener.address
-
-    @property
     def connection_count(self) -> int:
         return len(self._connections)
 
@@ -107,22 +105,25 @@ class Server:
         `drive` answers them. Return at once if the server was stopped before."""
         if self._is_stopped:
             return
-        self._listener.begin()
+        for listener in self._listeners.values():
+            listener.begin()
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._watch)
-                await self._accept()
+                for name in self._listeners:
+                    nursery.start_soon(self._accept, name)
         finally:
             self._nursery = None
-            self._listener.close()
+            self._close_listeners()
             for connection in list(self._connections):
                 connection.close()
 
-    async def _accept(self) -> None:
+    async def _accept(self, name: str) -> None:
+        listener = self._listeners[name]
         while True:
             try:
-                channel = await self._listener.accept()
+                channel = await listener.accept()
             except trio.ClosedResourceError:
                 return  # stop_serving
             except OSError as error:
@@ -131,7 +132,7 @@ class Server:
                 _log.error("connections_not_accepted cause=%s", error)
                 await self.clock.sleep_ms(ACCEPT_RETRY_MS)
                 continue
-            self._admit(channel)
+            self._admit(channel, name)
 
     async def drive(self) -> None:
         """Run the loop that serves every channel; it holds the processor for a pass at most.
@@ -170,11 +171,15 @@ class Server:
         """Refuse new connections and end the others. To a controller that probes, the refusal proves that
         this broker is gone."""
         self._is_stopped = True
-        self._listener.close()
+        self._close_listeners()
         for connection in list(self._connections):
             connection.close()
 
-    def _admit(self, channel: Channel) -> None:
+    def _close_listeners(self) -> None:
+        for listener in self._listeners.values():
+            listener.close()
+
+    def _admit(self, channel: Channel, listener: str) -> None:
         limits = self._limits
         if (
             len(self._connections) >= limits.connections_max
@@ -185,7 +190,11 @@ class Server:
             return
         self.counters.connections_opened += 1
         connection = Connection(
-            channel=channel, server=self, dispatch=self._dispatch, frame_bytes_max=limits.request_bytes_max
+            channel=channel,
+            server=self,
+            dispatch=self._dispatch,
+            frame_bytes_max=limits.request_bytes_max,
+            listener=listener,
         )
         self._connections[connection] = None
         self._per_peer[channel.peer] = self._per_peer.get(channel.peer, 0) + 1
@@ -237,6 +246,8 @@ class Server:
 
     def _overdue(self, connection: Connection, now_ms: int) -> str | None:
         quiet_ms = now_ms - connection.last_progress_ms
+        if connection.is_handshaking and quiet_ms > HANDSHAKE_MS_MAX:
+            return "its TLS handshake stayed incomplete"
         if connection.has_unsent:
             return "it does not take its answers" if quiet_ms > UNSENT_MS_MAX else None
         if connection.partial_since_ms is not None and not connection.has_unstarted:

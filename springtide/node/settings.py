@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import random
-import socket
 import ssl
 from dataclasses import dataclass, field
 
 import httpx
 
 from springtide.node.clock import Clock, MachineClock
+from springtide.node.listeners import BoundListeners, ListenersSettings, bind_listeners
 from springtide.node.net import Listener, Net, SystemNet
 from springtide.node.threads import Threads, TrioThreads
+from springtide.node.tls_files import TlsMaterial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
-    """The settings of any `serve`. `advertise_*` is the address that clients and peers connect to."""
+    """The settings of any `serve`."""
 
     cluster: str
-    listen_host: str
-    listen_port: int
-    advertise_host: str | None = None
-    advertise_port: int | None = None
+    listeners: ListenersSettings
     controllers: tuple[str, ...]
     controller_token: str | None = field(default=None, repr=False)
     controller_tls: ssl.SSLContext | None = None
@@ -30,13 +28,6 @@ class NodeSettings:
     metrics_host: str | None = None
     metrics_port: int = 0
     version: str = ""
-
-    def advertised(self, bound: tuple[str, int]) -> tuple[str, int]:
-        """Return the address to connect to. bound: that of the listener."""
-        host = self.advertise_host or bound[0]
-        if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
-            host = socket.getfqdn()
-        return host, self.advertise_port or bound[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +41,14 @@ class NodePorts:
     controller_transport: httpx.AsyncBaseTransport | None = None
 
 
-async def bind(settings: NodeSettings, net: Net) -> tuple[Listener, Listener | None]:
-    """Bind the listeners for clients and, if there is to be one, for metrics. Raise OSError."""
-    listener = await net.listen(settings.listen_host, settings.listen_port)
+async def bind(settings: NodeSettings, net: Net) -> tuple[BoundListeners, Listener | None]:
+    """Bind the listeners for clients and, if wanted, the one for metrics. Raise OSError, TlsFilesInvalid."""
+    materials = {one.name: TlsMaterial(one.tls) for one in settings.listeners.all if one.tls is not None}
+    bound = await bind_listeners(settings.listeners, net, materials)
     if settings.metrics_host is None:
-        return listener, None
-    return listener, await net.listen(settings.metrics_host, settings.metrics_port)
+        return bound, None
+    try:
+        return bound, await net.listen(settings.metrics_host, settings.metrics_port)
+    except BaseException:
+        bound.close()
+        raise

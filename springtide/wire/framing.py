@@ -40,6 +40,8 @@ READ_BYTES_MIN = 512
 """A buffer with less room than this is used up."""
 
 _SIZE = struct.Struct(">i")
+_TLS_HANDSHAKE = 0x1603
+"""How a connection of TLS begins."""
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 _SIZE_CORRELATION_NO_TAGS = struct.Struct(">iib")
 
@@ -105,7 +107,11 @@ class FrameReader:
             return None
         (size,) = _SIZE.unpack_from(self._buffer, start)
         if size <= 0 or size > self._frame_bytes_max:
-            raise FrameError(f"frame size {size} is not within 1 and {self._frame_bytes_max}")
+            raise FrameError(
+                "the client speaks TLS, and this listener does not"
+                if size >> 16 == _TLS_HANDSHAKE
+                else f"frame size {size} is not within 1 and {self._frame_bytes_max}"
+            )
         if available < size:
             return None
         start += SIZE_BYTES

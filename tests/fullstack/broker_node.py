@@ -15,6 +15,7 @@ from dataplane.storage.log_dir import DIVERGENT, QUARANTINE
 from dataplane.storage.log_dir_identity import LogDirRefused
 from dataplane.storage.segment_list import DELETED_SUFFIX
 from springtide.node.controller_session import RegistrationRefused
+from springtide.node.listeners import ListenersSettings
 from tests.fullstack.http import SimTransport
 from tests.fullstack.life import Life
 from tests.fullstack.node import Node
@@ -154,8 +155,7 @@ class BrokerNode(Node):
         settings = BrokerSettings(
             cluster=cluster.name,
             broker_id=self.broker_id,
-            listen_host=self.machine.address,
-            listen_port=PORT,
+            listeners=ListenersSettings.one(self.machine.address, PORT),
             controllers=tuple(cluster.controller_urls),
             config=BrokerConfig.parse(cluster.options.broker_configs().items()),
             version="simulated",

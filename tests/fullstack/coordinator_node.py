@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from coordinator.config import CoordinatorConfig
 from coordinator.process import CoordinatorProcess, CoordinatorSettings, listen
 from springtide.node.controller_session import RegistrationRefused, WentBack
+from springtide.node.listeners import ListenersSettings
 from springtide.node.settings import NodePorts
 from tests.fullstack.http import SimTransport
 from tests.fullstack.life import Life
@@ -52,8 +53,7 @@ class CoordinatorNode(Node):
         settings = CoordinatorSettings(
             cluster=cluster.name,
             coordinator_id=self.coordinator_id,
-            listen_host=self.machine.address,
-            listen_port=PORT,
+            listeners=ListenersSettings.one(self.machine.address, PORT),
             controllers=tuple(cluster.controller_urls),
             config=CoordinatorConfig.parse(CONFIG.items()),
             version="simulated",

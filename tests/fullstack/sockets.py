@@ -30,6 +30,9 @@ def _closed() -> OSError:
 class SimChannel:
     """One end of a connection. The dataplane's Channel."""
 
+    sends_files = True
+    is_handshaking = False
+
     def __init__(self, network: Network, life: Life, machine: Machine, peer: str) -> None:
         self.network = network
         self.life = life

@@ -13,6 +13,7 @@ _ACTIVE: Final = {
     "drained": False,
     "demoted": False,
     "endpoint": "desk1:9092",
+    "listeners": [],
     "rack": "r1",
     "coordinator_epoch": 17,
     "incarnation_id": "9f0c5b1e6d3a4c7f8e2b1a0d5c4f3e2b",

@@ -148,6 +148,7 @@ BROKER: Final[dict[str, Any]] = {
     "drained": False,
     "demoted": False,
     "endpoint": "store1:9092",
+    "listeners": [],
     "rack": "r1",
     "assigned_rack": None,
     "labels": {"owner": "storage"},

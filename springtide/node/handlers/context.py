@@ -38,6 +38,11 @@ class Request:
     now_ms: int
     on_rest: OnRest | None = None
 
+    @property
+    def listener(self) -> str:
+        """Return the name of the listener by which the client came."""
+        return self.answer.connection.listener
+
     def decode(self) -> object:
         """Return the body, by the general codec. Raise MalformedRequest."""
         message_type = codec.request_type(self.api_key, self.api_version)

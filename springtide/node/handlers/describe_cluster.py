@@ -38,12 +38,13 @@ def handle(context: NodeContext, request: Request) -> None:
             "brokers": [
                 {
                     "broker_id": broker.broker_id,
-                    "host": broker.host,
-                    "port": broker.port,
+                    "host": address[0],
+                    "port": address[1],
                     "rack": broker.rack,
                     "is_fenced": not broker.active,
                 }
                 for broker in listed
+                if (address := broker.address_for(request.listener)) is not None
             ],
             "cluster_authorized_operations": authorized_operations.of_cluster(message),
         }

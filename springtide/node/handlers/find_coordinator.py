@@ -24,6 +24,7 @@ NOT_ADMITTED = "this cluster has no coordinator: start `coordinator serve`, and 
 NOT_ALIVE = "no coordinator of this cluster is alive"
 NOT_CREATED = f"{GROUPS_TOPIC} is not created yet: that takes as many live brokers as it has replicas"
 NOT_OWNED = "the shard of this group is being given to another coordinator"
+NO_LISTENER = "the coordinator of this group has no listener {}, by which you came"
 NO_TRANSACTIONS = "this cluster has no transactions yet: remove transactional.id"
 UNKNOWN_KEY_TYPE = "unknown key type"
 TOO_LONG = f"a request may name {HASHED_CHARS_MAX} characters of groups: ask for fewer at once"
@@ -35,7 +36,7 @@ def handle(context: NodeContext, request: Request) -> None:
     keys = getattr(message, "coordinator_keys", None)  # v4 on
     names = (message.key,) if keys is None else keys
     if may_be_hashed(names):
-        found = [_coordinator(context, key_type, name) for name in names]
+        found = [_coordinator(context, key_type, name, request.listener) for name in names]
     else:
         found = [_nowhere(ErrorCode.INVALID_REQUEST, TOO_LONG)] * len(names)
     if keys is None:
@@ -44,7 +45,7 @@ def handle(context: NodeContext, request: Request) -> None:
         request.reply({"coordinators": [{"key": k, **one} for k, one in zip(keys, found, strict=True)]})
 
 
-def _coordinator(context: NodeContext, key_type: int, key: str) -> dict[str, object]:
+def _coordinator(context: NodeContext, key_type: int, key: str, listener: str) -> dict[str, object]:
     view = context.view
     if key_type == KEY_TYPE_TRANSACTION:
         return _nowhere(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
@@ -54,15 +55,18 @@ def _coordinator(context: NodeContext, key_type: int, key: str) -> dict[str, obj
     owner = None if topic is None else view.shard_owner(GROUPS_TOPIC, shard_of(key, topic.partitions))
     if context.is_view_complete() and not view.has_groups():
         owner = next(iter(view.active_brokers()), None)
-    if owner is not None:
+    address = None if owner is None else owner.address_for(listener)
+    if owner is not None and address is not None:
         return {
             "node_id": owner.broker_id,
-            "host": owner.host,
-            "port": owner.port,
+            "host": address[0],
+            "port": address[1],
             "error_code": ErrorCode.NONE,
             "error_message": None,
         }
-    if not view.coordinators:
+    if owner is not None:
+        reason = NO_LISTENER.format(listener)
+    elif not view.coordinators:
         reason = NOT_ADMITTED
     elif not any(coordinator.active for coordinator in view.coordinators.values()):
         reason = NOT_ALIVE

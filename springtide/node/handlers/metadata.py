@@ -43,11 +43,12 @@ def handle(context: NodeContext, request: Request) -> None:
     request.reply(
         {
             "brokers": [
-                {"node_id": node.broker_id, "host": node.host, "port": node.port, "rack": node.rack}
+                {"node_id": node.broker_id, "host": address[0], "port": address[1], "rack": node.rack}
                 for node in (
                     *view.brokers_for_clients(request.now_ms),
                     *view.coordinators_for_clients(request.now_ms),
                 )
+                if (address := node.address_for(request.listener)) is not None
             ],
             "cluster_id": view.cluster_id,
             "controller_id": view.controller_for_clients(),

@@ -174,6 +174,7 @@ class Cluster:
         wants_shutdown: bool = False,
         offline: tuple[str, ...] = (),
         clock_leap: ClockLeap | None = None,
+        certificate_ends_ms: int = -1,
     ) -> HeartbeatResponse:
         broker = self.broker(broker_id)
         request = HeartbeatRequest(
@@ -185,6 +186,7 @@ class Cluster:
             offline_log_dir_ids=offline,
             wants_shutdown=wants_shutdown,
             clock_leap=clock_leap,
+            certificate_ends_ms=certificate_ends_ms,
         )
         return self.ask(Heartbeat(wall_ms=0, request=request, received_ms=self.now_ms), HeartbeatResponse)
 

@@ -61,6 +61,8 @@ from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.tail_cache import TailBudget
 from springtide.node.clock import MachineClock
+from springtide.node.config import NodeConfig
+from springtide.node.listeners import ListenersSettings, parse_listeners
 from springtide.node.settings import NodePorts
 from tests.kit.controller.images import build_update
 
@@ -275,7 +277,7 @@ class Running(Generic[P]):
 
     @property
     def port(self) -> int:
-        return self.process.server.address[1]
+        return self.process.life.listeners.inter_broker.port
 
     async def kill(self) -> None:
         """Kill the broker as SIGKILL does: nothing is flushed or said; what was written stays in the page
@@ -350,20 +352,23 @@ class ClusterInProcess:
             tail_budget=tail_budget,
         )
         problems = load_logs(log_dir, wall_ms=clock.wall_ms)
+        config = BrokerConfig.parse((configs or {}).items())
         settings = BrokerSettings(
             cluster=CLUSTER,
             broker_id=broker_id,
-            listen_host="127.0.0.1",
-            listen_port=self._ports.get(broker_id, 0),
+            listeners=self._listeners(broker_id, config),
             controllers=("http://controller.invalid",),
             metrics_host="127.0.0.1",
-            config=BrokerConfig.parse((configs or {}).items()),
+            config=config,
             version="test",
         )
         # Each process draws from another stream: its incarnation id must be its own.
         rng = random.Random(f"broker {broker_id}, process {next(self._processes)}")
         ports = Ports(clock=clock, disk=disk, rng=rng, controller_transport=self.controller)
         return await listen(settings, ports, log_dir, problems, read_seen(disk, data_dir)), log_dir
+
+    def _listeners(self, node_id: int, config: NodeConfig) -> ListenersSettings:
+        return parse_listeners(config) or ListenersSettings.one("127.0.0.1", self._ports.get(node_id, 0))
 
     async def start(
         self, broker_id: int, *, boot_id: str = BOOT_ID, configs: dict[str, str] | None = None
@@ -377,14 +382,14 @@ class ClusterInProcess:
     async def start_coordinator(
         self, coordinator_id: int, *, configs: dict[str, str] | None = None
     ) -> RunningCoordinator:
+        config = CoordinatorConfig.parse((configs or {}).items())
         settings = CoordinatorSettings(
             cluster=CLUSTER,
             coordinator_id=coordinator_id,
-            listen_host="127.0.0.1",
-            listen_port=self._ports.get(coordinator_id, 0),
+            listeners=self._listeners(coordinator_id, config),
             controllers=("http://controller.invalid",),
             metrics_host="127.0.0.1",
-            config=CoordinatorConfig.parse((configs or {}).items()),
+            config=config,
             version="test",
         )
         rng = random.Random(f"coordinator {coordinator_id}, process {next(self._processes)}")
@@ -440,8 +445,13 @@ class ClusterInProcess:
             f"the ISR becomes {broker_ids}, is {self.controller.state(topic_id, partition)}",
         )
 
-    def bootstrap(self) -> str:
-        return ",".join(f"127.0.0.1:{running.port}" for running in self.brokers.values())
+    def bootstrap(self, listener: str = "") -> str:
+        """Return the addresses of the brokers' listeners of this name; "": of those that brokers use."""
+        ports = [
+            running.process.life.listeners.named[listener].port if listener else running.port
+            for running in self.brokers.values()
+        ]
+        return ",".join(f"127.0.0.1:{port}" for port in ports)
 
     async def stop_all(self) -> None:
         for coordinator in self.coordinators.values():

@@ -28,6 +28,9 @@ Mentioned = dict[str, int]
 class LeaderEnd:
     """One connection as its leader sees it: the requests that came, and answers when the test says so."""
 
+    sends_files = True
+    is_handshaking = False
+
     def __init__(self, port: int) -> None:
         self.peer = "leader"
         self.port = port

@@ -19,9 +19,12 @@ def answer_of(
     *,
     context: Any,
     now_ms: int = 0,
+    listener: str = "",
 ) -> Any:
-    """Return the message that the handler answers with at once."""
-    (answer,) = answers_of(handle, api_key, api_version, fields, context=context, now_ms=now_ms)
+    """Return the message that the handler answers with at once. listener: by which the client came."""
+    (answer,) = answers_of(
+        handle, api_key, api_version, fields, context=context, now_ms=now_ms, listener=listener
+    )
     return answer
 
 
@@ -34,6 +37,7 @@ def answers_of(
     context: Any,
     now_ms: int = 0,
     client_id: str | None = "client",
+    listener: str = "",
 ) -> list[Any]:
     """Return a list that gets the message that the handler answers with, now or later."""
     answers: list[Any] = []
@@ -43,7 +47,7 @@ def answers_of(
         header_bytes = 8 + response_header_version(api_key, api_version)
         answers.append(codec.decode(codec.response_type(api_key, api_version), frame, header_bytes))
 
-    connection = SimpleNamespace(client_id=client_id, peer="10.0.0.1")
+    connection = SimpleNamespace(client_id=client_id, peer="10.0.0.1", listener=listener)
     body = codec.encode(codec.build(codec.request_type(api_key, api_version), fields))
     request = Request(
         api_key=api_key,

@@ -46,6 +46,13 @@ class PrivateCa:
         )
         return pair
 
+    def keystore(self, name: str, *, host: str = "127.0.0.1") -> str:
+        """Make a certificate for an address; return the file that holds it and its key."""
+        pair = self.issue(name, host=host)
+        file = self.directory / f"{name}.keystore.pem"
+        file.write_text(Path(pair.key).read_text() + Path(pair.cert).read_text())
+        return str(file)
+
     def encrypt(self, pair: Pair) -> Pair:
         """Return the pair with its key under a passphrase."""
         encrypted = f"{pair.key}.encrypted"

@@ -22,6 +22,9 @@ from springtide.wire.primitives import MalformedRequest
 class MemoryChannel:
     """`incoming` is what the peer has sent; `outgoing` what we have, as far as `room_bytes` let us."""
 
+    sends_files = True
+    is_handshaking = False
+
     def __init__(self, peer: str = "10.0.0.1") -> None:
         self.peer = peer
         self.incoming = bytearray()
@@ -123,7 +126,7 @@ class Harness:
         self.poller = MemoryPoller()
         self.counters = BrokerCounters()
         self.server = Server(
-            listener=NoListener(),
+            listeners={"": NoListener()},
             poller=self.poller,
             dispatch=self.dispatch,
             clock=MachineClock(),
@@ -144,7 +147,7 @@ class Harness:
 
     def connect(self, peer: str = "10.0.0.1") -> MemoryChannel:
         channel = MemoryChannel(peer)
-        self.server._admit(channel)
+        self.server._admit(channel, "")
         return channel
 
     def turn(self) -> None:

@@ -579,6 +579,19 @@ def test_a_broker_whose_clock_never_agreed_says_so_of_the_controllers_alone() ->
     )
 
 
+def test_a_certificate_that_ends_within_two_weeks_is_an_alarm_until_it_is_renewed() -> None:
+    cluster = Cluster()
+    cluster.heartbeat(1, certificate_ends_ms=14 * DAY_MS + 1)
+    assert cluster.machine.alarms() == ()
+    for ends_ms in (14 * DAY_MS, 0):
+        cluster.heartbeat(1, certificate_ends_ms=ends_ms)
+        (alarm,) = cluster.machine.alarms()
+        assert alarm.key == AlarmKey(code=AlarmCode.CERTIFICATE_EXPIRES, broker_id=1)
+        assert "broker 1 ends at 1970-01-" in alarm.detail
+    cluster.heartbeat(1)
+    assert cluster.machine.alarms() == ()
+
+
 # --- 3.7 (controlled shutdown), S27 (a successor dies at the hand-over) ---------------------------
 
 

@@ -107,7 +107,7 @@ def test_a_socket_is_not_closed_while_a_thread_sends_into_it() -> None:
 
     async def test(harness: Harness) -> None:
         channel = SlowChannel()
-        harness.server._admit(channel)
+        harness.server._admit(channel, "")
         channel.incoming += frame(b"a")
         harness.turn()
         harness.answers.pop(b"a").complete([FileChunk(NumberedFile(), 0, 100)])

@@ -5,9 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from controller.contract.partition_state import NO_COORDINATOR, PartitionState, Shard, TopicState, WriterId
+from controller.contract.session import ListenerAddress
 from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers import describe_cluster, find_coordinator, metadata
@@ -134,3 +136,46 @@ def test_metadata_lists_coordinators_after_brokers_and_describe_cluster_does_not
     ]
     described = answer_of(describe_cluster.handle, ApiKey.DESCRIBE_CLUSTER, 0, {}, context=context)
     assert [one.broker_id for one in described.brokers] == [1]
+
+
+@pytest.mark.parametrize(
+    ("listener", "brokers", "coordinator", "error"),
+    [
+        ("", {1: "store", 1001: "coord"}, "coord", ErrorCode.NONE),
+        ("CLIENTS", {1: "public-store", 1001: "public-coord"}, "public-coord", ErrorCode.NONE),
+        ("STAFF", {1: "staff-store"}, "", ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_a_client_is_told_the_addresses_of_the_listener_that_it_came_by(
+    listener: str, brokers: dict[int, str], coordinator: str, error: ErrorCode
+) -> None:
+    """KIP-103. A node without that listener is none that the client could reach."""
+
+    def at(host: str) -> ListenerAddress:
+        return ListenerAddress(host=host, port=9093, protocol="SSL")
+
+    store = BrokerEndpoint(
+        broker_id=1,
+        broker_epoch=1,
+        host="store",
+        port=9092,
+        listeners={"CLIENTS": at("public-store"), "STAFF": at("staff-store")},
+    )
+    view = serving_view()
+    coord = msgspec.structs.replace(COORDINATOR, listeners={"CLIENTS": at("public-coord")})
+    view.apply(UpdateBatch(brokers=(store,), coordinators=(coord,)), now_ms=0)
+    context = SimpleNamespace(view=view, is_view_complete=lambda: True)
+    listed = answer_of(
+        metadata.handle, ApiKey.METADATA, 12, {"topics": []}, context=context, listener=listener
+    )
+    assert {one.node_id: one.host for one in listed.brokers} == brokers
+    described = answer_of(
+        describe_cluster.handle, ApiKey.DESCRIBE_CLUSTER, 0, {}, context=context, listener=listener
+    )
+    assert [one.host for one in described.brokers] == [brokers[1]]
+    fields = {"key_type": 0, "coordinator_keys": [GROUP]}
+    (found,) = answer_of(
+        find_coordinator.handle, KEY, 4, fields, context=context, listener=listener
+    ).coordinators
+    assert (found.host, found.error_code) == (coordinator, error)
+    assert ("STAFF" in (found.error_message or "")) is (listener == "STAFF")
