@@ -49,7 +49,7 @@ from controller.database.sql import Database, cause_of
 from controller.shell.broker_api import create_coordinator_router, create_router
 from controller.shell.clock import Ids, SystemClock
 from controller.shell.engine import Engine, read_published
-from controller.shell.kafka_groups import KafkaGroups
+from controller.shell.kafka_groups import KafkaGroups, KafkaTls
 from controller.shell.kazoo_meta import KazooMeta
 from controller.shell.leadership import CLUSTERS_PATH
 from controller.shell.listeners import TcpListeners
@@ -57,7 +57,7 @@ from controller.shell.meta import MetaUnavailable, SessionState
 from controller.shell.metrics import EngineCollector
 from controller.shell.published import Published
 from springtide.log_lines import configure_logging
-from springtide.tls import TlsFilesInvalid, check_server_files
+from springtide.tls import TlsFilesInvalid, check_server_files, client_context
 
 log = logging.getLogger("controller")
 
@@ -153,12 +153,20 @@ def _load_tokens(config: ControllerConfig, environment: Mapping[str, str]) -> To
 
 
 def _check_tls_files(config: ControllerConfig) -> None:
-    if not config.tls_cert:
-        return
     try:
-        check_server_files(cert=config.tls_cert, key=config.tls_key, client_ca=config.client_ca or None)
+        if config.tls_cert:
+            check_server_files(cert=config.tls_cert, key=config.tls_key, client_ca=config.client_ca or None)
     except TlsFilesInvalid as error:
         raise ConfigError(f"--tls-cert, --tls-key, --client-ca: {error}") from error
+    try:
+        if config.kafka_ca or config.kafka_client_cert:
+            client_context(
+                ca=config.kafka_ca or None,
+                cert=config.kafka_client_cert or None,
+                key=config.kafka_client_key or None,
+            )
+    except TlsFilesInvalid as error:
+        raise ConfigError(f"--kafka-ca, --kafka-client-cert, --kafka-client-key: {error}") from error
 
 
 def _say_who_may_ask(config: ControllerConfig, tokens: Tokens | None) -> None:
@@ -211,7 +219,11 @@ async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
         engine=engine,
         database=store,
         outbox=outbox,
-        client_groups=KafkaGroups(engine.image, engine.clock),
+        client_groups=KafkaGroups(
+            engine.image,
+            engine.clock,
+            tls=KafkaTls(config.kafka_ca, config.kafka_client_cert, config.kafka_client_key),
+        ),
         settings=settings,
         clock=engine.clock,
         random_bytes=os.urandom,

@@ -80,6 +80,11 @@ class ControllerConfig:
         "file with CAs, in PEM: every connection must show a certificate of theirs, also one that asks "
         "/healthz, /readyz or /metrics",
     )
+    kafka_ca: str = _option(
+        "", "file with CAs, in PEM, of brokers and coordinators whose inter-broker listeners have TLS"
+    )
+    kafka_client_cert: str = _option("", "file with the certificate to show there, in PEM")
+    kafka_client_key: str = _option("", "file with that certificate's key, in PEM and not encrypted")
     hsts_s: int = _option(
         0,
         "with --tls-cert: tell browsers to use only https for this host name, on all of its ports, for so "
@@ -306,6 +311,10 @@ def check_config(config: ControllerConfig) -> None:
             )
     if bool(config.tls_cert) != bool(config.tls_key):
         raise ConfigError("--tls-cert and --tls-key belong together: name both files or neither")
+    if bool(config.kafka_client_cert) != bool(config.kafka_client_key):
+        raise ConfigError(
+            "--kafka-client-cert and --kafka-client-key belong together: name both files or neither"
+        )
     if (config.client_ca or config.hsts_s) and not config.tls_cert:
         raise ConfigError("--client-ca and --hsts-s need TLS: add --tls-cert and --tls-key")
     for flag, value, known in (

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -39,6 +39,7 @@ from controller.shell.outcomes import OutcomeUnknown
 from controller.shell.published import Published
 
 T = TypeVar("T")
+Settings = dict[str, str | int | float | bool]
 
 #: One request, with the search for who answers it.
 REQUEST_S: Final = 5.0
@@ -69,15 +70,43 @@ _SPECS: Final[Mapping[int, Callable[[], OffsetSpec]]] = {
 }
 
 
-class KafkaGroups:
-    """Implements ClientGroups. view_of: the published view of a cluster; raises UnknownCluster."""
+class KafkaTls(NamedTuple):
+    """Files in PEM. ca: "" trusts the CAs of the system. cert, key: what is shown; "" shows nothing."""
 
-    def __init__(self, view_of: Callable[[str], Published], clock: ControllerClock) -> None:
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+
+    @property
+    def settings(self) -> Settings:
+        named = {
+            "ssl.ca.location": self.ca,
+            "ssl.certificate.location": self.cert,
+            "ssl.key.location": self.key,
+        }
+        return {key: file for key, file in named.items() if file}
+
+
+class Bootstrap(NamedTuple):
+    """Where to ask a cluster first."""
+
+    servers: str
+    is_tls: bool
+
+
+class KafkaGroups:
+    """Implements ClientGroups. view_of: the published view of a cluster; raises UnknownCluster. tls: for
+    clusters whose inter-broker listeners have it."""
+
+    def __init__(
+        self, view_of: Callable[[str], Published], clock: ControllerClock, *, tls: KafkaTls | None = None
+    ) -> None:
         self._view_of = view_of
+        self._tls = tls or KafkaTls()
         self._clock = clock
         self._threads = anyio.CapacityLimiter(THREADS_MAX)
         self._lock = threading.Lock()
-        self._clients: dict[str, tuple[str, AdminClient]] = {}
+        self._clients: dict[str, tuple[Settings, AdminClient]] = {}
 
     async def listed(self, cluster: str) -> tuple[list[GroupListing], list[str]]:
         return await self._ask(cluster, _listed)
@@ -94,7 +123,7 @@ class KafkaGroups:
     async def record_times(self, cluster: str, wanted: Mapping[Place, int]) -> dict[Place, int]:
         if not wanted:
             return {}
-        read = partial(_record_times, bootstrap_of(self._view_of(cluster)), wanted, self._clock)
+        read = partial(_record_times, self._settings(cluster), wanted, self._clock)
         with self._clock.timeout_ms(ANSWER_MS_MAX):
             return await self._in_thread(read)
         return {}
@@ -106,13 +135,13 @@ class KafkaGroups:
         await self._ask(cluster, partial(_delete, _sendable(group_id)), is_write=True)
 
     async def _ask(self, cluster: str, ask: Callable[[AdminClient], T], *, is_write: bool = False) -> T:
-        bootstrap = bootstrap_of(self._view_of(cluster))
+        settings = self._settings(cluster)
         silence = f"no coordinator answered within {REQUEST_S:g} s"
         lost: Exception = OutcomeUnknown(silence) if is_write else GroupsUnavailable(silence)
 
         def work() -> T:
             try:
-                client = self._client(cluster, bootstrap)
+                client = self._client(cluster, settings)
                 try:
                     return ask(client)
                 except KafkaException as error:
@@ -120,7 +149,7 @@ class KafkaGroups:
                         raise
                 # The library remembers a group's coordinator for minutes, also when it says so.
                 self._forget(cluster, client)
-                return ask(self._client(cluster, bootstrap))
+                return ask(self._client(cluster, settings))
             except TimeoutError:
                 raise lost from None
             except KafkaException as error:
@@ -133,12 +162,23 @@ class KafkaGroups:
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=True)
 
-    def _client(self, cluster: str, bootstrap: str) -> AdminClient:
+    def _settings(self, cluster: str) -> Settings:
+        """Raise GroupsUnavailable."""
+        bootstrap = bootstrap_of(self._view_of(cluster))
+        # Failures are told by the answers; the library would print them to stderr, in lines of its own.
+        settings: Settings = {
+            "bootstrap.servers": bootstrap.servers,
+            "client.id": CLIENT_ID,
+            "log_level": 0,
+        }
+        return settings | {"security.protocol": "SSL"} | self._tls.settings if bootstrap.is_tls else settings
+
+    def _client(self, cluster: str, settings: Settings) -> AdminClient:
         """Return the cluster's client. Runs in a worker thread, where the end of the one before may wait."""
         with self._lock:
             found = self._clients.get(cluster)
-            if found is None or found[0] != bootstrap:
-                found = self._clients[cluster] = (bootstrap, AdminClient(_settings(bootstrap)))
+            if found is None or found[0] != settings:
+                found = self._clients[cluster] = (settings, AdminClient(settings))
             return found[1]
 
     def _forget(self, cluster: str, client: AdminClient) -> None:
@@ -147,22 +187,23 @@ class KafkaGroups:
                 del self._clients[cluster]
 
 
-def bootstrap_of(view: Published) -> str:
-    """Return the addresses of the cluster's brokers for `bootstrap.servers`. Raise GroupsUnavailable without
-    brokers, or without a coordinator that could answer."""
+def bootstrap_of(view: Published) -> Bootstrap:
+    """Return the inter-broker addresses of the cluster's brokers. Raise GroupsUnavailable without brokers, or
+    without a coordinator that could answer."""
     image = view.image
     if not any(coordinator.is_active for coordinator in image.coordinators.values()):
         raise GroupsUnavailable(f"no coordinator of {view.cluster!r} is admitted and live")
     brokers = [broker for _, broker in sorted(image.brokers.items()) if broker.admitted]
     if not brokers:
         raise GroupsUnavailable(f"{view.cluster!r} has no broker that could name a coordinator")
+    is_tls = any(
+        (told.host, told.port, told.protocol) == (broker.host, broker.port, "SSL")
+        for broker in brokers
+        for told in broker.listeners.values()
+    )
     hosts = [f"[{broker.host}]" if ":" in broker.host else broker.host for broker in brokers]
-    return ",".join(f"{host}:{broker.port}" for host, broker in zip(hosts, brokers, strict=True))
-
-
-def _settings(bootstrap: str) -> dict[str, str | int | float | bool]:
-    # Failures are told by the answers; the library would print them to stderr, in lines of its own.
-    return {"bootstrap.servers": bootstrap, "client.id": CLIENT_ID, "log_level": 0}
+    servers = ",".join(f"{host}:{broker.port}" for host, broker in zip(hosts, brokers, strict=True))
+    return Bootstrap(servers, is_tls)
 
 
 def _sendable(group_id: str) -> str:
@@ -260,11 +301,13 @@ def _log_offsets(wanted: Mapping[Place, int], client: AdminClient) -> dict[Place
     return found
 
 
-def _record_times(bootstrap: str, wanted: Mapping[Place, int], clock: ControllerClock) -> dict[Place, int]:
+def _record_times(
+    settings: Settings, wanted: Mapping[Place, int], clock: ControllerClock
+) -> dict[Place, int]:
     """Read each place with a consumer by assignment until it has given a record, or the time is over."""
     consumer = Consumer(
         {
-            **_settings(bootstrap),
+            **settings,
             "group.id": CLIENT_ID,  # has to be there; nothing is joined or committed
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",

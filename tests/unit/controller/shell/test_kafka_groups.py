@@ -7,9 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicPartition
 
+from controller.contract.session import ListenerAddress
 from controller.core.records import BrokerRegistration, CoordinatorRegistration
 from controller.shell import kafka_groups
 from controller.shell.client_groups import (
@@ -21,7 +23,7 @@ from controller.shell.client_groups import (
     LogPosition,
 )
 from controller.shell.clock import SystemClock
-from controller.shell.kafka_groups import KafkaGroups, bootstrap_of
+from controller.shell.kafka_groups import KafkaGroups, KafkaTls, bootstrap_of
 from controller.shell.outcomes import OutcomeUnknown
 from controller.shell.published import Published
 
@@ -50,13 +52,16 @@ def failed(code: int) -> KafkaException:
 
 
 class Library:
-    """The library's administration client, which answers at once. made: the addresses of each."""
+    """The library's administration client, which answers at once. made, settings: the addresses of each, and
+    all of its settings."""
 
     made: list[str]
+    settings: list[dict[str, Any]]
     answer: object
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.made.append(settings["bootstrap.servers"])
+        self.settings.append(settings)
 
     def _one(self, *_: object, **__: object) -> dict[str, Future[Any]]:
         return {"g": done(self.answer)}
@@ -78,6 +83,7 @@ class Library:
 def library(monkeypatch: pytest.MonkeyPatch) -> type[Library]:
     class Answering(Library):
         made: list[str] = []  # noqa: RUF012
+        settings: list[dict[str, Any]] = []  # noqa: RUF012
         answer = None
 
     monkeypatch.setattr(kafka_groups, "AdminClient", Answering)
@@ -130,6 +136,22 @@ async def test_groups_are_listed_though_a_broker_does_not_answer(library: type[L
     library.answer = SimpleNamespace(valid=[], errors=[gone])
     with pytest.raises(GroupsUnavailable):
         await groups_of(view("store1")).listed("prod")
+
+
+async def test_a_cluster_whose_brokers_speak_tls_is_asked_over_tls(library: type[Library]) -> None:
+    published = view("store1")
+    store1 = published.image.brokers[1]
+    groups = KafkaGroups(lambda _: published, SystemClock(), tls=KafkaTls("/ca.pem", "/me.pem", "/me.key"))
+    library.answer = SimpleNamespace(valid=[], errors=[])
+    for listeners, protocol in (
+        ({"CLIENTS": ListenerAddress(host="public", port=9093, protocol="SSL")}, None),
+        ({"INTERNAL": ListenerAddress(host="store1", port=9092, protocol="SSL")}, "SSL"),
+    ):
+        published.image.brokers[1] = msgspec.structs.replace(store1, listeners=listeners)
+        await groups.listed("prod")
+        assert library.settings[-1].get("security.protocol") == protocol
+    assert library.settings[-1]["ssl.ca.location"] == "/ca.pem"
+    assert library.settings[-1]["ssl.key.location"] == "/me.key"
 
 
 async def test_a_coordinator_that_says_it_is_not_the_one_is_looked_up_anew_once(
