@@ -40,6 +40,15 @@ The parts are up, and nothing has been created. Ctrl-C stops them.
 They wait for the cluster '{cluster}'. One is stopped with: kill $(cat {directory}/broker-1/{pid_file})
 """
 
+HOW_TO_SECURE = """
+All of it speaks TLS, with a CA of its own. To what follows, add
+
+  kcat          -X security.protocol=SSL -X ssl.ca.location={ca}
+  Python        "security.protocol": "SSL", "ssl.ca.location": "{ca}"
+  curl          --cacert {ca}
+  springtide    --ca-file {ca}
+"""
+
 HOW_TO = """
 Springtide is up. Ctrl-C stops it.
 
@@ -107,6 +116,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     up.add_argument(
         "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting for every broker"
+    )
+    up.add_argument(
+        "--secure",
+        action="store_true",
+        help="TLS between all of them and to clients, with certificates made for this machine",
     )
     up.add_argument(
         "--log-format", default="text", choices=LOG_FORMATS, help="of all but ZooKeeper (default text)"
@@ -182,6 +196,7 @@ def run_up(options: argparse.Namespace) -> None:
         first_ports=first_ports,
         creates_cluster=not options.empty,
         on_progress=narrate,
+        is_secure=options.secure,
     )
     with cluster:
         try:
@@ -227,6 +242,8 @@ def _form_and_tell_how_to_use(cluster: LocalCluster) -> None:
     except RestFailed as refused:
         if refused.status != 409:
             raise  # 409: the folder was used before and has the topic.
+    if cluster.tls is not None:
+        tell(HOW_TO_SECURE.format(ca=cluster.tls.ca))
     tell(
         HOW_TO.format(
             controller=cluster.controller_urls[0],

@@ -22,6 +22,7 @@ Rules it keeps:
 from __future__ import annotations
 
 import shutil
+import ssl
 import sys
 import tempfile
 import time
@@ -45,6 +46,7 @@ from localcluster.processes import (
     this_machine,
 )
 from localcluster.rest import ControllerApi, Json, RestFailed, RestPartition, open_rest_client
+from localcluster.tls import ClusterTls
 from localcluster.zookeeper import ZooKeeper, ZooKeeperPorts
 
 DEFAULT_CLUSTER = "prod"
@@ -95,15 +97,16 @@ class ControllerProcess:
     port: int
     process: SupervisedProcess
     address: str = LOOPBACK
+    tls: ssl.SSLContext | None = None
 
     @property
     def url(self) -> str:
-        return f"http://{self.address}:{self.port}"
+        return f"{'http' if self.tls is None else 'https'}://{self.address}:{self.port}"
 
     def readiness(self) -> Json | None:
         """The body of `GET /readyz` when it says 200, else None."""
         try:
-            answer = httpx.get(f"{self.url}/readyz", timeout=PROBE_SECONDS_MAX)
+            answer = httpx.get(f"{self.url}/readyz", timeout=PROBE_SECONDS_MAX, verify=self.tls or True)
         except httpx.TransportError:
             return None
         if not answer.is_success:
@@ -114,9 +117,11 @@ class ControllerProcess:
 
 @dataclass(slots=True)
 class NodeProcess:
-    """A broker or a coordinator, where it listens and its folder."""
+    """A broker or a coordinator, where it listens and its folder. peers_port: where other processes reach
+    it."""
 
     port: int
+    peers_port: int
     metrics_port: int
     directory: Path
     process: SupervisedProcess
@@ -125,6 +130,11 @@ class NodeProcess:
     @property
     def endpoint(self) -> str:
         return f"{self.address}:{self.port}"
+
+    @property
+    def registered(self) -> str:
+        """Return the address that it registers with."""
+        return f"{self.address}:{self.peers_port}"
 
     @property
     def data_directory(self) -> Path:
@@ -159,6 +169,7 @@ class LocalCluster:
             it is created.
         on_progress: called with a line for each thing worth telling a person who waits.
         place_of: where each process runs; the folder must be the same everywhere.
+        is_secure: whether all but ZooKeeper and metrics speak TLS, with certificates made for this machine.
     """
 
     def __init__(
@@ -178,7 +189,11 @@ class LocalCluster:
         creates_cluster: bool = True,
         on_progress: Callable[[str], None] | None = None,
         place_of: PlaceOf = this_machine,
+        is_secure: bool = False,
     ) -> None:
+        self._is_secure = is_secure
+        #: Once it is started, of a secure one.
+        self.tls: ClusterTls | None = None
         self._brokers, self._controllers, self._zookeepers = brokers, controllers, zookeepers
         self._coordinators = coordinators
         self._broker_config = dict(broker_config or {})
@@ -228,6 +243,8 @@ class LocalCluster:
         else:
             self._directory = self._given_directory.resolve()
             self._directory.mkdir(parents=True, exist_ok=True)
+        if self._is_secure:
+            self.tls = ClusterTls(self._directory / "certificates")
         first = self._first_ports
         self._zookeeper = ZooKeeper(
             directory=self.directory,
@@ -252,7 +269,8 @@ class LocalCluster:
             self.brokers[broker_id] = self._describe_broker(broker_id)
         for coordinator_id in range(FIRST_COORDINATOR_ID, FIRST_COORDINATOR_ID + self._coordinators):
             self.coordinators[coordinator_id] = self._describe_coordinator(coordinator_id)
-        self._rest = open_rest_client(self.controller_urls)
+        verify = True if self.tls is None else self.tls.context
+        self._rest = open_rest_client(self.controller_urls, verify=verify)
 
         servers = (
             f"{len(self._zookeeper.servers)} servers" if len(self._zookeeper.servers) > 1 else "1 server"
@@ -379,7 +397,7 @@ class LocalCluster:
         chosen = list(self.brokers) if broker_ids is None else list(broker_ids)
         self.require_alive()
         return self.api.add_brokers(
-            self.name, {broker_id: self.brokers[broker_id].endpoint for broker_id in chosen}
+            self.name, {broker_id: self.brokers[broker_id].registered for broker_id in chosen}
         )
 
     def admit_coordinators(self) -> None:
@@ -571,10 +589,12 @@ class LocalCluster:
     def _describe_controller(self, index: int, port: int) -> ControllerProcess:
         place = self._place_of(f"controller-{index}")
         # One SQL file for all of them: the audit trail belongs to the service, not to one of its processes.
+        scheme = "http" if self.tls is None else "https"
         arguments = [
             *(sys.executable, "-m", "controller", "serve"),
             *("--listen", f"{place.address}:{port}"),
-            *("--advertise", f"http://{place.address}:{port}"),
+            *("--advertise", f"{scheme}://{place.address}:{port}"),
+            *(() if self.tls is None else self.tls.controller_flags),
             *("--zookeeper", self.zookeeper.connection_string),
             *("--database-url", f"sqlite:///{self.directory / 'audit.db'}"),
             *(() if place.address == LOOPBACK else ("--allow-anonymous",)),
@@ -588,7 +608,13 @@ class LocalCluster:
             ),
             log_path=self.log_directory / f"controller-{index}.log",
         )
-        return ControllerProcess(index=index, port=port, process=process, address=place.address)
+        return ControllerProcess(
+            index=index,
+            port=port,
+            process=process,
+            address=place.address,
+            tls=None if self.tls is None else self.tls.context,
+        )
 
     def _describe_broker(self, broker_id: int) -> NodeProcess:
         first = self._first_ports
@@ -631,11 +657,16 @@ class LocalCluster:
             self._reserve(None if first is None else first + index) for first in first_ports or (None, None)
         )
         directory = self.directory / name
+        peers_port = port
+        listen: Sequence[str] = ("--listen", f"{place.address}:{port}")
+        if self.tls is not None:
+            peers_port = self._ports.reserve_free()
+            listen = self.tls.node_flags(place.address, port=port, peers_port=peers_port)
         arguments = [
             *(sys.executable, "-m", *command),
             *("--cluster", self.name),
             *(f"--{kind}-id", str(node_id)),
-            *("--listen", f"{place.address}:{port}"),
+            *listen,
             *("--metrics-listen", f"{place.address}:{metrics_port}"),
             *("--controllers", ",".join(self.controller_urls)),
             *("--log-format", self._log_format),
@@ -647,6 +678,7 @@ class LocalCluster:
         )
         return NodeProcess(
             port=port,
+            peers_port=peers_port,
             metrics_port=metrics_port,
             directory=directory,
             process=process,

@@ -9,6 +9,7 @@ deadline.
 
 from __future__ import annotations
 
+import ssl
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -53,12 +54,12 @@ class FailoverTransport(httpx.BaseTransport):
     is safe for any method.
     """
 
-    def __init__(self, controller_urls: Sequence[str]) -> None:
+    def __init__(self, controller_urls: Sequence[str], *, verify: ssl.SSLContext | bool = True) -> None:
         self._urls = [httpx.URL(url) for url in controller_urls]
         self._answered_last = 0
         # No connection is kept: one to a killed controller would fail a request that the next one could
         # have served.
-        self._inner = httpx.HTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
+        self._inner = httpx.HTTPTransport(verify=verify, limits=httpx.Limits(max_keepalive_connections=0))
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         if request.url.host != ANY_CONTROLLER:
@@ -83,11 +84,11 @@ class FailoverTransport(httpx.BaseTransport):
         self._inner.close()
 
 
-def open_rest_client(controller_urls: Sequence[str]) -> httpx.Client:
+def open_rest_client(controller_urls: Sequence[str], *, verify: ssl.SSLContext | bool = True) -> httpx.Client:
     """Return a client whose relative URLs go to a controller that is up, and on to the active one (307)."""
     return httpx.Client(
         base_url=f"http://{ANY_CONTROLLER}",
-        transport=FailoverTransport(controller_urls),
+        transport=FailoverTransport(controller_urls, verify=verify),
         follow_redirects=True,
         timeout=REQUEST_SECONDS_MAX,
         headers={"Accept": "application/json"},

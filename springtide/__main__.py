@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
+from pathlib import Path
 from typing import TextIO, cast
 
 import httpx
@@ -66,6 +69,8 @@ def execute(
         out.write(shtab.complete(parser, shell=options.shell) + "\n")
         out.flush()
         return Exit.DONE
+    if command.kind is CommandKind.CERTIFICATES:
+        return _create_certificates(options, Console(out, err))
     try:
         settings = load_settings(options, environment)
     except UsageError as error:
@@ -86,6 +91,23 @@ def execute(
             sleep=sleep,
         )
         return Runner(controllers, console, sleep=sleep).run(command, options)
+
+
+def _create_certificates(options: argparse.Namespace, console: Console) -> Exit:
+    from springtide.certificates import (  # noqa: PLC0415 - as above
+        CertificatesRefused,
+        create_certificates,
+    )
+
+    try:
+        for file, what in create_certificates(
+            Path(options.directory), options.names, days=options.days, now=datetime.now(UTC)
+        ):
+            console.lines([f"{file}: {what}"])
+    except (CertificatesRefused, OSError) as error:
+        console.fail(str(error))
+        return Exit.REFUSED
+    return Exit.DONE
 
 
 def _version() -> str:

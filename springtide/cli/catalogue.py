@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from springtide.cli.arguments import count
 from springtide.cli.command import Command, CommandKind, argument
 from springtide.cli.commands import (
     audit,
@@ -39,6 +40,21 @@ COMMANDS: Final[tuple[Command, ...]] = (
     *audit.COMMANDS,
     *problems.COMMANDS,
     Command(
+        words=("certificates", "create"),
+        summary="Make a CA and certificates, to try TLS with; made again, they are renewed",
+        examples=(
+            "certificates create certs store1 store2 store3 localhost",
+            "certificates create certs store1 --days 90",
+        ),
+        kind=CommandKind.CERTIFICATES,
+        in_cluster=False,
+        arguments=(
+            argument("directory", metavar="DIRECTORY", help="where the files go; a CA in it is used again"),
+            argument("names", metavar="NAME", nargs="+", help="of a host, or its address"),
+            argument("--days", type=count, default=365, metavar="N", help="until they end (default 365)"),
+        ),
+    ),
+    Command(
         words=("completion",),
         summary="Print a script that completes these commands in a shell",
         examples=("completion bash > /etc/bash_completion.d/springtide",),
@@ -64,4 +80,5 @@ NOUNS: Final[Mapping[str, str]] = {
     "verifications": "whether replicas are the same, as `pipeline verify` found them",
     "audit": "who changed what, when and why; verify that it was not altered",
     "problems": "what the codes of errors mean",
+    "certificates": "a CA and certificates for TLS, to try it",
 }

@@ -41,6 +41,8 @@ class CommandKind(Enum):
     """The audit's verification, followed to the end."""
     COMPLETION = auto()
     """The shell's completion script, without a call."""
+    CERTIFICATES = auto()
+    """Files that are made here, without a call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -415,7 +415,7 @@ def calls() -> Iterator[tuple[str, Command, Call]]:
     parser = build_parser(COMMANDS, version="1")
     for command in COMMANDS:
         for example in command.examples:
-            if command.kind is CommandKind.COMPLETION:
+            if command.kind in (CommandKind.COMPLETION, CommandKind.CERTIFICATES):
                 continue
             options = parser.parse_args(shlex.split(example.partition(" | ")[0]))
             options.cluster = "prod"
