@@ -104,7 +104,7 @@ ROWS = (
 WAITING = {
     "groups, protocol consumer": "Springtide's coordinators speak the classic protocol",
     "transactions": "Springtide has no transactions yet",
-    "SASL and TLS": "Springtide's Kafka listeners have neither yet",
+    "SASL": "Springtide's Kafka listeners have none yet",
 }
 """Rows that nothing is run for, with what they wait for."""
 

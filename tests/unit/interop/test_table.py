@@ -21,7 +21,7 @@ def test_a_page_has_an_aligned_table_and_says_what_failed_is_missing_and_waits()
         "| create a topic            | -     | failed     |",
         "| groups, protocol consumer | waits | waits      |",
         "| transactions              | waits | waits      |",
-        "| SASL and TLS              | waits | waits      |",
+        "| SASL                      | waits | waits      |",
     ]
     assert "- Springtide: java-tools, create: Timeout: no answer" in page
     assert "- java-tools: KAFKA_HOME=DIR" in page
