@@ -91,6 +91,14 @@ async def keep_fresh(materials: Mapping[str, TlsMaterial], clock: Clock, threads
 
 
 def _load(files: TlsFiles) -> tuple[ssl.SSLContext, ssl.SSLContext, int]:
+    """Raise TlsFilesInvalid, also if a file goes while it is read."""
+    try:
+        return _contexts(files)
+    except (OSError, ValueError) as error:
+        raise TlsFilesInvalid(f"{' and '.join(files.paths)}: {error}") from error
+
+
+def _contexts(files: TlsFiles) -> tuple[ssl.SSLContext, ssl.SSLContext, int]:
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.verify_mode = CLIENT_AUTH[files.client_auth]
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
