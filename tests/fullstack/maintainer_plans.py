@@ -218,5 +218,10 @@ class Planner:
         if all(len(item["replicas"]) == factor for item in found):
             return None
         path = f"{self._desk.root}/topics/{self._cluster.topic}"
+        for item in found:
+            if item["adding_replicas"] or item["removing_replicas"]:
+                # Its operation has ended; ZooKeeper went back behind that, and the move goes on at its rate.
+                where = f"{path}/partitions/{item['partition']}/assignment"
+                await self._desk.ask("DELETE", where, tries=TRIES_FEW)
         operation = await self._desk.ask("PATCH", path, {"replication_factor": factor}, tries=TRIES_FEW)
         return "" if operation is None else str(operation["id"])
