@@ -447,6 +447,7 @@ class StorageBroker:
             _log.info("shutting_down_unregistered")
         self.fetchers.stop()
         self.server.stop_serving()
+        await self.session.stop()
         self._maintenance.stop()
         await self.table.creator.stop()
         self._scrubber.stop()

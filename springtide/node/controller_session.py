@@ -159,6 +159,8 @@ class ControllerSession:
         self._on_went_back = on_went_back
         self._disk_space = disk_space
         self._certificate_ends_ms = certificate_ends_ms
+        self._scope = trio.CancelScope()
+        self._has_ended = trio.Event()
         self._level = level
         self._groups = groups
         self._heartbeats = Heartbeats()
@@ -194,18 +196,32 @@ class ControllerSession:
         self.wants_shutdown = True
         self._wake_heartbeat.set()
 
+    async def stop(self) -> None:
+        """End the session. Once this returns, nothing is told to the controller or applied any more: a
+        process that closes its logs must not take a state for them, fail, and tell a broken disk."""
+        self._scope.cancel()
+        await self._has_ended.wait()
+
     async def run(self) -> None:
-        """Run until cancelled. Raise RegistrationRefused, WentBack."""
-        while True:
-            await self._register()
-            try:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._beat)
-                    nursery.start_soon(self._follow)
-                    if self._reports is not None:
-                        nursery.start_soon(self._report, self._reports)
-            except* Disowned as group:
-                _log.warning("registered_anew cause=%s", group.exceptions[0])
+        """Run until cancelled or stopped. Raise RegistrationRefused, WentBack."""
+        try:
+            with self._scope:
+                while True:
+                    await self._register()
+                    await self._serve()
+        finally:
+            self._has_ended.set()
+
+    async def _serve(self) -> None:
+        """Run until the controller does not know this incarnation any more. Raise WentBack."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._beat)
+                nursery.start_soon(self._follow)
+                if self._reports is not None:
+                    nursery.start_soon(self._report, self._reports)
+        except* Disowned as group:
+            _log.warning("registered_anew cause=%s", group.exceptions[0])
 
     # Registration
 

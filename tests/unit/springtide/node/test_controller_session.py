@@ -249,6 +249,34 @@ def test_a_broker_registers_applies_the_full_state_and_holds_its_lease() -> None
     assert bench.controller.seen("heartbeat")[0].disk == DiskSpace(free_bytes=3, total_bytes=9)
 
 
+def test_a_session_that_was_stopped_tells_and_takes_nothing_more() -> None:
+    """Its process closes its logs now, and a state that came for them would fail."""
+    verbs = ("register", "heartbeat", "poll", "report")
+    told: list[list[int]] = []
+
+    async def test(bench: Bench) -> None:
+        await trio.sleep(1.2)
+        await bench.session.stop()
+        for _ in range(2):
+            told.append([*(len(bench.controller.seen(verb)) for verb in verbs), len(bench.applied)])
+            await trio.sleep(5)
+
+    during(11_000, test)
+    assert told[0] == told[1]
+    assert all(told[0][:3]), "it had begun"
+
+
+def test_a_session_is_stopped_while_it_registers_or_before_it_has_begun() -> None:
+    ended: list[bool] = []
+
+    async def at_once(bench: Bench) -> None:
+        await bench.session.stop()
+        ended.append(True)
+
+    during(1_000, at_once)
+    assert ended == [True]
+
+
 @pytest.mark.parametrize("verb", ["heartbeat", "poll", "report"])
 @pytest.mark.parametrize("error", [ControllerError.STALE_BROKER_EPOCH, ControllerError.BROKER_NOT_REGISTERED])
 def test_a_disowned_incarnation_registers_again_and_starts_over(verb: str, error: ControllerError) -> None:
