@@ -1,4 +1,8 @@
-"""SyncGroup: the leader brings the assignments of a generation, each member gets its own (KIP-345, 559)."""
+"""SyncGroup: the leader brings the assignments of a generation, each member gets its own (KIP-345, 559).
+
+While the shard opens, a member is told to join anew, as by Kafka's coordinators: clients do not expect
+COORDINATOR_LOAD_IN_PROGRESS here, and aiokafka ends its consumer on it.
+"""
 
 from __future__ import annotations
 
@@ -43,4 +47,4 @@ def handle(context: CoordinatorContext, request: Request) -> None:
             }
         )
 
-    ask_group(context, request, message, make, answer)
+    ask_group(context, request, message, make, answer, while_opening=ErrorCode.REBALANCE_IN_PROGRESS)
