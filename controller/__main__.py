@@ -159,7 +159,7 @@ def _check_tls_files(config: ControllerConfig) -> None:
     except TlsFilesInvalid as error:
         raise ConfigError(f"--tls-cert, --tls-key, --client-ca: {error}") from error
     try:
-        if config.kafka_ca or config.kafka_client_cert:
+        if config.kafka_ca or config.kafka_client_cert or config.kafka_client_key:
             client_context(
                 ca=config.kafka_ca or None,
                 cert=config.kafka_client_cert or None,

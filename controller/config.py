@@ -311,10 +311,6 @@ def check_config(config: ControllerConfig) -> None:
             )
     if bool(config.tls_cert) != bool(config.tls_key):
         raise ConfigError("--tls-cert and --tls-key belong together: name both files or neither")
-    if bool(config.kafka_client_cert) != bool(config.kafka_client_key):
-        raise ConfigError(
-            "--kafka-client-cert and --kafka-client-key belong together: name both files or neither"
-        )
     if (config.client_ca or config.hsts_s) and not config.tls_cert:
         raise ConfigError("--client-ca and --hsts-s need TLS: add --tls-cert and --tls-key")
     for flag, value, known in (

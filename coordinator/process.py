@@ -142,13 +142,14 @@ class CoordinatorProcess:
             limits=settings.config.server_limits,
             on_turn_end=lambda: None,
         )
+        told_of = listeners.inter_broker
         self.session = ControllerSession(
             client=self._client,
             identity=RegisterRequest(
                 broker_id=settings.coordinator_id,
                 incarnation_id=f"{ports.rng.getrandbits(128):032x}",
-                host=listeners.inter_broker.host,
-                port=listeners.inter_broker.port,
+                host=told_of.host,
+                port=told_of.port,
                 listeners=listeners.named,
                 rack=settings.rack,
                 log_dir_ids=(),

@@ -282,13 +282,14 @@ class StorageBroker:
             threads=ports.threads,
             path=log_dir.path,
         )
+        told_of = listeners.inter_broker
         self.session = ControllerSession(
             client=self._client,
             identity=RegisterRequest(
                 broker_id=settings.broker_id,
                 incarnation_id=self._incarnation_id,
-                host=listeners.inter_broker.host,
-                port=listeners.inter_broker.port,
+                host=told_of.host,
+                port=told_of.port,
                 listeners=listeners.named,
                 rack=settings.rack,
                 log_dir_ids=(log_dir.claim.meta.dir_id,),

@@ -6,7 +6,6 @@ operators, brokers, coordinators --HTTPS--> controllers
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,18 +18,14 @@ DAYS = 30
 
 
 class ClusterTls:
-    """directory: where the files are, or will be."""
+    """directory: where the files are, or will be. context: what an HTTP client of the controllers trusts."""
 
     def __init__(self, directory: Path) -> None:
         for _ in create_certificates(directory, [HOST], days=DAYS, now=datetime.now(UTC)):
             pass
         self.ca = directory / "ca.pem"
         self._keystore = directory / f"{HOST}.pem"
-
-    @property
-    def context(self) -> ssl.SSLContext:
-        """Return what an HTTP client of the controllers trusts."""
-        return client_context(ca=str(self.ca), cert=None, key=None)
+        self.context = client_context(ca=str(self.ca), cert=None, key=None)
 
     @property
     def controller_flags(self) -> Sequence[str]:

@@ -25,6 +25,8 @@ from controller.contract.preflight import PreflightTarget
 
 #: Unanswered incarnations that a directory remembers; the oldest are forgotten first.
 UNANSWERED_INCARNATIONS_MAX = 16
+#: Named listeners that a process may have.
+LISTENERS_MAX = 16
 
 
 class ShutdownKind(StrEnum):

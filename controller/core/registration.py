@@ -4,14 +4,18 @@ sessions.py to act on. All claims of a broker about its disks are judged here (3
 from __future__ import annotations
 
 from controller.contract.errors import ControllerError
-from controller.contract.session import UNANSWERED_INCARNATIONS_MAX, RegisterRequest, ShutdownKind
+from controller.contract.session import (
+    LISTENERS_MAX,
+    UNANSWERED_INCARNATIONS_MAX,
+    RegisterRequest,
+    ShutdownKind,
+)
 from controller.core.image import ClusterImage
 from controller.core.options import ControllerOptions
 from controller.core.records import BrokerRegistration
 
 LOG_DIRS_MAX = 64
 TEXT_LENGTH_MAX = 255
-LISTENERS_MAX = 16
 
 
 def has_usable_dir(broker: BrokerRegistration) -> bool:

@@ -7,13 +7,22 @@ defaults here.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dataplane.core.compaction.rounds import CompactionOptions
 from dataplane.core.results import ReplicaOptions
 from dataplane.storage.log_settings import LogOptions
-from springtide.node.config import LONG_MAX, NODE_HINTS, NODE_KEYS, ConfigKey, NodeConfig, between, positive
+from springtide.node.config import (
+    LONG_MAX,
+    NODE_HINTS,
+    NODE_KEYS,
+    ConfigKey,
+    NodeConfig,
+    between,
+    one_of,
+    positive,
+)
 
 HOUR_MS = 60 * 60 * 1000
 
@@ -25,17 +34,8 @@ def _ratio(text: str) -> float:
     return value
 
 
-def _one_of(*allowed: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in allowed:
-            raise ValueError(f"must be one of {', '.join(allowed)}")
-        return text
-
-    return parse
-
-
 def _policies(text: str) -> str:
-    return _one_of("compact", "compact,delete", "delete")(
+    return one_of("compact", "compact,delete", "delete")(
         ",".join(sorted({policy.strip() for policy in text.split(",")}))
     )
 
@@ -49,7 +49,7 @@ BROKER_KEYS: dict[str, ConfigKey] = {
     "max.incremental.fetch.session.cache.slots": ConfigKey("1000", positive, "fetch sessions kept"),
     "message.max.bytes": ConfigKey("1048588", between(0, 2**31 - 1), "largest record batch"),
     "log.message.timestamp.type": ConfigKey(
-        "CreateTime", _one_of("CreateTime", "LogAppendTime"), "whose timestamps are kept"
+        "CreateTime", one_of("CreateTime", "LogAppendTime"), "whose timestamps are kept"
     ),
     "log.message.timestamp.before.max.ms": ConfigKey(
         str(LONG_MAX), _not_negative, "how old a record may claim to be"
@@ -59,7 +59,7 @@ BROKER_KEYS: dict[str, ConfigKey] = {
     ),
     "log.message.validation": ConfigKey(
         "batch",
-        _one_of("batch", "records"),
+        one_of("batch", "records"),
         "what a leader checks of a produced batch: its header and CRC, or each record in it, opened, "
         "which costs about 2 us a record (ours, not Kafka's)",
     ),

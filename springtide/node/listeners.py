@@ -20,14 +20,13 @@ from typing import NamedTuple
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from controller.contract.session import ListenerAddress
+from controller.contract.session import LISTENERS_MAX, ListenerAddress
 from springtide.node.config import NodeConfig, NodeConfigError
 from springtide.node.net import Listener, Net
 from springtide.node.tls_files import TlsFiles, TlsMaterial
 from springtide.node.tls_net import SecuredListener, SecuredNet
 
 PLAINTEXT, SSL = "PLAINTEXT", "SSL"
-LISTENERS_MAX = 16
 _ENTRY = re.compile(r"([A-Za-z0-9_-]{1,60})://(.*):([0-9]{1,5})\Z")
 
 
