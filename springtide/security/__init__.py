@@ -1,0 +1,1 @@
+"""Rules of security that all planes share."""
