@@ -1,1 +1,1 @@
-"""Rules of security that all planes share."""
+"""Security that all planes share: who a client is, and what it may do."""

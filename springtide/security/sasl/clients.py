@@ -1,0 +1,130 @@
+"""The clients' sides that our own planes need towards brokers: PLAIN and SCRAM.
+
+The first step takes an empty challenge, since the client speaks first. A client of SCRAM succeeds only after
+the server has proved, by its signature, that it knows the password's keys too; its bounds keep a hostile
+server from making it compute for long.
+
+Sources: RFC 4616, RFC 5802, RFC 7677.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from .credentials import (
+    CredentialInvalid,
+    ScramMechanism,
+    client_key,
+    hash_of,
+    hmac_of,
+    salted_password,
+    server_key,
+)
+from .exchange import MESSAGE_BYTES_MAX, Failed, Succeeded
+from .scram import EXTENSIONS, NONCE, base64_of, bytes_of_base64, escaped, xor
+
+_SERVER_FIRST: Final = re.compile(
+    f"r=(?P<nonce>{NONCE}),s=(?P<salt>[^,]+),i=(?P<iterations>[0-9]{{1,9}}){EXTENSIONS}", re.ASCII
+)
+_SERVER_FINAL: Final = re.compile(f"v=(?P<signature>[^,]+){EXTENSIONS}")
+_HEADER: Final = "n,,"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The client's next message. The server has to answer it."""
+
+    token: bytes
+
+
+ClientOutcome = Reply | Succeeded | Failed
+
+
+class PlainClient:
+    """A client of PLAIN. It succeeds when the server has taken its one message."""
+
+    __slots__ = ("_has_spoken", "_name", "_password")
+
+    def __init__(self, name: str, password: str) -> None:
+        self._name = name
+        self._password = password
+        self._has_spoken = False
+
+    def step(self, challenge: bytes) -> ClientOutcome:
+        if challenge:
+            return Failed("the server has sent a challenge, and PLAIN has none")
+        if self._has_spoken:
+            return Succeeded(self._name)
+        self._has_spoken = True
+        return Reply(f"\0{self._name}\0{self._password}".encode())
+
+
+class ScramClient:
+    """A client of SCRAM. client_nonce: random and printable, without commas, for this exchange alone."""
+
+    __slots__ = ("_bare", "_expected", "_is_over", "_mechanism", "_name", "_nonce", "_password")
+
+    def __init__(self, mechanism: ScramMechanism, name: str, password: str, *, client_nonce: str) -> None:
+        assert re.fullmatch(NONCE, client_nonce), "a nonce is printable and has no comma"
+        self._mechanism = mechanism
+        self._name = name
+        self._password = password
+        self._nonce = client_nonce
+        self._bare: str | None = None
+        #: The signature that the server owes for the proof.
+        self._expected: bytes | None = None
+        self._is_over = False
+
+    def step(self, challenge: bytes) -> ClientOutcome:
+        if self._is_over:
+            return Failed("a message came after the end of the exchange")
+        outcome = self._answer(challenge)
+        self._is_over = not isinstance(outcome, Reply)
+        return outcome
+
+    def _answer(self, challenge: bytes) -> ClientOutcome:
+        if self._bare is None:
+            if challenge:
+                return Failed("the server has sent a challenge before the client's first message")
+            self._bare = f"n={escaped(self._name)},r={self._nonce}"
+            return Reply((_HEADER + self._bare).encode())
+        try:
+            message = challenge.decode() if len(challenge) <= MESSAGE_BYTES_MAX else ""
+        except UnicodeDecodeError:
+            message = ""
+        if self._expected is None:
+            return self._on_server_first(self._bare, message)
+        return self._on_server_final(self._expected, message)
+
+    def _on_server_first(self, bare: str, message: str) -> ClientOutcome:
+        match = _SERVER_FIRST.fullmatch(message)
+        salt = bytes_of_base64(match["salt"]) if match is not None else None
+        if match is None or salt is None:
+            return Failed("the server's first SCRAM message is malformed")
+        nonce = match["nonce"]
+        if not nonce.startswith(self._nonce) or nonce == self._nonce:
+            return Failed("the server's nonce does not continue the client's")
+        try:
+            salted = salted_password(
+                self._mechanism, self._password, salt=salt, iterations=int(match["iterations"])
+            )
+        except CredentialInvalid as error:
+            return Failed(f"the server's first SCRAM message is refused: {error}")
+        without_proof = f"c={base64_of(_HEADER.encode())},r={nonce}"
+        auth_message = f"{bare},{message},{without_proof}".encode()
+        key = client_key(self._mechanism, salted)
+        proof = xor(key, hmac_of(self._mechanism, hash_of(self._mechanism, key), auth_message))
+        self._expected = hmac_of(self._mechanism, server_key(self._mechanism, salted), auth_message)
+        return Reply(f"{without_proof},p={base64_of(proof)}".encode())
+
+    def _on_server_final(self, expected: bytes, message: str) -> ClientOutcome:
+        match = _SERVER_FINAL.fullmatch(message)
+        signature = bytes_of_base64(match["signature"]) if match is not None else None
+        if signature is None:
+            return Failed(f"the server has refused the proof or is malformed: {message[:100]!r}")
+        if not hmac.compare_digest(signature, expected):
+            return Failed("the server's signature is wrong: it does not know the password")
+        return Succeeded(self._name)
