@@ -102,7 +102,7 @@ def fake_credential(
     and after restarts, or the salt changes and shows that the user is unknown."""
 
     def drawn(purpose: str) -> bytes:
-        return hmac_of(mechanism, secret_key, f"{purpose}\0{mechanism}\0{name}".encode())
+        return hmac_of(mechanism, secret_key, f"{purpose}\0{name}".encode())
 
     return ScramCredential(salt_from(drawn("salt")), drawn("stored"), drawn("server"), iterations)
 

@@ -1,8 +1,10 @@
 """The server's side of SCRAM: the client proves that it knows the password, and the server that it does too.
 
 ```
-client-first  n,[a=AUTHZID],n=NAME,r=CLIENT_NONCE       server-first  r=CLIENT_NONCE SERVER_NONCE,s=SALT,i=N
-client-final  c=BASE64(n,[a=AUTHZID],),r=NONCES,p=PROOF  server-final  v=SERVER_SIGNATURE
+client-first  n,[a=AUTHZID],n=NAME,r=CLIENT_NONCE
+server-first  r=NONCES,s=SALT,i=ITERATIONS             NONCES: the client's and the server's, joined
+client-final  c=BINDING,r=NONCES,p=PROOF               BINDING: `n,[a=AUTHZID],` in base64
+server-final  v=SERVER_SIGNATURE
 ```
 
 An unknown user gets a challenge too, with a salt of its own, and fails at the proof like a wrong password: so
