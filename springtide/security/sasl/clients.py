@@ -23,7 +23,7 @@ from .credentials import (
     salted_password,
     server_key,
 )
-from .exchange import MESSAGE_BYTES_MAX, Failed, Succeeded
+from .exchange import MESSAGE_BYTES_MAX, LoginFailed, Succeeded
 from .scram import EXTENSIONS, NONCE, base64_of, bytes_of_base64, escaped, xor
 
 _SERVER_FIRST: Final = re.compile(
@@ -34,13 +34,13 @@ _HEADER: Final = "n,,"
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ClientReply:
     """The client's next message. The server has to answer it."""
 
     token: bytes
 
 
-ClientOutcome = Reply | Succeeded | Failed
+ClientOutcome = ClientReply | Succeeded | LoginFailed
 
 
 class PlainClient:
@@ -55,11 +55,11 @@ class PlainClient:
 
     def step(self, challenge: bytes) -> ClientOutcome:
         if challenge:
-            return Failed("the server has sent a challenge, and PLAIN has none")
+            return LoginFailed("the server has sent a challenge, and PLAIN has none")
         if self._has_spoken:
             return Succeeded(self._name)
         self._has_spoken = True
-        return Reply(f"\0{self._name}\0{self._password}".encode())
+        return ClientReply(f"\0{self._name}\0{self._password}".encode())
 
 
 class ScramClient:
@@ -80,17 +80,17 @@ class ScramClient:
 
     def step(self, challenge: bytes) -> ClientOutcome:
         if self._is_over:
-            return Failed("a message came after the end of the exchange")
+            return LoginFailed("a message came after the end of the exchange")
         outcome = self._answer(challenge)
-        self._is_over = not isinstance(outcome, Reply)
+        self._is_over = not isinstance(outcome, ClientReply)
         return outcome
 
     def _answer(self, challenge: bytes) -> ClientOutcome:
         if self._bare is None:
             if challenge:
-                return Failed("the server has sent a challenge before the client's first message")
+                return LoginFailed("the server has sent a challenge before the client's first message")
             self._bare = f"n={escaped(self._name)},r={self._nonce}"
-            return Reply((_HEADER + self._bare).encode())
+            return ClientReply((_HEADER + self._bare).encode())
         try:
             message = challenge.decode() if len(challenge) <= MESSAGE_BYTES_MAX else ""
         except UnicodeDecodeError:
@@ -103,28 +103,28 @@ class ScramClient:
         match = _SERVER_FIRST.fullmatch(message)
         salt = bytes_of_base64(match["salt"]) if match is not None else None
         if match is None or salt is None:
-            return Failed("the server's first SCRAM message is malformed")
+            return LoginFailed("the server's first SCRAM message is malformed")
         nonce = match["nonce"]
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
-            return Failed("the server's nonce does not continue the client's")
+            return LoginFailed("the server's nonce does not continue the client's")
         try:
             salted = salted_password(
                 self._mechanism, self._password, salt=salt, iterations=int(match["iterations"])
             )
         except CredentialInvalid as error:
-            return Failed(f"the server's first SCRAM message is refused: {error}")
+            return LoginFailed(f"the server's first SCRAM message is refused: {error}")
         without_proof = f"c={base64_of(_HEADER.encode())},r={nonce}"
         auth_message = f"{bare},{message},{without_proof}".encode()
         key = client_key(self._mechanism, salted)
         proof = xor(key, hmac_of(self._mechanism, hash_of(self._mechanism, key), auth_message))
         self._expected = hmac_of(self._mechanism, server_key(self._mechanism, salted), auth_message)
-        return Reply(f"{without_proof},p={base64_of(proof)}".encode())
+        return ClientReply(f"{without_proof},p={base64_of(proof)}".encode())
 
     def _on_server_final(self, expected: bytes, message: str) -> ClientOutcome:
         match = _SERVER_FINAL.fullmatch(message)
         signature = bytes_of_base64(match["signature"]) if match is not None else None
         if signature is None:
-            return Failed(f"the server has refused the proof or is malformed: {message[:100]!r}")
+            return LoginFailed(f"the server has refused the proof or is malformed: {message[:100]!r}")
         if not hmac.compare_digest(signature, expected):
-            return Failed("the server's signature is wrong: it does not know the password")
+            return LoginFailed("the server's signature is wrong: it does not know the password")
         return Succeeded(self._name)

@@ -1,7 +1,7 @@
 """The parts that the servers' sides of all mechanisms share: outcomes, bounds, and the end of an exchange.
 
-An exchange takes one message of the client at a time and returns an outcome. After Succeeded or Failed it
-answers every further message with Failed. A message beyond the mechanism's bound, or one that is not UTF-8,
+An exchange takes one message of the client at a time and returns an outcome. After Succeeded or LoginFailed it
+answers every further message with LoginFailed. A message beyond the mechanism's bound, or one that is not UTF-8,
 is refused before it is parsed. No message of a client raises an exception here.
 """
 
@@ -46,7 +46,7 @@ class Succeeded:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class LoginFailed:
     """The exchange has failed.
 
     reason: for the log; it may name the user. message: for the client; it is the same for an unknown user
@@ -56,12 +56,12 @@ class Failed:
     message: str = "Authentication failed: the credentials are invalid"
 
 
-Outcome = Challenge | Succeeded | Failed
+Outcome = Challenge | Succeeded | LoginFailed
 
 
-def malformed(what: str) -> Failed:
+def malformed(what: str) -> LoginFailed:
     """Return the failure of a message that breaks the rules of its mechanism. what: names no user."""
-    return Failed(reason=what, message=f"Authentication failed: {what}")
+    return LoginFailed(reason=what, message=f"Authentication failed: {what}")
 
 
 class ServerExchange(ABC):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Final
 
-from .exchange import Challenge, Failed, Outcome, ServerExchange, Succeeded, malformed
+from .exchange import Challenge, LoginFailed, Outcome, ServerExchange, Succeeded, malformed
 from .scram import unescaped
 
 _SEPARATOR: Final = "\x01"
@@ -70,7 +70,7 @@ class OauthbearerServer(ServerExchange):
         super().__init__()
         self._verify = verify
         #: The failure that is due when the client has taken the JSON.
-        self._failure: Failed | None = None
+        self._failure: LoginFailed | None = None
 
     def _answer(self, message: str) -> Outcome:
         if self._failure is not None:
@@ -95,7 +95,7 @@ class OauthbearerServer(ServerExchange):
         if isinstance(verified, TokenRefused):
             is_scope = verified.fault is TokenFault.SCOPE
             status = "insufficient_scope" if is_scope else "invalid_token"
-            self._failure = Failed(
+            self._failure = LoginFailed(
                 reason=f"{verified.fault}: {verified.detail}" if verified.detail else str(verified.fault),
                 message=f"Authentication failed: the token is refused ({status})",
             )

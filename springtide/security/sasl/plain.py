@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .exchange import Failed, Outcome, ServerExchange, Succeeded, malformed
+from .exchange import LoginFailed, Outcome, ServerExchange, Succeeded, malformed
 
 VerifyPassword = Callable[[str, str], bool]
 """Takes a name and a password. It must take as long for an unknown name as for a known one."""
@@ -33,5 +33,5 @@ class PlainServer(ServerExchange):
         if authzid not in ("", name):
             return malformed("the authorization id differs from the name")
         if not self._verify(name, password):
-            return Failed(f"unknown user or wrong password: {name!r}")
+            return LoginFailed(f"unknown user or wrong password: {name!r}")
         return Succeeded(name)

@@ -33,7 +33,7 @@ from .credentials import (
     hash_of,
     hmac_of,
 )
-from .exchange import Challenge, Failed, Outcome, ServerExchange, Succeeded, malformed
+from .exchange import Challenge, LoginFailed, Outcome, ServerExchange, Succeeded, malformed
 
 FindCredential = Callable[[str], ScramCredential | None]
 """Takes a name; returns its credential of the exchange's mechanism."""
@@ -138,9 +138,9 @@ class ScramServer(ServerExchange):
         client_key = xor(hmac_of(self._mechanism, credential.stored_key, auth_message), proof)
         is_proof = hmac.compare_digest(hash_of(self._mechanism, client_key), credential.stored_key)
         if not started.is_known:
-            return Failed(f"unknown user: {started.name!r}")
+            return LoginFailed(f"unknown user: {started.name!r}")
         if not is_proof:
-            return Failed(f"wrong password: {started.name!r}")
+            return LoginFailed(f"wrong password: {started.name!r}")
         signature = hmac_of(self._mechanism, credential.server_key, auth_message)
         return Succeeded(started.name, token=f"v={base64_of(signature)}".encode())
 

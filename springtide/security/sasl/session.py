@@ -2,7 +2,7 @@
 
 ```
            SaslHandshake              Succeeded
-CONNECTED ---------------> EXCHANGE -------------> OPEN        Failed, or a request out of order -> CLOSED
+CONNECTED ---------------> EXCHANGE -------------> OPEN        LoginFailed, or a request out of order -> CLOSED
                               ^                     |
                               `--- SaslHandshake ---'  if the session has an end
 ```
@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
 
-from .exchange import Challenge, Failed, Outcome, ServerExchange
+from .exchange import Challenge, LoginFailed, Outcome, ServerExchange
 
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
@@ -147,7 +147,7 @@ class SaslSession:
         outcome = self._of_same_principal(self._exchange.step(token))
         if isinstance(outcome, Challenge):
             return AuthenticateAnswer(ErrorCode.NONE, token=outcome.token)
-        if isinstance(outcome, Failed):
+        if isinstance(outcome, LoginFailed):
             self._close()
             return AuthenticateAnswer(
                 ErrorCode.SASL_AUTHENTICATION_FAILED, outcome.message, closes=True, reason=outcome.reason
@@ -164,9 +164,9 @@ class SaslSession:
         self._exchange = None
 
     def _of_same_principal(self, outcome: Outcome) -> Outcome:
-        if isinstance(outcome, Challenge | Failed) or self.principal in (None, outcome.principal):
+        if isinstance(outcome, Challenge | LoginFailed) or self.principal in (None, outcome.principal):
             return outcome
-        return Failed(
+        return LoginFailed(
             reason=f"re-authentication of {self.principal!r} as {outcome.principal!r}",
             message="Authentication failed: a connection can't change its principal",
         )

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from springtide.security.sasl.clients import ClientOutcome, Reply, ScramClient
+from springtide.security.sasl.clients import ClientOutcome, ClientReply, ScramClient
 from springtide.security.sasl.credentials import ScramMechanism
-from springtide.security.sasl.exchange import MESSAGE_BYTES_MAX, Challenge, Failed, Mechanism, Succeeded
+from springtide.security.sasl.exchange import MESSAGE_BYTES_MAX, Challenge, LoginFailed, Mechanism, Succeeded
 from springtide.security.sasl.scram import ScramServer
 
 MakeServer = Callable[[ScramMechanism], ScramServer]
@@ -30,13 +30,13 @@ def test_a_client_and_a_server_with_the_same_password_know_each_other(
     challenge = b""
     for _ in range(2):
         reply = ours.step(challenge)
-        assert isinstance(reply, Reply)
+        assert isinstance(reply, ClientReply)
         outcome = server.step(reply.token)
         assert isinstance(outcome, Challenge | Succeeded)
         challenge = outcome.token
     assert outcome == Succeeded("alice", token=challenge)
     assert ours.step(challenge) == Succeeded("alice")
-    assert isinstance(ours.step(challenge), Failed)
+    assert isinstance(ours.step(challenge), LoginFailed)
 
 
 def on_server_first(message: bytes) -> ClientOutcome:
@@ -64,12 +64,12 @@ def on_server_first(message: bytes) -> ClientOutcome:
 )
 def test_a_first_message_that_the_client_must_not_answer_fails(message: bytes, reason: str) -> None:
     outcome = on_server_first(message)
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, LoginFailed)
     assert reason in outcome.reason
 
 
 def test_the_most_iterations_are_taken() -> None:
-    assert isinstance(on_server_first(b"r=cs,s=c2FsdA==,i=16384,x=y"), Reply)
+    assert isinstance(on_server_first(b"r=cs,s=c2FsdA==,i=16384,x=y"), ClientReply)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_the_most_iterations_are_taken() -> None:
 def test_a_server_without_the_right_signature_is_not_trusted(message: bytes) -> None:
     ours = client()
     ours.step(b"")
-    assert isinstance(ours.step(b"r=cs,s=c2FsdA==,i=4096"), Reply)
-    assert isinstance(ours.step(message), Failed)
-    assert isinstance(ours.step(message), Failed)
+    assert isinstance(ours.step(b"r=cs,s=c2FsdA==,i=4096"), ClientReply)
+    assert isinstance(ours.step(message), LoginFailed)
+    assert isinstance(ours.step(message), LoginFailed)
 
 
 def test_a_server_that_knows_stored_key_only_is_not_trusted() -> None:
@@ -88,23 +88,23 @@ def test_a_server_that_knows_stored_key_only_is_not_trusted() -> None:
     ours = client()
     ours.step(b"")
     reply = ours.step(b"r=cs,s=c2FsdA==,i=4096")
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, ClientReply)
     salted = hashlib.pbkdf2_hmac("sha256", b"secret", b"salt", 4096)
     stored_key = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
     message = b"n=alice,r=c,r=cs,s=c2FsdA==,i=4096," + reply.token.partition(b",p=")[0]
     signature = hmac.digest(stored_key, message, "sha256")
-    assert isinstance(ours.step(b"v=" + base64.b64encode(signature)), Failed)
+    assert isinstance(ours.step(b"v=" + base64.b64encode(signature)), LoginFailed)
 
 
 def test_a_server_that_speaks_first_is_refused() -> None:
-    assert isinstance(client().step(b"r=cs,s=c2FsdA==,i=4096"), Failed)
+    assert isinstance(client().step(b"r=cs,s=c2FsdA==,i=4096"), LoginFailed)
 
 
 @given(st.lists(st.binary(max_size=100), max_size=4))
 def test_no_bytes_of_a_server_raise_or_convince(messages: list[bytes]) -> None:
     ours = client()
     ours.step(b"")
-    assert all(isinstance(ours.step(message), Failed) for message in messages)
+    assert all(isinstance(ours.step(message), LoginFailed) for message in messages)
 
 
 def test_a_client_shows_no_password() -> None:

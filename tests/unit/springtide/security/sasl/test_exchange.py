@@ -12,7 +12,7 @@ from springtide.security.sasl.exchange import (
     MESSAGE_BYTES_MAX,
     PRINCIPAL_CHARS_MAX,
     Challenge,
-    Failed,
+    LoginFailed,
     Mechanism,
     ServerExchange,
     Succeeded,
@@ -53,7 +53,7 @@ def test_no_messages_raise_or_succeed_and_the_first_failure_is_the_end(
     outcomes = [server.step(message) for message in messages]
     challenges = [outcome for outcome in outcomes if isinstance(outcome, Challenge)]
     assert outcomes[: len(challenges)] == challenges
-    assert all(isinstance(outcome, Failed) for outcome in outcomes[len(challenges) :])
+    assert all(isinstance(outcome, LoginFailed) for outcome in outcomes[len(challenges) :])
     assert len(challenges) <= 1
 
 
@@ -61,7 +61,7 @@ def test_no_messages_raise_or_succeed_and_the_first_failure_is_the_end(
 def test_a_message_beyond_the_bound_is_refused_unread(kind: str) -> None:
     server = SERVERS[kind]()
     outcome = server.step(b"x" * (server.message_bytes_max + 1))
-    assert outcome == Failed(
+    assert outcome == LoginFailed(
         reason=f"a message has more than {server.message_bytes_max} bytes",
         message=f"Authentication failed: a message has more than {server.message_bytes_max} bytes",
     )
@@ -70,7 +70,7 @@ def test_a_message_beyond_the_bound_is_refused_unread(kind: str) -> None:
 @pytest.mark.parametrize("kind", SERVERS)
 def test_a_message_that_is_not_utf_8_is_refused(kind: str) -> None:
     outcome = SERVERS[kind]().step(b"n,,n=\xff,r=x")
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, LoginFailed)
     assert outcome.reason == "a message is not UTF-8"
 
 
@@ -78,7 +78,7 @@ def test_a_message_after_success_fails() -> None:
     server = PlainServer(lambda _name, _password: True)
     assert server.step(b"\0alice\0secret") == Succeeded("alice")
     outcome = server.step(b"\0alice\0secret")
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, LoginFailed)
     assert "after the end" in outcome.reason
 
 
@@ -86,7 +86,7 @@ def test_a_message_after_success_fails() -> None:
 def test_a_name_that_a_log_can_not_carry_is_no_principal(name: str) -> None:
     server = OauthbearerServer(lambda _token: TokenAccepted(name, expiry_ms=1))
     outcome = server.step(b"n,,\x01auth=Bearer t\x01\x01")
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, LoginFailed)
     assert "printable" in outcome.reason
 
 

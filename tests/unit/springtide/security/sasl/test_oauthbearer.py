@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from springtide.security.sasl.exchange import Challenge, Failed, Succeeded
+from springtide.security.sasl.exchange import Challenge, LoginFailed, Succeeded
 from springtide.security.sasl.oauthbearer import (
     OauthbearerServer,
     TokenAccepted,
@@ -53,16 +53,16 @@ def test_a_refused_token_is_answered_with_json_and_fails_after_the_client_s_byte
     assert one.step(f"n,,\x01auth=Bearer {token}\x01\x01".encode()) == Challenge(
         f'{{"status": "{status}"}}'.encode()
     )
-    failed = Failed(reason, message=f"Authentication failed: the token is refused ({status})")
+    failed = LoginFailed(reason, message=f"Authentication failed: the token is refused ({status})")
     assert one.step(b"\x01") == failed
-    assert isinstance(one.step(b"\x01"), Failed)
+    assert isinstance(one.step(b"\x01"), LoginFailed)
 
 
 def test_a_second_token_after_a_refused_one_is_not_looked_at() -> None:
     asked: list[str] = []
     one = server(asked)
     assert isinstance(one.step(b"n,,\x01auth=Bearer old\x01\x01"), Challenge)
-    assert isinstance(one.step(b"n,,\x01auth=Bearer a.b.c\x01\x01"), Failed)
+    assert isinstance(one.step(b"n,,\x01auth=Bearer a.b.c\x01\x01"), LoginFailed)
     assert asked == ["old"]
 
 
@@ -92,11 +92,11 @@ def test_a_second_token_after_a_refused_one_is_not_looked_at() -> None:
 )
 def test_a_malformed_message_is_refused_without_a_look_at_its_token(message: bytes) -> None:
     asked: list[str] = []
-    assert isinstance(server(asked).step(message), Failed)
+    assert isinstance(server(asked).step(message), LoginFailed)
     assert asked == []
 
 
 def test_a_client_can_not_ask_for_another_name_than_the_token_s() -> None:
     outcome = server().step(b"n,a=bob,\x01auth=Bearer a.b.c\x01\x01")
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, LoginFailed)
     assert outcome.reason == "the authorization id differs from the token's principal"

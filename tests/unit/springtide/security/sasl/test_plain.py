@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from springtide.security.sasl.clients import PlainClient, Reply
-from springtide.security.sasl.exchange import Failed, Outcome, Succeeded
+from springtide.security.sasl.clients import PlainClient, ClientReply
+from springtide.security.sasl.exchange import LoginFailed, Outcome, Succeeded
 from springtide.security.sasl.plain import PlainServer
 
 
@@ -30,8 +30,8 @@ def test_a_client_that_asks_for_its_own_name_succeeds(authzid: str) -> None:
 def test_an_unknown_user_and_a_wrong_password_are_told_the_same() -> None:
     unknown, _ = step(b"\0mallory\0x")
     wrong, _ = step(b"\0alice\0x")
-    assert isinstance(unknown, Failed)
-    assert isinstance(wrong, Failed)
+    assert isinstance(unknown, LoginFailed)
+    assert isinstance(wrong, LoginFailed)
     assert unknown.message == wrong.message
     assert "mallory" not in unknown.message
     assert "'mallory'" in unknown.reason
@@ -48,13 +48,13 @@ def test_a_wrong_password_is_not_in_the_log() -> None:
 )
 def test_a_message_without_three_parts_is_refused_unasked(message: bytes) -> None:
     outcome, asked = step(message)
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, LoginFailed)
     assert asked == []
 
 
 def test_a_client_can_not_ask_for_the_name_of_another() -> None:
     outcome, asked = step("bob\0alice\0sécret".encode())
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, LoginFailed)
     assert outcome.reason == "the authorization id differs from the name"
     assert asked == []
 
@@ -62,7 +62,7 @@ def test_a_client_can_not_ask_for_the_name_of_another() -> None:
 def test_our_client_is_taken_by_our_server() -> None:
     client = PlainClient("alice", "sécret")
     reply = client.step(b"")
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, ClientReply)
     outcome, _ = step(reply.token)
     assert outcome == Succeeded("alice")
     assert client.step(b"") == Succeeded("alice")
@@ -71,5 +71,5 @@ def test_our_client_is_taken_by_our_server() -> None:
 def test_our_client_fails_at_a_challenge() -> None:
     client = PlainClient("alice", "secret")
     client.step(b"")
-    assert isinstance(client.step(b"more"), Failed)
+    assert isinstance(client.step(b"more"), LoginFailed)
     assert "secret" not in repr(client)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from springtide.security.sasl.clients import Reply, ScramClient
+from springtide.security.sasl.clients import ClientReply, ScramClient
 from springtide.security.sasl.credentials import ScramMechanism, credential_from_password
-from springtide.security.sasl.exchange import Challenge, Failed, Mechanism, Outcome, Succeeded
+from springtide.security.sasl.exchange import Challenge, LoginFailed, Mechanism, Outcome, Succeeded
 from springtide.security.sasl.scram import ScramServer
 
 MakeServer = Callable[[ScramMechanism], ScramServer]
@@ -41,9 +41,9 @@ def test_the_example_of_the_rfc_is_held_to_the_letter(mechanism: ScramMechanism)
     proof, signature = PROOFS[mechanism]
     client_final = f"c=biws,r={NONCES},p={proof}".encode()
     server_final = f"v={signature}".encode()
-    assert client.step(b"") == Reply(CLIENT_FIRST)
+    assert client.step(b"") == ClientReply(CLIENT_FIRST)
     assert server.step(CLIENT_FIRST) == Challenge(SERVER_FIRST)
-    assert client.step(SERVER_FIRST) == Reply(client_final)
+    assert client.step(SERVER_FIRST) == ClientReply(client_final)
     assert server.step(client_final) == Succeeded("user", token=server_final)
     assert client.step(server_final) == Succeeded("user")
 
@@ -52,7 +52,7 @@ def log_in(server: ScramServer, client: ScramClient) -> Outcome:
     outcome: Outcome = Challenge(b"")
     while isinstance(outcome, Challenge):
         reply = client.step(outcome.token)
-        assert isinstance(reply, Reply), reply
+        assert isinstance(reply, ClientReply), reply
         outcome = server.step(reply.token)
     return outcome
 
@@ -71,8 +71,8 @@ def test_an_unknown_user_and_a_wrong_password_look_alike_to_the_client(
 ) -> None:
     wrong = log_in(scram_server(mechanism), ScramClient(mechanism, "alice", "guess", client_nonce="c"))
     unknown = log_in(scram_server(mechanism), ScramClient(mechanism, "mallory", "guess", client_nonce="c"))
-    assert isinstance(wrong, Failed)
-    assert isinstance(unknown, Failed)
+    assert isinstance(wrong, LoginFailed)
+    assert isinstance(unknown, LoginFailed)
     assert wrong.message == unknown.message
     assert (wrong.reason, unknown.reason) == ("wrong password: 'alice'", "unknown user: 'mallory'")
 
@@ -130,7 +130,7 @@ def test_a_credential_that_changes_mid_way_is_looked_up_once(mechanism: ScramMec
 def test_a_first_message_that_is_not_plain_scram_is_refused(
     scram_server: MakeServer, message: bytes, reason: str
 ) -> None:
-    assert scram_server(Mechanism.SCRAM_SHA_256).step(message) == Failed(
+    assert scram_server(Mechanism.SCRAM_SHA_256).step(message) == LoginFailed(
         reason, message=f"Authentication failed: {reason}"
     )
 
@@ -147,11 +147,11 @@ def client_final(scram_server: MakeServer) -> tuple[ScramServer, str]:
     server = scram_server(Mechanism.SCRAM_SHA_256)
     client = ScramClient(Mechanism.SCRAM_SHA_256, "alice", "secret", client_nonce="c")
     first = client.step(b"")
-    assert isinstance(first, Reply)
+    assert isinstance(first, ClientReply)
     challenge = server.step(first.token)
     assert isinstance(challenge, Challenge)
     last = client.step(challenge.token)
-    assert isinstance(last, Reply)
+    assert isinstance(last, ClientReply)
     return server, last.token.decode()
 
 
@@ -175,7 +175,7 @@ def test_a_last_message_with_a_foreign_part_is_refused(
     server, message = client_final(scram_server)
     assert right in message
     outcome = server.step(message.replace(right, wrong).encode())
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, LoginFailed)
     assert reason in outcome.reason
 
 
@@ -183,36 +183,36 @@ def test_a_last_message_with_a_foreign_part_is_refused(
 def test_a_proof_that_is_none_is_refused(scram_server: MakeServer, proof: str) -> None:
     server, message = client_final(scram_server)
     outcome = server.step((message.partition(",p=")[0] + f",p={proof}").encode())
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, LoginFailed)
 
 
 def test_a_truncated_last_message_is_refused_at_every_length(scram_server: MakeServer) -> None:
     _, message = client_final(scram_server)
     for length in range(len(message)):
         server, _ = client_final(scram_server)
-        assert isinstance(server.step(message[:length].encode()), Failed), length
+        assert isinstance(server.step(message[:length].encode()), LoginFailed), length
 
 
 def test_a_proof_for_another_extension_is_wrong(scram_server: MakeServer) -> None:
     """The proof covers everything that the client has sent."""
     server, message = client_final(scram_server)
     outcome = server.step(message.replace(",p=", ",ext=1,p=").encode())
-    assert outcome == Failed("wrong password: 'alice'")
+    assert outcome == LoginFailed("wrong password: 'alice'")
 
 
 def test_a_first_message_again_can_not_change_the_user_mid_way(scram_server: MakeServer) -> None:
     server, message = client_final(scram_server)
-    assert isinstance(server.step(b"n,,n=bob,r=c"), Failed)
-    assert isinstance(server.step(message.encode()), Failed)
+    assert isinstance(server.step(b"n,,n=bob,r=c"), LoginFailed)
+    assert isinstance(server.step(message.encode()), LoginFailed)
 
 
 def test_a_last_message_is_worth_nothing_in_another_exchange(scram_server: MakeServer) -> None:
     server, message = client_final(scram_server)
     assert isinstance(server.step(message.encode()), Succeeded)
-    assert isinstance(server.step(message.encode()), Failed)
+    assert isinstance(server.step(message.encode()), LoginFailed)
     credential = credential_from_password(Mechanism.SCRAM_SHA_256, "secret", salt=b"salt", iterations=4096)
     later = ScramServer(
         Mechanism.SCRAM_SHA_256, lambda _name: credential, server_nonce="later", fake_salt_key=b"k"
     )
     assert isinstance(later.step(b"n,,n=alice,r=c"), Challenge)
-    assert isinstance(later.step(message.encode()), Failed)
+    assert isinstance(later.step(message.encode()), LoginFailed)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from springtide.security.sasl.clients import Reply, ScramClient
+from springtide.security.sasl.clients import ClientReply, ScramClient
 from springtide.security.sasl.credentials import credential_from_password
 from springtide.security.sasl.exchange import Mechanism
 from springtide.security.sasl.oauthbearer import (
@@ -87,12 +87,12 @@ def test_a_mechanism_of_several_messages_opens_only_after_the_last() -> None:
     client = ScramClient(Mechanism.SCRAM_SHA_256, "alice", "secret", client_nonce="c")
     one.on_handshake("SCRAM-SHA-256", mono_ms=0)
     first = client.step(b"")
-    assert isinstance(first, Reply)
+    assert isinstance(first, ClientReply)
     challenge = one.on_authenticate(first.token, mono_ms=0, wall_ms=WALL_MS)
     assert challenge == AuthenticateAnswer(ErrorCode.NONE, token=b"r=cs,s=c2FsdA==,i=4096")
     assert started(one) == {HANDSHAKE, AUTHENTICATE}
     last = client.step(challenge.token)
-    assert isinstance(last, Reply)
+    assert isinstance(last, ClientReply)
     answer = one.on_authenticate(last.token, mono_ms=0, wall_ms=WALL_MS)
     assert (answer.error, answer.session_lifetime_ms, answer.token[:2]) == (ErrorCode.NONE, 5000, b"v=")
     assert started(one) == EVERY
