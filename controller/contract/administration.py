@@ -13,6 +13,8 @@ from enum import StrEnum
 import msgspec
 
 from controller.contract.errors import ControllerError
+from controller.contract.security import QuotaEntity
+from springtide.security.acls.model import AclBinding, AclFilter
 
 
 class ResourceKind(StrEnum):
@@ -127,6 +129,51 @@ class DescribeConfigsCall(msgspec.Struct, frozen=True, kw_only=True, tag="descri
     resources: tuple[ConfigsToDescribe, ...]
 
 
+class AlterAclsCall(msgspec.Struct, frozen=True, kw_only=True, tag="alter_acls"):
+    """An outcome for each binding to create, in order, or for each filter: bindings that it matched and that
+    are gone."""
+
+    create: tuple[AclBinding, ...] = ()
+    delete: tuple[AclFilter, ...] = ()
+
+
+class ScramUpsertion(msgspec.Struct, frozen=True, kw_only=True):
+    """A new password, salted by the client (KIP-554). mechanism: its number on the wire."""
+
+    user: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    salted_password: bytes
+
+    def __repr__(self) -> str:
+        return f"ScramUpsertion({self.user}, {self.mechanism}, iterations={self.iterations})"
+
+
+class ScramDeletion(msgspec.Struct, frozen=True, kw_only=True):
+    user: str
+    mechanism: int
+
+
+class AlterScramCall(msgspec.Struct, frozen=True, kw_only=True, tag="alter_scram"):
+    """An outcome for each user that is named, in order of their first mention, deletions first."""
+
+    deletions: tuple[ScramDeletion, ...] = ()
+    upsertions: tuple[ScramUpsertion, ...] = ()
+
+
+class QuotasToAlter(msgspec.Struct, frozen=True, kw_only=True):
+    """quotas: a value, or None to remove."""
+
+    entity: QuotaEntity
+    quotas: dict[str, float | None]
+
+
+class AlterQuotasCall(msgspec.Struct, frozen=True, kw_only=True, tag="alter_quotas"):
+    entities: tuple[QuotasToAlter, ...]
+    validate_only: bool = False
+
+
 AdminCall = (
     CreateTopicsCall
     | DeleteTopicsCall
@@ -136,17 +183,22 @@ AdminCall = (
     | ElectLeadersCall
     | AlterConfigsCall
     | DescribeConfigsCall
+    | AlterAclsCall
+    | AlterScramCall
+    | AlterQuotasCall
 )
 
 
 class AdminRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`POST /internal/clusters/{cluster}/brokers/{id}:administer`. client_id, client_host: who asked the
-    broker, for the audit: a claim, and the address it came from."""
+    broker, for the audit: a claim, and the address it came from. principal: as the broker has verified it
+    and found allowed by the cluster's ACLs; None: the client is not known, or there is no authorizer."""
 
     broker_id: int
     broker_epoch: int
     client_id: str | None = None
     client_host: str
+    principal: str | None = None
     call: AdminCall
 
 
@@ -196,7 +248,8 @@ class CreatedTopic(msgspec.Struct, frozen=True, kw_only=True):
 class AdminOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome for one thing that was named. error_code: Kafka's. topic: of a deletion or an election.
     topic_id: of a deletion. partition: of an election, whose partitions need not have been named. created: of
-    a topic. configs: of a new topic, or of a resource that was described."""
+    a topic. configs: of a new topic, or of a resource that was described.
+    bindings: those that a filter of a deletion matched."""
 
     error_code: int = 0
     message: str | None = None
@@ -205,6 +258,7 @@ class AdminOutcome(msgspec.Struct, frozen=True, kw_only=True):
     partition: int = -1
     created: CreatedTopic | None = None
     configs: tuple[DescribedConfig, ...] = ()
+    bindings: tuple[AclBinding, ...] = ()
 
 
 class AdminResponse(msgspec.Struct, frozen=True, kw_only=True):

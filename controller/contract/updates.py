@@ -19,6 +19,7 @@ import msgspec
 
 from controller.contract.errors import ControllerError
 from controller.contract.partition_state import PartitionState, TopicState, WriterId
+from controller.contract.security import AclsOfPattern, EntityQuotas, UserSecrets
 from controller.contract.session import ListenerAddress, Witness
 
 
@@ -89,6 +90,7 @@ class UpdateBatch(msgspec.Struct, frozen=True, kw_only=True):
     deleted_topics: ids whose logs are to be deleted; repeated until every replica has acknowledged.
     coordinators: those that are admitted; which shards they own is in the partitions' states.
     cluster_configs: cluster-wide defaults that brokers need (dotted Kafka names).
+    acls, users, quotas: those that changed; one that is empty is gone.
     lineage, records: what the broker will be a witness of (session.Witness).
     """
 
@@ -105,6 +107,9 @@ class UpdateBatch(msgspec.Struct, frozen=True, kw_only=True):
     deleted_topics: tuple[str, ...] = ()
     partitions: tuple[PartitionState, ...] = ()
     cluster_configs: dict[str, str] = {}
+    acls: tuple[AclsOfPattern, ...] = ()
+    users: tuple[UserSecrets, ...] = ()
+    quotas: tuple[EntityQuotas, ...] = ()
     active_controller: str | None = None
     lineage: str = ""
     records: int = -1

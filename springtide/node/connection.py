@@ -47,6 +47,9 @@ SEND_FILE_BYTES_MAX = 1024 * 1024
 """Bytes per sendfile call in a thread, so that one slow reader does not hold a thread for long."""
 
 
+ANONYMOUS = "User:ANONYMOUS"
+"""The principal of a client that is not known: the listener has neither SASL nor client certificates."""
+
 _FILE_ENDED = "a log segment ended before the range that was to be sent from it"
 """The file is shorter than was promised; the frame can't be completed any more."""
 
@@ -134,6 +137,7 @@ class Connection:
         "listener",
         "partial_since_ms",
         "peer",
+        "principal",
     )
 
     def __init__(
@@ -162,6 +166,8 @@ class Connection:
         #: The name of the listener that it came by.
         self.listener = listener
         self.client_id: str | None = None
+        #: Who the client is, with Kafka's prefix: by its certificate or by SASL.
+        self.principal = ANONYMOUS
         self.closed = False
         #: The Fetch handler's: the session last used here, so that it can end with the connection.
         self.fetch_session: object | None = None

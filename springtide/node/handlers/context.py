@@ -43,6 +43,11 @@ class Request:
         """Return the name of the listener by which the client came."""
         return self.answer.connection.listener
 
+    @property
+    def principal(self) -> str:
+        """Return who the client is, such as `User:alice`."""
+        return self.answer.connection.principal
+
     def decode(self) -> object:
         """Return the body, by the general codec. Raise MalformedRequest."""
         message_type = codec.request_type(self.api_key, self.api_version)

@@ -1,8 +1,8 @@
 """The parts that the servers' sides of all mechanisms share: outcomes, bounds, and the end of an exchange.
 
-An exchange takes one message of the client at a time and returns an outcome. After Succeeded or LoginFailed it
-answers every further message with LoginFailed. A message beyond the mechanism's bound, or one that is not UTF-8,
-is refused before it is parsed. No message of a client raises an exception here.
+An exchange takes one message of the client at a time and returns an outcome. After Succeeded or LoginFailed
+it answers every further message with LoginFailed. A message beyond the mechanism's bound, or one that is not
+UTF-8, is refused before it is parsed. No message of a client raises an exception here.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ```
            SaslHandshake              Succeeded
-CONNECTED ---------------> EXCHANGE -------------> OPEN        LoginFailed, or a request out of order -> CLOSED
+CONNECTED ---------------> EXCHANGE -------------> OPEN     LoginFailed, or out of order -> CLOSED
                               ^                     |
                               `--- SaslHandshake ---'  if the session has an end
 ```

@@ -1,0 +1,64 @@
+"""What the controller stores of clients: ACLs, the secrets of users, and quotas.
+
+The controller stores, audits and pushes these; brokers and coordinators decide by them about each request. A
+value replaces the one before of the same pattern, user or entity whole; an empty one ends it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from springtide.security.acls.model import AclBinding, PatternType, ResourceType
+
+#: Name of the default of all users, client ids or addresses (KIP-257), as Kafka writes it in its metadata.
+DEFAULT_ENTITY: Final = "<default>"
+
+
+class AclsOfPattern(msgspec.Struct, frozen=True, kw_only=True):
+    """All bindings of one pattern of resources, in order."""
+
+    resource_type: ResourceType
+    pattern_type: PatternType
+    resource_name: str
+    bindings: tuple[AclBinding, ...] = ()
+
+
+class ScramSecret(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored part of a user's password for one mechanism (RFC 5802): nothing can log in with it, but a
+    password can be guessed against it, so it is never shown. mechanism: its name on the wire."""
+
+    mechanism: str
+    iterations: int
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+
+    def __repr__(self) -> str:
+        return f"ScramSecret({self.mechanism}, iterations={self.iterations})"
+
+
+class UserSecrets(msgspec.Struct, frozen=True, kw_only=True):
+    """A user's name, without Kafka's prefix `User:`, and a secret for each mechanism by which it may log
+    in."""
+
+    user: str
+    scram: tuple[ScramSecret, ...] = ()
+
+
+class QuotaEntity(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """Whose quotas these are: a user's, a client id's, both, or an address's; DEFAULT_ENTITY stands for each
+    that has none of its own, None for a part that is not named. ip is alone."""
+
+    user: str | None = None
+    client_id: str | None = None
+    ip: str | None = None
+
+
+class EntityQuotas(msgspec.Struct, frozen=True, kw_only=True):
+    """The quotas of one entity by Kafka's names: producer_byte_rate, consumer_byte_rate,
+    request_percentage, controller_mutation_rate; of an address connection_creation_rate."""
+
+    entity: QuotaEntity
+    quotas: dict[str, float] = {}
