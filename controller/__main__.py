@@ -55,7 +55,7 @@ from controller.shell.leadership import CLUSTERS_PATH
 from controller.shell.listeners import TcpListeners
 from controller.shell.meta import MetaUnavailable, SessionState
 from controller.shell.metrics import EngineCollector
-from controller.shell.published import Published
+from controller.shell.published import Published, snapshot
 from springtide.log_lines import configure_logging
 from springtide.tls import TlsFilesInvalid, check_server_files, client_context
 
@@ -409,6 +409,9 @@ def _document(published: Published) -> dict[str, Any]:
         "brokers": [image.brokers[broker_id] for broker_id in sorted(image.brokers)],
         "topics": [image.topics[topic_id] for topic_id in sorted(image.topics)],
         "partitions": [image.partitions[key] for key in sorted(image.partitions)],
+        "acls": [snapshot(acls) for acls in image.acls.values()],
+        "users": [snapshot(secrets) for secrets in image.users.values()],
+        "quotas": [snapshot(quotas) for quotas in image.quotas.values()],
     }
 
 

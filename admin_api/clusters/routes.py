@@ -29,6 +29,7 @@ from admin_api.http.tokens import Role
 from admin_api.http.writes import Asked, Write
 from controller.audit.change import Entity
 from controller.core.alarms import alarm_order
+from controller.core.settings_table import AUTHORIZATION_SETTINGS
 
 router = APIRouter(route_class=StrictRoute)
 
@@ -58,6 +59,8 @@ async def create_cluster(body: NewCluster, services: Serving, write: Write) -> R
         body=body.model_dump(mode="json"),
         reason=body.reason,
     )
+    if AUTHORIZATION_SETTINGS.keys() & body.configs.keys():
+        write.need(Role.ADMIN)
     return await write.carry_out(asked, partial(service.create_cluster, services.engine, body))
 
 

@@ -73,6 +73,7 @@ def _add_routes(
         *missing,
         "unknown_config",
         "invalid_config",
+        "broker_without_tls",
         "reserved_topic",
         *CONDITION_PROBLEMS,
         headers=ETAG_HEADERS | REPLAYED_HEADERS,

@@ -31,7 +31,9 @@ router = APIRouter(route_class=StrictRoute, tags=["Coordinators"])
     operation_id="admitCoordinators",
     summary="Let coordinators serve client groups",
     response_model=AdmittedCoordinators,
-    responses=done("Done; of a dry run, as it would be", "cluster_not_found", "unknown_coordinator"),
+    responses=done(
+        "Done; of a dry run, as it would be", "cluster_not_found", "unknown_coordinator", "broker_without_tls"
+    ),
 )
 async def admit_coordinators(
     body: AdmitCoordinatorsBody, services: Serving, write: Write, cluster: ClusterPath

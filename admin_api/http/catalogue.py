@@ -323,6 +323,72 @@ CATALOGUE: Mapping[str, Kind] = {
         "GET /clusters/{cluster}/topics lists those that exist",
         kafka_error=KafkaError(3, "UNKNOWN_TOPIC_OR_PARTITION"),
     ),
+    "invalid_acl": Kind(
+        422,
+        "The ACL is not allowed",
+        "errors says which part can match no request",
+        kafka_error=KafkaError(42, "INVALID_REQUEST"),
+    ),
+    "too_many_acls": Kind(
+        422,
+        "There is no room for more ACLs",
+        "errors says which bound was reached; prefixes and User:* stand for many",
+        kafka_error=KafkaError(44, "POLICY_VIOLATION"),
+    ),
+    "invalid_user": Kind(
+        422,
+        "The user's name is not allowed",
+        "use 1 to 255 characters that can be printed",
+        kafka_error=KafkaError(93, "UNACCEPTABLE_CREDENTIAL"),
+    ),
+    "invalid_credential": Kind(
+        422,
+        "The password's derivation is not allowed",
+        "use SCRAM-SHA-256 or SCRAM-SHA-512 with 4096 to 16384 iterations",
+        kafka_error=KafkaError(93, "UNACCEPTABLE_CREDENTIAL"),
+    ),
+    "unknown_credential": Kind(
+        422,
+        "The user has no password for this mechanism",
+        "the user's mechanisms are those that it has a password for",
+        kafka_error=KafkaError(91, "RESOURCE_NOT_FOUND"),
+    ),
+    "named_twice": Kind(
+        422,
+        "The request names one thing twice",
+        "name each user, mechanism and entity once",
+        kafka_error=KafkaError(92, "DUPLICATE_RESOURCE"),
+    ),
+    "too_many_users": Kind(
+        422,
+        "There is no room for more users",
+        "delete users that no client needs",
+        kafka_error=KafkaError(44, "POLICY_VIOLATION"),
+    ),
+    "invalid_quota": Kind(
+        422,
+        "The quota is not allowed",
+        "errors says what it may be",
+        kafka_error=KafkaError(42, "INVALID_REQUEST"),
+    ),
+    "too_many_quotas": Kind(
+        422,
+        "There is no room for more quotas",
+        "the quotas of the default entity are for each that has none of its own",
+        kafka_error=KafkaError(44, "POLICY_VIOLATION"),
+    ),
+    "too_many_changes": Kind(
+        422,
+        "The request changes more than fits into one step",
+        "split it into several requests",
+        kafka_error=KafkaError(42, "INVALID_REQUEST"),
+    ),
+    "broker_without_tls": Kind(
+        409,
+        "The authorizer needs TLS between the cluster's processes",
+        "give each an inter-broker listener of protocol SSL",
+        kafka_error=KafkaError(40, "INVALID_CONFIG"),
+    ),
     "no_improvement": Kind(
         422, "There is nothing to do, or nothing that may be done would help", "`errors` say why"
     ),

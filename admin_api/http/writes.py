@@ -53,7 +53,7 @@ from controller.audit import history
 from controller.audit.change import Entity
 from controller.audit.history import Intent, Outcome, RequestOutcome
 from controller.core.events import Event, Refusal, Reply
-from controller.core.settings_table import CLUSTER_PROTECTED
+from controller.core.settings_table import AUTHORIZATION_SETTINGS, CLUSTER_PROTECTED
 from controller.database import idempotency
 from controller.database.idempotency import Claimed, InProgress, OtherBody, Replay
 from controller.database.operation_rows import get_operation
@@ -66,8 +66,9 @@ from controller.shell.outcomes import NotActive, OutcomeUnknown
 
 _log = logging.getLogger(__name__)
 
-#: Settings of a cluster that only an admin may change: those that protect it.
-ADMIN_SETTINGS: Final = frozenset({CLUSTER_PROTECTED})
+#: Settings of a cluster that only an admin may change: those that protect it, and those that say what clients
+#: may do.
+ADMIN_SETTINGS: Final = frozenset({CLUSTER_PROTECTED, *AUTHORIZATION_SETTINGS})
 _OPERATIONS_PREFIX: Final = "/operations/"
 WAIT_SECONDS_MAX: Final = 60
 APPLIED_HEADER: Final = "Preference-Applied"

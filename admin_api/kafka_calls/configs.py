@@ -1,6 +1,9 @@
 """AlterConfigs, IncrementalAlterConfigs and DescribeConfigs. A broker's own settings are its throttles. What
 Kafka calls a broker's other settings are the cluster's settings here: they are shown with every broker and
-changed under the empty name."""
+changed under the empty name.
+
+Settings that say what clients may do are shown and not changed here, as in Kafka, where they are read when a
+broker starts: a client that may alter configs would make itself a super user."""
 
 from __future__ import annotations
 
@@ -15,7 +18,14 @@ from admin_api.http.models import INT32_MAX
 from admin_api.http.problems import ProblemError
 from admin_api.http.tokens import Role
 from admin_api.http.writes import ADMIN_SETTINGS
-from admin_api.kafka_calls.calls import UNCONDITIONAL, Calls, outcome_of_invalid, outcome_of_problem
+from admin_api.kafka_calls.calls import (
+    UNCONDITIONAL,
+    Calls,
+    Kafka,
+    failed,
+    outcome_of_invalid,
+    outcome_of_problem,
+)
 from controller.audit.change import Entity
 from controller.contract.administration import (
     AdminOutcome,
@@ -30,6 +40,7 @@ from controller.contract.administration import (
     ResourceKind,
 )
 from controller.contract.partition_state import TopicState
+from controller.core.settings_table import AUTHORIZATION_SETTINGS
 
 _TYPES = {"int": ConfigType.LONG, "bool": ConfigType.BOOLEAN, "policies": ConfigType.LIST}
 
@@ -42,7 +53,11 @@ async def _alter(calls: Calls, resource: ConfigsToAlter, *, dry_run: bool) -> Ad
     try:
         address = _address(calls.cluster, resource.kind, resource.name)
         holder = holder_of(calls.services.engine, address)
-        unset: dict[str, str | None] = dict.fromkeys(holder.own) if resource.replaces else {}
+        held = AUTHORIZATION_SETTINGS.keys() & resource.configs.keys()
+        if held:
+            return failed(Kafka.INVALID_CONFIG, f"{min(held)} is changed over REST or with `springtide` only")
+        own = holder.own.keys() - AUTHORIZATION_SETTINGS.keys()
+        unset: dict[str, str | None] = dict.fromkeys(sorted(own)) if resource.replaces else {}
         configs = unset | resource.configs
         if not configs:
             return AdminOutcome()

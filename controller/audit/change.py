@@ -22,6 +22,9 @@ class Entity(StrEnum):
     GROUP = "group"
     TOPIC = "topic"
     PARTITION = "partition"
+    ACLS = "acls"
+    USER = "user"
+    QUOTAS = "quotas"
 
 
 #: What an entity looked like: the entity's persisted struct through `msgspec.to_builtins`.
@@ -32,7 +35,7 @@ class AuditedChange(msgspec.Struct, frozen=True, kw_only=True):
     """`before` and `after` are whole snapshots; None before = created, None after = removed.
 
     entity_id: the cluster's name; the broker's or coordinator's id in decimal; the topic id;
-        `partition_id(topic_id, number)`.
+        `partition_id(topic_id, number)`; of ACLs, a user and quotas the name of core/names.py.
     version: strictly increasing per entity and never reused: the partition epoch for partitions (dense, so
         that a hole shows); for the others any number that only grows. A removal counts as one more version.
     cause, actor, reason, request_id, at_ms: from the record's `Change`; at_ms is wall-clock UTC.
@@ -84,7 +87,15 @@ def brokers_touched(change: AuditedChange) -> tuple[int, ...]:
             for name in names:
                 touched |= before.get(name, frozenset()) ^ after.get(name, frozenset())
             return tuple(sorted(touched))
-        case Entity.CLUSTER | Entity.COORDINATOR | Entity.GROUP | Entity.TOPIC:
+        case (
+            Entity.CLUSTER
+            | Entity.COORDINATOR
+            | Entity.GROUP
+            | Entity.TOPIC
+            | Entity.ACLS
+            | Entity.USER
+            | Entity.QUOTAS
+        ):
             return ()
 
 

@@ -6,14 +6,40 @@ value replaces the one before of the same pattern, user or entity whole; an empt
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from springtide.security.acls.model import AclBinding, PatternType, ResourceType
 
+#: Settings of the cluster. AUTHORIZER is empty, and each client may do everything, or it is
+#: STANDARD_AUTHORIZER, and the ACLs decide.
+AUTHORIZER: Final = "authorizer.class.name"
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+SUPER_USERS: Final = "super.users"
+ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
+
 #: Name of the default of all users, client ids or addresses (KIP-257), as Kafka writes it in its metadata.
 DEFAULT_ENTITY: Final = "<default>"
+
+#: A pattern of resources. Patterns have the order of their bindings.
+PatternKey = tuple[ResourceType, str, PatternType]
+
+
+def is_authorizer_on(configs: Mapping[str, str]) -> bool:
+    return bool(configs.get(AUTHORIZER))
+
+
+def super_users(configs: Mapping[str, str]) -> frozenset[str]:
+    """Return the principals that may do everything, of a list such as `User:a;User:b`."""
+    named = (principal.strip() for principal in configs.get(SUPER_USERS, "").split(";"))
+    return frozenset(principal for principal in named if principal)
+
+
+def is_everyone_allowed(configs: Mapping[str, str]) -> bool:
+    """Return whether each client may do everything with a resource that has no binding."""
+    return configs.get(ALLOW_EVERYONE) == "true"
 
 
 class AclsOfPattern(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +49,14 @@ class AclsOfPattern(msgspec.Struct, frozen=True, kw_only=True):
     pattern_type: PatternType
     resource_name: str
     bindings: tuple[AclBinding, ...] = ()
+
+    @property
+    def characters(self) -> int:
+        return sum(binding.characters for binding in self.bindings)
+
+    @property
+    def key(self) -> PatternKey:
+        return (self.resource_type, self.resource_name, self.pattern_type)
 
 
 class ScramSecret(msgspec.Struct, frozen=True, kw_only=True):

@@ -89,7 +89,7 @@ class UpdateBatch(msgspec.Struct, frozen=True, kw_only=True):
 
     deleted_topics: ids whose logs are to be deleted; repeated until every replica has acknowledged.
     coordinators: those that are admitted; which shards they own is in the partitions' states.
-    cluster_configs: cluster-wide defaults that brokers need (dotted Kafka names).
+    cluster_configs: cluster-wide defaults that brokers need (dotted Kafka names), whole; UNSET: unchanged.
     acls, users, quotas: those that changed; one that is empty is gone.
     lineage, records: what the broker will be a witness of (session.Witness).
     """
@@ -106,7 +106,7 @@ class UpdateBatch(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[TopicState, ...] = ()
     deleted_topics: tuple[str, ...] = ()
     partitions: tuple[PartitionState, ...] = ()
-    cluster_configs: dict[str, str] = {}
+    cluster_configs: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     acls: tuple[AclsOfPattern, ...] = ()
     users: tuple[UserSecrets, ...] = ()
     quotas: tuple[EntityQuotas, ...] = ()

@@ -16,6 +16,8 @@ from controller.core.settings_table import CLUSTER_PROTECTED, DISK_RESERVE, TOPI
 
 MIN_LAG: Final = "min.compaction.lag.ms"
 MAX_LAG: Final = "max.compaction.lag.ms"
+#: Each delta of the metadata stream that has settings has all of them.
+PRINCIPALS_LENGTH_MAX: Final = 8_000
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _DOUBLE: Final = re.compile(r"[+-]?[0-9]*\.?[0-9]+([eE][+-]?[0-9]{1,3})?")
 _REPLICAS: Final = re.compile(r"\*|([0-9]{1,10}:[0-9]{1,10}(,[0-9]{1,10}:[0-9]{1,10})*)?")
@@ -96,9 +98,16 @@ def checked_value(setting: Setting, text: str) -> str:
         case "replicas":
             if value is None:
                 raise BadValueError(f"must be a list of PARTITION:BROKER, or *, not {shown}")
+        case "principals":
+            if value is None:
+                raise BadValueError(
+                    f"must be User:NAME;User:NAME, of {PRINCIPALS_LENGTH_MAX} characters at most, not {shown}"
+                )
         case _:
             if value not in setting.choices:
-                raise BadValueError(f"must be {' or '.join(setting.choices)}, not {shown}")
+                raise BadValueError(
+                    f"must be {' or '.join(choice or 'empty' for choice in setting.choices)}, not {shown}"
+                )
     assert value is not None
     return value
 
@@ -114,11 +123,19 @@ def _spelled(kind: str, text: str) -> str | None:
             return text.lower() if text.lower() in ("true", "false") else None
         case "policies":
             return ",".join(sorted({item.strip() for item in text.split(",")}))
+        case "principals":
+            return _spelled_principals(text)
         case "replicas":
             items = ",".join(item.strip() for item in text.split(","))
             return items if _REPLICAS.fullmatch(items) else None
         case _:
             return text
+
+
+def _spelled_principals(text: str) -> str | None:
+    named = sorted({item.strip() for item in text.split(";")} - {""})
+    are_users = all(item.startswith("User:") and item != "User:" and item.isprintable() for item in named)
+    return ";".join(named) if are_users and len(text) <= PRINCIPALS_LENGTH_MAX else None
 
 
 def effective(name: str, topic: Mapping[str, str], cluster: Mapping[str, str]) -> str | None:

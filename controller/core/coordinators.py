@@ -19,6 +19,7 @@ from controller.contract.groups import GroupTrouble
 from controller.contract.partition_state import PartitionKey
 from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterRequest, RegisterResponse
 from controller.core.alarms import AlarmBook
+from controller.core.authorizer import check_admission
 from controller.core.draft import Draft, actor_of_coordinator
 from controller.core.effects import AlarmCode, AlarmKey
 from controller.core.events import (
@@ -303,6 +304,11 @@ def admit_coordinators(
     draft: Draft, sessions: CoordinatorSessions, event: AdmitCoordinators
 ) -> CoordinatorsChanged | Refusal:
     """Waiting coordinators may serve shards from now on. They are trusted once they have applied this."""
+    image = draft.image
+    named = (image.coordinators[one] for one in event.coordinator_ids if one in image.coordinators)
+    refusal = check_admission(image, named)
+    if refusal is not None:
+        return refusal
     change = operator_change(event, Cause.COORDINATOR_ADMITTED)
     found = _change(draft, event, event.coordinator_ids, change, admitted=True)
     if isinstance(found, CoordinatorsChanged) and not event.dry_run:

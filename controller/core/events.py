@@ -12,9 +12,11 @@ from enum import StrEnum
 
 import msgspec
 
+from controller.contract.administration import QuotasToAlter
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReport, LagReportResponse
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
+from controller.contract.security import EntityQuotas, ScramSecret, UserSecrets
 from controller.contract.session import (
     ClockLeap,
     HeartbeatRequest,
@@ -32,6 +34,7 @@ from controller.contract.updates import (
 )
 from controller.core.loss import LossPreview
 from controller.core.records import BrokerRegistration, CoordinatorRegistration
+from springtide.security.acls.model import AclBinding, AclFilter
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,6 +245,35 @@ class ConfigureCluster(_OperatorEvent, frozen=True, kw_only=True):
     configs: dict[str, str | None]
 
 
+class AlterAcls(_OperatorEvent, frozen=True, kw_only=True):
+    """Remove the bindings that filters match, then add bindings; each filter and binding is carried out or
+    refused alone. A binding that is there already is no error. -> AclsAltered"""
+
+    added: tuple[AclBinding, ...] = ()
+    removed: tuple[AclFilter, ...] = ()
+
+
+class UserToAlter(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of one user: the secrets to set, in place of those of the same mechanisms, and the mechanisms
+    of the secrets to delete. A user without a secret is gone."""
+
+    user: str
+    upsertions: tuple[ScramSecret, ...] = ()
+    deletions: tuple[str, ...] = ()
+
+
+class AlterUsers(_OperatorEvent, frozen=True, kw_only=True):
+    """Each user is carried out whole or refused alone. -> UsersAltered"""
+
+    users: tuple[UserToAlter, ...]
+
+
+class AlterQuotas(_OperatorEvent, frozen=True, kw_only=True):
+    """Each entity is carried out whole or refused alone. -> QuotasAltered"""
+
+    changes: tuple[QuotasToAlter, ...]
+
+
 class ElectPreferred(_OperatorEvent, frozen=True, kw_only=True):
     """Move leadership of these partitions back to the preferred replica. -> LeadersElected"""
 
@@ -336,6 +368,9 @@ OperatorEvent = (
     | AdmitCoordinators
     | MaintainCoordinators
     | RemoveCoordinator
+    | AlterAcls
+    | AlterUsers
+    | AlterQuotas
 )
 Event = (
     RegisterBroker
@@ -391,6 +426,22 @@ class RefusalCode(StrEnum):
     RECOVERY_INCOMPLETE = "recovery_incomplete"
     #: ZooKeeper lost what it once held: nothing is decided until the metadata is recovered.
     METADATA_WENT_BACK = "metadata_went_back"
+    INVALID_ACL = "invalid_acl"
+    TOO_MANY_ACLS = "too_many_acls"
+    INVALID_USER = "invalid_user"
+    #: A secret's mechanism, iterations, salt or keys break a bound.
+    INVALID_CREDENTIAL = "invalid_credential"
+    #: The user has no secret of a mechanism that was to be deleted.
+    UNKNOWN_CREDENTIAL = "unknown_credential"
+    #: A mechanism, or an entity's quota, is named twice in one request.
+    NAMED_TWICE = "named_twice"
+    TOO_MANY_USERS = "too_many_users"
+    INVALID_QUOTA = "invalid_quota"
+    TOO_MANY_QUOTAS = "too_many_quotas"
+    #: One request changes more than the controller carries out in one step.
+    TOO_MANY_CHANGES = "too_many_changes"
+    #: The authorizer tells members of the cluster by their certificates, and a broker is reached without TLS.
+    BROKER_WITHOUT_TLS = "broker_without_tls"
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -488,6 +539,55 @@ class ClusterConfigured(_Done, frozen=True, kw_only=True):
     configs: dict[str, str]
 
 
+class AclAdded(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome for one binding. binding: as it is stored. is_new: whether it was not there before."""
+
+    binding: AclBinding
+    is_new: bool = False
+    refusal: Refusal | None = None
+
+
+class AclsRemoved(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome for one filter. bindings: those that it matched and that are gone. A binding that several
+    filters match is in the outcome of each."""
+
+    bindings: tuple[AclBinding, ...] = ()
+    refusal: Refusal | None = None
+
+
+class AclsAltered(_Done, frozen=True, kw_only=True):
+    """An outcome for each binding and each filter, in the request's order."""
+
+    added: tuple[AclAdded, ...] = ()
+    removed: tuple[AclsRemoved, ...] = ()
+
+
+class UserAltered(msgspec.Struct, frozen=True, kw_only=True):
+    """secrets: afterwards; of a refusal, as they are."""
+
+    secrets: UserSecrets
+    refusal: Refusal | None = None
+
+
+class UsersAltered(_Done, frozen=True, kw_only=True):
+    """An outcome for each user, in the request's order."""
+
+    users: tuple[UserAltered, ...]
+
+
+class EntityAltered(msgspec.Struct, frozen=True, kw_only=True):
+    """quotas: afterwards; of a refusal, as they are."""
+
+    quotas: EntityQuotas
+    refusal: Refusal | None = None
+
+
+class QuotasAltered(_Done, frozen=True, kw_only=True):
+    """An outcome for each entity, in the request's order."""
+
+    entities: tuple[EntityAltered, ...]
+
+
 class LeadersElected(_Done, frozen=True, kw_only=True):
     """loss: of an election that was unclean indeed, what was known of the logs when it was decided."""
 
@@ -555,6 +655,9 @@ OperatorReply = (
     | BrokersConfigured
     | CoordinatorsChanged
     | CoordinatorRemoved
+    | AclsAltered
+    | UsersAltered
+    | QuotasAltered
 )
 Reply = (
     RegisterResponse

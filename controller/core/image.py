@@ -18,7 +18,15 @@ from controller.contract.partition_state import (
     PartitionState,
     TopicState,
 )
+from controller.contract.security import (
+    AclsOfPattern,
+    EntityQuotas,
+    PatternKey,
+    QuotaEntity,
+    UserSecrets,
+)
 from controller.core.records import (
+    AclsRecord,
     BrokerRecord,
     BrokerRegistration,
     ClusterRecord,
@@ -26,11 +34,13 @@ from controller.core.records import (
     CoordinatorRegistration,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotasRecord,
     Record,
     RemoveBrokerRecord,
     RemoveCoordinatorRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UserRecord,
 )
 
 #: Changes remembered for deltas; a broker that is further behind gets a FULL batch.
@@ -38,11 +48,13 @@ CHANGE_LOG_ENTRIES_MAX = 200_000
 
 
 class Changed(NamedTuple):
-    """One replayed record, by what it touched. key: broker or coordinator id, topic id, partition key, or
-    None."""
+    """One replayed record, by what it touched. key: broker or coordinator id, topic id, partition key,
+    pattern of ACLs, user, entity with quotas, or None."""
 
-    kind: Literal["cluster", "broker", "coordinator", "topic", "partition", "producer_ids"]
-    key: int | str | PartitionKey | None
+    kind: Literal[
+        "cluster", "broker", "coordinator", "topic", "partition", "producer_ids", "acls", "user", "quotas"
+    ]
+    key: int | str | PartitionKey | PatternKey | QuotaEntity | None
 
 
 class Deletion(NamedTuple):
@@ -60,6 +72,7 @@ class ClusterImage:
     topics: by topic id, those being deleted included.
     topic_ids: name -> id of the topic that holds the name now (none being deleted).
     partitions: state by (topic id, partition). configs: cluster-wide defaults.
+    acls, users, quotas: those that are not empty.
     """
 
     def __init__(
@@ -74,6 +87,12 @@ class ClusterImage:
         self.topics: dict[str, TopicState] = {}
         self.topic_ids: dict[str, str] = {}
         self.partitions: dict[PartitionKey, PartitionState] = {}
+        self.acls: dict[PatternKey, AclsOfPattern] = {}
+        #: How many bindings `acls` has, and how long the names and principals in them are together.
+        self.acl_bindings = 0
+        self.acl_characters = 0
+        self.users: dict[str, UserSecrets] = {}
+        self.quotas: dict[QuotaEntity, EntityQuotas] = {}
         self.next_producer_id = 0
         #: Highest broker or coordinator epoch ever minted.
         self.last_broker_epoch = 0
@@ -149,6 +168,20 @@ class ClusterImage:
             case ProducerIdsRecord():
                 self.next_producer_id = record.next_producer_id
                 changed = Changed("producer_ids", None)
+            case AclsRecord():
+                changed = self._replay_acls(record)
+            case UserRecord(secrets=secrets):
+                if record.is_removal:
+                    self.users.pop(secrets.user, None)
+                else:
+                    self.users[secrets.user] = secrets
+                changed = Changed("user", secrets.user)
+            case QuotasRecord(quotas=quotas):
+                if record.is_removal:
+                    self.quotas.pop(quotas.entity, None)
+                else:
+                    self.quotas[quotas.entity] = quotas
+                changed = Changed("quotas", quotas.entity)
             case _:
                 assert_never(record)
         self._changes.append(changed)
@@ -156,6 +189,18 @@ class ClusterImage:
             drop = len(self._changes) - self._entries_max
             del self._changes[:drop]
             self._changes_start += drop
+
+    def _replay_acls(self, record: AclsRecord) -> Changed:
+        key = record.acls.key
+        before = self.acls.pop(key, None)
+        if before is not None:
+            self.acl_bindings -= len(before.bindings)
+            self.acl_characters -= before.characters
+        if not record.is_removal:
+            self.acls[key] = record.acls
+            self.acl_bindings += len(record.acls.bindings)
+            self.acl_characters += record.acls.characters
+        return Changed("acls", key)
 
     def _replay_broker(self, registration: BrokerRegistration) -> Changed:
         broker_id = registration.broker_id

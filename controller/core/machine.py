@@ -22,6 +22,7 @@ from controller.contract.lag_report import (
 )
 from controller.contract.partition_state import NO_LEADER, PartitionKey
 from controller.contract.updates import AHEAD, ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
+from controller.core.acls import alter_acls
 from controller.core.alarms import (
     PROBLEM_ALARMS,
     AlarmBook,
@@ -53,7 +54,10 @@ from controller.core.events import (
     AdmitBrokers,
     AdmitCoordinators,
     AllocateProducerIds,
+    AlterAcls,
+    AlterQuotas,
     AlterReassignments,
+    AlterUsers,
     AppliedReply,
     BringBackTopics,
     BrokerApplied,
@@ -97,6 +101,7 @@ from controller.core.operators import (
     remove_broker,
 )
 from controller.core.options import ControllerOptions
+from controller.core.quotas import alter_quotas
 from controller.core.reassignment import alter_reassignments, follow_up, resume
 from controller.core.reassignment_progress import (
     AdvanceBook,
@@ -119,6 +124,7 @@ from controller.core.topics import (
     finish_deletions,
     remove_orphans,
 )
+from controller.core.users import alter_users
 from controller.core.witnesses import HINT, TermStart, evidence_in, evidence_in_rows, reply_of_halted
 
 #: Partitions whose new replicas are confirmed per tick; the rest follows at the next.
@@ -286,6 +292,12 @@ class ClusterMachine:
                 return bring_back(draft, self.set_aside, event)
             case AlterReassignments():
                 return alter_reassignments(draft, event, self.options)
+            case AlterAcls():
+                return alter_acls(draft, event)
+            case AlterUsers():
+                return alter_users(draft, event)
+            case AlterQuotas():
+                return alter_quotas(draft, event)
             case _:
                 assert_never(event)
 

@@ -7,6 +7,7 @@ import msgspec
 
 from controller.contract.partition_state import NO_LEADER, PartitionState
 from controller.core.alarms import way_on
+from controller.core.authorizer import check_admission
 from controller.core.draft import Draft
 from controller.core.election import can_lead_preferred, elect_preferred, eligible_ids, live_brokers, settle
 from controller.core.events import (
@@ -46,6 +47,9 @@ def admit_brokers(draft: Draft, sessions: Sessions, event: AdmitBrokers) -> Brok
                 hint="start it and let it reach this controller, then admit it",
                 facts=broker_facts(image),
             )
+    refusal = check_admission(image, (image.brokers[broker_id] for broker_id in event.broker_ids))
+    if refusal is not None:
+        return refusal
     change = operator_change(event, Cause.BROKER_ADMITTED)
     admitted = []
     for broker_id in dict.fromkeys(event.broker_ids):

@@ -14,6 +14,7 @@ from enum import StrEnum
 import msgspec
 
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
+from controller.contract.security import AclsOfPattern, EntityQuotas, UserSecrets
 from controller.contract.session import BrokerStatus, ListenerAddress, ShutdownKind
 from controller.core.effects import ProbeBroker
 
@@ -84,6 +85,9 @@ class Cause(StrEnum):
     SHARD_ASSIGNED = "shard_assigned"
     #: An owner opens a shard, under a writer of its own.
     WRITER_NAMED = "writer_named"
+    ACLS_ALTERED = "acls_altered"
+    USER_ALTERED = "user_altered"
+    QUOTAS_ALTERED = "quotas_altered"
     #: An operator rebuilt the rows of a cluster whose ZooKeeper went back, from what its brokers hold.
     METADATA_RECOVERED = "metadata_recovered"
     #: An operator brought a topic back from logs that brokers had set aside.
@@ -284,6 +288,40 @@ class ProducerIdsRecord(msgspec.Struct, frozen=True, kw_only=True, tag="producer
     change: Change
 
 
+class AclsRecord(msgspec.Struct, frozen=True, kw_only=True, tag="acls"):
+    """The bindings of one pattern; without any, its row goes."""
+
+    acls: AclsOfPattern
+    change: Change
+
+    @property
+    def is_removal(self) -> bool:
+        return not self.acls.bindings
+
+
+class UserRecord(msgspec.Struct, frozen=True, kw_only=True, tag="user"):
+    """A user's secrets; without any, its row goes."""
+
+    secrets: UserSecrets
+    change: Change
+
+    @property
+    def is_removal(self) -> bool:
+        return not self.secrets.scram
+
+
+class QuotasRecord(msgspec.Struct, frozen=True, kw_only=True, tag="quotas"):
+    """The quotas of one entity; without any, its row goes."""
+
+    quotas: EntityQuotas
+    change: Change
+
+    @property
+    def is_removal(self) -> bool:
+        return not self.quotas.quotas
+
+
+SecurityRecord = AclsRecord | UserRecord | QuotasRecord
 Record = (
     ClusterRecord
     | BrokerRecord
@@ -294,6 +332,9 @@ Record = (
     | RemoveTopicRecord
     | PartitionRecord
     | ProducerIdsRecord
+    | AclsRecord
+    | UserRecord
+    | QuotasRecord
 )
 
 

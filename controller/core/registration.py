@@ -10,6 +10,7 @@ from controller.contract.session import (
     RegisterRequest,
     ShutdownKind,
 )
+from controller.core.authorizer import registration_fault
 from controller.core.image import ClusterImage
 from controller.core.options import ControllerOptions
 from controller.core.records import BrokerRegistration
@@ -129,4 +130,5 @@ def check_node(image: ClusterImage, request: RegisterRequest) -> tuple[Controlle
             ControllerError.INCONSISTENT_CLUSTER_ID,
             f"the log directories belong to cluster {request.cluster_id[:64]!r}, not {image.cluster_id!r}",
         )
-    return ControllerError.NONE, ""
+    fault = registration_fault(image, request)
+    return (ControllerError.NONE, "") if fault is None else (ControllerError.INVALID_REQUEST, fault)

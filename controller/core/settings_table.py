@@ -12,6 +12,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from controller.contract.security import (
+    ALLOW_EVERYONE,
+    AUTHORIZER,
+    STANDARD_AUTHORIZER,
+    SUPER_USERS,
+)
 from controller.contract.throttles import FOLLOWER_RATE, LEADER_RATE
 
 INT32_MAX = 2**31 - 1
@@ -28,7 +34,7 @@ class Standing(Enum):
 
 class Setting(NamedTuple):
     """One setting. kind: "int", "bool", "double", "choice", "policies" (some of the choices, in any order),
-    "text" or "replicas" (throttled replicas). default: None when it follows from something else.
+    "text", "principals" or "replicas" (throttled replicas). default: None when it follows from another.
     cluster_name: the cluster-wide default's name; None: a topic-only setting. hint: unless it is honoured,
     what it would do and why it does not."""
 
@@ -87,7 +93,7 @@ _LOOP = "it sizes a pool of threads; a broker is one event loop"
 _UNBOUNDED = "brokers do not bound this"
 _RATE = "bytes per second; unset it to lift the throttle"
 _REMOVED = "Kafka 4 has removed it; records are stored in one format, that of magic 2"
-_SECURITY = "SASL does not exist in this release, and TLS is set up by PEM files: `dataplane serve --help`"
+_SECURITY = "SASL and TLS are set up when a process starts, TLS by PEM files: `dataplane serve --help`"
 _AT_START = "a broker reads it when it starts: `dataplane serve --config`"
 _OPTION = "it is an option of the broker's process: see `dataplane serve --help`"
 _IN_MS = "give it in milliseconds: log.{}.ms"
@@ -198,7 +204,20 @@ CLUSTER_PROTECTED = "cluster.protected"
 #: Ours, too: what plans leave free of a broker's disk, in hundredths of it.
 DISK_RESERVE = "disk.reserve.percent"
 
+#: What clients may do depends on these. In Kafka they are read when a broker starts.
+AUTHORIZATION_SETTINGS = {
+    AUTHORIZER: Setting(
+        "choice",
+        "",
+        choices=("", STANDARD_AUTHORIZER),
+        hint="ACLs decide; empty: each client may do everything. It needs TLS between brokers",
+    ),
+    SUPER_USERS: Setting("principals", "", hint="User:NAME;User:NAME: they may do everything"),
+    ALLOW_EVERYONE: Setting("bool", "false", hint="what has no ACL is open to each client"),
+}
+
 CLUSTER_SETTINGS: dict[str, Setting] = {
+    **AUTHORIZATION_SETTINGS,
     **{s.cluster_name: s for s in TOPIC_SETTINGS.values() if s.cluster_name is not None},
     **_BROKERS_OWN,
     "auto.create.topics.enable": _only("bool", "false", "a topic is created by a request to create it only"),

@@ -13,12 +13,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from controller.contract.errors import ControllerError
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
+from controller.contract.security import AclsOfPattern, EntityQuotas, QuotaEntity, UserSecrets
 from controller.contract.session import BrokerStatus
 from controller.contract.updates import BrokerEndpoint, PollRequest, UpdateBatch
 from controller.core.image import ClusterImage
 from controller.core.records import BrokerRegistration, CoordinatorRegistration
+from springtide.security.acls.model import PatternType, ResourceType
 
 #: Entries of a delta; the rest follows with the next poll.
 DELTA_PARTITIONS_MAX = 1_000
@@ -64,7 +68,7 @@ def plan_update(
     changes = image.changes_since(applied)
     assert changes is not None
     size = 0
-    seen: set[PartitionKey] = set()
+    seen: set[object] = set()
     to_sequence = applied
     for kind, key in changes:
         # A topic's row brings all its partitions along, so one delta may exceed the bound by one topic.
@@ -74,11 +78,9 @@ def plan_update(
             assert isinstance(key, str)
             topic = image.topics.get(key)
             size += 0 if topic is None or topic.deleting else topic.partitions
-        elif kind == "partition":
-            assert isinstance(key, tuple)
-            if key not in seen:
-                seen.add(key)
-                size += 1
+        elif kind in ("partition", "acls", "user", "quotas") and key not in seen:
+            seen.add(key)
+            size += 1
         to_sequence += 1
     return UpdateRange(False, applied, to_sequence)
 
@@ -110,6 +112,9 @@ def build_range(
                 state for state in image.partitions.values() if is_announced(image, state.topic_id)
             ),
             cluster_configs=image.configs,
+            acls=tuple(image.acls.values()),
+            users=tuple(image.users.values()),
+            quotas=tuple(image.quotas.values()),
             lineage=lineage,
             records=image.records_before + update.to_sequence,
         )
@@ -122,6 +127,10 @@ def build_range(
     topics: dict[str, TopicState] = {}
     deleted: dict[str, None] = {}
     partitions: dict[PartitionKey, PartitionState] = {}
+    configs: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    acls: dict[object, AclsOfPattern] = {}
+    users: dict[str, UserSecrets] = {}
+    quotas: dict[QuotaEntity, EntityQuotas] = {}
     for kind, key in changes[: update.to_sequence - update.from_sequence]:
         match kind, key:
             case "partition", (str(topic_id), int(number)):
@@ -153,6 +162,16 @@ def build_range(
                     removed_coordinators[coordinator_id] = None
                 elif coordinator.admitted:
                     coordinators[coordinator_id] = coordinator_endpoint(coordinator)
+            case "cluster", _:
+                configs = image.configs
+            case "acls", (ResourceType() as resource_type, str(name), PatternType() as pattern_type):
+                acls[key] = image.acls.get((resource_type, name, pattern_type)) or AclsOfPattern(
+                    resource_type=resource_type, resource_name=name, pattern_type=pattern_type
+                )
+            case "user", str(user):
+                users[user] = image.users.get(user) or UserSecrets(user=user)
+            case "quotas", QuotaEntity() as entity:
+                quotas[entity] = image.quotas.get(entity) or EntityQuotas(entity=entity)
             case _:
                 pass
     return UpdateBatch(
@@ -166,7 +185,10 @@ def build_range(
         topics=tuple(topics.values()),
         deleted_topics=tuple(deleted),
         partitions=tuple(partitions.values()),
-        cluster_configs=image.configs,  # whole every time: an empty one could not be told from unchanged
+        cluster_configs=configs,
+        acls=tuple(acls.values()),
+        users=tuple(users.values()),
+        quotas=tuple(quotas.values()),
         lineage=lineage,
         records=image.records_before + update.to_sequence,
     )

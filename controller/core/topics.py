@@ -15,6 +15,7 @@ import msgspec
 
 from controller.contract.partition_state import PartitionState, TopicState
 from controller.core.assignment import first_leader
+from controller.core.authorizer import check_switched_on
 from controller.core.configs import (
     changed_configs,
     check_lags,
@@ -73,6 +74,9 @@ def configure_cluster(draft: Draft, event: ConfigureCluster) -> ClusterConfigure
     configs = changed_configs(image.configs, event.configs, CLUSTER_SETTINGS)
     if isinstance(configs, Refusal):
         return configs
+    refusal = check_switched_on(image, configs)
+    if refusal is not None:
+        return refusal
     if configs != image.configs and not event.dry_run:
         change = operator_change(event, Cause.CLUSTER_CONFIGURED)
         draft.write(

@@ -27,6 +27,7 @@ import msgspec
 
 from controller.contract.partition_state import TopicState
 from controller.core.records import (
+    AclsRecord,
     BrokerRecord,
     Cause,
     Change,
@@ -34,11 +35,14 @@ from controller.core.records import (
     CoordinatorRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotasRecord,
     Record,
     RemoveBrokerRecord,
     RemoveCoordinatorRecord,
     RemoveTopicRecord,
+    SecurityRecord,
     TopicRecord,
+    UserRecord,
 )
 from controller.core.witnesses import TermStart
 from controller.shell.clock import ControllerClock, Ids
@@ -87,6 +91,14 @@ from controller.shell.rows import (
     topic_path,
     topics_path,
 )
+from controller.shell.security_rows import (
+    FOLDERS,
+    decode_security,
+    encode_security,
+    folder_of,
+    folder_path,
+    security_path,
+)
 
 log = logging.getLogger(__name__)
 
@@ -97,9 +109,13 @@ WRITE_OPERATIONS_MAX: Final = 2_000
 #: Writes sent before the first of them is answered.
 WRITES_IN_FLIGHT_MAX: Final = 4
 READ_BACK_PAUSE_MS: Final = 20
+#: Rows decoded before other tasks get a turn.
+ROWS_PER_TURN: Final = 500
 _PATH_BYTES: Final = 160
 _SMALL_ROW_BYTES: Final = 600
 _TERM_BYTES: Final = 110
+
+_EntityRecord = BrokerRecord | CoordinatorRecord | SecurityRecord
 
 
 class Fenced(Exception):
@@ -164,9 +180,10 @@ class ClusterStore:
         self._forgets_terms = False
         self._cluster: tuple[ClusterRecord, int, int] | None = None  # record, number, znode version
         self._producer_ids: tuple[ProducerIdsRecord, int, int] | None = None
-        #: Brokers and coordinators, by path.
-        self._members: dict[str, tuple[BrokerRecord | CoordinatorRecord, int, int]] = {}
-        self._has_coordinators = False
+        #: Brokers, coordinators, ACLs, users and quotas, by path.
+        self._entities: dict[str, tuple[_EntityRecord, int, int]] = {}
+        #: Paths of the folders that exist, of those that are made with their first row.
+        self._folders: set[str] = set()
         self._topics: dict[str, _Topic] = {}
 
     # -- reading --
@@ -189,6 +206,7 @@ class ClusterStore:
             self.record_number = self._loaded_records = head_row.records
             self._terms = head_row.terms
             await self._load_cluster_rows()
+            await self._load_security()
             await self._load_topics()
         except (msgspec.MsgspecError, ValueError) as error:
             raise MetadataCorrupt(f"cluster {self.cluster!r}: {error}") from error
@@ -241,16 +259,35 @@ class ClusterStore:
         for path, node in await self._load_members(brokers_path(self.cluster)):
             broker = msgspec.json.decode(node.data, type=BrokerRow)
             broker_record = BrokerRecord(registration=broker.registration, change=broker.change)
-            self._members[path] = (broker_record, broker.version, node.version)
-        self._has_coordinators = await self._meta.get(coordinators_path(self.cluster)) is not None
+            self._entities[path] = (broker_record, broker.version, node.version)
+        await self._find_folders(coordinators_path(self.cluster))
         for path, node in await self._load_members(coordinators_path(self.cluster)):
             other = msgspec.json.decode(node.data, type=CoordinatorRow)
             coordinator_record = CoordinatorRecord(registration=other.registration, change=other.change)
-            self._members[path] = (coordinator_record, other.version, node.version)
+            self._entities[path] = (coordinator_record, other.version, node.version)
+
+    async def _find_folders(self, *paths: str) -> None:
+        nodes = await self._meta.get_many(list(paths))
+        self._folders |= {path for path, node in zip(paths, nodes, strict=True) if node is not None}
+
+    async def _load_security(self) -> None:
+        paths = {folder: folder_path(self.cluster, folder) for folder in FOLDERS}
+        await self._find_folders(*paths.values())
+        for folder, directory in paths.items():
+            names = sorted(await self._meta.children(directory)) if directory in self._folders else []
+            for done, (path, node) in enumerate(await self._load_nodes(directory, names), start=1):
+                record, number = decode_security(folder, node.data)
+                if security_path(self.cluster, record) != path:
+                    raise MetadataCorrupt(f"{path} holds the row of another name")
+                self._entities[path] = (record, number, node.version)
+                if done % ROWS_PER_TURN == 0:
+                    await anyio.lowlevel.checkpoint()
 
     async def _load_members(self, directory: str) -> list[tuple[str, Node]]:
         """Return the members' znodes, in order of id."""
-        names = sorted(await self._meta.children(directory), key=int)
+        return await self._load_nodes(directory, sorted(await self._meta.children(directory), key=int))
+
+    async def _load_nodes(self, directory: str, names: Sequence[str]) -> list[tuple[str, Node]]:
         paths = [f"{directory}/{name}" for name in names]
         nodes = await self._meta.get_many(paths)
         return [(path, node) for path, node in zip(paths, nodes, strict=True) if node is not None]
@@ -305,7 +342,7 @@ class ClusterStore:
         yield self._cluster[:2]
         if self._producer_ids is not None:
             yield self._producer_ids[:2]
-        for record, number, _ in self._members.values():
+        for record, number, _ in self._entities.values():
             yield record, number
         for topic_id in sorted(self._topics):
             topic = self._topics[topic_id]
@@ -374,7 +411,8 @@ class ClusterStore:
                 in_flight.popleft()
                 return write.record_number
             case Rejected(index, reason, detail):
-                raise Conflict(f"{reason} at {write.operations[index]!r:.200}: {detail}")
+                operation = write.operations[index]  # its data may be a user's secrets
+                raise Conflict(f"{reason} at {type(operation).__name__} {operation.path}: {detail}")
             case Unknown(detail):
                 log.info("write_outcome_unknown cluster=%s detail=%s", self.cluster, detail)
                 return await self._resume(in_flight, term)
@@ -473,9 +511,12 @@ class ClusterStore:
             case _:
                 # Configs are bounded by the names that exist; their rows are encoded here only to be
                 # measured.
-                is_removal = isinstance(record, RemoveBrokerRecord | RemoveCoordinatorRecord)
+                is_removal = isinstance(record, RemoveBrokerRecord | RemoveCoordinatorRecord) or (
+                    isinstance(record, SecurityRecord) and record.is_removal
+                )
                 size = 0 if is_removal else len(msgspec.json.encode(record))
-                count = 2 if isinstance(record, CoordinatorRecord) else 1  # with the first, their directory
+                # With the first, their folder.
+                count = 2 if isinstance(record, CoordinatorRecord | SecurityRecord) else 1
                 return size + change + _SMALL_ROW_BYTES + _PATH_BYTES, count
 
     def _apply(self, record: Record, batch: _Batch) -> None:
@@ -502,16 +543,21 @@ class ClusterStore:
             case RemoveTopicRecord(topic_id=topic_id):
                 self._remove_topic(topic_id, batch)
             case BrokerRecord(registration=registration):
-                self._put_member(broker_path(self.cluster, registration.broker_id), record, batch)
+                self._put_entity(broker_path(self.cluster, registration.broker_id), record, batch)
             case RemoveBrokerRecord(broker_id=broker_id):
-                self._remove_member(broker_path(self.cluster, broker_id), batch)
+                self._remove_entity(broker_path(self.cluster, broker_id), batch)
             case CoordinatorRecord(registration=coordinator):
-                if not self._has_coordinators:
-                    self._has_coordinators = True
-                    batch.extra.append(Create(coordinators_path(self.cluster), b""))
-                self._put_member(coordinator_path(self.cluster, coordinator.coordinator_id), record, batch)
+                self._make_folder(coordinators_path(self.cluster), batch)
+                self._put_entity(coordinator_path(self.cluster, coordinator.coordinator_id), record, batch)
             case RemoveCoordinatorRecord(coordinator_id=coordinator_id):
-                self._remove_member(coordinator_path(self.cluster, coordinator_id), batch)
+                self._remove_entity(coordinator_path(self.cluster, coordinator_id), batch)
+            case AclsRecord() | UserRecord() | QuotasRecord():
+                path = security_path(self.cluster, record)
+                if record.is_removal:
+                    self._remove_entity(path, batch)
+                else:
+                    self._make_folder(folder_path(self.cluster, folder_of(record)), batch)
+                    self._put_entity(path, record, batch)
             case ClusterRecord():
                 assert self._cluster is not None
                 self._cluster = (record, number, self._cluster[2])
@@ -523,16 +569,21 @@ class ClusterStore:
             case _:
                 assert_never(record)
 
-    def _put_member(self, path: str, record: BrokerRecord | CoordinatorRecord, batch: _Batch) -> None:
-        known = self._members.get(path)
-        self._members[path] = (record, self.record_number, -1 if known is None else known[2])
-        batch.members[path] = None
+    def _make_folder(self, path: str, batch: _Batch) -> None:
+        if path not in self._folders:
+            self._folders.add(path)
+            batch.extra.append(Create(path, b""))
 
-    def _remove_member(self, path: str, batch: _Batch) -> None:
-        known = self._members.pop(path, None)
-        batch.members.pop(path, None)
+    def _put_entity(self, path: str, record: _EntityRecord, batch: _Batch) -> None:
+        known = self._entities.get(path)
+        self._entities[path] = (record, self.record_number, -1 if known is None else known[2])
+        batch.entities[path] = None
+
+    def _remove_entity(self, path: str, batch: _Batch) -> None:
+        known = self._entities.pop(path, None)
+        batch.entities.pop(path, None)
         if known is not None and known[2] >= 0:
-            batch.removed_members[path] = known[2]
+            batch.removed_entities[path] = known[2]
 
     def _remove_topic(self, topic_id: str, batch: _Batch) -> None:
         topic = self._topics.pop(topic_id, None)
@@ -592,18 +643,14 @@ class ClusterStore:
         return SetData(path, data, chunk.version - 1)
 
     def _seal_small_rows(self, batch: _Batch, operations: list[Operation]) -> None:
-        for path, version in batch.removed_members.items():
+        for path, version in batch.removed_entities.items():
             operations.append(Delete(path, version))
-        for path in batch.members:
-            record, number, version = self._members[path]
-            change = shorten(record.change)
-            row = (
-                BrokerRow(registration=record.registration, version=number, change=change)
-                if isinstance(record, BrokerRecord)
-                else CoordinatorRow(registration=record.registration, version=number, change=change)
-            )
-            operations.append(_put(path, encode_row(row), version))
-            self._members[path] = (record, number, version + 1)
+        for path in batch.entities:
+            record, number, version = self._entities[path]
+            data = _encode_entity(record, number)
+            assert len(data) <= ZNODE_BYTES_MAX, f"{path}: {len(data)} bytes"
+            operations.append(_put(path, data, version))
+            self._entities[path] = (record, number, version + 1)
         if batch.has_producer_ids and self._producer_ids is not None:
             ids_record, number, version = self._producer_ids
             ids_row = ProducerIdsRow(
@@ -630,8 +677,8 @@ class _Batch:
     deletions: list[Operation] = field(default_factory=list)
     chunks: dict[tuple[str, int], None] = field(default_factory=dict)
     topics: dict[str, None] = field(default_factory=dict)
-    members: dict[str, None] = field(default_factory=dict)
-    removed_members: dict[str, int] = field(default_factory=dict)
+    entities: dict[str, None] = field(default_factory=dict)
+    removed_entities: dict[str, int] = field(default_factory=dict)
     #: The chunk and the change of the last partition record.
     last_change: Change | None = None
     last_topic_id: str = ""
@@ -648,6 +695,19 @@ class _Batch:
 def _put(path: str, data: bytes, version: int) -> Operation:
     """Create the znode when its version says that there is none."""
     return Create(path, data) if version < 0 else SetData(path, data, version)
+
+
+def _encode_entity(record: _EntityRecord, number: int) -> bytes:
+    change = shorten(record.change)
+    match record:
+        case BrokerRecord(registration=broker):
+            return encode_row(BrokerRow(registration=broker, version=number, change=change))
+        case CoordinatorRecord(registration=coordinator):
+            return encode_row(CoordinatorRow(registration=coordinator, version=number, change=change))
+        case AclsRecord() | UserRecord() | QuotasRecord():
+            return encode_security(record, number)
+        case _:
+            assert_never(record)
 
 
 def _cluster_row(record: ClusterRecord, number: int) -> ClusterRow:

@@ -7,26 +7,33 @@ on a standby it is a copy read from ZooKeeper, with its age.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, assert_never
+from typing import Any, NamedTuple, assert_never
 
 import msgspec
 
 from controller.audit.change import AuditedChange, Entity, partition_id
 from controller.contract.partition_state import PartitionKey, PartitionState
+from controller.contract.security import AclsOfPattern, UserSecrets
 from controller.core.image import ClusterImage
+from controller.core.names import name_of
 from controller.core.records import (
+    AclsRecord,
     BrokerRecord,
     Change,
     ClusterRecord,
     CoordinatorRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotasRecord,
     Record,
     RemoveBrokerRecord,
     RemoveCoordinatorRecord,
     RemoveTopicRecord,
+    SecurityRecord,
     TopicRecord,
+    UserRecord,
 )
+from controller.shell.security_rows import pattern_row
 
 
 class Published:
@@ -37,7 +44,7 @@ class Published:
         current; None on the active controller, where it always is.
     """
 
-    __slots__ = ("as_of_ms", "changes", "cluster", "image", "partition_changes", "versions")
+    __slots__ = ("as_of_ms", "changes", "cluster", "image", "partition_changes", "secured", "versions")
 
     def __init__(self, cluster: str) -> None:
         self.cluster = cluster
@@ -46,6 +53,8 @@ class Published:
         self.changes: dict[tuple[Entity, str], Change] = {}
         self.versions: dict[tuple[Entity, str], int] = {}
         self.partition_changes: dict[PartitionKey, Change] = {}
+        #: ACLs, users and quotas by their names.
+        self.secured: dict[tuple[Entity, str], msgspec.Struct] = {}
 
     def replay(self, record: Record, number: int) -> None:
         """Replay a record. `number`: the record's, over the cluster's life."""
@@ -70,10 +79,21 @@ class Published:
                 self._remember((Entity.BROKER, str(registration.broker_id)), change, number)
             case ClusterRecord(change=change):
                 self._remember((Entity.CLUSTER, self.cluster), change, number)
+            case AclsRecord() | UserRecord() | QuotasRecord():
+                self._replay_security(record, number)
             case ProducerIdsRecord():
                 pass  # Blocks of numbers have no history.
             case _:
                 assert_never(record)
+
+    def _replay_security(self, record: SecurityRecord, number: int) -> None:
+        entity, entity_id, value = _secured(record)
+        if record.is_removal:
+            self._forget((entity, entity_id))
+            self.secured.pop((entity, entity_id), None)
+        else:
+            self._remember((entity, entity_id), record.change, number)
+            self.secured[entity, entity_id] = value
 
     def _remember(self, key: tuple[Entity, str], change: Change, number: int) -> None:
         self.changes[key] = change
@@ -121,10 +141,23 @@ def observe(published: Published, record: Record, number: int) -> PersistedChang
         case ClusterRecord():
             previous = AuditedCluster.of(image) if image.cluster_id else None
             return PersistedChange(record, number, previous)
+        case AclsRecord() | UserRecord() | QuotasRecord():
+            entity, entity_id, _ = _secured(record)
+            return PersistedChange(record, number, published.secured.get((entity, entity_id)))
         case ProducerIdsRecord():
             return None
         case _:
             assert_never(record)
+
+
+def _secured(record: SecurityRecord) -> tuple[Entity, str, msgspec.Struct]:
+    match record:
+        case AclsRecord(acls=acls):
+            return Entity.ACLS, name_of(record), acls
+        case UserRecord(secrets=secrets):
+            return Entity.USER, name_of(record), secrets
+        case QuotasRecord(quotas=quotas):
+            return Entity.QUOTAS, name_of(record), quotas
 
 
 class AuditedCluster(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +169,28 @@ class AuditedCluster(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, source: ClusterImage | ClusterRecord) -> AuditedCluster:
         return cls(cluster_id=source.cluster_id, configs=dict(source.configs))
+
+
+class AuditedUser(msgspec.Struct, frozen=True, kw_only=True):
+    """A user, as the audit shows it: by which mechanisms it may log in, and their iterations. A salt or a key
+    is never shown."""
+
+    user: str
+    mechanisms: dict[str, int]
+
+
+def snapshot(value: msgspec.Struct) -> dict[str, Any]:
+    """Return the value as people may see it."""
+    match value:
+        case AclsOfPattern():
+            value = pattern_row(value)
+        case UserSecrets(user=user, scram=scram):
+            mechanisms = {secret.mechanism: secret.iterations for secret in scram}
+            value = AuditedUser(user=user, mechanisms=mechanisms)
+        case _:
+            pass
+    shown: dict[str, Any] = msgspec.to_builtins(value)
+    return shown
 
 
 def render(change: PersistedChange, *, cluster: str, controller_epoch: int) -> list[AuditedChange]:
@@ -160,6 +215,9 @@ def render(change: PersistedChange, *, cluster: str, controller_epoch: int) -> l
             entity, entity_id = Entity.COORDINATOR, str(coordinator_id)
         case ClusterRecord():
             entity, entity_id, after = Entity.CLUSTER, cluster, AuditedCluster.of(record)
+        case AclsRecord() | UserRecord() | QuotasRecord():
+            entity, entity_id, value = _secured(record)
+            after = None if record.is_removal else value
         case ProducerIdsRecord():
             return []
         case _:
@@ -204,6 +262,8 @@ def truth(published: Published, *, controller_epoch: int) -> Iterator[AuditedCha
                 after = image.coordinators[int(entity_id)]
             case Entity.TOPIC:
                 after = image.topics[entity_id]
+            case Entity.ACLS | Entity.USER | Entity.QUOTAS:
+                after = published.secured[entity, entity_id]
             case Entity.PARTITION | Entity.GROUP:
                 raise AssertionError("partitions keep their changes apart, and groups are coordinators'")
             case _:
@@ -249,7 +309,7 @@ def _audited(
         request_id=change.request_id,
         operation_id=change.operation_id,
         at_ms=change.at_ms,
-        before=None if before is None else msgspec.to_builtins(before),
-        after=None if after is None else msgspec.to_builtins(after),
+        before=None if before is None else snapshot(before),
+        after=None if after is None else snapshot(after),
         controller_epoch=controller_epoch,
     )

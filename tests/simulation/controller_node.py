@@ -37,19 +37,24 @@ from controller.core.events import (
 )
 from controller.core.image import ClusterImage
 from controller.core.machine import ClusterMachine, Step
+from controller.core.names import name_of
 from controller.core.options import ControllerOptions
 from controller.core.records import (
+    AclsRecord,
     BrokerRecord,
     Cause,
     ClusterRecord,
     CoordinatorRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotasRecord,
     Record,
     RemoveBrokerRecord,
     RemoveCoordinatorRecord,
     RemoveTopicRecord,
+    SecurityRecord,
     TopicRecord,
+    UserRecord,
 )
 from controller.core.shards import missing_topics
 from controller.core.witnesses import TermStart
@@ -102,6 +107,8 @@ def row_key(record: Record) -> str:
             return f"topic/{record.topic_id}"
         case PartitionRecord():
             return f"partition/{record.state.topic_id}/{record.state.partition}"
+        case AclsRecord() | UserRecord() | QuotasRecord():
+            return f"security/{type(record).__name__}/{name_of(record)}"
         case _:
             assert_never(record)
 
@@ -109,7 +116,15 @@ def row_key(record: Record) -> str:
 def image_from(rows: dict[str, Any]) -> ClusterImage:
     """What a controller that takes over knows: ZooKeeper's rows, nothing else."""
     image = ClusterImage()
-    rank = {"cluster": 0, "producer_ids": 1, "broker": 2, "coordinator": 2, "partition": 3, "topic": 4}
+    rank = {
+        "cluster": 0,
+        "producer_ids": 1,
+        "broker": 2,
+        "coordinator": 2,
+        "security": 2,
+        "partition": 3,
+        "topic": 4,
+    }
     records = [(key, value) for key, value in rows.items() if isinstance(value, Record)]
     for _, record in sorted(records, key=lambda row: (rank[row[0].split("/")[0]], row[0])):
         image.replay(record)
@@ -392,7 +407,10 @@ class ControllerNode:
         writes: list[tuple[str, Any | None]] = []
         for record in now:
             key = row_key(record)
-            writes.append((key, None if isinstance(record, _Removal) else record))
+            is_removal = isinstance(record, _Removal) or (
+                isinstance(record, SecurityRecord) and record.is_removal
+            )
+            writes.append((key, None if is_removal else record))
             if isinstance(record, RemoveTopicRecord):
                 prefix = f"partition/{record.topic_id}/"
                 writes.extend((k, None) for k in list(self.zookeeper.nodes) if k.startswith(prefix))

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
+from controller.contract.administration import QuotasToAlter
+from controller.contract.security import QuotaEntity
+from controller.core.events import AlterAcls, AlterQuotas, AlterUsers, UserToAlter
+from springtide.security.acls.model import AclFilter
+from tests.kit.controller.security import SHA_256, of_topic
 from tests.simulation import kinds_operators
 from tests.simulation.cluster import Cluster
 from tests.simulation.events import keyed_random
@@ -94,3 +100,31 @@ def test_operators_are_heard_only_while_a_controller_leads() -> None:
     cluster = Cluster(1, options_of(1))
     topic, partition = cluster.keys[0]
     assert not kinds_operators.move_replicas(cluster, topic=topic, partition=partition, replicas=[1, 2])
+
+
+def test_what_is_stored_of_clients_outlives_the_controller() -> None:
+    cluster = Cluster(1, options_of(1))
+    cluster.start()
+    cluster.run_until(10_000, lambda: cluster.acked > 0)
+    first, kept = cluster.active_controller(), of_topic("a", "ALLOW alice@* READ")
+    assert first is not None
+    by: dict[str, Any] = {"wall_ms": cluster.events.now_ms, "actor": "ann"}
+    gone = of_topic("b", "ALLOW alice@* READ").bindings
+    alice = UserToAlter(user="alice", upsertions=(SHA_256,))
+    quotas = QuotasToAlter(entity=QuotaEntity(user="alice"), quotas={"request_percentage": 5.0})
+    for event in (
+        AlterAcls(**by, added=kept.bindings + gone),
+        AlterAcls(**by, removed=(AclFilter(resource_name="b"),)),
+        AlterUsers(**by, users=(alice,)),
+        AlterQuotas(**by, changes=(quotas,)),
+    ):
+        assert kinds_operators.ask(cluster, event)
+    assert cluster.run_until(by["wall_ms"] + 5_000, lambda: bool(first.published.quotas))
+    first.crash()
+    cluster.zookeeper.expire(first.session)
+    cluster.run_until(by["wall_ms"] + 30_000, lambda: cluster.active_controller() not in (None, first))
+    second = cluster.active_controller()
+    assert second is not None
+    assert list(second.published.acls.values()) == [kept]
+    assert list(second.published.users) == ["alice"]
+    assert [one.quotas for one in second.published.quotas.values()] == [{"request_percentage": 5.0}]

@@ -94,6 +94,11 @@ class AclBinding(msgspec.Struct, frozen=True, order=True):
     operation: Operation
     permission: Permission
 
+    @property
+    def characters(self) -> int:
+        """Return the length of what can be long."""
+        return len(self.resource_name) + len(self.principal)
+
 
 class AclFilter(msgspec.Struct, frozen=True):
     """A filter of DescribeAcls or DeleteAcls. A field that is None or ANY matches each value.

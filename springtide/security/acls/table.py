@@ -72,9 +72,16 @@ class Acls:
         }
 
     def changed(
-        self, *, version: int, added: Iterable[AclBinding] = (), removed: Iterable[AclBinding] = ()
+        self,
+        *,
+        version: int,
+        added: Iterable[AclBinding] = (),
+        removed: Iterable[AclBinding] = (),
+        super_users: frozenset[str] | None = None,
+        allow_everyone_if_no_acl_found: bool | None = None,
     ) -> Acls:
-        """Return the table of another version, without the removed bindings and with the added ones.
+        """Return the table of another version, without the removed bindings and with the added ones, under
+        new settings where they are given.
 
         To remove a binding that is not there, or to add one that is, changes nothing. Each binding moves part
         of a list of all: a whole new set is built with the constructor.
@@ -92,8 +99,10 @@ class Acls:
                 new.append(binding)
         after = Acls(
             version=version,
-            super_users=self.super_users,
-            allow_everyone_if_no_acl_found=self.allow_everyone_if_no_acl_found,
+            super_users=self.super_users if super_users is None else super_users,
+            allow_everyone_if_no_acl_found=self.allow_everyone_if_no_acl_found
+            if allow_everyone_if_no_acl_found is None
+            else allow_everyone_if_no_acl_found,
         )
         after.bindings = tuple(bindings)
         after._by_type = dict(self._by_type)

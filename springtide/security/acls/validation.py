@@ -65,10 +65,10 @@ def validate_binding(binding: AclBinding) -> AclBinding:
         raise InvalidAcl(
             f"operation {binding.operation.name} is not one of resource type {binding.resource_type.name}"
         )
-    _check_length("resource name", binding.resource_name, NAME_LENGTH_MAX)
+    _check_text("resource name", binding.resource_name, NAME_LENGTH_MAX)
     if binding.resource_type is ResourceType.CLUSTER and binding.resource_name != CLUSTER_NAME:
         raise InvalidAcl(f"the only resource of type CLUSTER is {CLUSTER_NAME}")
-    _check_length("principal", binding.principal, PRINCIPAL_LENGTH_MAX)
+    _check_text("principal", binding.principal, PRINCIPAL_LENGTH_MAX)
     if not binding.principal.startswith(_USER) or binding.principal == _USER:
         raise InvalidAcl(f"principal {_quoted(binding.principal)} is not {_USER} followed by a name")
     return msgspec.structs.replace(binding, host=canonical_host(binding.host))
@@ -92,7 +92,7 @@ def canonical_host(host: str) -> str:
     """
     if host == WILDCARD:
         return host
-    _check_length("host", host, HOST_LENGTH_MAX)
+    _check_text("host", host, HOST_LENGTH_MAX)
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -100,11 +100,13 @@ def canonical_host(host: str) -> str:
     return str(getattr(address, "ipv4_mapped", None) or address).partition("%")[0]
 
 
-def _check_length(field: str, text: str, length_max: int) -> None:
+def _check_text(field: str, text: str, length_max: int) -> None:
     if not text:
         raise InvalidAcl(f"the {field} is empty")
     if len(text) > length_max:
         raise InvalidAcl(f"the {field} has {len(text)} characters, more than {length_max}")
+    if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidAcl(f"the {field} has a character that no client can send: NUL, or half of a pair")
 
 
 def _quoted(text: str) -> str:

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from controller.contract.partition_state import PartitionState, TopicState
+from controller.contract.security import QuotaEntity
 from controller.core.records import (
     Cause,
     Change,
@@ -26,6 +27,7 @@ from controller.shell.listeners import TcpListeners
 from controller.shell.meta import Committed
 from controller.shell.metadata_store import ClusterStore, Fenced, cluster_creation
 from tests.integration.controller.conftest import OpenMeta
+from tests.kit.controller.security import SHA_256, acls_record, has_secrets, quotas_record, user_record
 
 pytestmark = pytest.mark.anyio
 
@@ -143,6 +145,32 @@ async def test_the_directory_of_coordinators_comes_with_the_first_of_them(open_m
         await store.persist([RemoveCoordinatorRecord(coordinator_id=1001, change=CHANGE), second], term)
         assert [r for r, _ in (await load(meta)).records()][1:] == [second]
         tasks.cancel_scope.cancel()
+
+
+async def test_rows_of_acls_users_and_quotas_come_and_go(
+    open_meta: OpenMeta, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    async with open_meta() as meta, anyio.create_task_group() as tasks:
+        elected = Elected(meta, "c1")
+        tasks.start_soon(elected.leadership.run, elected.serve)
+        store = await make_cluster(meta, await elected.wait())
+        entity, reads = QuotaEntity(user="a/b", client_id="<default>"), "ALLOW User!@* READ"
+        written: list[Record] = [
+            acls_record("ü~!/%", reads),
+            quotas_record(entity, producer_byte_rate=1.0),
+            user_record("..", SHA_256),
+            user_record("x" * 255, SHA_256),
+        ]
+        await store.persist(written, await elected.wait())
+        assert sorted([r for r, _ in (await load(meta)).records()][1:], key=repr) == sorted(written, key=repr)
+        store = await load(meta)
+        gone: list[Record] = [acls_record("ü~!/%"), quotas_record(entity), user_record("..")]
+        await store.persist(gone, await elected.wait())
+        assert [r for r, _ in (await load(meta)).records()][1:] == [written[-1]]
+        tasks.cancel_scope.cancel()
+    assert "Received response" in caplog.text
+    assert not has_secrets(caplog.text)
 
 
 async def test_twenty_thousand_partitions_are_written_in_split_batches_and_read_back(

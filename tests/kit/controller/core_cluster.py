@@ -48,8 +48,10 @@ from controller.core.events import (
 )
 from controller.core.image import ClusterImage
 from controller.core.machine import ClusterMachine, Step
+from controller.core.names import name_of
 from controller.core.options import ControllerOptions
 from controller.core.records import (
+    AclsRecord,
     BrokerRecord,
     BrokerRegistration,
     Cause,
@@ -58,8 +60,10 @@ from controller.core.records import (
     CoordinatorRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotasRecord,
     Record,
     TopicRecord,
+    UserRecord,
 )
 from controller.core.witnesses import TermStart
 from tests.kit.controller.images import replay_all
@@ -334,6 +338,8 @@ def image_of_rows(records: Sequence[Record]) -> ClusterImage:
                 rows["cluster"] = record
             case ProducerIdsRecord():
                 rows["producer ids"] = record
+            case AclsRecord() | UserRecord() | QuotasRecord():
+                rows["security", type(record), name_of(record)] = record
             case _:
                 pass
     image = ClusterImage()

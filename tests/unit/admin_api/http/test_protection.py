@@ -10,6 +10,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from admin_api.http.gate import BROKERS_PREFIX, SAFE_METHODS
+from controller.contract.security import STANDARD_AUTHORIZER
 from tests.kit.admin_api.plans import SETTING, protect
 from tests.kit.admin_api.rest import TOKENS, Rest, ask, controller, pointers, problem
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
@@ -120,6 +121,32 @@ async def test_only_an_admin_protects_a_cluster_or_lifts_that(zookeeper: MemoryZ
         tag = {"If-Match": done.headers["etag"]}
         assert (await ask(rest, "DELETE", f"{SETTING}?reason=r", "admin", headers=tag)).status_code == 200
         assert (await ask(rest, "GET", "/clusters/prod", "viewer")).json()["protected"] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("authorizer.class.name", ""), ("super.users", "User:ann"), ("allow.everyone.if.no.acl.found", "true")],
+)
+async def test_only_an_admin_says_what_clients_may_do(
+    name: str, value: str, zookeeper: MemoryZooKeeper
+) -> None:
+    async with controller(zookeeper, tokens=TOKENS) as rest:
+        await ask(rest, "POST", "/clusters", "operator", json={"name": "prod"})
+        path = f"/clusters/prod/configs/{name}"
+        other = {"name": "test", "configs": {name: value}}
+        for role, is_allowed in (("operator", False), ("admin", True)):
+            changed = await ask(rest, "PUT", path, role, json={"value": value})
+            created = await ask(rest, "POST", "/clusters", role, json=other)
+            expected = (200, 201) if is_allowed else (403, 403)
+            assert (changed.status_code, created.status_code) == expected
+
+
+async def test_the_authorizer_is_refused_with_the_broker_that_has_no_tls(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        body = {"value": STANDARD_AUTHORIZER}
+        refused = await rest.client.put("/clusters/prod/configs/authorizer.class.name", json=body)
+        assert problem(refused) == (409, "broker_without_tls")
 
 
 async def test_every_write_of_a_cluster_has_room_for_a_reason(zookeeper: MemoryZooKeeper) -> None:

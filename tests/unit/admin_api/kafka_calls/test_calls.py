@@ -343,6 +343,27 @@ async def test_alter_configs_unsets_what_it_does_not_name(zookeeper: MemoryZooKe
             assert await own() == {}
 
 
+@pytest.mark.parametrize("replaces", [True, False])
+async def test_what_clients_may_do_is_not_changed_by_a_client(
+    replaces: bool, zookeeper: MemoryZooKeeper
+) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        path = "/clusters/prod/configs/super.users"
+        assert (await rest.client.put(path, json={"value": "User:ann"})).status_code == 200
+
+        def change(**configs: str | None) -> AlterConfigsCall:
+            named = {name.replace("_", "."): value for name, value in configs.items()}
+            one = ConfigsToAlter(kind=BROKER, name="", configs=named, replaces=replaces)
+            return AlterConfigsCall(resources=(one,))
+
+        for value in ("User:mallory", None):
+            assert codes(await outcomes(rest, change(super_users=value, num_partitions="3"))) == [40]
+        assert codes(await outcomes(rest, change(num_partitions="3"))) == [0]
+        configs = (await rest.client.get("/clusters/prod")).json()["configs"]
+        assert configs == {"num.partitions": "3", "super.users": "User:ann"}
+
+
 async def test_refusals_speak_of_what_kafkas_tools_have(zookeeper: MemoryZooKeeper) -> None:
     rest_only = ("GET /", "PATCH", "errors says", "if_not_exists", "replication_factor", "If-Match", "`")
     async with controller(zookeeper) as rest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from controller.contract.security import AUTHORIZER, STANDARD_AUTHORIZER, SUPER_USERS
 from controller.core.configs import changed_configs, check_lags, checked_configs, effective
 from controller.core.events import Refusal, RefusalCode
 from controller.core.settings_table import (
@@ -99,6 +100,39 @@ def test_a_setting_is_taken_or_refused_as_its_row_says(holder: str, name: str) -
 def _spelled(setting: Setting) -> str:
     assert setting.default is not None
     return str(float(setting.default)) if setting.kind == "double" else setting.default
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [
+        ("User:a", "User:a"),
+        (" User:b ; User:a;;User:b", "User:a;User:b"),
+        ("User:CN=ann,O=x y", "User:CN=ann,O=x y"),
+        ("", ""),
+        ("a", None),
+        ("User:", None),
+        ("Group:a", None),
+        ("User:a,User:b\n", "User:a,User:b"),
+        ("User:a\nb", None),
+        ("User:" + "a" * 8_000, None),
+    ],
+)
+def test_super_users_are_a_list_of_principals(value: str, stored: str | None) -> None:
+    checked = checked_configs({SUPER_USERS: value}, CLUSTER_SETTINGS)
+    if stored is None:
+        assert isinstance(checked, Refusal)
+        assert checked.detail.startswith("super.users must be User:NAME;User:NAME, of 8000 characters")
+    else:
+        assert checked == {SUPER_USERS: stored}
+
+
+def test_the_authorizer_is_kafkas_or_none() -> None:
+    refusal = checked_configs({AUTHORIZER: "kafka.security.authorizer.AclAuthorizer"}, CLUSTER_SETTINGS)
+    assert isinstance(refusal, Refusal)
+    assert refusal.detail.startswith(f"{AUTHORIZER} must be empty or {STANDARD_AUTHORIZER}, not")
+    assert checked_configs({AUTHORIZER: STANDARD_AUTHORIZER}, CLUSTER_SETTINGS) == {
+        AUTHORIZER: STANDARD_AUTHORIZER
+    }
 
 
 @pytest.mark.parametrize(("holder", "name"), ROWS)

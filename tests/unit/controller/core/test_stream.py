@@ -2,15 +2,30 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from controller.contract.administration import QuotasToAlter
 from controller.contract.partition_state import PartitionState, TopicState
+from controller.contract.security import QuotaEntity, UserSecrets
 from controller.contract.updates import BrokerEndpoint, PollRequest, UpdateBatch
-from controller.core.events import AdmitBrokers, ConfigureCluster, RemoveBroker
+from controller.core.events import (
+    AdmitBrokers,
+    AlterAcls,
+    AlterQuotas,
+    AlterUsers,
+    ConfigureCluster,
+    RemoveBroker,
+    UserToAlter,
+)
 from controller.core.image import ClusterImage
 from controller.core.stream import build_range, plan_update
+from springtide.node.cluster_view import ClusterView
+from springtide.security.acls.model import AclFilter, PatternType, ResourceType
 from tests.kit.controller.core_cluster import Cluster, topic_id
 from tests.kit.controller.images import build_update, replay_all
+from tests.kit.controller.security import SHA_256
+from tests.kit.springtide.acl_lines import acl
 
 
 def poll(
@@ -205,7 +220,7 @@ def test_brokers_are_told_who_joined_died_and_went_but_not_who_waits() -> None:
     assert sorted((b.broker_id, b.active) for b in delta.brokers) == [(2, False), (4, False)]
 
 
-def test_every_batch_carries_the_clusters_defaults_whole() -> None:
+def test_a_delta_carries_the_clusters_defaults_whole_when_they_have_changed() -> None:
     cluster = Cluster()
     position = cluster.image.sequence
     configs: dict[str, str | None] = {"log.retention.ms": "5"}
@@ -215,6 +230,9 @@ def test_every_batch_carries_the_clusters_defaults_whole() -> None:
     configs = {"log.retention.ms": None}
     cluster.step(ConfigureCluster(wall_ms=0, actor="ann", configs=configs))
     assert answer(cluster, poll(cluster, applied=position)).cluster_configs == {}
+    position = cluster.image.sequence
+    cluster.kill(2)
+    assert answer(cluster, poll(cluster, applied=position)).cluster_configs is msgspec.UNSET
 
 
 def test_partitions_are_told_with_their_topic_even_when_records_are_published_one_by_one() -> None:
@@ -259,3 +277,31 @@ def test_a_bounded_delta_never_brings_a_partition_before_its_topic() -> None:
     assert follower.catch_up(cluster, 1, partitions_max=4) > 1
     assert follower.partitions == cluster.image.partitions
     assert follower.full_batches == 1
+
+
+def test_a_delta_has_the_security_data_that_changed_and_a_full_batch_has_all() -> None:
+    cluster = Cluster()
+    first, second = acl("ALLOW alice@* READ TOPIC a"), acl("ALLOW alice@* READ TOPIC b")
+    of_second = AclFilter(
+        resource_type=ResourceType.TOPIC, resource_name="b", pattern_type=PatternType.LITERAL
+    )
+    alice = QuotaEntity(user="alice")
+    cluster.step(AlterAcls(wall_ms=0, actor="ann", added=(first, second)))
+    position = cluster.image.sequence
+    cluster.step(AlterAcls(wall_ms=0, actor="ann", removed=(of_second,)))
+    users = (UserToAlter(user="alice", upsertions=(SHA_256,)),)
+    cluster.step(AlterUsers(wall_ms=0, actor="ann", users=users))
+    for rate in (1.0, None):
+        change = QuotasToAlter(entity=alice, quotas={"producer_byte_rate": rate})
+        cluster.step(AlterQuotas(wall_ms=0, actor="ann", changes=(change,)))
+    delta = answer(cluster, poll(cluster, applied=position))
+    view = ClusterView()
+    for batch in (answer(cluster, poll(cluster)), delta):
+        view.apply(batch, now_ms=0)
+        assert view.acls.bindings == (first,)
+        assert view.users == {"alice": UserSecrets(user="alice", scram=(SHA_256,))}
+        assert view.quotas == {}
+    assert [acls.bindings for acls in delta.acls] == [()]
+    assert [len(told) for told in (delta.users, delta.quotas)] == [1, 1]
+    later = answer(cluster, poll(cluster, applied=position + 3))
+    assert (later.acls, later.users, len(later.quotas)) == ((), (), 1)

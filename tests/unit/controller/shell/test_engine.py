@@ -12,15 +12,21 @@ import msgspec
 import pytest
 
 from controller.audit.change import AuditedChange, Entity
+from controller.contract.administration import QuotasToAlter
 from controller.contract.errors import ControllerError
+from controller.contract.security import QuotaEntity, UserSecrets
 from controller.contract.session import BrokerStatus, Witness
 from controller.core.events import (
+    AlterAcls,
+    AlterQuotas,
     AlterReassignments,
+    AlterUsers,
     ConfigureCluster,
     CreateTopic,
     ReassignmentsAltered,
     ReassignmentTarget,
     TopicCreated,
+    UserToAlter,
 )
 from controller.core.options import ControllerOptions
 from controller.shell.leadership import ACTIVE_PATH, EPOCH_PATH
@@ -35,6 +41,7 @@ from controller.shell.outcomes import (
 )
 from controller.shell.rows import PARTITIONS_PER_CHUNK
 from tests.kit.clocks import VirtualClock
+from tests.kit.controller.security import SHA_256, has_secrets, of_topic
 from tests.kit.controller.shell import (
     TOPIC_ID,
     AddressBook,
@@ -423,6 +430,44 @@ async def test_the_truth_names_every_entity_with_the_version_its_change_had(
         # The creation of the cluster itself is found by the back-fill only.
         assert {key: truth[key] for key in latest} == latest
         assert truth.keys() - latest.keys() == {(Entity.CLUSTER, "prod")}
+
+
+async def test_acls_users_and_quotas_are_audited_and_taken_over(
+    zookeeper: MemoryZooKeeper, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    audit = RecordedAudit()
+    first_meta = zookeeper.connect()
+    first = make_engine(first_meta, clock, name="c1", outbox=audit)
+    second = make_engine(zookeeper.connect(), clock, name="c2")
+    quotas = QuotasToAlter(entity=QuotaEntity(user="alice"), quotas={"request_percentage": 5.0})
+    events = (
+        AlterAcls(wall_ms=5, actor="ada", added=of_topic("a", "ALLOW alice@* READ").bindings),
+        AlterUsers(wall_ms=6, actor="ada", users=(UserToAlter(user="alice", upsertions=(SHA_256,)),)),
+        AlterQuotas(wall_ms=7, actor="ada", changes=(quotas,)),
+    )
+    async with running(first, second):
+        await form_cluster(first)
+        for event in events:
+            await first.submit("prod", event)
+        await anyio.sleep(0.1)
+        told = audit.changes[-3:]
+        assert [(change.entity, change.cause, change.actor) for change in told] == [
+            (Entity.ACLS, "acls_altered", "ada"),
+            (Entity.USER, "user_altered", "ada"),
+            (Entity.QUOTAS, "quotas_altered", "ada"),
+        ]
+        first_meta.lose_session()
+        await until_active([second])
+        image = second.image("prod").image
+        assert list(image.acls.values()) == [of_topic("a", "ALLOW alice@* READ")]
+        assert image.users == {"alice": UserSecrets(user="alice", scram=(SHA_256,))}
+        assert [one.quotas for one in image.quotas.values()] == [{"request_percentage": 5.0}]
+        found = {(change.entity, change.entity_id): change for change in second.truth("prod")}
+        assert [found[change.entity, change.entity_id].after for change in told] == [
+            change.after for change in told
+        ]
+        assert not has_secrets(repr([*audit.changes, *found.values(), *events]) + caplog.text)
 
 
 async def test_a_fault_of_the_machine_ends_the_term_and_not_the_controller(

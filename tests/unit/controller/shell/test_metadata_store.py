@@ -5,6 +5,8 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from controller.contract.security import QuotaEntity
+from controller.core.acls import PATTERN_BYTES_MAX
 from controller.core.records import (
     BrokerRecord,
     Cause,
@@ -19,10 +21,24 @@ from controller.core.records import (
     RemoveCoordinatorRecord,
     RemoveTopicRecord,
 )
-from controller.shell.meta import SetData
+from controller.shell.meta import Create, SetData
 from controller.shell.metadata_store import Conflict, Fenced, MetadataCorrupt
-from controller.shell.rows import chunk_path, coordinators_path, head_path, topic_path
+from controller.shell.rows import (
+    ZNODE_BYTES_MAX,
+    chunk_path,
+    coordinators_path,
+    head_path,
+    topic_path,
+)
 from tests.kit.clocks import VirtualClock
+from tests.kit.controller.security import (
+    SHA_256,
+    SHA_512,
+    acls_record,
+    has_secrets,
+    quotas_record,
+    user_record,
+)
 from tests.kit.controller.shell import (
     CHANGE,
     TOPIC_ID,
@@ -36,6 +52,8 @@ from tests.kit.controller.shell import (
 from tests.simulation.memory_zookeeper import REQUEST_BYTES_MAX, LostAnswer, MemoryMeta, MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
+
+READS, WRITES = "ALLOW alice@* READ", "ALLOW alice@* WRITE"
 
 
 def topic(partitions: int, *, partition_epoch: int = 0) -> list[Record]:
@@ -284,6 +302,89 @@ async def test_coordinators_are_read_back_in_a_directory_that_comes_with_the_fir
     store = await load_store(meta, clock)
     await store.persist([RemoveCoordinatorRecord(coordinator_id=1001, change=CHANGE), second], term)
     assert [r for r in await read_back(meta, clock) if isinstance(r, CoordinatorRecord)] == [second]
+
+
+async def test_acls_users_and_quotas_are_read_back_in_folders_that_come_with_the_first(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    entity = QuotaEntity(user="alice", client_id="<default>")
+    first: list[Record] = [
+        acls_record("a", READS, WRITES),
+        acls_record("b/.", READS),
+        quotas_record(entity, producer_byte_rate=1024.0),
+        user_record(".", SHA_512),
+        user_record("alice", SHA_256, SHA_512),
+    ]
+    await store.persist(first, term)
+    assert {path for path in zookeeper.nodes if path.count("/") == 4} == {
+        f"/clusters/prod/{row}"
+        for row in (
+            "acls/topic:literal:a",
+            "acls/topic:literal:b%2F.",
+            "quotas/user=alice,client-id=%3Cdefault%3E",
+            "users/%2E",
+            "users/alice",
+        )
+    }
+    assert sorted((await read_back(meta, clock))[1:], key=repr) == sorted(first, key=repr)
+    store = await load_store(meta, clock)
+    left: list[Record] = [acls_record("a", WRITES), user_record("alice", SHA_256)]
+    gone: list[Record] = [acls_record("b/."), quotas_record(entity), user_record(".")]
+    await store.persist([*gone, *left], term)
+    assert (await read_back(meta, clock))[1:] == left
+
+
+async def test_bindings_that_come_back_go_on_counting_versions(meta: MemoryMeta, clock: VirtualClock) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    await store.persist([acls_record("a", READS), acls_record("a"), acls_record("a", WRITES)], term)
+    await store.persist([acls_record("a")], term)
+    await store.persist([acls_record("a", READS)], term)
+    found = [(record, number) for record, number in (await load_store(meta, clock)).records()]
+    assert found[1:] == [(acls_record("a", READS), 6)]  # The cluster's own row was 1.
+
+
+async def test_the_largest_row_of_a_pattern_is_written_alone_and_read_back(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    lines = [f"ALLOW {'x' * 900}{number:04d}@* READ" for number in range(PATTERN_BYTES_MAX // 1_030)]
+    largest = acls_record("a", *lines)
+    await store.persist([acls_record("b", READS), largest, acls_record("c", READS)], term)
+    assert len(zookeeper.nodes["/clusters/prod/acls/topic:literal:a"].data) < ZNODE_BYTES_MAX
+    assert largest in await read_back(meta, clock)
+
+
+async def test_a_row_under_another_name_is_reported(meta: MemoryMeta, clock: VirtualClock) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    await store.persist([user_record("alice", SHA_256)], term)
+    node = await meta.get("/clusters/prod/users/alice")
+    assert node is not None
+    await meta.start_write([Create("/clusters/prod/users/bob", node.data)]).outcome()
+    with pytest.raises(MetadataCorrupt, match="/clusters/prod/users/bob holds the row of another name"):
+        await load_store(meta, clock)
+
+
+async def test_what_is_said_of_a_conflict_has_no_secret(meta: MemoryMeta, clock: VirtualClock) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    await store.persist([user_record("alice", SHA_256)], term)
+    path = "/clusters/prod/users/alice"
+    node = await meta.get(path)
+    assert node is not None
+    await meta.start_write([SetData(path, node.data, node.version)]).outcome()
+    with pytest.raises(Conflict, match="bad_version at SetData /clusters/prod/users/alice") as conflict:
+        await store.persist([user_record("alice", SHA_512)], term)
+    assert not has_secrets(str(conflict.value))
 
 
 async def test_a_missing_chunk_is_reported_and_not_read_as_an_empty_one(

@@ -1,0 +1,145 @@
+"""The rows of ACLs, users and quotas in ZooKeeper, and their paths.
+
+    /clusters/{cluster}/acls/{pattern}     AclsRow
+    /clusters/{cluster}/users/{user}       UserRow: secrets, in base64
+    /clusters/{cluster}/quotas/{entity}    QuotasRow
+
+The names are those of core/names.py. A pattern without bindings, a user without secrets and an entity without
+quotas have no row, and a folder is made with its first row.
+"""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+import msgspec
+
+from controller.contract.security import AclsOfPattern, EntityQuotas, UserSecrets
+from controller.core.names import name_of
+from controller.core.records import AclsRecord, Change, QuotasRecord, SecurityRecord, UserRecord
+from controller.shell.rows import cluster_path, shorten
+from springtide.security.acls.model import AclBinding, Operation, PatternType, Permission, ResourceType
+
+ACLS: Final = "acls"
+USERS: Final = "users"
+QUOTAS: Final = "quotas"
+FOLDERS: Final = (ACLS, USERS, QUOTAS)
+
+
+class BindingRow(msgspec.Struct, frozen=True, array_like=True):
+    """A binding without its pattern, by Kafka's words: `["User:alice", "*", "READ", "ALLOW"]`."""
+
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+
+class PatternRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The bindings of one pattern. The audit has them in this form, too."""
+
+    resource_type: str
+    pattern_type: str
+    resource_name: str
+    bindings: tuple[BindingRow, ...]
+
+
+class AclsRow(msgspec.Struct, frozen=True, kw_only=True):
+    acls: PatternRow
+    version: int
+    change: Change
+
+
+class UserRow(msgspec.Struct, frozen=True, kw_only=True):
+    secrets: UserSecrets
+    version: int
+    change: Change
+
+
+class QuotasRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    quotas: EntityQuotas
+    version: int
+    change: Change
+
+
+def folder_path(cluster: str, folder: str) -> str:
+    return f"{cluster_path(cluster)}/{folder}"
+
+
+def folder_of(record: SecurityRecord) -> str:
+    match record:
+        case AclsRecord():
+            return ACLS
+        case UserRecord():
+            return USERS
+        case QuotasRecord():
+            return QUOTAS
+
+
+def security_path(cluster: str, record: SecurityRecord) -> str:
+    return f"{folder_path(cluster, folder_of(record))}/{name_of(record)}"
+
+
+def pattern_row(acls: AclsOfPattern) -> PatternRow:
+    return PatternRow(
+        resource_type=acls.resource_type.name,
+        pattern_type=acls.pattern_type.name,
+        resource_name=acls.resource_name,
+        bindings=tuple(
+            BindingRow(one.principal, one.host, one.operation.name, one.permission.name)
+            for one in acls.bindings
+        ),
+    )
+
+
+def encode_security(record: SecurityRecord, version: int) -> bytes:
+    change = shorten(record.change)
+    match record:
+        case AclsRecord(acls=acls):
+            return msgspec.json.encode(AclsRow(acls=pattern_row(acls), version=version, change=change))
+        case UserRecord(secrets=secrets):
+            return msgspec.json.encode(UserRow(secrets=secrets, version=version, change=change))
+        case QuotasRecord(quotas=quotas):
+            return msgspec.json.encode(QuotasRow(quotas=quotas, version=version, change=change))
+        case _:
+            assert_never(record)
+
+
+def decode_security(folder: str, data: bytes) -> tuple[SecurityRecord, int]:
+    """Return the record of a row and its number. Raise msgspec.ValidationError or DecodeError for bytes that
+    are no row of this folder."""
+    match folder:
+        case "acls":
+            row = msgspec.json.decode(data, type=AclsRow)
+            return AclsRecord(acls=_acls(row.acls), change=row.change), row.version
+        case "users":
+            user = msgspec.json.decode(data, type=UserRow)
+            return UserRecord(secrets=user.secrets, change=user.change), user.version
+        case _:
+            quotas = msgspec.json.decode(data, type=QuotasRow)
+            return QuotasRecord(quotas=quotas.quotas, change=quotas.change), quotas.version
+
+
+def _acls(row: PatternRow) -> AclsOfPattern:
+    try:
+        resource_type, pattern_type = ResourceType[row.resource_type], PatternType[row.pattern_type]
+        bindings = tuple(
+            AclBinding(
+                resource_type,
+                row.resource_name,
+                pattern_type,
+                one.principal,
+                one.host,
+                Operation[one.operation],
+                Permission[one.permission],
+            )
+            for one in row.bindings
+        )
+    except KeyError as error:
+        raise msgspec.ValidationError(f"ACLs have a word that is not known: {error}") from error
+    return AclsOfPattern(
+        resource_type=resource_type,
+        pattern_type=pattern_type,
+        resource_name=row.resource_name,
+        bindings=bindings,
+    )
