@@ -30,6 +30,7 @@ from coordinator.shell.group_watch import GroupWatch, write_groups
 from coordinator.shell.log_ends import PartitionEnds
 from coordinator.shell.shards import Shards
 from springtide.node.administration import Administration
+from springtide.node.authentication import Authentication
 from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.controller_client import ControllerClient
@@ -132,6 +133,17 @@ class CoordinatorProcess:
             shards=self.shards,
             new_member_suffix=lambda: str(uuid.UUID(int=ports.rng.getrandbits(128), version=4)),
         )
+        self.authentication = Authentication(
+            settings.listeners,
+            view=self.view,
+            is_view_complete=lambda: self.session.has_full_state,
+            clock=ports.clock,
+            threads=ports.threads,
+            rng=ports.rng,
+            request_bytes_max=settings.config.server_limits.request_bytes_max,
+            spawn=self.spawn,
+            end_turn=self.end_turn,
+        )
         self.server = Server(
             listeners=listeners.by_name,
             poller=net.poller(),
@@ -141,6 +153,7 @@ class CoordinatorProcess:
             counters=self.counters,
             limits=settings.config.server_limits,
             on_turn_end=lambda: None,
+            identify=self.authentication.identify,
         )
         told_of = listeners.inter_broker
         self.session = ControllerSession(
@@ -172,6 +185,7 @@ class CoordinatorProcess:
             ports,
             node_id=settings.coordinator_id,
             listeners=listeners,
+            authentication=self.authentication,
             server=self.server,
             client=self._client,
             session=self.session,

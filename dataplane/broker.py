@@ -48,6 +48,7 @@ from dataplane.shell.untold import Untold
 from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import DIVERGENT, LogDir
 from springtide.node.administration import Administration
+from springtide.node.authentication import Authentication
 from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.connection import Connection
@@ -260,6 +261,17 @@ class StorageBroker:
             ),
             log_dir_failure=lambda: self.directory.failure,
         )
+        self.authentication = Authentication(
+            settings.listeners,
+            view=self.view,
+            is_view_complete=self.is_view_complete,
+            clock=ports.clock,
+            threads=ports.threads,
+            rng=ports.rng,
+            request_bytes_max=config.server_limits.request_bytes_max,
+            spawn=self.spawn,
+            end_turn=self.end_turn,
+        )
         self.server = Server(
             listeners=listeners.by_name,
             poller=poller,
@@ -269,6 +281,7 @@ class StorageBroker:
             counters=self.counters,
             limits=config.server_limits,
             on_turn_end=self.fetches.wake,
+            identify=self.authentication.identify,
             on_connection_closed=self._on_connection_closed,
         )
         self.lease.on_controller_epoch(seen.controller_epoch)
@@ -316,6 +329,7 @@ class StorageBroker:
             ports,
             node_id=settings.broker_id,
             listeners=listeners,
+            authentication=self.authentication,
             server=self.server,
             client=self._client,
             session=self.session,

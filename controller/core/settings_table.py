@@ -93,7 +93,7 @@ _LOOP = "it sizes a pool of threads; a broker is one event loop"
 _UNBOUNDED = "brokers do not bound this"
 _RATE = "bytes per second; unset it to lift the throttle"
 _REMOVED = "Kafka 4 has removed it; records are stored in one format, that of magic 2"
-_SECURITY = "SASL and TLS are set up when a process starts, TLS by PEM files: `dataplane serve --help`"
+_SECURITY = "TLS is set up by PEM files, and of SASL there is no Kerberos: see `dataplane serve --help`"
 _AT_START = "a broker reads it when it starts: `dataplane serve --config`"
 _OPTION = "it is an option of the broker's process: see `dataplane serve --help`"
 _IN_MS = "give it in milliseconds: log.{}.ms"
@@ -265,8 +265,8 @@ CLUSTER_SETTINGS: dict[str, Setting] = {
     "transaction.partition.verification.enable": _only("bool", "true", _TRANSACTIONS),
     **_all_refused(
         _SECURITY,
-        "connections.max.reauth.ms principal.builder.class sasl.enabled.mechanisms "
-        "sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin "
+        "principal.builder.class sasl.jaas.config sasl.kerberos.kinit.cmd "
+        "sasl.kerberos.min.time.before.relogin "
         "sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name "
         "sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor "
         "sasl.login.callback.handler.class sasl.login.class sasl.login.refresh.buffer.seconds "
@@ -280,7 +280,8 @@ CLUSTER_SETTINGS: dict[str, Setting] = {
     ),
     **_all_refused(
         _AT_START,
-        "advertised.listeners connections.max.idle.ms controlled.shutdown.timeout.ms fetch.max.bytes "
+        "advertised.listeners connection.failed.authentication.delay.ms connections.max.idle.ms "
+        "connections.max.reauth.ms controlled.shutdown.timeout.ms fetch.max.bytes "
         "inter.broker.listener.name listener.security.protocol.map listeners log.cleaner.backoff.ms "
         "log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms "
         "log.message.validation log.retention.check.interval.ms log.scrub.bytes.per.second "
@@ -289,9 +290,12 @@ CLUSTER_SETTINGS: dict[str, Setting] = {
         "queued.max.request.bytes replica.fetch.backoff.ms replica.fetch.max.bytes "
         "replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms "
         "replica.high.watermark.checkpoint.interval.ms replica.socket.timeout.ms "
+        "sasl.enabled.mechanisms sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience "
+        "sasl.oauthbearer.expected.issuer sasl.oauthbearer.jwks.endpoint.refresh.ms "
+        "sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.sub.claim.name sasl.server.max.receive.size "
         "socket.request.max.bytes ssl.client.auth ssl.enabled.protocols "
         "ssl.endpoint.identification.algorithm ssl.keystore.location ssl.keystore.type "
-        "ssl.truststore.location ssl.truststore.type",
+        "ssl.principal.mapping.rules ssl.truststore.location ssl.truststore.type",
     ),
     **_all_refused(
         _OPTION,

@@ -7,15 +7,21 @@ the nearest that exists.
 from __future__ import annotations
 
 import difflib
+import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Self
+from urllib.parse import urlsplit
 
 from springtide.node.server import ServerLimits
 from springtide.node.tls_files import CLIENT_AUTH, TLS_VERSIONS
+from springtide.security.certificates import parse_principal_rules
+from springtide.security.sasl.exchange import Mechanism
 
 LONG_MAX = 2**63 - 1
 LISTENER_PREFIX = "listener.name."
+PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL) = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""Kafka's security protocols, by their names in listener.security.protocol.map."""
 
 
 class NodeConfigError(Exception):
@@ -59,6 +65,39 @@ def tls_versions(text: str) -> str:
     return text
 
 
+def sasl_mechanisms(text: str) -> str:
+    for name in filter(None, (one.strip() for one in text.split(","))):
+        if name not in list(Mechanism):
+            raise ValueError(f"must be of {', '.join(Mechanism)}")
+    return text
+
+
+def jwks_url(text: str) -> str:
+    parts = urlsplit(text)
+    is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
+    if text and not (is_safe and parts.hostname):
+        raise ValueError("must begin with https://, or on loopback with http://")
+    return text
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def claim_name(text: str) -> str:
+    if not text:
+        raise ValueError("must name a claim")
+    return text
+
+
+def principal_rules(text: str) -> str:
+    parse_principal_rules(text)
+    return text
+
+
 SSL_KEYS: dict[str, ConfigKey] = {
     "ssl.keystore.location": ConfigKey("", str, "a PEM file: the private key, the certificate, its chain"),
     "ssl.keystore.type": ConfigKey("PEM", one_of("PEM"), "the format of ssl.keystore.location"),
@@ -68,10 +107,42 @@ SSL_KEYS: dict[str, ConfigKey] = {
         "none", one_of(*CLIENT_AUTH), "whether clients must show a certificate of ssl.truststore.location"
     ),
     "ssl.enabled.protocols": ConfigKey(",".join(TLS_VERSIONS), tls_versions, "versions of TLS"),
+    "ssl.principal.mapping.rules": ConfigKey(
+        "DEFAULT", principal_rules, "what makes a user's name of the subject of a client's certificate"
+    ),
     "ssl.endpoint.identification.algorithm": ConfigKey(
         "https", one_of("https", ""), "https: other processes must have the name they were reached by"
     ),
 }
+
+SASL_KEYS: dict[str, ConfigKey] = {
+    "sasl.enabled.mechanisms": ConfigKey(
+        "", sasl_mechanisms, "how clients may log in where the protocol is SASL_SSL or SASL_PLAINTEXT"
+    ),
+    "connections.max.reauth.ms": ConfigKey(
+        "0", between(0, LONG_MAX), "after so long a client that logged in has to do it again; 0: never"
+    ),
+    "connection.failed.authentication.delay.ms": ConfigKey(
+        "100", between(0, 60_000), "how long the answer to a failed login waits"
+    ),
+    "sasl.server.max.receive.size": ConfigKey(
+        "524288", between(1024, 2**31 - 1), "largest request of a client that has not logged in"
+    ),
+    "sasl.oauthbearer.jwks.endpoint.url": ConfigKey(
+        "", jwks_url, "where the keys of the issuer of tokens are"
+    ),
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": ConfigKey(
+        "3600000", between(1000, LONG_MAX), "how often the keys of the issuer are fetched"
+    ),
+    "sasl.oauthbearer.expected.issuer": ConfigKey("", str, "the iss that tokens must have"),
+    "sasl.oauthbearer.expected.audience": ConfigKey("", str, "tokens must be for one of these (aud)"),
+    "sasl.oauthbearer.sub.claim.name": ConfigKey("sub", claim_name, "the claim that has the user's name"),
+    "sasl.oauthbearer.clock.skew.seconds": ConfigKey(
+        "30", between(0, 3600), "by how much the issuer's clock may differ"
+    ),
+}
+
+LISTENER_KEYS = SSL_KEYS | SASL_KEYS
 """The keys that `listener.name.NAME.` may stand before."""
 
 NODE_KEYS: dict[str, ConfigKey] = {
@@ -83,12 +154,12 @@ NODE_KEYS: dict[str, ConfigKey] = {
     "listeners": ConfigKey("", str, "NAME://HOST:PORT,...: instead of --listen, where there are several"),
     "advertised.listeners": ConfigKey("", str, "NAME://HOST:PORT,...: what clients of each connect to"),
     "listener.security.protocol.map": ConfigKey(
-        "PLAINTEXT:PLAINTEXT,SSL:SSL", str, "NAME:PLAINTEXT or NAME:SSL of each listener"
+        ",".join(f"{name}:{name}" for name in PROTOCOLS), str, f"NAME:PROTOCOL,...: {', '.join(PROTOCOLS)}"
     ),
     "inter.broker.listener.name": ConfigKey(
         "", str, "the listener that brokers, coordinators and controllers use; needed if there are several"
     ),
-    **SSL_KEYS,
+    **LISTENER_KEYS,
     "controlled.shutdown.timeout.ms": ConfigKey(
         "30000", positive, "how long SIGTERM waits for leaderships, or a coordinator's shards, to move"
     ),
@@ -102,6 +173,10 @@ NODE_HINTS = {
         ("ssl.keystore.password", "ssl.key.password", "ssl.truststore.password"),
         "store keys and certificates in PEM, without a password, readable by the process's user only",
     ),
+    "sasl.oauthbearer.scope.claim.name": "no scopes are asked of tokens: leave it out",
+    "sasl.jaas.config": "users are the cluster's, not a broker's: leave it out",
+    "principal.builder.class": "use ssl.principal.mapping.rules",
+    "sasl.mechanism.inter.broker.protocol": "brokers know each other by certificates: leave it out",
     "zookeeper.connect": "only controllers talk to ZooKeeper: use --controllers",
     "num.network.threads": "a process is one loop; run a process per core",
     "num.io.threads": "a process is one loop; run a process per core",
@@ -123,7 +198,7 @@ class NodeConfig:
         """Return the configuration of these pairs, of which later ones win. Raise NodeConfigError."""
         values: dict[str, object] = {}
         for name, text in pairs:
-            key = cls.KEYS.get(name) or SSL_KEYS.get(_without_listener(name))
+            key = cls.KEYS.get(name) or LISTENER_KEYS.get(_without_listener(name))
             if key is None:
                 raise NodeConfigError(f"unknown configuration key {name!r}: {cls._hint(name)}")
             try:
@@ -134,8 +209,9 @@ class NodeConfig:
 
     @classmethod
     def _hint(cls, name: str) -> str:
-        if name in cls.HINTS:
-            return cls.HINTS[name]
+        for key, hint in cls.HINTS.items():
+            if name == key or name.endswith(f".{key}"):  # also behind a listener's and a mechanism's name
+                return hint
         near = difflib.get_close_matches(name, cls.KEYS, n=1)
         return f"did you mean {near[0]!r}?" if near else f"`{cls.PROGRAM} serve --help` lists the keys"
 

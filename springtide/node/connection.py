@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import trio
 
@@ -26,9 +26,13 @@ from springtide.node.clock import Clock
 from springtide.node.net import SEND_CHUNKS_MAX, Buffer, Channel, ChannelReadiness, Poller
 from springtide.node.threads import Threads
 from springtide.node.tls_channel import TlsFailed
+from springtide.security.certificates import CertificateUnusable
 from springtide.wire.apis import UnsupportedApi
 from springtide.wire.framing import Chunk, FileChunk, FrameError, FrameReader
 from springtide.wire.primitives import MalformedRequest
+
+if TYPE_CHECKING:
+    from springtide.node.sasl_connection import SaslConnection
 
 _log = logging.getLogger(__name__)
 
@@ -78,6 +82,8 @@ class Host(Protocol):
 
     def is_over_memory(self) -> bool: ...
 
+    def identify(self, connection: Connection) -> None: ...
+
     def on_malformed(self, connection: Connection, reason: str) -> None: ...
 
     def on_closed(self, connection: Connection) -> None: ...
@@ -121,6 +127,9 @@ class Connection:
         "_has_unstarted",
         "_in_flight_bytes",
         "_is_dirty",
+        "_is_ending",
+        "_is_held",
+        "_is_identified",
         "_is_in_thread",
         "_is_paused",
         "_is_sending_file",
@@ -130,6 +139,7 @@ class Connection:
         "_unsent",
         "_unsent_bytes",
         "_wants_write",
+        "certificate_names",
         "client_id",
         "closed",
         "fetch_session",
@@ -138,6 +148,7 @@ class Connection:
         "partial_since_ms",
         "peer",
         "principal",
+        "sasl",
     )
 
     def __init__(
@@ -159,15 +170,25 @@ class Connection:
         self._wants_write = False
         #: At a bound: nothing is read or started until it is below again.
         self._is_paused = False
+        #: Nothing is read or started until `release`.
+        self._is_held = False
+        #: It is closed as soon as what waits is sent.
+        self._is_ending = False
         #: Whether whole requests may wait in the reader because a bound or the turn's budget stopped us.
         self._has_unstarted = False
         self._turn_requests = 0
+        self._is_identified = False
         self.peer = channel.peer
         #: The name of the listener that it came by.
         self.listener = listener
         self.client_id: str | None = None
         #: Who the client is, with Kafka's prefix: by its certificate or by SASL.
         self.principal = ANONYMOUS
+        #: The alternative names of the certificate that it has shown: DNS names in lower case, and IP
+        #: addresses. Set, as the principal is, before its first request.
+        self.certificate_names: frozenset[str] = frozenset()
+        #: Its authentication, on a listener that has SASL.
+        self.sasl: SaslConnection | None = None
         self.closed = False
         #: The Fetch handler's: the session last used here, so that it can end with the connection.
         self.fetch_session: object | None = None
@@ -188,6 +209,11 @@ class Connection:
     @property
     def is_handshaking(self) -> bool:
         return self._channel.is_handshaking
+
+    @property
+    def certificate(self) -> bytes | None:
+        """Return the certificate, in DER, that the client has shown and that our CAs vouch for."""
+        return self._channel.peer_certificate
 
     @property
     def has_unsent(self) -> bool:
@@ -219,7 +245,7 @@ class Connection:
             return
         try:
             self._read_turn()
-        except (FrameError, MalformedRequest, UnsupportedApi) as error:
+        except (FrameError, MalformedRequest, UnsupportedApi, CertificateUnusable) as error:
             self._server.on_malformed(self, str(error))
             self.close()
         except TlsFailed as error:
@@ -239,7 +265,7 @@ class Connection:
         taken = 0
         if self._has_unstarted:
             self._start_requests()
-        while not self._has_unstarted and not self.closed and taken < TURN_BYTES_MAX:
+        while not (self._has_unstarted or self._is_paused or self.closed) and taken < TURN_BYTES_MAX:
             room = reader.writable()
             try:
                 count = recv_into(room)
@@ -250,6 +276,9 @@ class Connection:
                 return
             reader.received(count)
             taken += count
+            if not self._is_identified:  # here the handshake of TLS is over
+                self._is_identified = True
+                self._server.identify(self)
             self._start_requests()
             if count < len(room):  # the kernel had no more
                 break
@@ -295,11 +324,27 @@ class Connection:
 
     def _is_at_bound(self) -> bool:
         return (
-            len(self._answers) >= IN_FLIGHT_REQUESTS_MAX
+            self._is_held
+            or len(self._answers) >= IN_FLIGHT_REQUESTS_MAX
             or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
             or self._unsent_bytes >= UNSENT_BYTES_MAX
             or self._server.is_over_memory()
         )
+
+    def limit_requests(self, request_bytes_max: int) -> None:
+        """Take requests of up to this size from now on."""
+        self._reader.limit(request_bytes_max)
+
+    def hold(self) -> None:
+        """Read and start nothing more until `release`."""
+        self._is_held = True
+        if not self.closed:
+            self._is_paused = True
+            self._update_interest()
+
+    def release(self) -> None:
+        self._is_held = False
+        self.resume()
 
     def resume(self) -> None:
         """Read again if the connection is below all bounds."""
@@ -359,7 +404,9 @@ class Connection:
         if unsent and not wants_write:
             self._is_sending_file = True
             self._server.spawn(self._send_ranges)
-        if self._is_paused:
+        if self._is_ending and not unsent:
+            self.close()
+        elif self._is_paused:
             self.resume()
 
     def _send_some(self) -> None:
@@ -446,6 +493,13 @@ class Connection:
             unsent.insert(1, FileChunk(part.source, part.position + size, part.length - size))
 
     # Ending
+
+    def end(self) -> None:
+        """Send the complete answers at the head of the queue, then close; others are not sent."""
+        self._is_ending = self._is_held = True
+        self.flush()
+        if not self._unsent:
+            self.close()
 
     def close(self) -> None:
         if self.closed:

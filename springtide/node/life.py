@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 import trio
 from prometheus_client.metrics_core import Metric
 
+from springtide.node.authentication import Authentication
 from springtide.node.controller_client import ControllerClient
 from springtide.node.controller_session import ControllerSession
 from springtide.node.listeners import BoundListeners
@@ -40,6 +41,7 @@ class NodeLife:
         *,
         node_id: int,
         listeners: BoundListeners,
+        authentication: Authentication,
         server: Server,
         client: ControllerClient,
         session: ControllerSession,
@@ -53,6 +55,7 @@ class NodeLife:
         self._settings = settings
         self._node_id = node_id
         self.listeners = listeners
+        self._authentication = authentication
         self._server = server
         self._client = client
         self._session = session
@@ -60,7 +63,7 @@ class NodeLife:
         if metrics_listener is not None:
             self.status = StatusServer(
                 listener=metrics_listener,
-                collector=MetricsCollector([collect, listeners.collect]),
+                collector=MetricsCollector([collect, listeners.collect, authentication.collect]),
                 is_ready=is_ready,
                 clock=ports.clock,
                 threads=ports.threads,
@@ -84,6 +87,8 @@ class NodeLife:
             _log.info("metrics_served url=%s", "http://{}:{}/metrics".format(*self.status.address))
         nursery.start_soon(self._session.run)
         nursery.start_soon(keep_fresh, self.listeners.materials, self._ports.clock, self._ports.threads)
+        for keys in self._authentication.issuers.values():
+            nursery.start_soon(keys.run)
         self.has_begun.set()
 
     async def _serve_when_alone(self) -> None:

@@ -2,9 +2,9 @@
 
     listeners=INTERNAL://0.0.0.0:9092,CLIENTS://0.0.0.0:9093
     advertised.listeners=INTERNAL://store4:9092,CLIENTS://kafka.example.com:9093
-    listener.security.protocol.map=INTERNAL:SSL,CLIENTS:SSL
+    listener.security.protocol.map=INTERNAL:SSL,CLIENTS:SASL_SSL
     inter.broker.listener.name=INTERNAL
-    listener.name.clients.ssl.client.auth=required
+    listener.name.clients.sasl.enabled.mechanisms=SCRAM-SHA-512
 
 Brokers, coordinators and the controller use the inter-broker listener of each other. A client that came by
 a listener is told the addresses of the same listener everywhere (KIP-103).
@@ -21,12 +21,21 @@ from typing import NamedTuple
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from controller.contract.session import LISTENERS_MAX, ListenerAddress
-from springtide.node.config import NodeConfig, NodeConfigError
+from springtide.node.config import (
+    PLAINTEXT,
+    PROTOCOLS,
+    SASL_PLAINTEXT,
+    SASL_SSL,
+    SSL,
+    NodeConfig,
+    NodeConfigError,
+)
 from springtide.node.net import Listener, Net
+from springtide.node.sasl_settings import SaslSettings, parse_sasl
 from springtide.node.tls_files import TlsFiles, TlsMaterial
 from springtide.node.tls_net import SecuredListener, SecuredNet
+from springtide.security.certificates import DEFAULT_RULES, PrincipalRule, parse_principal_rules
 
-PLAINTEXT, SSL = "PLAINTEXT", "SSL"
 _ENTRY = re.compile(r"([A-Za-z0-9_-]{1,60})://(.*):([0-9]{1,5})\Z")
 
 
@@ -44,10 +53,14 @@ class ListenerSettings:
     bind: HostPort
     advertised: HostPort | None = None
     tls: TlsFiles | None = None
+    principal_rules: tuple[PrincipalRule, ...] = DEFAULT_RULES
+    sasl: SaslSettings | None = None
 
     @property
     def protocol(self) -> str:
-        return PLAINTEXT if self.tls is None else SSL
+        if self.sasl is None:
+            return PLAINTEXT if self.tls is None else SSL
+        return SASL_PLAINTEXT if self.tls is None else SASL_SSL
 
     def endpoint(self, bound: tuple[str, int]) -> ListenerAddress:
         """Return what others are told. bound: the listener's own address, with the port that it got."""
@@ -83,15 +96,34 @@ def parse_listeners(config: NodeConfig) -> ListenersSettings | None:
         raise NodeConfigError(f"advertised.listeners names {min(unknown)}, which listeners does not")
     protocols = _protocols(config)
     found = tuple(
-        ListenerSettings(
-            name=name,
-            bind=address,
-            advertised=advertised.get(name),
-            tls=_tls(config, name, protocols),
-        )
-        for name, address in bound.items()
+        _listener(config, name, address, advertised.get(name), protocols) for name, address in bound.items()
     )
     return ListenersSettings(all=found, inter_broker=_inter_broker(config, found))
+
+
+def _listener(
+    config: NodeConfig,
+    name: str,
+    bind: HostPort,
+    advertised: HostPort | None,
+    protocols: Mapping[str, str],
+) -> ListenerSettings:
+    protocol = protocols.get(name)
+    if protocol is None:
+        raise NodeConfigError(
+            f"listener {name} has no protocol: add {name}:{SSL}, say, to listener.security.protocol.map"
+        )
+    tls = _tls(config, name) if protocol in (SSL, SASL_SSL) else None
+    has_sasl = protocol in (SASL_PLAINTEXT, SASL_SSL)
+    rules = config.text_of_listener(name, "ssl.principal.mapping.rules")
+    return ListenerSettings(
+        name=name,
+        bind=bind,
+        advertised=advertised,
+        tls=tls,
+        principal_rules=parse_principal_rules(rules),
+        sasl=parse_sasl(config, name, host=bind.host, has_tls=tls is not None) if has_sasl else None,
+    )
 
 
 def _entries(config: NodeConfig, key: str) -> dict[str, HostPort]:
@@ -114,21 +146,13 @@ def _protocols(config: NodeConfig) -> dict[str, str]:
     found = {}
     for text in filter(None, (one.strip() for one in config.text(key).split(","))):
         name, separator, protocol = text.partition(":")
-        if not separator or protocol.upper() not in (PLAINTEXT, SSL):
-            raise NodeConfigError(f"{key}: {text!r} is not NAME:{PLAINTEXT} or NAME:{SSL}")
+        if not separator or protocol.upper() not in PROTOCOLS:
+            raise NodeConfigError(f"{key}: {text!r} is not NAME:PROTOCOL, of {', '.join(PROTOCOLS)}")
         found[name.upper()] = protocol.upper()
     return found
 
 
-def _tls(config: NodeConfig, name: str, protocols: Mapping[str, str]) -> TlsFiles | None:
-    protocol = protocols.get(name)
-    if protocol is None:
-        raise NodeConfigError(
-            f"listener {name} has no protocol: add {name}:{SSL}, say, to listener.security.protocol.map"
-        )
-    if protocol == PLAINTEXT:
-        return None
-
+def _tls(config: NodeConfig, name: str) -> TlsFiles:
     def text(key: str) -> str:
         return config.text_of_listener(name, key)
 
@@ -136,7 +160,7 @@ def _tls(config: NodeConfig, name: str, protocols: Mapping[str, str]) -> TlsFile
     client_auth = text("ssl.client.auth")
     if not keystore:
         raise NodeConfigError(
-            f"listener {name} speaks {SSL}: name the PEM file of its key and certificate in "
+            f"listener {name} speaks TLS: name the PEM file of its key and certificate in "
             "ssl.keystore.location"
         )
     if client_auth != "none" and not truststore:
@@ -153,6 +177,16 @@ def _tls(config: NodeConfig, name: str, protocols: Mapping[str, str]) -> TlsFile
 
 
 def _inter_broker(config: NodeConfig, found: Sequence[ListenerSettings]) -> ListenerSettings:
+    listener = _named_inter_broker(config, found)
+    if listener.sasl is not None:
+        raise NodeConfigError(
+            f"listener {listener.name} speaks {listener.protocol}, and processes know each other by "
+            f"certificates: name another in inter.broker.listener.name, of {SSL} or {PLAINTEXT}"
+        )
+    return listener
+
+
+def _named_inter_broker(config: NodeConfig, found: Sequence[ListenerSettings]) -> ListenerSettings:
     named = config.text("inter.broker.listener.name").upper()
     if not named and len(found) == 1:
         return found[0]

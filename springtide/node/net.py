@@ -42,6 +42,10 @@ class Channel(Protocol):
     def is_handshaking(self) -> bool:
         """Return whether bytes of requests can't come yet."""
 
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """Return the certificate in DER that the peer has shown and that our CAs vouch for."""
+
     def recv_into(self, buffer: memoryview) -> int:
         """Return the number of bytes read, 0 if the other side has closed. Raise BlockingIOError."""
 
@@ -136,6 +140,7 @@ class SocketChannel:
 
     sends_files = True
     is_handshaking = False
+    peer_certificate: bytes | None = None
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
         self._socket = sock

@@ -72,13 +72,17 @@ class Server:
         counters: NodeCounters,
         limits: ServerLimits,
         on_turn_end: Callable[[], None],
+        identify: Callable[[Connection], None] = lambda _connection: None,
         on_connection_closed: Callable[[Connection], None] | None = None,
     ) -> None:
+        """identify: sets who the client is, as far as it is known before its first request; called once, when
+        its first bytes have come. It may raise CertificateUnusable."""
         self._listeners = listeners
         self._dispatch = dispatch
         self._limits = limits
         self._on_turn_end = on_turn_end
         self._on_connection_closed = on_connection_closed
+        self.identify = identify
         self._nursery: trio.Nursery | None = None
         #: In order of arrival; a dict, because a set has no fixed order.
         self._connections: dict[Connection, None] = {}
@@ -234,6 +238,9 @@ class Server:
             if reason is not None:
                 _log.info("connection_closed peer=%s cause=%s", connection.peer, reason)
                 self.counters.connections_closed_idle += 1
+                connection.close()
+            elif connection.sasl is not None and (reason := connection.sasl.reason_to_close(now_ms)):
+                _log.info("connection_closed peer=%s cause=%s", connection.peer, reason)
                 connection.close()
             else:
                 if now_ms - connection.last_progress_ms > IDLE_BUFFER_MS:

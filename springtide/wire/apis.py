@@ -16,6 +16,7 @@ converted; they equal the bounds of Kafka 4 (KIP-896), which every client of the
 - OffsetForLeaderEpoch: v0 and v1 do not state the asker's leader epoch (KIP-320); only brokers sent them.
 - CreateTopics, DeleteTopics, DescribeConfigs, DescribeLogDirs, OffsetCommit, OffsetFetch: the versions before
   were dropped by KIP-896.
+- SaslHandshake: v0, after which tokens come without frames, is listed and refused with UNSUPPORTED_VERSION.
 - InitProducerId: v6 is not stable in Kafka 4.3, whose brokers do not list it either.
 - Metadata, FindCoordinator, ApiVersions, InitProducerId, the other APIs of groups and of administrators: all
   versions.
@@ -54,6 +55,7 @@ class ApiKey(IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -63,6 +65,7 @@ class ApiKey(IntEnum):
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
@@ -112,6 +115,7 @@ APIS: dict[int, ApiSpec] = {
         ApiSpec(ApiKey.SYNC_GROUP, 0, 5, flexible_since=4, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.DESCRIBE_GROUPS, 0, 6, flexible_since=5, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.LIST_GROUPS, 0, 5, flexible_since=3, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.SASL_HANDSHAKE, 0, 1, flexible_since=2, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.API_VERSIONS, 0, 4, flexible_since=3, served_since=0),
         ApiSpec(ApiKey.CREATE_TOPICS, 2, 7, flexible_since=5, served_since=2),
         ApiSpec(ApiKey.DELETE_TOPICS, 1, 6, flexible_since=4, served_since=1),
@@ -121,6 +125,7 @@ APIS: dict[int, ApiSpec] = {
         ApiSpec(ApiKey.DESCRIBE_CONFIGS, 1, 4, flexible_since=4, served_since=1),
         ApiSpec(ApiKey.ALTER_CONFIGS, 0, 2, flexible_since=2, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, flexible_since=2, served_since=1, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.SASL_AUTHENTICATE, 0, 2, flexible_since=2, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.CREATE_PARTITIONS, 0, 3, flexible_since=2, served_since=0),
         ApiSpec(ApiKey.DELETE_GROUPS, 0, 2, flexible_since=2, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.ELECT_LEADERS, 0, 2, flexible_since=2, served_since=0),

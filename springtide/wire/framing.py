@@ -119,6 +119,10 @@ class FrameReader:
         self._frame_bytes_last = size
         return self._frames[start : self._start]
 
+    def limit(self, frame_bytes_max: int) -> None:
+        """Take frames of up to this size from now on."""
+        self._frame_bytes_max = frame_bytes_max
+
     @property
     def has_frame(self) -> bool:
         """Return whether `next_frame` would return a frame or raise."""

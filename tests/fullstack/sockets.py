@@ -32,6 +32,7 @@ class SimChannel:
 
     sends_files = True
     is_handshaking = False
+    peer_certificate: bytes | None = None
 
     def __init__(self, network: Network, life: Life, machine: Machine, peer: str) -> None:
         self.network = network

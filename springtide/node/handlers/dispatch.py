@@ -37,6 +37,8 @@ def make_dispatch(handlers: Mapping[int, Handler[C]], context: C, clock: Clock) 
                 raise
             answer.complete(api_versions.refuse_version(error.correlation_id))
             return
+        if connection.sasl is not None:
+            connection.sasl.check(api_key, mono_ms())
         requests[api_key] = requests.get(api_key, 0) + 1
         connection.client_id = client_id
         handlers[api_key](

@@ -19,6 +19,8 @@ from springtide.node.handlers import (
     init_producer_id,
     list_partition_reassignments,
     metadata,
+    sasl_authenticate,
+    sasl_handshake,
 )
 from springtide.node.handlers.context import NodeContext
 from springtide.node.handlers.dispatch import Handler
@@ -27,12 +29,14 @@ from springtide.wire.apis import ApiKey
 SHARED_HANDLERS: dict[int, Handler[NodeContext]] = {
     ApiKey.METADATA: metadata.handle,
     ApiKey.FIND_COORDINATOR: find_coordinator.handle,
+    ApiKey.SASL_HANDSHAKE: sasl_handshake.handle,
     ApiKey.API_VERSIONS: api_versions.handle,
     ApiKey.CREATE_TOPICS: create_topics.handle,
     ApiKey.DELETE_TOPICS: delete_topics.handle,
     ApiKey.INIT_PRODUCER_ID: init_producer_id.handle,
     ApiKey.DESCRIBE_CONFIGS: describe_configs.handle,
     ApiKey.ALTER_CONFIGS: alter_configs.handle,
+    ApiKey.SASL_AUTHENTICATE: sasl_authenticate.handle,
     ApiKey.CREATE_PARTITIONS: create_partitions.handle,
     ApiKey.ELECT_LEADERS: elect_leaders.handle,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.handle,

@@ -66,7 +66,7 @@ class ScramServer(ServerExchange):
     """See the module.
 
     server_nonce: random and printable, without commas, made for this exchange alone. fake_salt_key and
-    fake_iterations: see `fake_credential`; the iterations should be those that most users have."""
+    fake_iterations: see `fake_credential`; the iterations of a name should be such as known users have."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ScramServer(ServerExchange):
         *,
         server_nonce: str,
         fake_salt_key: bytes,
-        fake_iterations: int = ITERATIONS_MIN,
+        fake_iterations: Callable[[str], int] = lambda _name: ITERATIONS_MIN,
     ) -> None:
         super().__init__()
         assert re.fullmatch(NONCE, server_nonce), "a nonce is printable and has no comma"
@@ -107,7 +107,7 @@ class ScramServer(ServerExchange):
         found = self._find_credential(name)
         # Made for known users too, so that the time to answer is the same.
         fake = fake_credential(
-            self._mechanism, name, secret_key=self._fake_salt_key, iterations=self._fake_iterations
+            self._mechanism, name, secret_key=self._fake_salt_key, iterations=self._fake_iterations(name)
         )
         credential = found or fake
         nonce = match["nonce"] + self._server_nonce

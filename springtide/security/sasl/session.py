@@ -30,14 +30,12 @@ from springtide.wire.errors import ErrorCode
 
 from .exchange import Challenge, LoginFailed, Outcome, ServerExchange
 
-SASL_HANDSHAKE: Final = 17
-SASL_AUTHENTICATE: Final = 36
 REAUTHENTICATION_INTERVAL_MS_MIN: Final = 1000
 LIFETIME_MS_MAX: Final = 365 * 24 * 3600 * 1000
 """The longest session that a client is told. Clients count in nanoseconds, which end after 292 years."""
 
 MakeExchange = Callable[[], ServerExchange]
-_SASL_APIS: Final = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
+_SASL_APIS: Final = frozenset((ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
 _OUT_OF_ORDER: Final = "the request is out of order in a SASL session"
 
 
@@ -106,6 +104,11 @@ class SaslSession:
         self.principal: str | None = None
         self.mechanism: str | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Return whether the client has authenticated, and is not doing it again."""
+        return self._state is _State.OPEN
+
     def is_expired(self, mono_ms: int) -> bool:
         """Return whether the client must authenticate again before anything else."""
         return self._expiry_mono_ms is not None and mono_ms > self._expiry_mono_ms
@@ -115,7 +118,7 @@ class SaslSession:
 
         A request of a SASL API that starts out of order is answered with ILLEGAL_SASL_STATE."""
         if self._state is _State.OPEN:
-            return api_key == SASL_HANDSHAKE or not self.is_expired(mono_ms)
+            return api_key == ApiKey.SASL_HANDSHAKE or not self.is_expired(mono_ms)
         return api_key in _ALLOWED[self._state]
 
     def on_handshake(self, mechanism: str, *, mono_ms: int) -> HandshakeAnswer:

@@ -13,7 +13,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from joserfc import jwt
+from joserfc import jws, jwt
 from joserfc.errors import (
     BadSignatureError,
     ClaimError,
@@ -114,14 +114,24 @@ def _public_key(entry: Any) -> Key | None:
     return None if isinstance(key, RSAKey) and key.public_key.key_size < RSA_BITS_MIN else key
 
 
+def names_unknown_key(token: str, keys: KeySet) -> bool:
+    """Return whether the token names a key that is not among these. Nothing of it is verified."""
+    try:
+        _named_key(keys, jws.extract_compact(token.encode(), registry=_registry(ALGORITHMS)))
+    except InvalidKeyIdError:
+        return True
+    except Exception:  # as above
+        return False
+    return False
+
+
 def verify_token(
     token: str, keys: KeySet, rules: TokenRules, *, wall_ms: int
 ) -> TokenAccepted | TokenRefused:
     """Return whose token it is, or why it is refused. Of several faults the signature's comes first."""
     if len(token) > TOKEN_BYTES_MAX:
         return TokenRefused(TokenFault.TOO_LONG)
-    registry = JWSRegistry(algorithms=rules.algorithms, strict_check_header=False)
-    registry.max_header_length = HEADER_BYTES_MAX
+    registry = _registry(rules.algorithms)
     expected = jwt.JWTClaimsRegistry(
         now=wall_ms // 1000,
         leeway=rules.clock_skew_s,
@@ -135,6 +145,12 @@ def verify_token(
     except Exception as error:  # as above; a refusal is the only safe answer to any of them
         return TokenRefused(_fault_of(error), repr(str(error)[:_DETAIL_CHARS_MAX]))
     return _checked_claims(claims, rules)
+
+
+def _registry(algorithms: frozenset[str]) -> JWSRegistry:
+    registry = JWSRegistry(algorithms=algorithms, strict_check_header=False)
+    registry.max_header_length = HEADER_BYTES_MAX
+    return registry
 
 
 def _named_key(keys: KeySet, signed: GuestProtocol) -> Key:

@@ -30,6 +30,7 @@ class LeaderEnd:
 
     sends_files = True
     is_handshaking = False
+    peer_certificate: bytes | None = None
 
     def __init__(self, port: int) -> None:
         self.peer = "leader"

@@ -24,6 +24,7 @@ class MemoryChannel:
 
     sends_files = True
     is_handshaking = False
+    peer_certificate: bytes | None = None
 
     def __init__(self, peer: str = "10.0.0.1") -> None:
         self.peer = peer
@@ -142,6 +143,8 @@ class Harness:
             raise MalformedRequest("bad")
         if name == b"bug":
             raise ZeroDivisionError
+        if name == b"hold":
+            connection.hold()
         self.started.append(name)
         self.answers[name] = answer
 

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from springtide.node import connection as connection_module
-from springtide.node.connection import IN_FLIGHT_REQUESTS_MAX, UNSENT_BYTES_MAX
+from springtide.node.connection import IN_FLIGHT_REQUESTS_MAX, UNSENT_BYTES_MAX, Connection
 from springtide.node.server import (
     IDLE_BUFFER_MS,
     PARTIAL_FRAME_MS_MAX,
@@ -227,3 +227,84 @@ def test_many_connections_that_were_busy_once_do_not_hold_the_broker_up_when_idl
     channels[0].incoming += frame(b"again")
     harness.turn()
     assert harness.started[-1] == b"again"
+
+
+def held(harness: Harness) -> Connection:
+    (connection,) = harness.server._connections
+    connection.hold()
+    return connection
+
+
+def test_a_connection_that_is_held_starts_and_reads_nothing_until_it_is_released() -> None:
+    harness = Harness()
+    channel = harness.connect()
+    channel.incoming += frame(b"a") + frame(b"b")
+    connection = held(harness)
+    harness.turn()
+    harness.server.look_after_connections()
+    harness.turn()
+    assert harness.started == []
+    assert harness.poller.interest[channel] == (False, False)
+    connection.release()
+    harness.turn()
+    assert harness.started == [b"a", b"b"]
+
+
+def test_a_request_that_holds_its_connection_starts_before_those_behind_it() -> None:
+    harness = Harness()
+    channel = harness.connect()
+    channel.incoming += frame(b"hold") + frame(b"b")
+    harness.turn()
+    assert harness.started == [b"hold"]
+    harness.answer(b"hold")
+    assert channel.outgoing == b"hold" and harness.started == [b"hold"]
+    (connection,) = harness.server._connections
+    connection.release()
+    harness.turn()
+    assert harness.started == [b"hold", b"b"]
+
+
+def test_an_end_sends_the_complete_answers_at_the_head_and_drops_the_others() -> None:
+    harness = Harness()
+    channel = harness.connect()
+    channel.incoming += frame(b"a") + frame(b"b") + frame(b"c")
+    harness.turn()
+    harness.answers[b"a"].complete([b"a"])
+    harness.answers[b"c"].complete([b"c"])
+    (connection,) = harness.server._connections
+    connection.end()
+    assert channel.outgoing == b"a" and channel.is_closed
+    harness.answer(b"b")
+    assert channel.outgoing == b"a"
+
+
+def test_an_end_waits_for_the_kernel_and_for_no_longer_than_any_answer() -> None:
+    harness = Harness()
+    channel = harness.connect()
+    channel.room_bytes = 2
+    channel.incoming += frame(b"a")
+    harness.turn()
+    harness.answers[b"a"].complete([b"answer"])
+    (connection,) = harness.server._connections
+    connection.end()
+    assert channel.outgoing == b"an" and not channel.is_closed
+    overdue = harness.server._overdue(connection, connection.last_progress_ms + UNSENT_MS_MAX + 1)
+    assert overdue == "it does not take its answers"
+    channel.room_bytes = 100
+    harness.turn()
+    assert channel.outgoing == b"answer" and channel.is_closed
+
+
+def test_a_limit_counts_for_frames_whose_size_is_read_after_it() -> None:
+    harness = Harness()
+    channel = harness.connect()
+    (connection,) = harness.server._connections
+    connection.limit_requests(4)
+    channel.incoming += frame(b"four")
+    harness.turn()
+    connection.limit_requests(5)
+    channel.incoming += frame(b"-five")
+    harness.turn()
+    channel.incoming += frame(b"-_-six")
+    harness.turn()
+    assert harness.started == [b"four", b"-five"] and channel.is_closed

@@ -8,7 +8,10 @@ from controller.contract.session import ListenerAddress
 from dataplane.shell.config import BrokerConfig
 from springtide.node.config import NodeConfigError
 from springtide.node.listeners import HostPort, ListenersSettings, parse_listeners
+from springtide.node.sasl_settings import IssuerSettings, SaslSettings
 from springtide.node.tls_files import TlsFiles
+from springtide.security.sasl.exchange import Mechanism
+from springtide.security.sasl.tokens import TokenRules
 
 TWO = {
     "listeners": "internal://0.0.0.0:9092, CLIENTS://[::]:9093",
@@ -66,13 +69,14 @@ def test_without_listeners_there_is_nothing_to_read() -> None:
         ({"listeners": None, "advertised__listeners": "A://h:1"}, "needs listeners"),
         ({"advertised__listeners": "OTHER://h:1"}, "names OTHER, which listeners does not"),
         ({"listener__security__protocol__map": "INTERNAL:PLAINTEXT"}, "CLIENTS has no protocol"),
-        ({"listener__security__protocol__map": "INTERNAL:SASL_SSL"}, "is not NAME:PLAINTEXT or NAME:SSL"),
+        ({"listener__security__protocol__map": "INTERNAL:TLS"}, "is not NAME:PROTOCOL, of PLAINTEXT, SSL"),
         ({"inter__broker__listener__name": None}, "name one in inter.broker.listener.name"),
         ({"inter__broker__listener__name": "OTHER"}, "is OTHER, which listeners does not name"),
-        ({"ssl__keystore__location": None}, "CLIENTS speaks SSL: name the PEM file"),
+        ({"ssl__keystore__location": None}, "CLIENTS speaks TLS: name the PEM file"),
         ({"ssl__client__auth": "required"}, "name their CA in ssl.truststore.location"),
         ({"ssl__client__auth": "maybe"}, "must be none or requested or required"),
         ({"ssl__enabled__protocols": "TLSv1.1"}, "must be of TLSv1.2, TLSv1.3"),
+        ({"ssl__principal__mapping__rules": "RULE:x"}, "does not begin with RULE:pattern"),
         ({"ssl__keystore__type": "JKS"}, "must be PEM"),
         ({"ssl__keystore__password": "secret"}, "in PEM, without a password"),
         ({"listener.name.clients.max.connections": "1"}, "unknown configuration key"),
@@ -85,6 +89,97 @@ def test_what_can_not_be_meant_is_refused_with_what_to_do(
         parsed(**changed)
     assert message in str(refused.value)
     assert "secret" not in str(refused.value)
+
+
+SASL = TWO | {
+    "listener.security.protocol.map": "INTERNAL:SSL,CLIENTS:SASL_SSL",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-512, PLAIN",
+}
+TOKENS = {
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "sasl.oauthbearer.jwks.endpoint.url": "https://idp.example.com/keys",
+    "sasl.oauthbearer.expected.issuer": "https://idp.example.com",
+    "sasl.oauthbearer.expected.audience": "springtide, kafka",
+}
+
+
+def sasl_of(settings: dict[str, str]) -> SaslSettings | None:
+    found = parse_listeners(BrokerConfig.parse((SASL | settings).items()))
+    assert found is not None and found.inter_broker.sasl is None
+    assert found.all[1].protocol == "SASL_SSL"
+    return found.all[1].sasl
+
+
+def test_sasl_is_read_with_what_a_listener_has_of_its_own() -> None:
+    assert sasl_of({}) == SaslSettings(mechanisms=(Mechanism.SCRAM_SHA_512, Mechanism.PLAIN))
+    assert sasl_of(
+        {
+            "listener.name.clients.sasl.enabled.mechanisms": "SCRAM-SHA-256",
+            "listener.name.clients.connections.max.reauth.ms": "60000",
+            "connection.failed.authentication.delay.ms": "0",
+            "sasl.server.max.receive.size": "4096",
+        }
+    ) == SaslSettings(
+        mechanisms=(Mechanism.SCRAM_SHA_256,),
+        session_ms_max=60_000,
+        failure_delay_ms=0,
+        request_bytes_max=4096,
+    )
+
+
+def test_tokens_are_read_with_their_issuer() -> None:
+    more = {"sasl.oauthbearer.sub.claim.name": "user", "sasl.oauthbearer.clock.skew.seconds": "5"}
+    sasl = sasl_of(TOKENS | more)
+    assert sasl is not None
+    assert sasl.issuer == IssuerSettings(
+        jwks_url="https://idp.example.com/keys",
+        refresh_ms=3_600_000,
+        rules=TokenRules(
+            issuer="https://idp.example.com",
+            audiences=("springtide", "kafka"),
+            clock_skew_s=5,
+            principal_claim="user",
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"sasl.enabled.mechanisms": ""}, "CLIENTS speaks SASL: name mechanisms"),
+        (
+            {"sasl.enabled.mechanisms": "GSSAPI"},
+            "must be of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
+        ),
+        ({"inter.broker.listener.name": "CLIENTS"}, "processes know each other by certificates"),
+        ({"listener.security.protocol.map": "INTERNAL:SSL,CLIENTS:SASL_PLAINTEXT"}, "over which PLAIN would"),
+        ({"sasl.enabled.mechanisms": "OAUTHBEARER"}, "set sasl.oauthbearer.jwks.endpoint.url"),
+        (TOKENS | {"sasl.oauthbearer.expected.issuer": ""}, "set sasl.oauthbearer.expected.issuer"),
+        (TOKENS | {"sasl.oauthbearer.expected.audience": ","}, "set sasl.oauthbearer.expected.audience"),
+        (TOKENS | {"sasl.oauthbearer.jwks.endpoint.url": "http://idp.example.com"}, "must begin with https"),
+        (TOKENS | {"sasl.oauthbearer.jwks.endpoint.url": "file:///keys"}, "must begin with https"),
+        (TOKENS | {"sasl.oauthbearer.sub.claim.name": ""}, "must name a claim"),
+        (TOKENS | {"sasl.oauthbearer.scope.claim.name": "scp"}, "no scopes are asked of tokens"),
+        ({"listener.name.clients.plain.sasl.jaas.config": "x"}, "users are the cluster's"),
+        ({"sasl.mechanism.inter.broker.protocol": "PLAIN"}, "brokers know each other by certificates"),
+    ],
+)
+def test_sasl_that_can_not_be_meant_is_refused_with_what_to_do(changed: dict[str, str], message: str) -> None:
+    with pytest.raises(NodeConfigError) as refused:
+        sasl_of(changed)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost"])
+def test_passwords_in_clear_are_for_loopback_only(host: str) -> None:
+    clear = {
+        "listeners": f"INTERNAL://:9092,CLIENTS://{host}:9093",
+        "listener.security.protocol.map": "INTERNAL:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
+        "sasl.oauthbearer.jwks.endpoint.url": "http://localhost:8080/keys",
+    }
+    found = parse_listeners(BrokerConfig.parse((SASL | clear).items()))
+    assert found is not None
+    assert found.all[1].protocol == "SASL_PLAINTEXT"
 
 
 def test_others_are_told_the_advertised_address_or_the_bound_one_with_its_port() -> None:

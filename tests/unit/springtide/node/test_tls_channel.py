@@ -220,7 +220,7 @@ def test_a_peer_that_calls_for_words_and_takes_none_is_ended(ca: PrivateCa, mate
 class Leftover(BufferingChannel):
     """Holds two bytes, and gives one at a time."""
 
-    peer, sends_files, is_handshaking = "peer", False, False
+    peer, sends_files, is_handshaking, peer_certificate = "peer", False, False, None
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__()

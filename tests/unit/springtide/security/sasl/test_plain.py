@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from springtide.security.sasl.clients import PlainClient, ClientReply
+from springtide.security.sasl.clients import ClientReply, PlainClient
 from springtide.security.sasl.exchange import LoginFailed, Outcome, Succeeded
 from springtide.security.sasl.plain import PlainServer
 

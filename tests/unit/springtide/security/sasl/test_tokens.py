@@ -21,6 +21,7 @@ from springtide.security.sasl.tokens import (
     TOKEN_BYTES_MAX,
     JwksInvalid,
     TokenRules,
+    names_unknown_key,
     parse_jwks,
     verify_token,
 )
@@ -331,3 +332,12 @@ def test_keys_that_can_not_verify_are_left_out_of_the_jwks() -> None:
 def test_a_jwks_without_a_key_is_refused(content: bytes) -> None:
     with pytest.raises(JwksInvalid):
         parse_jwks(content)
+
+
+def test_a_token_that_names_a_key_which_is_not_there_is_told_apart_unverified() -> None:
+    stranger = ECKey.generate_key("P-256", {"kid": "new"})
+    assert names_unknown_key(signed(CLAIMS, key=stranger), JWKS)
+    assert names_unknown_key(signed(CLAIMS, kid=None), JWKS), "of several keys it has to name one"
+    assert not names_unknown_key(signed(CLAIMS, key=STRANGER), JWKS), "its signature is not looked at"
+    for malformed in ("", "a.b", "a.b.c", forged([]), forged({"alg": "ES256", "kid": ["new"]})[:-6]):
+        assert not names_unknown_key(malformed, JWKS)
