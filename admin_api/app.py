@@ -12,6 +12,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, Gauge
 
+from admin_api.acls import routes as acls
 from admin_api.audit import placement, receipts, verifications
 from admin_api.audit import routes as history
 from admin_api.brokers import routes as brokers
@@ -39,9 +40,11 @@ from admin_api.plans import approvals
 from admin_api.plans import routes as plans
 from admin_api.plans import undoing as plan_undoing
 from admin_api.policies import routes as policies
+from admin_api.quotas import routes as quotas
 from admin_api.reassignments import routes as reassignments
 from admin_api.settings import ApiSettings
 from admin_api.topics import routes as topics
+from admin_api.users import routes as users
 from controller.audit.outbox import AuditOutbox
 from controller.database.sql import Database
 from controller.operations.shell.runner import OperationsRunner
@@ -85,6 +88,7 @@ def create_app(
         settings=settings,
         clock=clock,
         ids=Ids(random_bytes),
+        random_bytes=random_bytes,
     )
     app = FastAPI(
         title=TITLE,
@@ -111,6 +115,9 @@ def create_app(
         groups.router,
         topics.router,
         configs.router,
+        acls.router,
+        users.router,
+        quotas.router,
         partitions.router,
         reassignments.router,
         plans.router,

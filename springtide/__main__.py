@@ -24,6 +24,7 @@ from springtide.cli.command import Command, CommandKind
 from springtide.cli.console import Console
 from springtide.cli.parser import build_parser
 from springtide.cli.run import Exit, Runner
+from springtide.cli.secret import read_secret
 from springtide.cli.settings import load_settings
 
 
@@ -37,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         columns = shutil.get_terminal_size().columns if out.isatty() else None
         # A process may be started without standard input: then it is None.
         person = sys.stdin if columns is not None and sys.stdin is not None and sys.stdin.isatty() else None
-        return execute(arguments, os.environ, out, sys.stderr, columns=columns, person=person)
+        return execute(
+            arguments, os.environ, out, sys.stderr, columns=columns, person=person, stdin=sys.stdin
+        )
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
@@ -54,12 +57,13 @@ def execute(
     *,
     columns: int | None,
     person: TextIO | None = None,
+    stdin: TextIO | None = None,
     transport: httpx.BaseTransport | None = None,
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
     """Run a command line. columns: of the terminal `out`, None if it is not one. person: standard input, if
-    both are terminals. transport: instead of the network."""
+    both are terminals. stdin: standard input, if there is one. transport: instead of the network."""
     parser = build_parser(COMMANDS, version=_version())
     options = parser.parse_args(arguments)
     command: Command = options.command
@@ -90,7 +94,10 @@ def execute(
             now=now,
             sleep=sleep,
         )
-        return Runner(controllers, console, sleep=sleep).run(command, options)
+        runner = Runner(
+            controllers, console, read_secret=lambda question: read_secret(question, stdin), sleep=sleep
+        )
+        return runner.run(command, options)
 
 
 def _create_certificates(options: argparse.Namespace, console: Console) -> Exit:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pydantic import Field
 
 from admin_api.http.models import View, ViewList, optional_timestamp, timestamp
+from controller.audit.change import Entity
 from controller.audit.queries import AuditRow
 from controller.audit.removal import Recorded
 from controller.audit.verification import MismatchCode, Verification
@@ -34,7 +35,10 @@ class AuditView(View):
         ),
         examples=["change"],
     )
-    entity: str = Field(description="`cluster`, `broker`, `topic` or `partition`", examples=["partition"])
+    entity: str = Field(
+        description="such as `topic`, `partition`, `broker`, `acls`, `user`",
+        examples=["partition"],
+    )
     entity_id: str
     version: int | None = Field(description="of the entity; the partition epoch for partitions")
     topic: str | None = Field(examples=["orders"])
@@ -47,7 +51,7 @@ class AuditView(View):
     operation_id: str | None
     at: str = Field(description="when it was done")
     recorded_at: str = Field(description="when it was written down")
-    before: dict[str, Any] | None
+    before: dict[str, Any] | None = Field(description="of ACLs and users only for operators")
     after: dict[str, Any] | None
     controller_epoch: int | None
     backfilled: bool = Field(description="written from ZooKeeper's truth after an outage")
@@ -61,6 +65,20 @@ class AuditView(View):
 
 
 class AuditList(ViewList[AuditView]): ...
+
+
+#: Entities whose rows say what only operators may see.
+_HIDDEN: Final = frozenset({Entity.ACLS.value, Entity.USER.value})
+HIDDEN_ID: Final = "hidden"
+
+
+def for_viewer(shown: AuditView) -> AuditView:
+    """Return the row as a viewer may see it: that ACLs or users were changed, by whom and when, not which."""
+    if shown.entity not in _HIDDEN:
+        return shown
+    outcome = shown.outcome and shown.outcome.model_copy(update={"detail": None})
+    changes = {"entity_id": HIDDEN_ID, "before": None, "after": None, "outcome": outcome}
+    return shown.model_copy(update=changes)
 
 
 def audit_view(row: AuditRow) -> AuditView:

@@ -7,7 +7,14 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from admin_api.audit.models import AuditList, AuditView, VerificationView, audit_view, verification_view
+from admin_api.audit.models import (
+    AuditList,
+    AuditView,
+    VerificationView,
+    audit_view,
+    for_viewer,
+    verification_view,
+)
 from admin_api.http.answers import show
 from admin_api.http.models import (
     INT64_MAX,
@@ -22,9 +29,10 @@ from admin_api.http.models import (
 from admin_api.http.paging import Paged, decode_token
 from admin_api.http.problems import FieldProblem, ProblemError, problems
 from admin_api.http.routes import StrictRoute
-from admin_api.http.services import Serving
+from admin_api.http.services import Asking, Caller, Serving
+from admin_api.http.tokens import Role
 from controller.audit.change import Entity
-from controller.audit.queries import AuditFilter, get_row, list_rows
+from controller.audit.queries import AuditFilter, AuditRow, get_row, list_rows
 from controller.audit.verification import verify
 
 router = APIRouter(route_class=StrictRoute, tags=["Audit"])
@@ -41,6 +49,7 @@ async def list_them(
     *,
     request: Request,
     services: Serving,
+    caller: Asking,
     cluster: ClusterName | None = None,
     kind: Annotated[Literal["change", "request"] | None, Query(description="only rows of this kind")] = None,
     entity: Entity | None = None,
@@ -74,7 +83,13 @@ async def list_them(
     )
     rows = await services.database.read(partial(list_rows, wanted=wanted, limit=paging.rows))
     page, token = paging.cut(rows, lambda row: [row.id])
-    return show(request, AuditList(items=[audit_view(row) for row in page], next_page_token=token))
+    items = [_shown(row, caller) for row in page]
+    return show(request, AuditList(items=items, next_page_token=token))
+
+
+def _shown(row: AuditRow, caller: Caller) -> AuditView:
+    shown = audit_view(row)
+    return shown if caller.has(Role.OPERATOR) else for_viewer(shown)
 
 
 @router.get(
@@ -115,10 +130,13 @@ async def verify_it(
     responses=problems("audit_row_not_found", "audit_unavailable"),
 )
 async def get_it(
-    request: Request, services: Serving, audit_id: Annotated[int, Path(ge=0, le=INT64_MAX, examples=[1])]
+    request: Request,
+    services: Serving,
+    caller: Asking,
+    audit_id: Annotated[int, Path(ge=0, le=INT64_MAX, examples=[1])],
 ) -> Response:
     """Show one row of the audit. Answers 404 if no row has this id, or no longer."""
     row = await services.database.read(partial(get_row, audit_id=audit_id))
     if row is None:
         raise ProblemError("audit_row_not_found", f"there is no audit row {audit_id}")
-    return show(request, audit_view(row))
+    return show(request, _shown(row, caller))

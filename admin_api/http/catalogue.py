@@ -252,6 +252,7 @@ CATALOGUE: Mapping[str, Kind] = {
         "No such verification",
         "GET /clusters/{cluster}/verifications lists those kept; the oldest go when new ones come",
     ),
+    "user_not_found": Kind(404, "No such user", "GET /clusters/{cluster}/users lists those that exist"),
     "policy_not_found": Kind(404, "No such policy", "GET /clusters/{cluster}/policies lists them"),
     "same_person": Kind(
         403, "It takes a second person", "ask another person, with a token of their own, to approve it"
@@ -506,5 +507,6 @@ UNKNOWN_ENTITY = frozenset(
         "partition_not_found",
         "policy_not_found",
         "topic_not_found",
+        "user_not_found",
     }
 )

@@ -15,7 +15,7 @@ from controller.audit.outbox import AuditOutbox
 from controller.database.sql import Database
 from controller.operations.shell.runner import OperationsRunner
 from controller.shell.client_groups import ClientGroups
-from controller.shell.clock import ControllerClock, Ids
+from controller.shell.clock import ControllerClock, Ids, RandomBytes
 from controller.shell.engine_port import EnginePort
 
 
@@ -32,6 +32,7 @@ class Services:
     settings: ApiSettings
     clock: ControllerClock
     ids: Ids
+    random_bytes: RandomBytes
 
 
 async def services_of(request: Request) -> Services:
@@ -48,6 +49,9 @@ class Caller:
     request_id: str
     #: None where tokens are not used: every client may then send any request.
     principal: Principal | None = None
+
+    def has(self, role: Role) -> bool:
+        return self.principal is None or self.principal.role.includes(role)
 
     def need(self, role: Role) -> None:
         """Raise forbidden unless the caller has the role. For requests that need more than their method

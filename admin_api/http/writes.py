@@ -172,6 +172,11 @@ class Writing:
         if not self._dry_run:
             self._caller.need(role)
 
+    def without_key(self) -> Writing:
+        """Return the same write without its Idempotency-Key, for a body with a secret: what is stored under a
+        key tells a hash of the body. Such a write must be safe to repeat by itself."""
+        return Writing(self._request, self._services, self._caller, key=None, dry_run=self._dry_run)
+
     async def carry_out(self, asked: Asked, service: Service) -> Response:
         """Write the request down and carry it out. Raise cluster_not_found, reason_required,
         precondition_required."""

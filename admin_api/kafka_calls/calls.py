@@ -18,6 +18,7 @@ from admin_api.http.conditions import Precondition
 from admin_api.http.messages import plain_message
 from admin_api.http.problems import ProblemError
 from admin_api.http.services import Services
+from admin_api.http.tokens import Role
 from admin_api.http.writes import Asked, Service, Writing
 from controller.contract.administration import AdminOutcome
 from controller.core.events import Refusal
@@ -34,6 +35,7 @@ class Kafka(IntEnum):
     REQUEST_TIMED_OUT = 7
     INVALID_TOPIC_EXCEPTION = 17
     CLUSTER_AUTHORIZATION_FAILED = 31
+    UNSUPPORTED_SASL_MECHANISM = 33
     INVALID_PARTITIONS = 37
     INVALID_REPLICATION_FACTOR = 38
     INVALID_REPLICA_ASSIGNMENT = 39
@@ -41,9 +43,11 @@ class Kafka(IntEnum):
     NOT_CONTROLLER = 41
     INVALID_REQUEST = 42
     POLICY_VIOLATION = 44
+    SECURITY_DISABLED = 54
     PREFERRED_LEADER_NOT_AVAILABLE = 80
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
     ELECTION_NOT_NEEDED = 84
+    UNACCEPTABLE_CREDENTIAL = 93
     UNKNOWN_TOPIC_ID = 100
 
 
@@ -118,11 +122,19 @@ UNCONDITIONAL = Precondition(None)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
     """One caller's calls. writing: makes a write for this caller; its argument says whether it is only a dry
-    run."""
+    run. is_authorized: whether the cluster's authorizer allowed the call to a principal that the broker
+    verified."""
 
     services: Services
     cluster: str
     writing: Callable[[bool], Writing]
+    is_authorized: bool = False
+
+    def need_admin(self) -> None:
+        """Raise forbidden unless ACLs and users may be changed: with the role admin, or with the operation
+        ALTER on the cluster, which the authorizer checked."""
+        if not self.is_authorized:
+            self.writing(False).need(Role.ADMIN)
 
     async def carry_out(
         self, asked: Asked, service: Service, *, dry_run: bool = False

@@ -2,8 +2,9 @@
 
 The gate lets brokers in and exempts their requests from read-only mode, because leases and elections must go
 on. This request is nevertheless an operator's, so this route checks both. Read-only mode refuses a write. A
-controller that uses tokens refuses a write, too, unless `--kafka-administration` is set: in this release the
-Kafka protocol carries no verified name of the client. Reads are always answered.
+controller that uses tokens refuses a write, too, unless the broker names the principal, which it has verified
+and which the cluster's authorizer allowed to do this, or `--kafka-administration` is set. Reads are always
+answered.
 """
 
 from __future__ import annotations
@@ -19,15 +20,18 @@ from admin_api.http.problems import REQUEST_ID_SCOPE_KEY
 from admin_api.http.services import Caller, Services
 from admin_api.http.tokens import Principal, Role
 from admin_api.http.writes import Writing
-from admin_api.kafka_calls import configs, elections, reassignments, topics
+from admin_api.kafka_calls import configs, elections, reassignments, security, topics
 from admin_api.kafka_calls.calls import Calls, Kafka, failed
 from controller.contract.administration import (
     AdminCall,
     AdminOutcome,
     AdminRequest,
     AdminResponse,
+    AlterAclsCall,
     AlterConfigsCall,
+    AlterQuotasCall,
     AlterReassignmentsCall,
+    AlterScramCall,
     CreatePartitionsCall,
     CreateTopicsCall,
     DeleteRecordsCall,
@@ -47,6 +51,8 @@ from controller.shell.broker_api import (
 )
 from controller.shell.outcomes import MetadataWentBack, NotActive, OutcomeUnknown, Overloaded, UnknownCluster
 
+#: How much of a principal's name the audit has: an actor's name has room for its address, too.
+PRINCIPAL_CHARS_MAX: Final = 160
 _CLIENT_ID: Final = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
 
 
@@ -84,7 +90,7 @@ async def _carry_out(
         error = _check_broker(services, cluster, body)
         if error is not ControllerError.NONE:
             return AdminResponse(error=error, controller_epoch=engine.controller_epoch)
-        refusal = _refusal(services, body.call, has_tokens=has_tokens)
+        refusal = _refusal(services, body, has_tokens=has_tokens)
         if refusal is not None:
             outcomes = [refusal] * _count(body.call)
         else:
@@ -93,7 +99,8 @@ async def _carry_out(
             def writing(dry_run: bool) -> Writing:
                 return Writing(request, services, caller, key=None, dry_run=dry_run)
 
-            calls = Calls(services=services, cluster=cluster, writing=writing)
+            is_authorized = body.principal is not None
+            calls = Calls(services=services, cluster=cluster, writing=writing, is_authorized=is_authorized)
             outcomes = await _dispatch(calls, body.call)
     except NotActive as not_active:
         return AdminResponse(error=ControllerError.NOT_CONTROLLER, active_controller=not_active.active_url)
@@ -122,15 +129,16 @@ def _check_broker(services: Services, cluster: str, body: AdminRequest) -> Contr
     return ControllerError.NONE if epoch == body.broker_epoch else ControllerError.STALE_BROKER_EPOCH
 
 
-def _refusal(services: Services, call: AdminCall, *, has_tokens: bool) -> AdminOutcome | None:
-    if isinstance(call, DescribeConfigsCall):
+def _refusal(services: Services, body: AdminRequest, *, has_tokens: bool) -> AdminOutcome | None:
+    if isinstance(body.call, DescribeConfigsCall):
         return None
-    if has_tokens and not services.settings.kafka_administration:
+    if has_tokens and body.principal is None and not services.settings.kafka_administration:
         return failed(
             Kafka.CLUSTER_AUTHORIZATION_FAILED,
-            "this cluster is administered over REST, with tokens; the Kafka protocol is closed to that",
+            "this cluster is administered over REST, with tokens; the Kafka protocol is open to that where "
+            "clients log in and the cluster has an authorizer",
         )
-    if services.settings.read_only and not getattr(call, "validate_only", False):
+    if services.settings.read_only and not getattr(body.call, "validate_only", False):
         return failed(Kafka.POLICY_VIOLATION, "this controller is read-only")
     return None
 
@@ -145,6 +153,12 @@ def _count(call: AdminCall) -> int:
             return len(wishes)
         case AlterConfigsCall(resources=altered):
             return len(altered)
+        case AlterAclsCall(create=created, delete=filters):
+            return len(created) + len(filters)
+        case AlterScramCall():
+            return len(security.users_of(call))
+        case AlterQuotasCall(entities=entities):
+            return len(entities)
         case CreateTopicsCall() | DeleteTopicsCall() | DeleteRecordsCall() | CreatePartitionsCall():
             return len(call.topics)
         case _:
@@ -152,10 +166,13 @@ def _count(call: AdminCall) -> int:
 
 
 def _caller(body: AdminRequest, request: Request, *, has_tokens: bool) -> Caller:
-    """Return the caller. The client's name is an unverified claim, as over REST without tokens. Where tokens
-    are used, such a caller never has the role admin."""
+    """Return the caller. A principal was verified by the broker; the client's id is an unverified claim, as
+    over REST without tokens. Where tokens are used, such a caller never has the role admin."""
     claimed = body.client_id or ""
     name = f"unverified:{claimed}" if _CLIENT_ID.fullmatch(claimed) else "anonymous"
+    if body.principal is not None:
+        shown = body.principal if body.principal.isprintable() else repr(body.principal)
+        name = shown[:PRINCIPAL_CHARS_MAX]
     actor = f"{name}@{body.client_host[:64]}/kafka:{body.broker_id}"
     principal = Principal(actor, Role.OPERATOR) if has_tokens else None
     return Caller(actor, request.scope[REQUEST_ID_SCOPE_KEY], principal)
@@ -179,5 +196,11 @@ async def _dispatch(calls: Calls, call: AdminCall) -> list[AdminOutcome]:
             return await configs.alter_configs(calls, call)
         case DescribeConfigsCall():
             return configs.describe_configs(calls, call)
+        case AlterAclsCall():
+            return await security.alter_acls(calls, call)
+        case AlterScramCall():
+            return await security.alter_users(calls, call)
+        case AlterQuotasCall():
+            return await security.alter_quotas(calls, call)
         case _:
             assert_never(call)

@@ -509,6 +509,8 @@ def _inline(schema: Any, components: dict[str, Any]) -> Any:
         reference = schema.get("$ref")
         if isinstance(reference, str):
             return _inline(components[reference.rpartition("/")[2]], components)
+        if schema.get("contentEncoding") == "base64":
+            schema = {**schema, "format": "byte"}  # tools that make requests know bytes by OpenAPI's own word
         return {name: _inline(value, components) for name, value in schema.items()}
     if isinstance(schema, list):
         return [_inline(value, components) for value in schema]

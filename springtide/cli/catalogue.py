@@ -8,6 +8,7 @@ from typing import Final
 from springtide.cli.arguments import count
 from springtide.cli.command import Command, CommandKind, argument
 from springtide.cli.commands import (
+    acls,
     audit,
     brokers,
     clusters,
@@ -19,8 +20,10 @@ from springtide.cli.commands import (
     plans,
     policies,
     problems,
+    quotas,
     reassignments,
     topics,
+    users,
     verifications,
 )
 
@@ -31,6 +34,9 @@ COMMANDS: Final[tuple[Command, ...]] = (
     *groups.COMMANDS,
     *topics.COMMANDS,
     *configs.COMMANDS,
+    *acls.COMMANDS,
+    *users.COMMANDS,
+    *quotas.COMMANDS,
     *partitions.COMMANDS,
     *reassignments.COMMANDS,
     *plans.COMMANDS,
@@ -72,6 +78,9 @@ NOUNS: Final[Mapping[str, str]] = {
     "groups": "who reads what and how far; reset offsets, delete",
     "topics": "create, look at, enlarge, delete",
     "configs": "settings of topics, brokers and the cluster: look at, set, unset",
+    "acls": "who may do what to which resources; why a client may not",
+    "users": "who may log in: list, set a password, delete",
+    "quotas": "how much users, clients and addresses may take: look at, set, unset",
     "partitions": "who leads, who is in sync, what is blocked and why",
     "reassignments": "move replicas by hand, look at what moves, cancel",
     "plans": "what would move before it does, and carrying it out",

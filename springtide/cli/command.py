@@ -71,8 +71,9 @@ class Command:
     """A command. examples: what follows `springtide` on the command line. columns: of a list's table. pick:
     the only field of the answer that is shown. in_cluster: it is about one cluster, which is in
     `options.cluster` when `call` runs. is_paged: of a list, whether the API gives it in pages.
-    is_conditional: it takes `--if-match`. question: asked at a terminal before the change, with the names
-    of options in braces."""
+    is_conditional: it takes `--if-match`. hidden_question: for a secret, which `call` finds in
+    `options.hidden_answer`. question: asked at a terminal before the change, with the names of options in
+    braces."""
 
     words: tuple[str, ...]
     summary: str
@@ -86,6 +87,7 @@ class Command:
     is_paged: bool = True
     is_conditional: bool = False
     question: str | None = None
+    hidden_question: str | None = None
 
 
 listing = partial(Command, kind=CommandKind.LIST)

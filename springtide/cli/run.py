@@ -110,11 +110,19 @@ class _Watch:
 
 
 class Runner:
+    """read_secret: returns the answer to a question for a secret; it raises UsageError."""
+
     def __init__(
-        self, controllers: Controllers, console: Console, *, sleep: Callable[[float], None] = time.sleep
+        self,
+        controllers: Controllers,
+        console: Console,
+        *,
+        read_secret: Callable[[str], str],
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._controllers = controllers
         self._console = console
+        self._read_secret = read_secret
         self._sleep = sleep
 
     def run(self, command: Command, options: argparse.Namespace) -> Exit:
@@ -136,6 +144,8 @@ class Runner:
             options.cluster = (
                 getattr(options, "cluster_name", None) or options.cluster or self._only_cluster()
             )
+        if command.hidden_question is not None:
+            options.hidden_answer = self._read_secret(command.hidden_question)
         call = command.call(options)
         match command.kind:
             case CommandKind.SHOW:

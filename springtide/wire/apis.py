@@ -14,9 +14,8 @@ converted; they equal the bounds of Kafka 4 (KIP-896), which every client of the
 - ListOffsets: v0 is served for the two ends of a log, although Kafka 4 dropped it: it costs two small
   messages, and lag monitors ask nothing else in it (Burrow's sarama builds the request without a version).
 - OffsetForLeaderEpoch: v0 and v1 do not state the asker's leader epoch (KIP-320); only brokers sent them.
-- CreateTopics, DeleteTopics, DescribeConfigs, DescribeLogDirs, OffsetCommit, OffsetFetch: the versions before
-  were dropped by KIP-896.
-- SaslHandshake: v0, after which tokens come without frames, is listed and refused with UNSUPPORTED_VERSION.
+- CreateTopics, DeleteTopics, DescribeConfigs, DescribeLogDirs, OffsetCommit, OffsetFetch, the APIs of ACLs:
+  earlier versions were dropped by KIP-896.
 - InitProducerId: v6 is not stable in Kafka 4.3, whose brokers do not list it either.
 - Metadata, FindCoordinator, ApiVersions, InitProducerId, the other APIs of groups and of administrators: all
   versions.
@@ -62,6 +61,9 @@ class ApiKey(IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
@@ -73,6 +75,10 @@ class ApiKey(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     CONSUMER_GROUP_HEARTBEAT = 68
@@ -122,6 +128,9 @@ APIS: dict[int, ApiSpec] = {
         ApiSpec(ApiKey.DELETE_RECORDS, 0, 2, flexible_since=2, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.INIT_PRODUCER_ID, 0, 5, flexible_since=2, served_since=0),
         ApiSpec(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, flexible_since=4, served_since=2),
+        ApiSpec(ApiKey.DESCRIBE_ACLS, 1, 3, flexible_since=2, served_since=1, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.CREATE_ACLS, 1, 3, flexible_since=2, served_since=1, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.DELETE_ACLS, 1, 3, flexible_since=2, served_since=1, release=NEXT_RELEASE),
         ApiSpec(ApiKey.DESCRIBE_CONFIGS, 1, 4, flexible_since=4, served_since=1),
         ApiSpec(ApiKey.ALTER_CONFIGS, 0, 2, flexible_since=2, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, flexible_since=2, served_since=1, release=NEXT_RELEASE),
@@ -135,6 +144,19 @@ APIS: dict[int, ApiSpec] = {
         ),
         ApiSpec(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, flexible_since=0, served_since=0),
         ApiSpec(ApiKey.OFFSET_DELETE, 0, 0, flexible_since=1, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, flexible_since=1, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, flexible_since=1, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+            0,
+            0,
+            flexible_since=0,
+            served_since=0,
+            release=NEXT_RELEASE,
+        ),
+        ApiSpec(
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, flexible_since=0, served_since=0, release=NEXT_RELEASE
+        ),
         ApiSpec(ApiKey.DESCRIBE_CLUSTER, 0, 2, flexible_since=0, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.DESCRIBE_PRODUCERS, 0, 0, flexible_since=0, served_since=0),
         ApiSpec(

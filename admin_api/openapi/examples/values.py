@@ -9,6 +9,7 @@ from admin_api.openapi.examples.changes import CHANGES, VERIFICATIONS
 from admin_api.openapi.examples.coordinators import COORDINATORS
 from admin_api.openapi.examples.groups import GROUPS
 from admin_api.openapi.examples.plans import PLANS
+from admin_api.openapi.examples.security import SECURITY
 from admin_api.openapi.examples.story import (
     BLOCKED_PARTITION,
     BROKER,
@@ -315,5 +316,6 @@ ANSWERS: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
     **COORDINATORS,
     **GROUPS,
     **PLANS,
+    **SECURITY,
     **VERIFICATIONS,
 }

@@ -1,4 +1,4 @@
-"""A request to one handler, without a connection, and its answer."""
+"""A request to one handler, without a connection, and its answer; a way to a controller for the handler."""
 
 from __future__ import annotations
 
@@ -6,9 +6,27 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+from controller.contract.administration import AdminOutcome, AdminResponse
+from controller.contract.errors import ControllerError
 from springtide.node.handlers.context import Request
 from springtide.wire import codec
 from springtide.wire.apis import response_header_version
+
+
+class Forwarded:
+    """The way to a controller that answers at once. calls, who: what it was asked, and for which client."""
+
+    def __init__(self, *outcomes: AdminOutcome, error: ControllerError = ControllerError.NONE) -> None:
+        self.answer = AdminResponse(error=error, outcomes=outcomes)
+        self.calls: list[Any] = []
+        self.who: list[dict[str, str]] = []
+        self.timeout_ms = 0
+
+    def start(self, call: Any, *, timeout_ms: int, done: Callable[[AdminResponse], None], **who: str) -> None:
+        self.calls.append(call)
+        self.who.append(who)
+        self.timeout_ms = timeout_ms
+        done(self.answer)
 
 
 def answer_of(

@@ -45,9 +45,15 @@ class Network:
     now_s: float = 1_000.0
 
     def run(
-        self, *arguments: str, columns: int | None = None, typed: str | None = None, **environment: str
+        self,
+        *arguments: str,
+        columns: int | None = None,
+        typed: str | None = None,
+        piped: str = "a secret\n",
+        **environment: str,
     ) -> Ran:
-        """Run a command line. typed: what a person at the terminal types, or None."""
+        """Run a command line. typed: what a person at the terminal types, or None. piped: what standard input
+        has."""
         out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
         began_s = self.now_s
 
@@ -63,6 +69,7 @@ class Network:
             err,
             columns=columns,
             person=None if typed is None else io.StringIO(typed),
+            stdin=io.StringIO(piped),
             transport=httpx.MockTransport(handle),
             now=lambda: self.now_s,
             sleep=self._pass,
@@ -80,9 +87,10 @@ def run(
     *arguments: str,
     columns: int | None = None,
     typed: str | None = None,
+    piped: str = "a secret\n",
     **environment: str,
 ) -> Ran:
-    return Network(answer).run(*arguments, columns=columns, typed=typed, **environment)
+    return Network(answer).run(*arguments, columns=columns, typed=typed, piped=piped, **environment)
 
 
 def in_turn(*answers: httpx.Response | Exception) -> Answer:

@@ -86,6 +86,13 @@ async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
     for name in ("two", "three"):
         put = await rest.client.put(f"{PROD}/policies/{name}", json={"sql": "SELECT moves FROM plan WHERE 0"})
         assert put.status_code == 201, put.text
+    for name in ("alice", "x" * 250):
+        assert (await rest.client.put(f"{PROD}/users/{name}", json={"password": "pw"})).status_code == 201
+        quotas = {"user": name, "quotas": {"request_percentage": 1}}
+        assert (await rest.post(f"{PROD}/quotas:alter", {"entities": [quotas]})).status_code == 200
+        binding = {"resource_type": "topic", "resource_name": name * 3, "principal": f"User:{name}"}
+        acls = {"bindings": [binding | {"operation": operation} for operation in ("read", "write")]}
+        assert (await rest.post(f"{PROD}/acls", acls)).status_code == 200
     for _ in range(2):
         verification = await rest.post(f"{PROD}/verifications", VERIFICATION)
         assert verification.status_code == 201, verification.text
@@ -106,6 +113,7 @@ async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
         "broker_id": "1",
         "plan_id": plan.json()["id"],
         "group_id": "billing",
+        "user": "alice",
         "operation_id": execution.json()["id"],
         "verification_id": verification.json()["id"],
     }

@@ -315,6 +315,81 @@ def test_replicas_are_moved_and_brought_back() -> None:
     assert body_of(stopped) == {"reason": "slow"}
 
 
+def test_acls_are_added_for_each_operation_and_resource() -> None:
+    request = first_request(
+        "acls add User:billing Read,describe topic:pay:1 cluster --prefixed --deny --host ::1"
+    )
+    assert (request.method, request.url.path) == ("POST", "/clusters/prod/acls")
+    about = {
+        "principal": "User:billing",
+        "host": "::1",
+        "pattern_type": "prefixed",
+        "permission": "deny",
+    }
+    topic = {"resource_type": "topic", "resource_name": "pay:1"}
+    cluster = {"resource_type": "cluster", "resource_name": "kafka-cluster"}
+    assert body_of(request) == {
+        "bindings": [
+            {**resource, **about, "operation": operation}
+            for resource in (topic, cluster)
+            for operation in ("read", "describe")
+        ]
+    }
+    (one,) = body_of(first_request("acls add User:a all group:*"))["bindings"]
+    assert one == {
+        "resource_type": "group",
+        "resource_name": "*",
+        "principal": "User:a",
+        "operation": "all",
+    }
+
+
+def test_acls_are_removed_by_what_they_have_in_common() -> None:
+    request = first_request("acls remove --principal User:a --pattern-type match --resource-name x --dry-run")
+    assert request.url.raw_path == b"/clusters/prod/acls:delete?dry_run=true"
+    assert body_of(request) == {"principal": "User:a", "pattern_type": "match", "resource_name": "x"}
+    everything = run(lambda request: ok({}), "acls", "remove", "--pattern-type", "literal")
+    assert (everything.status, everything.asked) == (2, [])
+
+
+def test_an_explanation_is_asked_for_without_changing_anything() -> None:
+    request = first_request("acls explain User:alice READ topic:a/b --host 10.0.0.7")
+    assert (request.method, request.url.path) == ("GET", "/clusters/prod/acls:explain")
+    assert dict(request.url.params) == {
+        "principal": "User:alice",
+        "operation": "read",
+        "resource_type": "topic",
+        "resource_name": "a/b",
+        "host": "10.0.0.7",
+    }
+
+
+def test_a_password_comes_from_standard_input() -> None:
+    ran = run(lambda request: ok({}), "users", "set", "a/b", "--iterations", "8192", piped="p w \r\nmore")
+    (request,) = ran.asked
+    assert (request.method, request.url.raw_path) == ("PUT", b"/clusters/prod/users/a%2Fb")
+    assert body_of(request) == {"password": "p w ", "iterations": 8192}
+    assert "p w" not in ran.out + ran.err
+
+
+@pytest.mark.parametrize("piped", ["", "\n", "x" * 1_001])
+def test_a_password_that_is_none_is_not_sent(piped: str) -> None:
+    ran = run(lambda request: ok({}), "users", "set", "billing", piped=piped)
+    assert (ran.status, ran.asked) == (2, [])
+
+
+def test_quotas_are_set_and_unset_for_one_entity() -> None:
+    request = first_request("quotas set producer_byte_rate=1e6 request_percentage=2.5 --user '<default>'")
+    assert (request.method, request.url.path) == ("POST", "/clusters/prod/quotas:alter")
+    quotas: dict[str, float | None] = {"producer_byte_rate": 1e6, "request_percentage": 2.5}
+    assert body_of(request) == {"entities": [{"user": "<default>", "quotas": quotas}]}
+    unset = first_request("quotas unset producer_byte_rate --user a --client-id app")
+    quotas = {"producer_byte_rate": None}
+    assert body_of(unset) == {"entities": [{"user": "a", "client_id": "app", "quotas": quotas}]}
+    for line in ("quotas set a=1", "quotas set a=1 a=2 --ip ::1"):
+        assert run(lambda request: ok({}), *line.split()).status == 2
+
+
 @pytest.mark.parametrize("typed", ["y\n", "Yes\n"])
 def test_a_person_who_says_yes_deletes_a_topic(typed: str) -> None:
     ran = run(lambda request: ok({}), "topics", "delete", "orders", typed=typed)
@@ -418,6 +493,7 @@ def calls() -> Iterator[tuple[str, Command, Call]]:
             if command.kind in (CommandKind.COMPLETION, CommandKind.CERTIFICATES):
                 continue
             options = parser.parse_args(shlex.split(example.partition(" | ")[0]))
+            options.hidden_answer = "a secret"
             options.cluster = "prod"
             yield example, command, command.call(options)
 

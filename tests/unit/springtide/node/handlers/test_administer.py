@@ -25,26 +25,12 @@ from springtide.node.handlers.context import Request
 from springtide.node.topic_ids import topic_id_text
 from springtide.wire import codec
 from springtide.wire.apis import APIS, ApiKey, response_header_version
+from tests.kit.springtide.asking import Forwarded
 
 TOPIC_UUID = UUID(int=7)
 TOPIC_ID = topic_id_text(TOPIC_UUID.bytes)
 REFUSED = AdminOutcome(error_code=40, message="unknown setting 'x'")
 DONE = AdminOutcome()
-
-
-class Forwarded:
-    """The way to a controller that answers at once."""
-
-    def __init__(self, *outcomes: AdminOutcome, error: ControllerError = ControllerError.NONE) -> None:
-        self.answer = AdminResponse(error=error, outcomes=outcomes)
-        self.calls: list[Any] = []
-        self.timeout_ms = 0
-
-    def start(self, call: Any, *, timeout_ms: int, done: Callable[[AdminResponse], None], **who: str) -> None:
-        assert who == {"client_id": "ops", "client_host": "10.0.0.1"}
-        self.calls.append(call)
-        self.timeout_ms = timeout_ms
-        done(self.answer)
 
 
 def ask(api_key: int, version: int, fields: dict[str, Any], way: Forwarded, **parts: Any) -> Any:
@@ -68,6 +54,7 @@ def ask(api_key: int, version: int, fields: dict[str, Any], way: Forwarded, **pa
     )
     context = cast(BrokerContext, SimpleNamespace(administration=way, **parts))
     HANDLERS[api_key](context, request)
+    assert all(who == {"client_id": "ops", "client_host": "10.0.0.1"} for who in way.who)
     (frame,) = sent
     header_bytes = 8 + response_header_version(api_key, version)
     return codec.decode(codec.response_type(api_key, version), frame, header_bytes)

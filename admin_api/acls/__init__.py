@@ -1,0 +1,1 @@
+"""ACLs: who may do what to which resources, and why a client may not."""

@@ -1,0 +1,110 @@
+"""Listing, adding, removing and explaining ACLs. REST and Kafka's calls both come here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from itertools import groupby
+
+import msgspec
+
+from admin_api.acls.explaining import explain
+from admin_api.acls.models import (
+    AddAcls,
+    AddedAcls,
+    BindingBody,
+    BindingView,
+    Explanation,
+    RemoveAcls,
+    RemovedAcls,
+    added_view,
+    binding_view,
+)
+from admin_api.http.all_or_none import Part, submit_whole
+from admin_api.http.answers import Answer
+from admin_api.http.paging import Paging
+from admin_api.http.problems import FieldProblem, ProblemError
+from admin_api.http.services import Services
+from admin_api.http.writes import Attempt
+from controller.contract.security import AclsOfPattern, PatternKey, is_authorizer_on
+from controller.core.events import AclsAltered, AlterAcls
+from controller.core.image import ClusterImage
+from springtide.security.acls.model import AclBinding, AclFilter
+from springtide.security.acls.validation import InvalidAcl, validate_binding, validate_filter
+
+#: How much of a resource's name is in a page's token.
+_ORDER_CHARS = 40
+_Place = tuple[int, str, str]
+
+
+def listed(image: ClusterImage, wanted: AclFilter, paging: Paging) -> tuple[list[BindingView], str | None]:
+    """Return a page of the bindings that the filter matches, and the next page's token. Bindings are ordered
+    by the type and the beginning of the name of their resource, which is all that a token has room for."""
+    last = paging.after("acls", int, str, str)
+    found: list[tuple[_Place, AclBinding]] = []
+    patterns = sorted((_beginning(key), key) for key in image.acls)
+    for beginning, group in groupby(patterns, key=lambda pattern: pattern[0]):
+        if len(found) > paging.limit:
+            break
+        if last is None or beginning >= last[:2]:
+            placed = (item for _, key in group for item in _placed(beginning, image.acls[key], wanted))
+            found += sorted(item for item in placed if last is None or item[0] > last)
+    page, token = paging.cut(found, lambda item: ["acls", *item[0]])
+    return [binding_view(binding) for _, binding in page], token
+
+
+def _beginning(key: PatternKey) -> tuple[int, str]:
+    resource_type, name, _ = key
+    return int(resource_type), name[:_ORDER_CHARS]
+
+
+def _placed(
+    beginning: tuple[int, str], acls: AclsOfPattern, wanted: AclFilter
+) -> Iterator[tuple[_Place, AclBinding]]:
+    for binding in acls.bindings:
+        if wanted.matches(binding):
+            digest = hashlib.sha256(msgspec.json.encode(binding)).hexdigest()
+            yield (*beginning, digest[:32]), binding
+
+
+def checked_filter(wanted: AclFilter) -> AclFilter:
+    """Return the filter, its host in canonical form. Raise invalid_acl."""
+    try:
+        return validate_filter(wanted)
+    except InvalidAcl as error:
+        field = FieldProblem(parameter="host", message=str(error))
+        raise ProblemError("invalid_acl", str(error), errors=(field,)) from None
+
+
+async def add_acls(services: Services, cluster: str, body: AddAcls, attempt: Attempt) -> Answer:
+    """Add the bindings and answer 200 with them, each as it is stored."""
+    event = AlterAcls(**attempt.event, added=tuple(one.binding() for one in body.bindings))
+
+    def parts(done: AclsAltered) -> Iterator[Part]:
+        return ((f"/bindings/{place}", one.refusal) for place, one in enumerate(done.added))
+
+    done = await submit_whole(services.engine, cluster, event, AclsAltered, parts)
+    items = [added_view(one.binding, is_new=one.is_new) for one in done.added]
+    return Answer.of(200, AddedAcls(items=items))
+
+
+async def remove_acls(services: Services, cluster: str, body: RemoveAcls, attempt: Attempt) -> Answer:
+    """Remove what the filter matches and answer 200 with it."""
+    event = AlterAcls(**attempt.event, removed=(body.filter(),))
+
+    def parts(done: AclsAltered) -> Iterator[Part]:
+        return (("/host", one.refusal) for one in done.removed)
+
+    done = await submit_whole(services.engine, cluster, event, AclsAltered, parts)
+    items = [binding_view(binding) for one in done.removed for binding in one.bindings]
+    return Answer.of(200, RemovedAcls(items=items))
+
+
+def explanation(image: ClusterImage, asked: BindingBody) -> Explanation:
+    """Return why the client may, or may not, do what the binding would allow. Raise invalid_acl if no client
+    can ask for that."""
+    try:
+        binding = validate_binding(asked.binding())
+    except InvalidAcl as error:
+        raise ProblemError("invalid_acl", str(error)) from None
+    return explain(image.acls, image.configs, binding, is_authorizer_on=is_authorizer_on(image.configs))

@@ -1,0 +1,1 @@
+"""Quotas: how much a user, a client or an address may take."""

@@ -1,0 +1,1 @@
+"""Users: who may log in, and by which mechanisms."""
