@@ -31,6 +31,7 @@ from coordinator.shell.log_ends import PartitionEnds
 from coordinator.shell.shards import Shards
 from springtide.node.administration import Administration
 from springtide.node.authentication import Authentication
+from springtide.node.authorization import Authorizer
 from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.controller_client import ControllerClient
@@ -118,6 +119,13 @@ class CoordinatorProcess:
                 ask=self._client.administer,
                 spawn=self.spawn,
                 end_turn=self.end_turn,
+            ),
+            authorizer=Authorizer(
+                self.view,
+                inter_broker=listeners.settings.inter_broker.name,
+                controllers=settings.controllers,
+                counters=self.counters,
+                mono_ms=clock.mono_ms,
             ),
             producer_ids=ProducerIds(
                 broker_id=settings.coordinator_id,

@@ -49,6 +49,7 @@ from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import DIVERGENT, LogDir
 from springtide.node.administration import Administration
 from springtide.node.authentication import Authentication
+from springtide.node.authorization import Authorizer
 from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.connection import Connection
@@ -250,6 +251,13 @@ class StorageBroker:
                 ask=self._client.administer,
                 spawn=self.spawn,
                 end_turn=self.end_turn,
+            ),
+            authorizer=Authorizer(
+                self.view,
+                inter_broker=listeners.settings.inter_broker.name,
+                controllers=settings.controllers,
+                counters=self.counters,
+                mono_ms=clock.mono_ms,
             ),
             asides=Asides(
                 disk=ports.disk,

@@ -18,6 +18,7 @@ from coordinator.handlers.context import CoordinatorContext, MakeRequest
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.group_refusals import refuse
 from springtide.node.sharding import GROUPS_TOPIC, may_be_hashed, shard_of
+from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
 A = TypeVar("A")
@@ -47,9 +48,13 @@ def ask_group(
     make: MakeRequest,
     answer: Callable[[Any], None],
     *,
+    operation: Operation = Operation.READ,
     while_opening: ErrorCode = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 ) -> None:
-    """Ask the shard of the request's group. `answer` gets the machine's reply; an error is answered here."""
+    """Ask the shard of the request's group. `answer` gets the machine's reply; an error is answered here.
+
+    operation: the one on the group that the client needs the right to.
+    """
 
     def answered(replies: Mapping[int, object]) -> None:
         (reply,) = replies.values()
@@ -59,7 +64,9 @@ def ask_group(
             is_opening = reply is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             refuse(request, message, while_opening if is_opening else reply)
 
-    if len(message.group_id) > STRING_BYTES_MAX:
+    if not request.may(operation, ResourceType.GROUP, message.group_id):
+        refuse(request, message, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    elif len(message.group_id) > STRING_BYTES_MAX:
         refuse(request, message, ErrorCode.INVALID_GROUP_ID)
     else:
         ask_shards(context, {_shard_of(context, message.group_id): make}, answered)
@@ -67,14 +74,16 @@ def ask_group(
 
 def ask_groups(
     context: CoordinatorContext,
+    request: Request,
     asked: Sequence[A],
     *,
+    operation: Operation,
     group_of: Callable[[A], str],
     make: Callable[[int, tuple[A, ...]], ShardRequest],
     entries: Callable[[Any], Sequence[E]],
     done: Callable[[Sequence[E | ErrorCode]], None],
 ) -> None:
-    """Ask the shards of several groups, each once.
+    """Ask the shards of several groups, each once, about those that the client may do the operation on.
 
     make: the request of one shard, from its token and what is asked of the shard. entries: what a reply says
     of each, in that order. done: gets each entry, or an error, in the order of `asked`.
@@ -82,11 +91,15 @@ def ask_groups(
     if not may_be_hashed(map(group_of, asked)):
         done([ErrorCode.INVALID_REQUEST] * len(asked))
         return
-    found: list[E | ErrorCode] = [ErrorCode.INVALID_GROUP_ID] * len(asked)
+    found: list[E | ErrorCode] = [ErrorCode.GROUP_AUTHORIZATION_FAILED] * len(asked)
     places: dict[int, list[int]] = {}
     for place, one in enumerate(asked):
         group_id = group_of(one)
-        if len(group_id) <= STRING_BYTES_MAX:
+        if not request.may(operation, ResourceType.GROUP, group_id):
+            continue
+        if len(group_id) > STRING_BYTES_MAX:
+            found[place] = ErrorCode.INVALID_GROUP_ID
+        else:
             places.setdefault(_shard_of(context, group_id), []).append(place)
 
     def answered(replies: Mapping[int, Any]) -> None:

@@ -9,6 +9,7 @@ from coordinator.core.groups.requests import DeleteGroups
 from coordinator.handlers.asking import ask_groups
 from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers.context import Request
+from springtide.security.acls.model import Operation
 from springtide.wire.errors import ErrorCode
 
 
@@ -25,7 +26,9 @@ def handle(context: CoordinatorContext, request: Request) -> None:
 
     ask_groups(
         context,
+        request,
         groups,
+        operation=Operation.DELETE,
         group_of=str,
         make=lambda token, of_shard: DeleteGroups(token=token, group_ids=of_shard),
         entries=lambda reply: [error for _, error in reply.errors],

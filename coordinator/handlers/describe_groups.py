@@ -11,6 +11,7 @@ from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers import authorized_operations
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.group_refusals import Fields
+from springtide.security.acls.model import Operation
 from springtide.wire.errors import ErrorCode
 
 GROUP_ID_NOT_FOUND_SINCE = 6
@@ -20,20 +21,23 @@ GROUP_ID_NOT_FOUND_SINCE = 6
 def handle(context: CoordinatorContext, request: Request) -> None:
     message = cast(Any, request.decode())
     groups = tuple(dict.fromkeys(message.groups))  # answered once each: none can be asked for a thousandfold
-    allowed = authorized_operations.of_group(message)
 
     def done(found: Sequence[DescribedGroup | ErrorCode]) -> None:
         told = [
             {"group_id": group_id, "error_code": group}
             if isinstance(group, ErrorCode)
-            else _described(group, request.api_version, allowed)
+            else _described(
+                group, request.api_version, authorized_operations.of_group(request, message, group_id)
+            )
             for group_id, group in zip(groups, found, strict=True)
         ]
         request.reply({"groups": told})
 
     ask_groups(
         context,
+        request,
         groups,
+        operation=Operation.DESCRIBE,
         group_of=str,
         make=lambda token, of_shard: DescribeGroups(token=token, group_ids=of_shard),
         entries=lambda reply: reply.groups,

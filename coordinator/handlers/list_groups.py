@@ -1,7 +1,8 @@
 """ListGroups: the groups of the shards that this process owns. Clients ask every node and put it together.
 
 A shard that opens fails the whole, so that a client asks again rather than take a part for all; one that has
-gone to another process meanwhile has no groups here.
+gone to another process meanwhile has no groups here. A client that may not describe the cluster gets the
+groups that it may describe.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from coordinator.handlers.asking import ask_shards
 from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.group_refusals import refuse
+from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
 
 def handle(context: CoordinatorContext, request: Request) -> None:
     message = cast(Any, request.decode())
+    may_see_all = request.may(Operation.DESCRIBE, ResourceType.CLUSTER, is_filter=True)
 
     def make(token: int) -> ListGroups:
         return ListGroups(
@@ -45,6 +48,8 @@ def handle(context: CoordinatorContext, request: Request) -> None:
                         "group_type": group.group_type,
                     }
                     for group in groups
+                    if may_see_all
+                    or request.may(Operation.DESCRIBE, ResourceType.GROUP, group.group_id, is_filter=True)
                 ]
             }
         )

@@ -23,7 +23,7 @@ GROUP_ID_NOT_FOUND_SINCE = 9
 
 def handle(context: CoordinatorContext, request: Request) -> None:
     message = cast(Any, request.decode())
-    named = NamedPartitions(context.view, message.topics)
+    named = NamedPartitions(context.view, request, message.topics)
     retention: timedelta | None = getattr(message, "retention_time", None)  # v2-4
     if retention is not None and retention < timedelta():
         retention = None

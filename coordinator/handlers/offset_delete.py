@@ -9,11 +9,12 @@ from coordinator.handlers.asking import ask_group
 from coordinator.handlers.context import CoordinatorContext
 from coordinator.handlers.topics import NamedPartitions
 from springtide.node.handlers.context import Request
+from springtide.security.acls.model import Operation
 
 
 def handle(context: CoordinatorContext, request: Request) -> None:
     message = cast(Any, request.decode())
-    named = NamedPartitions(context.view, message.topics)
+    named = NamedPartitions(context.view, request, message.topics)
 
     def make(token: int) -> DeleteOffsets:
         places = tuple(place for place, _ in named.known)
@@ -23,4 +24,4 @@ def handle(context: CoordinatorContext, request: Request) -> None:
         topics = [] if reply.error else named.answer(error for _, error in reply.partitions)
         request.reply({"error_code": reply.error, "topics": topics})
 
-    ask_group(context, request, message, make, answer)
+    ask_group(context, request, message, make, answer, operation=Operation.DELETE)

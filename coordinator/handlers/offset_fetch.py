@@ -1,7 +1,8 @@
 """OffsetFetch: what groups have committed: of one group, or from v8 on of several (KIP-709).
 
 From v10 on topics are named by id. There are no transactions, so no offset is ever unstable (KIP-447).
-A group is named once a request: what is answered is then no more than what is stored.
+A group is named once a request: what is answered is then no more than what is stored. Offsets of topics that
+the client may not describe are refused by name, and left out of all.
 """
 
 from __future__ import annotations
@@ -15,21 +16,23 @@ from coordinator.core.group_records import CommittedOffset
 from coordinator.core.groups.requests import FetchOffsets, GroupOffsets, GroupPlaces, OffsetPlace
 from coordinator.handlers.asking import ask_group, ask_groups
 from coordinator.handlers.context import CoordinatorContext
-from coordinator.handlers.topics import absence, find_topic, place_in
+from coordinator.handlers.topics import find_topic, place_in, refusal
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.group_refusals import Fields, no_offset, topic_fields
 from springtide.node.topic_ids import topic_id_uuid
+from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
 SEVERAL_SINCE = 8
 
 
 class _AskedTopic(NamedTuple):
-    """A topic of a request. places: by partition; None where the topic is named by an id that none has."""
+    """A topic of a request. places: by partition; None where it is refused. error: why."""
 
     entry: Any
     places: dict[int, OffsetPlace | None]
+    error: ErrorCode
 
 
 class _AskedGroup(NamedTuple):
@@ -51,7 +54,7 @@ def handle(context: CoordinatorContext, request: Request) -> None:
     if request.api_version >= SEVERAL_SINCE:
         _fetch_of_several(context, request, message)
         return
-    asked = _asked(context.view, message)
+    asked = _asked(context.view, request, message)
 
     def make(token: int) -> FetchOffsets:
         return FetchOffsets(token=token, groups=(asked.to_fetch,))
@@ -61,17 +64,18 @@ def handle(context: CoordinatorContext, request: Request) -> None:
         request,
         message,
         make,
-        lambda reply: request.reply({"topics": _topics(context.view, asked, reply.groups[0])}),
+        lambda reply: request.reply({"topics": _topics(context.view, request, asked, reply.groups[0])}),
+        operation=Operation.DESCRIBE,
     )
 
 
 def _fetch_of_several(context: CoordinatorContext, request: Request, message: Any) -> None:
     times = Counter(group.group_id for group in message.groups)
-    groups = [_asked(context.view, group) for group in message.groups if times[group.group_id] == 1]
+    groups = [_asked(context.view, request, group) for group in message.groups if times[group.group_id] == 1]
 
     def done(found: Sequence[GroupOffsets | ErrorCode]) -> None:
         told = {
-            asked.group_id: _group(context.view, asked, entry)
+            asked.group_id: _group(context.view, request, asked, entry)
             for asked, entry in zip(groups, found, strict=True)
         }
         twice = {"error_code": ErrorCode.INVALID_REQUEST}
@@ -86,7 +90,9 @@ def _fetch_of_several(context: CoordinatorContext, request: Request, message: An
 
     ask_groups(
         context,
+        request,
         groups,
+        operation=Operation.DESCRIBE,
         group_of=lambda asked: asked.group_id,
         make=lambda token, of_shard: FetchOffsets(
             token=token, groups=tuple(asked.to_fetch for asked in of_shard)
@@ -96,7 +102,7 @@ def _fetch_of_several(context: CoordinatorContext, request: Request, message: An
     )
 
 
-def _asked(view: ClusterView, group: Any) -> _AskedGroup:
+def _asked(view: ClusterView, request: Request, group: Any) -> _AskedGroup:
     """Return what is asked of one group. group: an entry of v8 and later, or the whole message before."""
     if group.topics is None:
         return _AskedGroup(group.group_id, None)
@@ -104,32 +110,35 @@ def _asked(view: ClusterView, group: Any) -> _AskedGroup:
     for entry in group.topics:
         name: str | None = getattr(entry, "name", None)
         topic = find_topic(view, entry)
-        asked = topics.setdefault(entry.topic_id if name is None else name, _AskedTopic(entry, {}))
+        error = refusal(request, Operation.DESCRIBE, topic, entry)
+        asked = topics.setdefault(entry.topic_id if name is None else name, _AskedTopic(entry, {}, error))
         for partition in entry.partition_indexes:
-            if topic is not None:
+            if error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                asked.places[partition] = None
+            elif topic is not None:
                 asked.places[partition] = place_in(topic, partition)
             else:  # what is stored under a name is told, whether or not it is a topic now
                 asked.places[partition] = None if name is None else OffsetPlace(name, partition)
     return _AskedGroup(group.group_id, tuple(topics.values()))
 
 
-def _group(view: ClusterView, asked: _AskedGroup, found: GroupOffsets | ErrorCode) -> Fields:
+def _group(
+    view: ClusterView, request: Request, asked: _AskedGroup, found: GroupOffsets | ErrorCode
+) -> Fields:
     if isinstance(found, ErrorCode):
         return {"error_code": found}
-    return {"error_code": ErrorCode.NONE, "topics": _topics(view, asked, found)}
+    return {"error_code": ErrorCode.NONE, "topics": _topics(view, request, asked, found)}
 
 
-def _topics(view: ClusterView, asked: _AskedGroup, found: GroupOffsets) -> list[Fields]:
+def _topics(view: ClusterView, request: Request, asked: _AskedGroup, found: GroupOffsets) -> list[Fields]:
     if asked.topics is None:
-        return _all_topics(view, found)
+        return _all_topics(view, request, found)
     offsets = dict(found.offsets)
     return [
         topic_fields(
             topic.entry,
             [
-                no_offset(number, absence(topic.entry))
-                if place is None
-                else _partition(number, offsets[place])
+                no_offset(number, topic.error) if place is None else _partition(number, offsets[place])
                 for number, place in topic.places.items()
             ],
         )
@@ -137,13 +146,15 @@ def _topics(view: ClusterView, asked: _AskedGroup, found: GroupOffsets) -> list[
     ]
 
 
-def _all_topics(view: ClusterView, found: GroupOffsets) -> list[Fields]:
+def _all_topics(view: ClusterView, request: Request, found: GroupOffsets) -> list[Fields]:
     """Return all that is stored for topics that exist; offsets of deleted topics are left out."""
     topics: dict[str, list[Fields]] = {}
     ids: dict[str, UUID] = {}
     for place, value in found.offsets:
         topic = view.topic_by_name(place.topic)
-        if topic is not None:
+        if topic is not None and request.may(
+            Operation.DESCRIBE, ResourceType.TOPIC, place.topic, is_filter=True
+        ):
             topic_id = topic_id_uuid(topic.topic_id)
             if place.topic_id in (None, topic_id):
                 ids[place.topic] = topic_id

@@ -9,8 +9,10 @@ from uuid import UUID
 from controller.contract.partition_state import TopicState
 from coordinator.core.groups.requests import OffsetPlace
 from springtide.node.cluster_view import ClusterView
+from springtide.node.handlers.context import Request
 from springtide.node.handlers.group_refusals import Fields, topic_fields
 from springtide.node.topic_ids import topic_id_text, topic_id_uuid
+from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
 
@@ -30,32 +32,43 @@ def absence(asked: Any) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if by_name else ErrorCode.UNKNOWN_TOPIC_ID
 
 
+def refusal(request: Request, operation: Operation, topic: TopicState | None, asked: Any) -> ErrorCode:
+    """Return why a topic, as `find_topic` has found it, can't be answered about, or NONE.
+
+    By its name a topic is refused that the client has no right to, whether or not it exists."""
+    name: str | None = getattr(asked, "name", None) if topic is None else topic.topic
+    if name is not None and not request.may(operation, ResourceType.TOPIC, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return absence(asked) if topic is None else ErrorCode.NONE
+
+
 def place_in(topic: TopicState, partition: int) -> OffsetPlace:
     return OffsetPlace(topic.topic, partition, topic_id_uuid(topic.topic_id))
 
 
 class NamedPartitions:
-    """The partitions of a request that changes offsets. What does not exist is refused here.
+    """The partitions of a request that changes offsets. What does not exist, or what the client may not read,
+    is refused here.
 
     known: each partition that exists, with the request's entry for it.
     """
 
     __slots__ = ("_errors", "_topics", "known")
 
-    def __init__(self, view: ClusterView, topics: Iterable[Any]) -> None:
+    def __init__(self, view: ClusterView, request: Request, topics: Iterable[Any]) -> None:
         self._topics = tuple(topics)
         self._errors: list[ErrorCode] = []
         self.known: list[tuple[OffsetPlace, Any]] = []
         for asked in self._topics:
             topic = find_topic(view, asked)
+            of_topic = refusal(request, Operation.READ, topic, asked)
             for entry in asked.partitions:
-                error = ErrorCode.NONE
-                if topic is None:
-                    error = absence(asked)
-                elif view.state(topic.topic_id, entry.partition_index) is None:
-                    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                else:
-                    self.known.append((place_in(topic, entry.partition_index), entry))
+                error = of_topic
+                if topic is not None and error is ErrorCode.NONE:
+                    if view.state(topic.topic_id, entry.partition_index) is None:
+                        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    else:
+                        self.known.append((place_in(topic, entry.partition_index), entry))
                 self._errors.append(error)
 
     def answer(self, errors: Iterable[ErrorCode]) -> list[Fields]:

@@ -85,7 +85,8 @@ class AskedPartition(NamedTuple):
 
 
 class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a Fetch request that concerns sessions. `uses_topic_ids`: version 13 and later."""
+    """The part of a Fetch request that concerns sessions. `uses_topic_ids`: version 13 and later. principal:
+    who sends it."""
 
     session_id: int
     session_epoch: int
@@ -94,6 +95,7 @@ class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
     uses_topic_ids: bool = True
     partitions: Sequence[AskedPartition] = ()
     forgotten: Sequence[PartitionKey] = ()
+    principal: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -136,6 +138,9 @@ class FetchSession:
         self.replica_id = request.replica_id
         self.broker_epoch = request.broker_epoch
         self.uses_topic_ids = request.uses_topic_ids
+        self.principal = request.principal
+        #: The shell's own: what the client of the last request may do, None: everything.
+        self.rights: object | None = None
         self.last_used_ms = now_ms
         self.contact = Contact(now_ms)
         #: The shell's own handle of the fetch that waits here, if any.
@@ -276,7 +281,7 @@ class FetchSessions:
         temporary one (session_id 0). Return an error code to answer with as the top-level error:
         FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR. A request
         from another replica or broker epoch than the session's finds no session (I8, broker epochs fence
-        incarnations).
+        incarnations); nor does one of another principal, which would be told what the session follows.
 
         The caller calls `on_replica_gone` for each partition that the request forgets.
         """
@@ -287,6 +292,7 @@ class FetchSessions:
             session is None
             or session.replica_id != request.replica_id
             or session.broker_epoch != request.broker_epoch
+            or session.principal != request.principal
         ):
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.uses_topic_ids != request.uses_topic_ids:
@@ -313,7 +319,10 @@ class FetchSessions:
 
     def _open_full(self, request: SessionRequest, now_ms: int) -> FetchSession:
         replaced = self._sessions.get(request.session_id)
-        if replaced is not None and replaced.replica_id == request.replica_id:
+        if replaced is not None and (replaced.replica_id, replaced.principal) == (
+            request.replica_id,
+            request.principal,
+        ):
             self.close(replaced)
         session_id = NO_SESSION
         if request.session_epoch == INITIAL_EPOCH and self._make_room(request, now_ms):

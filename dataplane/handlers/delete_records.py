@@ -22,6 +22,7 @@ from dataplane.handlers.produce import TIMEOUT_MS_MAX
 from dataplane.shell.hosted import HostedPartition
 from springtide.node.handlers.administer import administer
 from springtide.node.handlers.context import Request
+from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
 TopicPartition = tuple[str, int]
@@ -52,8 +53,12 @@ class _DeleteRecords:
             for partition in topic.partitions
         )
         for topic in self._message.topics:
+            may_delete = self._request.may(Operation.DELETE, ResourceType.TOPIC, topic.name)
             for partition in topic.partitions:
                 place = (topic.name, partition.partition_index)
+                if not may_delete:
+                    self._results[place] = DeletionResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                    continue
                 hosted = self._context.table.get_by_name(*place)
                 if asked[place] > 1:
                     self._results[place] = DeletionResult(ErrorCode.INVALID_REQUEST)

@@ -3,7 +3,8 @@
 Two directories are told: the log directory with a line for each replica, and `divergent/` in it, if there is
 anything, where each copy of a dropped suffix stands as a topic of its own name. That name is what Fetch takes
 to read the copy (docs/replication.md, 5.6, reading what was cut). A filter of topics and partitions goes by
-those that the copies are of.
+those that the copies are of. A client that may not describe the cluster is told of neither, nor is any client
+before this broker knows whether ACLs decide.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataplane.handlers.context import BrokerContext
 from dataplane.shell.asides import Listed
 from dataplane.shell.hosted import HostedPartition
 from springtide.node.handlers.context import Request
+from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
 IsAsked = Callable[[str, int], bool]
@@ -23,6 +25,14 @@ IsAsked = Callable[[str, int], bool]
 
 def handle(context: BrokerContext, request: Request) -> None:
     is_asked = _filter(cast(Any, request.decode()).topics)
+    error = ErrorCode.NONE
+    if not request.may(Operation.DESCRIBE, ResourceType.CLUSTER):
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    elif not context.is_view_complete():
+        error = ErrorCode.BROKER_NOT_AVAILABLE
+    if error is not ErrorCode.NONE:
+        request.reply({"error_code": error, "results": ()})
+        return
 
     def done(listed: Listed) -> None:
         results = [_log_dir(context, listed, is_asked)]

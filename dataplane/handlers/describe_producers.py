@@ -18,12 +18,14 @@ from dataplane.core.results import ProducersResult
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.list_offsets import error_of_unhosted
 from springtide.node.handlers.context import Request
+from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
 PRODUCERS_IN_ANSWER_MAX = PRODUCERS_MAX
 """In all partitions together: as many as one partition may have."""
 
 _REFUSED = ProducersResult(ErrorCode.INVALID_REQUEST)
+_DENIED = ProducersResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _NAMED_TWICE = "the partition is named more than once"
 _TOO_MANY = f"the answer would hold more than {PRODUCERS_IN_ANSWER_MAX} producers: ask for fewer partitions"
 
@@ -37,9 +39,12 @@ def handle(context: BrokerContext, request: Request) -> None:
     topics = []
     for topic in message.topics:
         partitions = []
+        may_read = request.may(Operation.READ, ResourceType.TOPIC, topic.name)
         for partition in topic.partition_indexes:
             error_message = None
-            if asked[topic.name, partition] > 1:
+            if not may_read:
+                result = _DENIED
+            elif asked[topic.name, partition] > 1:
                 result, error_message = _REFUSED, _NAMED_TWICE
             else:
                 result = _describe(context, topic.name, partition, request.now_ms)

@@ -3,9 +3,14 @@
 Followers and consumers take the same road and part only at the replica. Before version 13 topics go by name;
 an unknown name gets a key of its own in the session, so that it can be answered with an error each time, like
 any other partition. Under such a name a debugging consumer may read what a truncation dropped.
+
+A consumer needs the right to read each topic, which is judged with each evaluation. A follower must be a
+member of the cluster.
 """
 
 from __future__ import annotations
+
+from typing import cast
 
 import msgspec
 
@@ -23,11 +28,13 @@ from dataplane.handlers.leaders import LeaderHints
 from dataplane.handlers.list_offsets import error_of_unhosted_id
 from dataplane.shell.fetches import Fetch, FetchedAnswer
 from dataplane.shell.hosted import HostedPartition
+from springtide.node.authorization import ClientRights
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.metadata import is_legal_topic_name
 from springtide.node.topic_ids import topic_id_bytes, topic_id_text
+from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch_request import TOPIC_ID_SINCE, Topic, decode_fetch_request
+from springtide.wire.fetch_request import TOPIC_ID_SINCE, FetchRequest, Topic, decode_fetch_request
 from springtide.wire.fetch_response import (
     AppliedRound,
     FetchedPartition,
@@ -47,6 +54,10 @@ def handle(context: BrokerContext, request: Request) -> None:
     message = decode_fetch_request(
         request.api_version, request.frame, request.body_position, on_rest=request.on_rest
     )
+    rights = request.rights
+    if rights is not None and message.replica_id >= 0 and not rights.may_replicate():
+        _refuse_follower(request, message)
+        return
     connection = request.answer.connection
     if message.replica_id >= 0 and not message.partitions and message.session_epoch == FINAL_EPOCH:
         # A follower that fetches nothing, outside its session, ends the wait of its request before this one.
@@ -79,6 +90,7 @@ def handle(context: BrokerContext, request: Request) -> None:
                 for one in message.partitions
             ],
             forgotten=forgotten,
+            principal=connection.principal,
         ),
         now_ms=now_ms,
     )
@@ -91,6 +103,7 @@ def handle(context: BrokerContext, request: Request) -> None:
             hosted = context.table.get(*key)
             if hosted is not None:
                 hosted.replica.role.on_replica_gone(opened.replica_id, opened.contact)
+    opened.rights = rights
     connection.fetch_session = opened
     fetches.start(
         Fetch(
@@ -102,6 +115,16 @@ def handle(context: BrokerContext, request: Request) -> None:
             is_gone=lambda: connection.closed,
         )
     )
+
+
+def _refuse_follower(request: Request, message: FetchRequest) -> None:
+    """Refuse each partition, or a session: none is ever begun."""
+    if message.session_epoch > 0:
+        error, refused = ErrorCode.FETCH_SESSION_ID_NOT_FOUND, []
+    else:
+        error, code = ErrorCode.NONE, int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        refused = [FetchedPartition(one.topic, one.partition, code, -1, -1, -1) for one in message.partitions]
+    request.reply_chunks(encode_fetch_response(request.api_version, refused, error_code=int(error)))
 
 
 def _topic_key(context: BrokerContext, topic: Topic) -> str:
@@ -123,8 +146,12 @@ def evaluate(
     """Evaluate one partition of a session: return what the session may be told of it now."""
     topic_id, partition = followed.key
     hosted = context.table.get(topic_id, partition)
+    if context.view.is_authorizer_on:
+        error = _denial(context, session, topic_id, hosted)
+        if error is not ErrorCode.NONE:
+            return FetchResult(error=error)
     if hosted is None:
-        if session.is_debugging and topic_id.startswith(NAME_PREFIX):
+        if session.is_debugging and topic_id.startswith(NAME_PREFIX) and context.is_view_complete():
             return context.asides.fetch(
                 topic_id[len(NAME_PREFIX) :],
                 followed.key,
@@ -168,6 +195,28 @@ def evaluate(
     if effects:
         context.effects.run(hosted, effects)
     return result
+
+
+def _denial(
+    context: BrokerContext, session: FetchSession, topic_id: str, hosted: HostedPartition | None
+) -> ErrorCode:
+    """Return why the client may not read a topic of its session, or NONE. What a truncation dropped is its
+    topic's. An id that no topic has is answered as unknown."""
+    rights = cast(ClientRights | None, session.rights)
+    if rights is None:  # it has waited since before ACLs decided: a consumer asks again
+        return ErrorCode.NONE if session.is_replica else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    name = ""
+    if topic_id.startswith(NAME_PREFIX):
+        name = topic_id[len(NAME_PREFIX) :]
+        name, topic_id = context.asides.topic_of(name) or (name, "")
+    known = context.view.topic_by_id(topic_id)
+    if hosted is not None:
+        name = hosted.topic
+    elif known is not None:
+        name = known.topic
+    if not name or rights.may(Operation.READ, ResourceType.TOPIC, name):
+        return ErrorCode.NONE
+    return ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def applied_round(hosted: HostedPartition) -> AppliedRound | None:

@@ -29,6 +29,7 @@ from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.lookups import Found, look_up
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.metadata import is_legal_topic_name
+from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
 TIMESTAMPS_SINCE = 1
@@ -67,10 +68,13 @@ class _ListOffsets:
             for partition in topic.partitions
         )
         for row, topic in enumerate(self._message.topics):
+            may_describe = self._request.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
             for column, partition in enumerate(topic.partitions):
                 self._pending += 1
                 place = (row, column)
-                if asked[topic.name, partition.partition_index] > 1:
+                if not may_describe:
+                    self._settle(place, OffsetResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                elif asked[topic.name, partition.partition_index] > 1:
                     self._settle(place, OffsetResult(ErrorCode.INVALID_REQUEST))
                 else:
                     self._begin(place, topic.name, partition)

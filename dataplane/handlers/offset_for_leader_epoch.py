@@ -1,5 +1,8 @@
 """OffsetForLeaderEpoch: where a leader epoch ended, so that a reader can find where its history parts
-(KIP-101)."""
+(KIP-101).
+
+Replicas and clients that may describe the topic are told.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,10 @@ from dataplane.core.results import EpochEndResult
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.list_offsets import error_of_unhosted
 from springtide.node.handlers.context import Request
+from springtide.security.acls.model import Operation, ResourceType
+from springtide.wire.errors import ErrorCode
+
+_DENIED = EpochEndResult(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def handle(context: BrokerContext, request: Request) -> None:
@@ -20,13 +27,21 @@ def handle(context: BrokerContext, request: Request) -> None:
                     "topic": topic.topic,
                     "partitions": [
                         _epoch_end(context, topic.topic, partition, request.now_ms)
+                        if may_describe
+                        else _fields(partition.partition, _DENIED)
                         for partition in topic.partitions
                     ],
                 }
                 for topic in message.topics
+                for may_describe in (_may_describe(request, topic.topic),)
             ]
         }
     )
+
+
+def _may_describe(request: Request, topic: str) -> bool:
+    acts_for_cluster = request.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, is_filter=True)
+    return acts_for_cluster or request.may(Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
 def _epoch_end(context: BrokerContext, topic: str, asked: Any, now_ms: int) -> dict[str, object]:
@@ -37,8 +52,12 @@ def _epoch_end(context: BrokerContext, topic: str, asked: Any, now_ms: int) -> d
         result = hosted.replica.role.offset_for_leader_epoch(
             current_leader_epoch=asked.current_leader_epoch, leader_epoch=asked.leader_epoch, now_ms=now_ms
         )
+    return _fields(asked.partition, result)
+
+
+def _fields(partition: int, result: EpochEndResult) -> dict[str, object]:
     return {
-        "partition": asked.partition,
+        "partition": partition,
         "error_code": result.error,
         "leader_epoch": result.leader_epoch,
         "end_offset": result.end_offset,

@@ -4,6 +4,7 @@ Check, append and state update of a partition are one call without an await (doc
 between check and act); what has to wait for replication waits in the replica and comes back through Produces.
 Partitions fail one by one: a bad batch says nothing about its neighbours. With acks=0 there is no answer to
 carry an error, so the connection is closed instead, as in Kafka, and the client looks for the leader again.
+A client without the right to write to a topic gets the same answer whether or not it exists.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from dataplane.handlers.leaders import LeaderHints
 from dataplane.handlers.list_offsets import error_of_unhosted, error_of_unhosted_id
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.produces import PartitionOfProduce, ProduceWaiter, WaitingProduce
+from springtide.node.authorization import ClientRights
 from springtide.node.handlers.context import Request
 from springtide.node.topic_ids import topic_id_text
+from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.apis import APIS, TOO_OLD_ERROR, ApiKey
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import Topic
@@ -104,8 +107,11 @@ def handle(context: BrokerContext, request: Request) -> None:
     refusal = _refusal(request.api_version, message)
     expires_ms = request.now_ms + min(max(message.timeout_ms, 0), TIMEOUT_MS_MAX)
     wall_ms = context.wall_ms()
+    rights = request.rights
     if len(partitions) == 1:
         waiter = SingleProduce(context, request, message)
+        if rights is not None and refusal is ErrorCode.NONE:
+            refusal = _denial(context, rights, partitions[0][0])
         _produce_partition(
             context, request, partitions[0], waiter, message.acks, refusal, expires_ms, wall_ms
         )
@@ -114,9 +120,14 @@ def handle(context: BrokerContext, request: Request) -> None:
         _finish(context, request, message, [])
         return
     waiting = WaitingProduce(len(partitions), lambda results: _finish(context, request, message, results))
+    denials: dict[Topic, ErrorCode] = {}
+    if rights is not None and refusal is ErrorCode.NONE:
+        topics = {produced[0]: None for produced in partitions}
+        denials = {topic: _denial(context, rights, topic) for topic in topics}
     for index, produced in enumerate(partitions):
         part = PartitionOfProduce(waiting, index)
-        _produce_partition(context, request, produced, part, message.acks, refusal, expires_ms, wall_ms)
+        refused = denials.get(produced[0], refusal)
+        _produce_partition(context, request, produced, part, message.acks, refused, expires_ms, wall_ms)
 
 
 def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more than they tell here
@@ -182,6 +193,25 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
     produces.on_appended(waiter, result)
     if effects:
         context.effects.run(hosted, effects)
+
+
+def _denial(context: BrokerContext, rights: ClientRights, topic: Topic) -> ErrorCode:
+    """Return why the client may not write to the topic, or NONE. Coordinators alone write to theirs: a client
+    that names another's writer in a batch does not pass for one."""
+    view = context.view
+    if isinstance(topic, bytes):
+        known = view.topic_by_id(topic_id_text(topic))
+        if known is None:
+            return error_of_unhosted_id(context, topic_id_text(topic), 0)
+        name = known.topic
+    else:
+        known, name = view.topic_by_name(topic), topic
+    if not rights.may(Operation.WRITE, ResourceType.TOPIC, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    state = None if known is None else view.state(known.topic_id, 0)
+    if state is not None and state.shard is not None and not rights.is_member:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.NONE
 
 
 def _note_refusal(hosted: HostedPartition, producer_id: int, result: AppendResult) -> AppendResult:

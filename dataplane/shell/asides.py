@@ -18,7 +18,7 @@ from dataplane.core.log_port import LogSlice
 from dataplane.core.results import FetchResult
 from dataplane.storage.aside_log import AsideLog, open_aside
 from dataplane.storage.disk import Disk
-from dataplane.storage.divergent import FoundAside, find_aside, is_aside_name, list_aside
+from dataplane.storage.divergent import FoundAside, find_aside, is_aside_name, list_aside, topic_of_aside
 from dataplane.storage.health import CorruptLog
 from springtide.node.threads import Threads
 from springtide.wire.errors import ErrorCode
@@ -102,6 +102,12 @@ class Asides:
             None,
             not at_least_one and not records.size_bytes and fetch_offset < described.next_offset,
         )
+
+    @staticmethod
+    def topic_of(name: str) -> tuple[str, str] | None:
+        """Return the name and the id of the topic that a copy of this name is of; None if no copy has it. The
+        name may be cut short."""
+        return topic_of_aside(name)
 
     def _start_opening(self, name: str, key: PartitionKey) -> None:
         waiting = self._opening.get(name)

@@ -230,8 +230,8 @@ class Fetches:
                 error=result.error,
                 high_watermark=result.high_watermark,
                 log_start_offset=result.log_start_offset,
-                # Bytes may be left beyond what fitted; the next evaluation finds out.
-                is_more_left=answer.size_bytes > 0,
+                # Bytes may be left beyond what fitted, or a right be given: the next evaluation finds out.
+                is_more_left=answer.size_bytes > 0 or result.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED,
                 found_no_room=result.found_no_room,
             )
         self._respond(fetch, session, answers)

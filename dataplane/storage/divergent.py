@@ -32,7 +32,7 @@ DESCRIPTION_BYTES_MAX = 64 * 1024
 SAME_RANGE_MAX = 1000
 """Files for one range of one partition; more means that something loops."""
 TOPIC_PREFIX_MAX = 120
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,120}-\d{1,10}\.[a-zA-Z0-9_-]{22}\.\d{20}-\d{20}\.\d{1,3}\Z")
+_NAME = re.compile(r"([a-zA-Z0-9._-]{1,120})-\d{1,10}\.([a-zA-Z0-9_-]{22})\.\d{20}-\d{20}\.\d{1,3}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +195,12 @@ def _copy_range(part: FileChunk, target: File, position: int) -> int:
 def is_aside_name(name: str) -> bool:
     """Return whether a copy may have this name. Such a name holds no way out of the directory."""
     return _NAME.match(name) is not None
+
+
+def topic_of_aside(name: str) -> tuple[str, str] | None:
+    """Return the topic's name, cut to TOPIC_PREFIX_MAX characters, and its id; None for another name."""
+    match = _NAME.match(name)
+    return None if match is None else (match[1], match[2])
 
 
 def list_aside(

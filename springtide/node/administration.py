@@ -44,11 +44,12 @@ class Administration:
         *,
         client_id: str | None,
         client_host: str,
+        principal: str | None,
         timeout_ms: int,
         done: OnAnswer,
     ) -> None:
         """Call `done` once, on the loop: at once if too many wait, else when the controller has answered or
-        the time is over."""
+        the time is over. principal: that the ACLs have allowed the call to."""
         if self.in_flight >= IN_FLIGHT_MAX:
             done(AdminResponse(error=ControllerError.OPERATION_NOT_ATTEMPTED))
             return
@@ -57,6 +58,7 @@ class Administration:
             broker_epoch=self._broker_epoch(),
             client_id=client_id,
             client_host=client_host,
+            principal=principal,
             call=call,
         )
         self.in_flight += 1

@@ -73,7 +73,6 @@ class ClusterView:
         self.acls = Acls(version=0)
         #: Whether the ACLs decide. They are kept in either case.
         self.is_authorizer_on = False
-        self.users: dict[str, UserSecrets] = {}
         self.quotas: dict[QuotaEntity, EntityQuotas] = {}
         self._topic_ids: dict[str, str] = {}
         self._partitions: dict[str, dict[int, PartitionState]] = {}
@@ -92,7 +91,6 @@ class ClusterView:
             self.topics = {}
             self._topic_ids = {}
             self._partitions = {}
-            self.users = {}
             self.quotas = {}
         if isinstance(batch.cluster_configs, dict):
             self._configure(dict(batch.cluster_configs))
@@ -102,8 +100,11 @@ class ClusterView:
             self._replace_acls(batch)
         elif batch.acls:
             self._change_acls(batch)
-        for secrets in batch.users:
-            _keep(self.users, secrets.user, secrets, is_empty=not secrets.scram)
+        if batch.full or batch.users:
+            users = {} if batch.full else dict(self.users)
+            for secrets in batch.users:
+                _keep(users, secrets.user, secrets, is_empty=not secrets.scram)
+            self.users = users
         for quotas in batch.quotas:
             _keep(self.quotas, quotas.entity, quotas, is_empty=not quotas.quotas)
         _update(self.brokers, batch.brokers, batch.removed_brokers)

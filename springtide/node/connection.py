@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import trio
 
+from springtide.node.authorization import ClientRights
 from springtide.node.clock import Clock
 from springtide.node.net import SEND_CHUNKS_MAX, Buffer, Channel, ChannelReadiness, Poller
 from springtide.node.threads import Threads
@@ -148,6 +149,7 @@ class Connection:
         "partial_since_ms",
         "peer",
         "principal",
+        "rights",
         "sasl",
     )
 
@@ -189,6 +191,8 @@ class Connection:
         self.certificate_names: frozenset[str] = frozenset()
         #: Its authentication, on a listener that has SASL.
         self.sasl: SaslConnection | None = None
+        #: What the client may do, once the authorizer was asked.
+        self.rights: ClientRights | None = None
         self.closed = False
         #: The Fetch handler's: the session last used here, so that it can end with the connection.
         self.fetch_session: object | None = None

@@ -27,6 +27,7 @@ class NodeCounters:
     connections_closed_idle: int = 0
     connections_closed_malformed: int = 0
     requests_with_trailing_bytes: int = 0
+    authorizations_denied: int = 0
     loop_stalls: int = 0
     loop_stall_ms_max: int = 0
     busy_us: int = 0
@@ -62,6 +63,9 @@ def collect_node_counters(counters: NodeCounters, *, now_us: int) -> Iterable[Me
         "springtide_requests_with_trailing_bytes",
         "Requests with bytes after the message, which are ignored",
         counters.requests_with_trailing_bytes,
+    )
+    yield counter(
+        "springtide_authorizations_denied", "Rights that requests lacked", counters.authorizations_denied
     )
     yield counter("springtide_loop_stalls", "Times the loop was blocked", counters.loop_stalls)
     yield gauge("springtide_loop_stall_ms_max", "Longest loop stall, ms", counters.loop_stall_ms_max)

@@ -6,13 +6,19 @@ answer. What the controller checks is not checked here, so that one place decide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
+from typing import TypeVar
 
 from controller.contract.administration import AdminCall, AdminOutcome, AdminResponse
 from controller.contract.errors import ControllerError
+from springtide.node.authorization import DENIED
+from springtide.node.connection import ANONYMOUS
 from springtide.node.handlers.context import NodeContext, Request
+from springtide.security.acls.model import CLUSTER_NAME, Operation, ResourceType
 from springtide.wire.errors import ErrorCode
+
+T = TypeVar("T")
 
 MESSAGE_CHARS_MAX = 1_000
 DEFAULT_TIMEOUT_MS = 30_000
@@ -37,11 +43,20 @@ def administer(
     named: int,
     timeout: timedelta | None = None,
     answer: Callable[[Sequence[AdminOutcome]], None],
+    refused: Mapping[int, AdminOutcome] | None = None,
 ) -> None:
-    """Ask the controller; `answer` gets an outcome for each of the `named` things, in their order.
+    """Ask the controller; `answer` gets an outcome for each thing of the request, in their order.
 
-    named -1: any number; then a failure of the whole is one outcome without a topic.
+    named: how many the call names; -1: any number, then a failure of the whole is one outcome without a
+    topic. refused: the outcomes of things that the controller is not asked about, by their place among all.
+
+    Before the first full state this process knows neither ACLs nor whether they decide: it asks nothing.
     """
+
+    def merge(outcomes: Sequence[AdminOutcome]) -> None:
+        told, decided = iter(outcomes), refused or {}
+        places = range(len(outcomes) + len(decided))
+        answer([decided[place] if place in decided else next(told) for place in places])
 
     def done(response: AdminResponse) -> None:
         outcomes = response.outcomes
@@ -51,19 +66,51 @@ def administer(
         elif named not in (-1, len(outcomes)):
             failed = AdminOutcome(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
             outcomes = (failed,) * named
-        answer(outcomes)
+        merge(outcomes)
 
     if named == 0:
-        answer(())
+        merge(())
+        return
+    if not context.is_view_complete():
+        done(AdminResponse(error=ControllerError.NOT_CONTROLLER))
         return
     connection = request.answer.connection
     context.administration.start(
         call,
         client_id=connection.client_id,
         client_host=connection.peer,
+        principal=_principal(request),
         timeout_ms=DEFAULT_TIMEOUT_MS if timeout is None else timeout // timedelta(milliseconds=1),
         done=done,
     )
+
+
+def _principal(request: Request) -> str | None:
+    """Return the principal by which the ACLs have allowed the request."""
+    is_known = request.rights is not None and request.principal != ANONYMOUS
+    return request.principal if is_known else None
+
+
+def refusals(things: Iterable[T], refusal_of: Callable[[T], AdminOutcome | None]) -> dict[int, AdminOutcome]:
+    """Return the outcome of each thing that is refused here, by its place."""
+    outcomes = enumerate(map(refusal_of, things))
+    return {place: outcome for place, outcome in outcomes if outcome is not None}
+
+
+def denial(
+    request: Request, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME
+) -> AdminOutcome | None:
+    """Return the outcome for a client that may not do the operation, None if it may."""
+    if request.may(operation, resource_type, name):
+        return None
+    return denied(request, operation, resource_type, name)
+
+
+def denied(
+    request: Request, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME
+) -> AdminOutcome:
+    text = f"{request.principal} may not {operation.name} {resource_type.name} {name}"
+    return AdminOutcome(error_code=DENIED[resource_type], message=text)
 
 
 def error_fields(outcome: AdminOutcome) -> Mapping[str, object]:

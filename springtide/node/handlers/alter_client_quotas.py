@@ -18,7 +18,7 @@ from springtide.security.acls.model import Operation
 
 def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
-    refused = refusal_of_client(context, request, Operation.ALTER_CONFIGS)
+    refused = refusal_of_client(request, Operation.ALTER_CONFIGS)
     if refused is not None:
         _answer(request, message.entries, [refused] * len(message.entries))
         return

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from controller.contract.administration import AdminOutcome, AlterReassignmentsCall, ReassignmentWish
-from springtide.node.handlers.administer import administer, error_fields, grouped_by_topic
+from springtide.node.handlers.administer import administer, denial, error_fields, grouped_by_topic
 from springtide.node.handlers.context import NodeContext, Request
+from springtide.security.acls.model import Operation, ResourceType
 
 
 def handle(context: NodeContext, request: Request) -> None:
@@ -22,6 +23,10 @@ def handle(context: NodeContext, request: Request) -> None:
         for partition in topic.partitions
     )
     may_change_factor = getattr(message, "allow_replication_factor_change", True)
+    refused = denial(request, Operation.ALTER, ResourceType.CLUSTER)
+    if refused is not None:
+        _answer(request, wishes, [refused] * len(wishes), may_change_factor=may_change_factor, whole=refused)
+        return
     administer(
         context,
         request,
@@ -38,12 +43,13 @@ def _answer(
     outcomes: Sequence[AdminOutcome],
     *,
     may_change_factor: bool,
+    whole: AdminOutcome = AdminOutcome(),  # noqa: B008 - a frozen value
 ) -> None:
     grouped = grouped_by_topic([(wish.topic, wish.partition) for wish in wishes], outcomes)
     request.reply(
         {
             "allow_replication_factor_change": may_change_factor,
-            "error_message": None,
+            **error_fields(whole),
             "responses": [
                 {
                     "name": topic,

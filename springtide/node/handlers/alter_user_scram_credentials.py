@@ -15,7 +15,7 @@ from springtide.security.acls.model import Operation
 def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     users = list(dict.fromkeys(one.name for one in (*message.deletions, *message.upsertions)))
-    refused = refusal_of_client(context, request, Operation.ALTER)
+    refused = refusal_of_client(request, Operation.ALTER)
     if refused is not None:
         request.reply({"results": [{"user": user, **error_fields(refused)} for user in users]})
         return

@@ -1,37 +1,44 @@
-"""What a client may do, where an answer can say so (KIP-430): everything, as in Kafka without an authorizer.
-
-Clients have no rights of their own here. Where the controller closes administration to the Kafka protocol, a
-call is refused when it is made.
-"""
+"""What a client may do, where an answer can say so (KIP-430): bits by the numbers of operations."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-NOT_ASKED = -(2**31)
-READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = 3, 4, 5, 6, 7, 8, 9
-DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 10, 11, 12
+from springtide.node.handlers.context import Request
+from springtide.security.acls.model import CLUSTER_NAME, Operation, ResourceType
+from springtide.security.acls.validation import OPERATIONS
 
-
-def _bits(*operations: int) -> int:
-    return sum(1 << operation for operation in operations)
-
-
-ON_TOPIC = _bits(READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
-ON_CLUSTER = _bits(CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE)
-ON_GROUP = _bits(READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+NOT_ASKED: Final = -(2**31)
+_ALL: Final = {of_type: sum(1 << one for one in operations) for of_type, operations in OPERATIONS.items()}
 
 
-def of_topic(message: Any) -> int:
-    """Return the field of each topic in the answer to a Metadata request."""
-    return ON_TOPIC if getattr(message, "include_topic_authorized_operations", False) else NOT_ASKED
+def operations_on(request: Request, resource_type: ResourceType, name: str) -> int:
+    """Return all that the client may do with the resource."""
+    if request.rights is None:
+        return _ALL[resource_type]
+    may = request.rights.may
+    return sum(1 << one for one in OPERATIONS[resource_type] if may(one, resource_type, name, is_filter=True))
 
 
-def of_cluster(message: Any) -> int:
-    """Return the field of the answer to a Metadata or DescribeCluster request."""
-    return ON_CLUSTER if getattr(message, "include_cluster_authorized_operations", False) else NOT_ASKED
+def of_topic(request: Request, message: Any, name: str) -> int:
+    """Return the field of a topic in the answer to a Metadata request."""
+    if not getattr(message, "include_topic_authorized_operations", False):
+        return NOT_ASKED
+    return operations_on(request, ResourceType.TOPIC, name)
 
 
-def of_group(message: Any) -> int:
+def of_cluster(request: Request, message: Any) -> int:
+    """Return the field of the answer to a Metadata or DescribeCluster request: nothing for a client that may
+    not describe the cluster."""
+    if not getattr(message, "include_cluster_authorized_operations", False):
+        return NOT_ASKED
+    if not request.may(Operation.DESCRIBE, ResourceType.CLUSTER, is_filter=True):
+        return 0
+    return operations_on(request, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def of_group(request: Request, message: Any, group_id: str) -> int:
     """Return what a client may do with a group, for a DescribeGroups request that asks."""
-    return ON_GROUP if getattr(message, "include_authorized_operations", False) else NOT_ASKED
+    if not getattr(message, "include_authorized_operations", False):
+        return NOT_ASKED
+    return operations_on(request, ResourceType.GROUP, group_id)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from springtide.security.acls.model import CLUSTER_NAME, Operation, ResourceType
 from springtide.wire import codec
 from springtide.wire.apis import response_header_version
 from springtide.wire.framing import Chunk, encode_response_frame
@@ -17,6 +18,7 @@ from springtide.wire.primitives import OnRest
 
 if TYPE_CHECKING:
     from springtide.node.administration import Administration
+    from springtide.node.authorization import Authorizer, ClientRights
     from springtide.node.cluster_view import ClusterView
     from springtide.node.connection import PendingAnswer
     from springtide.node.counters import NodeCounters
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 @dataclass(slots=True, kw_only=True, eq=False)
 class Request:
     """One request: the header's fields, the frame with its body, and the place its answer goes to. now_ms:
-    monotonic, when it was started. on_rest: takes how many
+    monotonic, when it was started. rights: what its client may do; None: everything. on_rest: takes how many
     bytes follow the message; None: there must be none."""
 
     api_key: int
@@ -36,6 +38,7 @@ class Request:
     body_position: int
     answer: PendingAnswer
     now_ms: int
+    rights: ClientRights | None = None
     on_rest: OnRest | None = None
 
     @property
@@ -47,6 +50,22 @@ class Request:
     def principal(self) -> str:
         """Return who the client is, such as `User:alice`."""
         return self.answer.connection.principal
+
+    def may(
+        self,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str = CLUSTER_NAME,
+        *,
+        is_filter: bool = False,
+    ) -> bool:
+        """Return whether the client may do the operation on the resource: see ClientRights."""
+        rights = self.rights
+        return rights is None or rights.may(operation, resource_type, name, is_filter=is_filter)
+
+    def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Return whether the client may do the operation on at least one resource of the type."""
+        return self.rights is None or self.rights.may_any(operation, resource_type)
 
     def decode(self) -> object:
         """Return the body, by the general codec. Raise MalformedRequest."""
@@ -82,6 +101,7 @@ class NodeContext:
     #: Whether a FULL state has been applied since this process started.
     is_view_complete: Callable[[], bool]
     administration: Administration
+    authorizer: Authorizer
     producer_ids: ProducerIds
     counters: NodeCounters
     wall_ms: Callable[[], int]

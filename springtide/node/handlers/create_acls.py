@@ -15,7 +15,7 @@ from springtide.security.acls.model import Operation
 def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     bindings = tuple(binding_of(creation) for creation in message.creations)
-    refused = refusal_of_client(context, request, Operation.ALTER)
+    refused = refusal_of_client(request, Operation.ALTER)
     if refused is not None:
         request.reply({"results": [error_fields(refused)] * len(bindings)})
         return

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from controller.contract.administration import AdminOutcome, CreatePartitionsCall, PartitionsToCreate
-from springtide.node.handlers.administer import administer, error_fields
+from springtide.node.handlers.administer import administer, denial, error_fields, refusals
 from springtide.node.handlers.context import NodeContext, Request
+from springtide.security.acls.model import Operation, ResourceType
 
 
 def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     names = [topic.name for topic in message.topics]
+    refused = refusals(names, lambda name: denial(request, Operation.ALTER, ResourceType.TOPIC, name))
     wanted = tuple(
         PartitionsToCreate(
             topic=topic.name,
@@ -21,7 +23,8 @@ def handle(context: NodeContext, request: Request) -> None:
             if topic.assignments is None
             else tuple(tuple(one.broker_ids) for one in topic.assignments),
         )
-        for topic in message.topics
+        for place, topic in enumerate(message.topics)
+        if place not in refused
     )
     administer(
         context,
@@ -29,6 +32,7 @@ def handle(context: NodeContext, request: Request) -> None:
         CreatePartitionsCall(topics=wanted, validate_only=message.validate_only),
         named=len(wanted),
         timeout=message.timeout,
+        refused=refused,
         answer=lambda outcomes: _answer(request, names, outcomes),
     )
 

@@ -7,17 +7,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from controller.contract.administration import AdminOutcome, CreateTopicsCall, TopicToCreate
-from springtide.node.handlers.administer import administer, error_fields
+from springtide.node.handlers.administer import administer, denial, error_fields
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.describe_configs import config_fields
 from springtide.node.topic_ids import topic_id_uuid
+from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
 
 def handle(context: NodeContext, request: Request) -> None:
     """A topic that can't be made costs the request's other topics nothing, as in Kafka."""
     message = cast(Any, request.decode())
-    refused = dict(_refused(message.topics))
+    refused = dict(_refused(request, message.topics))
     asked = [topic for topic in message.topics if topic.name not in refused]
 
     def answer(outcomes: Sequence[AdminOutcome]) -> None:
@@ -37,15 +38,21 @@ def handle(context: NodeContext, request: Request) -> None:
     )
 
 
-def _refused(topics: Sequence[Any]) -> Iterator[tuple[str, AdminOutcome]]:
-    """Yield each name that is refused here, and why: it is asked for twice, or has not all partitions."""
+def _refused(request: Request, topics: Sequence[Any]) -> Iterator[tuple[str, AdminOutcome]]:
+    """Yield each name that is refused here, and why: it is asked for twice, the client may not create it, or
+    it has not all partitions. A right on the cluster stands for one on each topic."""
     count = Counter(topic.name for topic in topics)
+    may_create_any = request.may(Operation.CREATE, ResourceType.CLUSTER, is_filter=True)
     for topic in topics:
         if count[topic.name] > 1:
             yield (
                 topic.name,
                 AdminOutcome(error_code=ErrorCode.INVALID_REQUEST, message="Duplicate topic name."),
             )
+        elif not may_create_any and (
+            refused := denial(request, Operation.CREATE, ResourceType.TOPIC, topic.name)
+        ):
+            yield topic.name, refused
         elif not _is_dense(topic):
             yield (
                 topic.name,
@@ -76,18 +83,23 @@ def _answer(request: Request, results: Sequence[tuple[str, AdminOutcome]]) -> No
     request.reply(
         {
             "topics": [
-                {"name": name, **error_fields(outcome), **_created(outcome)} for name, outcome in results
+                {"name": name, **error_fields(outcome), **_created(request, name, outcome)}
+                for name, outcome in results
             ]
         }
     )
 
 
-def _created(outcome: AdminOutcome) -> dict[str, object]:
+def _created(request: Request, name: str, outcome: AdminOutcome) -> dict[str, object]:
+    """Return what is told of a new topic. Its settings need a right of their own (KIP-525)."""
     created = outcome.created
     if created is None:
         return {"configs": None}
+    topic_id = None if created.topic_id is None else topic_id_uuid(created.topic_id)
+    if not request.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name, is_filter=True):
+        return {"topic_id": topic_id, "topic_config_error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     return {
-        "topic_id": None if created.topic_id is None else topic_id_uuid(created.topic_id),
+        "topic_id": topic_id,
         "num_partitions": created.partitions,
         "replication_factor": created.replication_factor,
         "configs": [config_fields(config) for config in outcome.configs],

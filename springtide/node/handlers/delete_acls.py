@@ -16,7 +16,7 @@ from springtide.security.acls.model import Operation
 def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     filters = tuple(filter_of(wanted) for wanted in message.filters)
-    refused = refusal_of_client(context, request, Operation.ALTER)
+    refused = refusal_of_client(request, Operation.ALTER)
     if refused is not None:
         _answer(request, [refused] * len(filters))
         return

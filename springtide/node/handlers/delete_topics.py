@@ -1,14 +1,22 @@
-"""DeleteTopics, by name or, from v6, by id: to the controller. The data goes as each broker confirms."""
+"""DeleteTopics, by name or, from v6, by id: to the controller. The data goes as each broker confirms.
+
+A right on the cluster stands for one on each topic. Without both, a client that may see topics is told which
+do not exist; another is told of none. An id that this process does not know can't be allowed by its name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, cast
 
+from msgspec import structs
+
 from controller.contract.administration import AdminOutcome, DeleteTopicsCall, TopicToDelete
-from springtide.node.handlers.administer import administer, error_fields
+from springtide.node.handlers.administer import administer, denied, error_fields, refusals
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.topic_ids import topic_id_text, topic_id_uuid
+from springtide.security.acls.model import Operation, ResourceType
+from springtide.wire.errors import ErrorCode
 
 BY_ID_SINCE = 6
 
@@ -23,14 +31,38 @@ def handle(context: NodeContext, request: Request) -> None:
         TopicToDelete(name=name, topic_id=None if topic_id is None else topic_id_text(topic_id.bytes))
         for name, topic_id in named
     )
+    refused: dict[int, AdminOutcome] = {}
+    if not request.may(Operation.DELETE, ResourceType.CLUSTER, is_filter=True):
+        refused = refusals(wanted, lambda topic: _refusal(context, request, topic))
+    wanted = tuple(topic for place, topic in enumerate(wanted) if place not in refused)
     administer(
         context,
         request,
         DeleteTopicsCall(topics=wanted),
         named=len(wanted),
         timeout=message.timeout,
+        refused=refused,
         answer=lambda outcomes: _answer(request, named, outcomes),
     )
+
+
+def _refusal(context: NodeContext, request: Request, topic: TopicToDelete) -> AdminOutcome | None:
+    known, name = None, topic.name
+    if name is not None:
+        known = context.view.topic_by_name(name)
+    elif topic.topic_id is not None:
+        known = context.view.topic_by_id(topic.topic_id)
+        if known is None:
+            return AdminOutcome(error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+        name = known.topic
+    if name is None or request.may(Operation.DELETE, ResourceType.TOPIC, name):
+        return None
+    refused = denied(request, Operation.DELETE, ResourceType.TOPIC, topic.name or "")
+    if not request.may(Operation.DESCRIBE, ResourceType.TOPIC, name, is_filter=True):
+        return refused
+    if known is None:
+        return AdminOutcome(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return structs.replace(refused, topic=name)
 
 
 def _answer(

@@ -46,7 +46,7 @@ def handle(context: NodeContext, request: Request) -> None:
                 for broker in listed
                 if (address := broker.address_for(request.listener)) is not None
             ],
-            "cluster_authorized_operations": authorized_operations.of_cluster(message),
+            "cluster_authorized_operations": authorized_operations.of_cluster(request, message),
         }
     )
 

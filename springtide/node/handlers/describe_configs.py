@@ -13,10 +13,10 @@ from controller.contract.administration import (
     DescribeConfigsCall,
     DescribedConfig,
 )
-from springtide.node.handlers.administer import administer, error_fields
+from springtide.node.handlers.administer import administer, error_fields, refusals
 from springtide.node.handlers.context import NodeContext, Request
-from springtide.node.handlers.incremental_alter_configs import KINDS
-from springtide.wire.errors import ErrorCode
+from springtide.node.handlers.incremental_alter_configs import KINDS, denial_of_resource, invalid
+from springtide.security.acls.model import Operation
 
 SOURCES = {
     ConfigSource.TOPIC: 1,
@@ -30,7 +30,13 @@ TYPES = {ConfigType.BOOLEAN: 1, ConfigType.STRING: 2, ConfigType.LONG: 5, Config
 def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     resources = message.resources
-    known = [one for one in resources if one.resource_type in KINDS]
+
+    def refusal(resource: Any) -> AdminOutcome | None:
+        if resource.resource_type not in KINDS:
+            return invalid("resources of this type have no settings here")
+        return denial_of_resource(request, Operation.DESCRIBE_CONFIGS, resource)
+
+    refused = refusals(resources, refusal)
     call = DescribeConfigsCall(
         resources=tuple(
             ConfigsToDescribe(
@@ -38,31 +44,26 @@ def handle(context: NodeContext, request: Request) -> None:
                 name=one.resource_name,
                 names=None if one.configuration_keys is None else tuple(one.configuration_keys),
             )
-            for one in known
+            for place, one in enumerate(resources)
+            if place not in refused
         )
-    )
-    unknown = AdminOutcome(
-        error_code=ErrorCode.INVALID_REQUEST, message="resources of this type have no settings here"
     )
 
     def answer(outcomes: Sequence[AdminOutcome]) -> None:
-        told = iter(outcomes)
-        results = []
-        for one in resources:
-            outcome = next(told) if one.resource_type in KINDS else unknown
-            results.append(
-                {
-                    **error_fields(outcome),
-                    "resource_type": one.resource_type,
-                    "resource_name": one.resource_name,
-                    "configs": [
-                        _config(config, with_synonyms=message.include_synonyms) for config in outcome.configs
-                    ],
-                }
-            )
+        results = [
+            {
+                **error_fields(outcome),
+                "resource_type": one.resource_type,
+                "resource_name": one.resource_name,
+                "configs": [
+                    _config(config, with_synonyms=message.include_synonyms) for config in outcome.configs
+                ],
+            }
+            for one, outcome in zip(resources, outcomes, strict=True)
+        ]
         request.reply({"results": results})
 
-    administer(context, request, call, named=len(known), answer=answer)
+    administer(context, request, call, named=len(call.resources), answer=answer, refused=refused)
 
 
 def config_fields(config: DescribedConfig) -> dict[str, object]:

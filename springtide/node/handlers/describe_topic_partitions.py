@@ -1,7 +1,7 @@
 """DescribeTopicPartitions: topics page by page, with the replicas that may be elected (KIP-966).
 
 Topics are ordered by name. An answer has so many partitions at most, and the cursor from which the next one
-goes on. No names: all topics.
+goes on. No names: all topics. What the client may not describe is refused by name, and left out of all.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from typing import Any, cast
 
 from controller.contract.partition_state import TopicState
 from springtide.node.cluster_view import ClusterView
-from springtide.node.handlers.authorized_operations import ON_TOPIC
+from springtide.node.handlers.authorized_operations import NOT_ASKED, operations_on
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.metadata import is_legal_topic_name, partition_fields
 from springtide.node.topic_ids import topic_id_uuid
+from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
 PARTITIONS_MAX = 2_000
@@ -28,11 +29,16 @@ def handle(context: NodeContext, request: Request) -> None:
         request.reply({"topics": [_failed(first, ErrorCode.INVALID_REQUEST)], "next_cursor": None})
         return
     view = context.view
-    asked = {topic.name for topic in message.topics} or {topic.topic for topic in view.live_topics()}
+    named = {topic.name for topic in message.topics}
+    asked = named or {topic.topic for topic in view.live_topics()}
     room = max(1, min(message.response_partition_limit, PARTITIONS_MAX))
     topics: list[dict[str, object]] = []
     next_cursor = None
     for name in sorted(name for name in asked if name >= first):
+        if not request.may(Operation.DESCRIBE, ResourceType.TOPIC, name, is_filter=not named):
+            if named:
+                topics.append(_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            continue
         number = start if name == first else 0
         if room == 0:
             next_cursor = {"topic_name": name, "partition_index": number}
@@ -43,7 +49,7 @@ def handle(context: NodeContext, request: Request) -> None:
             continue
         shown, following = _page(view, topic, number, room, request.now_ms)
         room -= len(shown)
-        topics.append(_topic(topic, shown))
+        topics.append(_topic(request, topic, shown))
         if following is not None:
             next_cursor = {"topic_name": name, "partition_index": following}
             break
@@ -60,15 +66,15 @@ def _absent(context: NodeContext, name: str) -> ErrorCode:
 
 
 def _failed(name: str, error: ErrorCode) -> dict[str, object]:
-    return {"error_code": error, "name": name, "topic_authorized_operations": ON_TOPIC}
+    return {"error_code": error, "name": name, "topic_authorized_operations": NOT_ASKED}
 
 
-def _topic(topic: TopicState, partitions: list[dict[str, object]]) -> dict[str, object]:
+def _topic(request: Request, topic: TopicState, partitions: list[dict[str, object]]) -> dict[str, object]:
     return {
         "name": topic.topic,
         "topic_id": topic_id_uuid(topic.topic_id),
         "partitions": partitions,
-        "topic_authorized_operations": ON_TOPIC,
+        "topic_authorized_operations": operations_on(request, ResourceType.TOPIC, topic.topic),
     }
 
 

@@ -28,6 +28,7 @@ def make_dispatch(handlers: Mapping[int, Handler[C]], context: C, clock: Clock) 
     """
     requests = context.counters.requests
     mono_ms, on_rest = clock.mono_ms, context.counters.on_rest
+    view, rights_of = context.view, context.authorizer.rights_of
 
     def dispatch(connection: Connection, frame: memoryview, answer: PendingAnswer) -> None:
         try:
@@ -51,6 +52,7 @@ def make_dispatch(handlers: Mapping[int, Handler[C]], context: C, clock: Clock) 
                 body_position=body_position,
                 answer=answer,
                 now_ms=mono_ms(),
+                rights=rights_of(connection) if view.is_authorizer_on else None,
                 on_rest=on_rest,
             ),
         )

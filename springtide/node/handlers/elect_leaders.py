@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from controller.contract.administration import AdminOutcome, ElectLeadersCall
-from springtide.node.handlers.administer import administer, error_fields, grouped_by_topic
+from springtide.node.handlers.administer import administer, denial, error_fields, grouped_by_topic
 from springtide.node.handlers.context import NodeContext, Request
+from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
 PREFERRED, UNCLEAN = 0, 1
@@ -18,6 +19,10 @@ def handle(context: NodeContext, request: Request) -> None:
     election = getattr(message, "election_type", PREFERRED)
     named = message.topic_partitions
     wanted = None if named is None else tuple((t.topic, number) for t in named for number in t.partitions)
+    refused = denial(request, Operation.ALTER, ResourceType.CLUSTER)
+    if refused is not None:
+        _answer(request, wanted or (), [refused] * len(wanted or ()), whole=refused.error_code)
+        return
     if election not in (PREFERRED, UNCLEAN):
         error = AdminOutcome(
             error_code=ErrorCode.INVALID_REQUEST, message=f"there is no election of type {election}"
@@ -35,10 +40,14 @@ def handle(context: NodeContext, request: Request) -> None:
 
 
 def _answer(
-    request: Request, wanted: Sequence[tuple[str, int]] | None, outcomes: Sequence[AdminOutcome]
+    request: Request,
+    wanted: Sequence[tuple[str, int]] | None,
+    outcomes: Sequence[AdminOutcome],
+    *,
+    whole: int = ErrorCode.NONE,
 ) -> None:
     """Answer. A request that named no partition gets the error of the whole, if there is one."""
-    error = ErrorCode.NONE.value
+    error = whole
     if wanted is None:
         error = next((outcome.error_code for outcome in outcomes if outcome.topic is None), error)
         outcomes = [outcome for outcome in outcomes if outcome.topic is not None]

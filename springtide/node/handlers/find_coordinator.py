@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.sharding import GROUPS_TOPIC, HASHED_CHARS_MAX, may_be_hashed, shard_of
+from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
 KEY_TYPE_GROUP = 0
@@ -26,6 +27,7 @@ NOT_CREATED = f"{GROUPS_TOPIC} is not created yet: that takes as many live broke
 NOT_OWNED = "the shard of this group is being given to another coordinator"
 NO_LISTENER = "the coordinator of this group has no listener {}, by which you came"
 NO_TRANSACTIONS = "this cluster has no transactions yet: remove transactional.id"
+DENIED_GROUP = "no right to DESCRIBE the group"
 UNKNOWN_KEY_TYPE = "unknown key type"
 TOO_LONG = f"a request may name {HASHED_CHARS_MAX} characters of groups: ask for fewer at once"
 
@@ -36,7 +38,7 @@ def handle(context: NodeContext, request: Request) -> None:
     keys = getattr(message, "coordinator_keys", None)  # v4 on
     names = (message.key,) if keys is None else keys
     if may_be_hashed(names):
-        found = [_coordinator(context, key_type, name, request.listener) for name in names]
+        found = [_coordinator(context, request, key_type, name) for name in names]
     else:
         found = [_nowhere(ErrorCode.INVALID_REQUEST, TOO_LONG)] * len(names)
     if keys is None:
@@ -45,12 +47,14 @@ def handle(context: NodeContext, request: Request) -> None:
         request.reply({"coordinators": [{"key": k, **one} for k, one in zip(keys, found, strict=True)]})
 
 
-def _coordinator(context: NodeContext, key_type: int, key: str, listener: str) -> dict[str, object]:
-    view = context.view
+def _coordinator(context: NodeContext, request: Request, key_type: int, key: str) -> dict[str, object]:
+    view, listener = context.view, request.listener
     if key_type == KEY_TYPE_TRANSACTION:
         return _nowhere(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     if key_type != KEY_TYPE_GROUP:
         return _nowhere(ErrorCode.INVALID_REQUEST, UNKNOWN_KEY_TYPE)
+    if not request.may(Operation.DESCRIBE, ResourceType.GROUP, key):
+        return _nowhere(ErrorCode.GROUP_AUTHORIZATION_FAILED, DENIED_GROUP)
     topic = view.topic_by_name(GROUPS_TOPIC)
     owner = None if topic is None else view.shard_owner(GROUPS_TOPIC, shard_of(key, topic.partitions))
     if context.is_view_complete() and not view.has_groups():

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from controller.contract.administration import AdminOutcome, AlterConfigsCall, ConfigsToAlter, ResourceKind
-from springtide.node.handlers.administer import administer, error_fields
+from springtide.node.handlers.administer import administer, denial, error_fields, refusals
 from springtide.node.handlers.context import NodeContext, Request
+from springtide.security.acls.model import CLUSTER_NAME, Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
 KINDS = {2: ResourceKind.TOPIC, 4: ResourceKind.BROKER}
@@ -34,7 +35,11 @@ def alter(
     resource does not name is unset."""
     message = cast(Any, request.decode())
     resources = message.resources
-    refused = {place: error for place, one in enumerate(resources) if (error := refusal_of(one)) is not None}
+
+    def refusal(resource: Any) -> AdminOutcome | None:
+        return denial_of_resource(request, Operation.ALTER_CONFIGS, resource) or refusal_of(resource)
+
+    refused = refusals(resources, refusal)
     call = AlterConfigsCall(
         resources=tuple(
             ConfigsToAlter(
@@ -50,21 +55,20 @@ def alter(
     )
 
     def answer(outcomes: Sequence[AdminOutcome]) -> None:
-        told = iter(outcomes)
         request.reply(
             {
                 "responses": [
                     {
                         "resource_type": one.resource_type,
                         "resource_name": one.resource_name,
-                        **error_fields(refused[place] if place in refused else next(told)),
+                        **error_fields(outcome),
                     }
-                    for place, one in enumerate(resources)
+                    for one, outcome in zip(resources, outcomes, strict=True)
                 ]
             }
         )
 
-    administer(context, request, call, named=len(call.resources), answer=answer)
+    administer(context, request, call, named=len(call.resources), answer=answer, refused=refused)
 
 
 def _configs(resource: Any) -> dict[str, str | None]:
@@ -96,6 +100,17 @@ def refusal_of_resource(resource: Any) -> AdminOutcome | None:
         return invalid(f"resources of type {resource.resource_type} have no settings here")
     if len(set(names)) < len(names):
         return invalid("a setting is named twice")
+    return None
+
+
+def denial_of_resource(request: Request, operation: Operation, resource: Any) -> AdminOutcome | None:
+    """Return the outcome for a client that may not do this with a resource's settings, None if it may, or if
+    the resource has none. Brokers' settings are the cluster's."""
+    kind = KINDS.get(resource.resource_type)
+    if kind is ResourceKind.TOPIC:
+        return denial(request, operation, ResourceType.TOPIC, resource.resource_name)
+    if kind is ResourceKind.BROKER:
+        return denial(request, operation, ResourceType.CLUSTER, CLUSTER_NAME)
     return None
 
 

@@ -2,6 +2,8 @@
 
 A producer that names its old id asks for the same (KIP-360): without a transactional id nothing ties it
 to the old one. With a transactional id it is refused, see find_coordinator.
+
+A client that may write to any topic may do so idempotently (KIP-679).
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from springtide.node.handlers.context import NodeContext, Request
+from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
 
@@ -16,6 +19,13 @@ def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     if message.transactional_id is not None:
         _reply(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
+        return
+
+    if not (
+        request.may_any(Operation.WRITE, ResourceType.TOPIC)
+        or request.may(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+    ):
+        _reply(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1)
         return
 
     def on_producer_id(producer_id: int | None) -> None:

@@ -7,12 +7,18 @@ from typing import Any, cast
 
 from controller.contract.partition_state import PartitionState
 from springtide.node.cluster_view import ClusterView
+from springtide.node.handlers.administer import denial, error_fields
 from springtide.node.handlers.context import NodeContext, Request
+from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
 
 def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
+    refused = denial(request, Operation.DESCRIBE, ResourceType.CLUSTER)
+    if refused is not None:
+        request.reply(error_fields(refused))
+        return
     if not context.is_view_complete():
         request.reply(
             {"error_code": ErrorCode.NOT_CONTROLLER, "error_message": "this broker knows no topics yet"}

@@ -3,6 +3,9 @@
 Clients are told of active ones only. Coordinators are listed, after the brokers, because some clients look
 the id that FindCoordinator names up here. Topics are not created on sight. Until the first full state has
 come, nothing is known to be absent, so every topic is answered LEADER_NOT_AVAILABLE, which clients retry.
+
+A client that may not describe a topic is not told whether it exists: among all topics it is left out, and
+under its name it is refused. Ids are not secret: they are refused as by Kafka, without the name.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers import authorized_operations
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.topic_ids import topic_id_text, topic_id_uuid
+from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
@@ -33,13 +37,18 @@ def handle(context: NodeContext, request: Request) -> None:
         asked = None  # v0 had no null: an empty list meant all
     view = context.view
     if asked is None:
-        topics = [_topic(view, live, request.now_ms) for live in view.live_topics()]
+        topics = [
+            _topic(view, live, request.now_ms)
+            for live in view.live_topics()
+            if request.may(Operation.DESCRIBE, ResourceType.TOPIC, live.topic, is_filter=True)
+        ]
     else:
         is_known = context.is_view_complete()
-        topics = list(_asked_topics(view, asked, is_known=is_known, now_ms=request.now_ms))
-    allowed = authorized_operations.of_topic(message)
+        topics = list(_asked_topics(view, request, asked, is_known=is_known))
     for topic in topics:
-        topic["topic_authorized_operations"] = allowed
+        if topic["error_code"] is ErrorCode.NONE:
+            name = str(topic["name"])
+            topic["topic_authorized_operations"] = authorized_operations.of_topic(request, message, name)
     request.reply(
         {
             "brokers": [
@@ -53,13 +62,13 @@ def handle(context: NodeContext, request: Request) -> None:
             "cluster_id": view.cluster_id,
             "controller_id": view.controller_for_clients(),
             "topics": topics,
-            "cluster_authorized_operations": authorized_operations.of_cluster(message),
+            "cluster_authorized_operations": authorized_operations.of_cluster(request, message),
         }
     )
 
 
 def _asked_topics(
-    view: ClusterView, asked: Iterable[Any], *, is_known: bool, now_ms: int
+    view: ClusterView, request: Request, asked: Iterable[Any], *, is_known: bool
 ) -> Iterable[dict[str, object]]:
     for one in asked:
         topic_id: UUID | None = getattr(one, "topic_id", None)
@@ -73,8 +82,11 @@ def _asked_topics(
         else:
             topic = view.topic_by_name(name)
             absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if topic is not None and not topic.deleting:
-            yield _topic(view, topic, now_ms)
+        described = name if topic is None else topic.topic
+        if described is not None and not request.may(Operation.DESCRIBE, ResourceType.TOPIC, described):
+            yield _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None if topic_id else name, topic_id)
+        elif topic is not None and not topic.deleting:
+            yield _topic(view, topic, request.now_ms)
         elif is_known:
             yield _failed(absent, name, topic_id)
         else:

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from controller.contract.administration import AdminOutcome
 from controller.contract.security import AUTHORIZER
+from springtide.node.handlers.administer import denial
 from springtide.node.handlers.context import NodeContext, Request
-from springtide.security.acls.model import Operation
+from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
 
-def refusal_of_client(context: NodeContext, request: Request, operation: Operation) -> AdminOutcome | None:
+def refusal_of_client(request: Request, operation: Operation) -> AdminOutcome | None:
     """Return the outcome for a client that may not do the operation on the cluster."""
-    return None
+    return denial(request, operation, ResourceType.CLUSTER)
 
 
 def refusal_to_describe(
     context: NodeContext, request: Request, operation: Operation, *, needs_authorizer: bool = False
 ) -> AdminOutcome | None:
     """Return the outcome for a client that can't be told now what the cluster stores."""
-    refused = refusal_of_client(context, request, operation)
+    refused = refusal_of_client(request, operation)
     if refused is not None:
         return refused
     if not context.is_view_complete():

@@ -13,6 +13,7 @@ from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.requests import Request
 from coordinator.core.machine import RequestReply
 from coordinator.handlers.table import HANDLERS
+from springtide.node.authorization import ClientRights
 from springtide.node.cluster_view import ClusterView
 from springtide.node.sharding import GROUPS_TOPIC
 from springtide.wire.errors import ErrorCode
@@ -91,9 +92,18 @@ class Coordinator:
     def lacks_topic(self, topic_id: str) -> None:
         self.view.apply(UpdateBatch(deleted_topics=(topic_id,)), now_ms=0)
 
-    def start(self, key: int, version: int, client_id: str | None = "client", **fields: Any) -> list[Any]:
-        """Send a request; return a list that gets its answer."""
-        return answers_of(HANDLERS[key], key, version, fields, context=self.context, client_id=client_id)
+    def start(
+        self,
+        key: int,
+        version: int,
+        client_id: str | None = "client",
+        rights: ClientRights | None = None,
+        **fields: Any,
+    ) -> list[Any]:
+        """Send a request; return a list that gets its answer. rights: its client's; None: all."""
+        return answers_of(
+            HANDLERS[key], key, version, fields, context=self.context, client_id=client_id, rights=rights
+        )
 
     def ask(self, key: int, version: int, **fields: Any) -> Any:
         """Return what is answered at once."""

@@ -8,6 +8,8 @@ from typing import Any, cast
 
 from controller.contract.administration import AdminOutcome, AdminResponse
 from controller.contract.errors import ControllerError
+from springtide.node.authorization import ClientRights
+from springtide.node.connection import ANONYMOUS
 from springtide.node.handlers.context import Request
 from springtide.wire import codec
 from springtide.wire.apis import response_header_version
@@ -19,10 +21,12 @@ class Forwarded:
     def __init__(self, *outcomes: AdminOutcome, error: ControllerError = ControllerError.NONE) -> None:
         self.answer = AdminResponse(error=error, outcomes=outcomes)
         self.calls: list[Any] = []
-        self.who: list[dict[str, str]] = []
+        self.who: list[dict[str, str | None]] = []
         self.timeout_ms = 0
 
-    def start(self, call: Any, *, timeout_ms: int, done: Callable[[AdminResponse], None], **who: str) -> None:
+    def start(
+        self, call: Any, *, timeout_ms: int, done: Callable[[AdminResponse], None], **who: str | None
+    ) -> None:
         self.calls.append(call)
         self.who.append(who)
         self.timeout_ms = timeout_ms
@@ -38,10 +42,12 @@ def answer_of(
     context: Any,
     now_ms: int = 0,
     listener: str = "",
+    rights: ClientRights | None = None,
 ) -> Any:
-    """Return the message that the handler answers with at once. listener: by which the client came."""
+    """Return the message that the handler answers with at once. listener: by which the client came. rights:
+    what it may do; None: everything."""
     (answer,) = answers_of(
-        handle, api_key, api_version, fields, context=context, now_ms=now_ms, listener=listener
+        handle, api_key, api_version, fields, context=context, now_ms=now_ms, listener=listener, rights=rights
     )
     return answer
 
@@ -56,8 +62,10 @@ def answers_of(
     now_ms: int = 0,
     client_id: str | None = "client",
     listener: str = "",
+    rights: ClientRights | None = None,
 ) -> list[Any]:
-    """Return a list that gets the message that the handler answers with, now or later."""
+    """Return a list that gets the message that the handler answers with, now or later, or None if it closes
+    the connection."""
     answers: list[Any] = []
 
     def complete(chunks: Sequence[Any]) -> None:
@@ -65,7 +73,16 @@ def answers_of(
         header_bytes = 8 + response_header_version(api_key, api_version)
         answers.append(codec.decode(codec.response_type(api_key, api_version), frame, header_bytes))
 
-    connection = SimpleNamespace(client_id=client_id, peer="10.0.0.1", listener=listener, sasl=None)
+    connection = SimpleNamespace(
+        client_id=client_id,
+        peer="10.0.0.1",
+        listener=listener,
+        sasl=None,
+        principal=ANONYMOUS if rights is None else rights.principal,
+        fetch_session=None,
+        closed=False,
+        close=lambda: answers.append(None),
+    )
     body = codec.encode(codec.build(codec.request_type(api_key, api_version), fields))
     request = Request(
         api_key=api_key,
@@ -75,6 +92,7 @@ def answers_of(
         body_position=0,
         answer=cast(Any, SimpleNamespace(complete=complete, connection=connection)),
         now_ms=now_ms,
+        rights=rights,
     )
     handle(context, request)
     return answers

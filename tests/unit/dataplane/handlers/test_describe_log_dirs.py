@@ -75,6 +75,7 @@ def ask(
         table=TABLE,
         asides=Copies(listed or Listed((COPY,), usable_bytes=1_000, total_bytes=9_000)),
         log_dir_failure=lambda: failure,
+        is_view_complete=lambda: True,
     )
     describe_log_dirs.handle(cast(BrokerContext, context), request)
     (frame,) = sent

@@ -295,6 +295,7 @@ def test_a_follower_that_fetches_nothing_behind_its_fetch_ends_the_wait() -> Non
             frame=memoryview(body),
             body_position=0,
             answer=SimpleNamespace(connection=SimpleNamespace(fetch_session=session)),
+            rights=None,
             on_rest=None,
             reply_chunks=replies.append,
         )

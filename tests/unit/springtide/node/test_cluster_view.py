@@ -21,6 +21,7 @@ from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import LISTED_AFTER_FENCING_MS, SUSPICION_MS_MAX, ClusterView
 from tests.kit.controller.security import SHA_256, of_topic
 from tests.kit.springtide.acl_lines import acl, mark
+from tests.kit.springtide.users import user
 
 ID, OTHER_ID = "A" * 22, "B" * 22
 ALICE = UserSecrets(user="alice", scram=(SHA_256,))
@@ -161,6 +162,20 @@ def test_the_version_of_the_acls_grows_with_what_decides_and_with_nothing_else()
         UpdateBatch(full=True, acls=(of_topic("a", READS),), cluster_configs=view.cluster_configs), now_ms=0
     )
     assert view.acls is table
+
+
+def test_users_are_another_dict_whenever_they_change_and_one_without_secrets_is_gone() -> None:
+    """Those who ask for users keep what they made of them until the dict is another."""
+    view = ClusterView()
+    alice, bob = user("alice", "secret"), user("bob", "other")
+    view.apply(UpdateBatch(users=(alice, bob)), now_ms=0)
+    before = view.users
+    view.apply(UpdateBatch(topics=(topic(),)), now_ms=0)
+    assert view.users is before
+    view.apply(UpdateBatch(users=(UserSecrets(user="alice"),)), now_ms=0)
+    assert (before, view.users) == ({"alice": alice, "bob": bob}, {"bob": bob})
+    view.apply(UpdateBatch(full=True, users=(alice,)), now_ms=0)
+    assert view.users == {"alice": alice}
 
 
 def test_a_leader_whose_connection_broke_is_not_named_for_a_moment() -> None:

@@ -52,9 +52,11 @@ def ask(api_key: int, version: int, fields: dict[str, Any], way: Forwarded, **pa
         answer=cast(Any, answer),
         now_ms=0,
     )
-    context = cast(BrokerContext, SimpleNamespace(administration=way, **parts))
+    context = cast(
+        BrokerContext, SimpleNamespace(**{"administration": way, "is_view_complete": lambda: True} | parts)
+    )
     HANDLERS[api_key](context, request)
-    assert all(who == {"client_id": "ops", "client_host": "10.0.0.1"} for who in way.who)
+    assert all(who == {"client_id": "ops", "client_host": "10.0.0.1", "principal": None} for who in way.who)
     (frame,) = sent
     header_bytes = 8 + response_header_version(api_key, version)
     return codec.decode(codec.response_type(api_key, version), frame, header_bytes)
@@ -486,19 +488,23 @@ def test_requests_wait_within_a_bound_and_end_however_the_controller_does() -> N
             )
             for timeout_ms in (0, 10**9, *[30_000] * (IN_FLIGHT_MAX - 2)):
                 administration.start(
-                    CALL, client_id=None, client_host="10.0.0.1", timeout_ms=timeout_ms, done=done
+                    CALL,
+                    client_id=None,
+                    client_host="10.0.0.1",
+                    principal="User:ops",
+                    timeout_ms=timeout_ms,
+                    done=done,
                 )
                 await trio.testing.wait_all_tasks_blocked()
             assert told == []
-            administration.start(CALL, client_id=None, client_host="10.0.0.1", timeout_ms=1, done=done)
+            administration.start(
+                CALL, client_id=None, client_host="10.0.0.1", principal=None, timeout_ms=1, done=done
+            )
             assert told == [ControllerError.OPERATION_NOT_ATTEMPTED]
             go_on.set()
         request, timeout_ms = asked[0]
-        assert (request.broker_id, request.broker_epoch, request.client_host, request.call) == (
-            3,
-            8,
-            "10.0.0.1",
-            CALL,
+        assert request == AdminRequest(
+            broker_id=3, broker_epoch=8, client_host="10.0.0.1", principal="User:ops", call=CALL
         )
         assert (timeout_ms, asked[1][1]) == (1_000, 120_000)
         assert len(asked) == len(turns) == IN_FLIGHT_MAX
