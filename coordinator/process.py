@@ -43,6 +43,8 @@ from springtide.node.life import NodeLife
 from springtide.node.listeners import BoundListeners
 from springtide.node.net import Listener
 from springtide.node.producer_ids import ProducerIds
+from springtide.node.quotas.enforcement import ClientQuotas
+from springtide.node.quotas.metrics import collect_quotas
 from springtide.node.server import Server
 from springtide.node.settings import NodePorts, NodeSettings, bind
 from springtide.node.status import gauge
@@ -110,6 +112,14 @@ class CoordinatorProcess:
             clock,
         )
         self.news = NewsOfGroups(self._group_machines, lambda: self.groups.troubles)
+        self.quotas = ClientQuotas(
+            self.view,
+            window=settings.config.quota_window,
+            inter_broker=settings.listeners.inter_broker.name,
+            has_others=len(settings.listeners.all) > 1,
+            mono_ms=clock.mono_ms,
+            mono_us=clock.mono_us,
+        )
         context = CoordinatorContext(
             view=self.view,
             is_view_complete=lambda: self.session.has_full_state,
@@ -136,6 +146,7 @@ class CoordinatorProcess:
                 end_turn=self.end_turn,
             ),
             counters=self.counters,
+            quotas=self.quotas,
             wall_ms=clock.wall_ms,
             mono_ms=clock.mono_ms,
             shards=self.shards,
@@ -162,6 +173,7 @@ class CoordinatorProcess:
             limits=settings.config.server_limits,
             on_turn_end=lambda: None,
             identify=self.authentication.identify,
+            connection_delay_ms=self.quotas.connection_delay_ms,
         )
         told_of = listeners.inter_broker
         self.session = ControllerSession(
@@ -277,6 +289,7 @@ class CoordinatorProcess:
     def _collect(self) -> Iterator[Metric]:
         yield from collect_node_counters(self.counters, now_us=self._ports.clock.mono_us())
         yield gauge("springtide_connections", "Connections open", self.server.connection_count)
+        yield from collect_quotas(self.quotas)
         yield from self.shards.collect()
 
 

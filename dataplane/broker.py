@@ -61,6 +61,8 @@ from springtide.node.life import NodeLife
 from springtide.node.listeners import BoundListeners
 from springtide.node.net import Listener
 from springtide.node.producer_ids import ProducerIds
+from springtide.node.quotas.enforcement import ClientQuotas
+from springtide.node.quotas.metrics import collect_quotas
 from springtide.node.server import Server
 from springtide.node.settings import NodePorts, NodeSettings, bind
 from springtide.node.status import gauge
@@ -224,6 +226,14 @@ class StorageBroker:
             token=settings.controller_token,
             tls=settings.controller_tls,
         )
+        self.quotas = ClientQuotas(
+            self.view,
+            window=config.quota_window,
+            inter_broker=settings.listeners.inter_broker.name,
+            has_others=len(settings.listeners.all) > 1,
+            mono_ms=clock.mono_ms,
+            mono_us=clock.mono_us,
+        )
         self.context = BrokerContext(
             broker_id=settings.broker_id,
             config=config,
@@ -242,6 +252,7 @@ class StorageBroker:
                 end_turn=self.end_turn,
             ),
             is_view_complete=self.is_view_complete,
+            quotas=self.quotas,
             wall_ms=clock.wall_ms,
             mono_ms=clock.mono_ms,
             lookups=Lookups(threads=ports.threads, spawn=self.spawn, end_turn=self.end_turn),
@@ -291,6 +302,7 @@ class StorageBroker:
             on_turn_end=self.fetches.wake,
             identify=self.authentication.identify,
             on_connection_closed=self._on_connection_closed,
+            connection_delay_ms=self.quotas.connection_delay_ms,
         )
         self.lease.on_controller_epoch(seen.controller_epoch)
         self._preflight = Preflight(
@@ -500,6 +512,7 @@ class StorageBroker:
         )
         yield gauge("springtide_connections", "Connections open", self.server.connection_count)
         yield gauge("springtide_lease_held", "1 while the controller's lease holds", int(self.holds_lease()))
+        yield from collect_quotas(self.quotas)
         yield from self._scrubber.collect()
         yield from self.compactor.collect()
         yield from self.directory.collect()

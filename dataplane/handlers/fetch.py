@@ -31,6 +31,7 @@ from dataplane.shell.hosted import HostedPartition
 from springtide.node.authorization import ClientRights
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.metadata import is_legal_topic_name
+from springtide.node.quotas.limits import QuotaName
 from springtide.node.topic_ids import topic_id_bytes, topic_id_text
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
@@ -95,7 +96,14 @@ def handle(context: BrokerContext, request: Request) -> None:
         now_ms=now_ms,
     )
     if isinstance(opened, ErrorCode):
-        request.reply_chunks(encode_fetch_response(request.api_version, (), error_code=int(opened)))
+        request.reply_chunks(
+            encode_fetch_response(
+                request.api_version,
+                (),
+                error_code=int(opened),
+                throttle_time_ms=request.throttle_time_ms(),
+            )
+        )
         return
     if opened.is_replica:
         # It follows these no longer, so that its session must not count as following them either.
@@ -105,11 +113,21 @@ def handle(context: BrokerContext, request: Request) -> None:
                 hosted.replica.role.on_replica_gone(opened.replica_id, opened.contact)
     opened.rights = rights
     connection.fetch_session = opened
+    min_bytes = message.min_bytes
+    max_bytes = min(max(message.max_bytes, PARTITION_BYTES_MIN), context.config.fetch_max_bytes)
+    is_throttled = False
+    if request.account is not None:
+        window_bytes = request.account.window_max(QuotaName.CONSUMER_BYTE_RATE)
+        if window_bytes is not None:  # an answer can have no more within its quota
+            max_bytes = max(int(min(max_bytes, window_bytes)), PARTITION_BYTES_MIN)
+            min_bytes = min(min_bytes, max_bytes)
+            is_throttled = request.account.is_over(QuotaName.CONSUMER_BYTE_RATE)
     fetches.start(
         Fetch(
             session=opened,
-            min_bytes=message.min_bytes,
-            max_bytes=min(max(message.max_bytes, PARTITION_BYTES_MIN), context.config.fetch_max_bytes),
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            is_throttled=is_throttled,
             deadline_ms=now_ms + min(max(message.max_wait_ms, 0), MAX_WAIT_MS_MAX),
             context=request,
             is_gone=lambda: connection.closed,
@@ -146,10 +164,10 @@ def evaluate(
     """Evaluate one partition of a session: return what the session may be told of it now."""
     topic_id, partition = followed.key
     hosted = context.table.get(topic_id, partition)
-    if context.view.is_authorizer_on:
-        error = _denial(context, session, topic_id, hosted)
-        if error is not ErrorCode.NONE:
-            return FetchResult(error=error)
+    if session.rights is not None:
+        rights = cast(ClientRights, session.rights)
+        if not _may_read(context, rights, topic_id, hosted):
+            return FetchResult(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if hosted is None:
         if session.is_debugging and topic_id.startswith(NAME_PREFIX) and context.is_view_complete():
             return context.asides.fetch(
@@ -197,14 +215,11 @@ def evaluate(
     return result
 
 
-def _denial(
-    context: BrokerContext, session: FetchSession, topic_id: str, hosted: HostedPartition | None
-) -> ErrorCode:
-    """Return why the client may not read a topic of its session, or NONE. What a truncation dropped is its
-    topic's. An id that no topic has is answered as unknown."""
-    rights = cast(ClientRights | None, session.rights)
-    if rights is None:  # it has waited since before ACLs decided: a consumer asks again
-        return ErrorCode.NONE if session.is_replica else ErrorCode.NOT_LEADER_OR_FOLLOWER
+def _may_read(
+    context: BrokerContext, rights: ClientRights, topic_id: str, hosted: HostedPartition | None
+) -> bool:
+    """Return whether the client may read a topic of its session. What a truncation dropped is its topic's.
+    What no topic has as its id may be answered: it is unknown."""
     name = ""
     if topic_id.startswith(NAME_PREFIX):
         name = topic_id[len(NAME_PREFIX) :]
@@ -214,9 +229,7 @@ def _denial(
         name = hosted.topic
     elif known is not None:
         name = known.topic
-    if not name or rights.may(Operation.READ, ResourceType.TOPIC, name):
-        return ErrorCode.NONE
-    return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return not name or rights.may(Operation.READ, ResourceType.TOPIC, name)
 
 
 def applied_round(hosted: HostedPartition) -> AppliedRound | None:
@@ -245,7 +258,12 @@ def respond(
     """Encode and send. Record bytes stay where they are."""
     request = fetch.context
     assert isinstance(request, Request)
-    if len(answers) == 1 and session.uses_topic_ids and answers[0].is_plain:
+    throttle_time_ms = 0
+    if request.account is not None:
+        size_bytes = sum(answer.size_bytes for answer in answers)
+        request.account.charge(QuotaName.CONSUMER_BYTE_RATE, size_bytes)
+        throttle_time_ms = request.throttle_time_ms()
+    if not throttle_time_ms and len(answers) == 1 and session.uses_topic_ids and answers[0].is_plain:
         _respond_plainly(context, request, session, answers[0])
         return
     leaders = LeaderHints(context, request.listener)
@@ -255,6 +273,7 @@ def respond(
             request.api_version,
             partitions,
             session_id=session.session_id,
+            throttle_time_ms=throttle_time_ms,
             node_endpoints=leaders.endpoints,
         )
     )

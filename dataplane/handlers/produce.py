@@ -80,7 +80,8 @@ class SingleProduce:
 
     def settle(self, result: AppendResult) -> None:
         request, message = self._request, self._message
-        if result.error is not ErrorCode.NONE or message.acks == ACKS_NONE:
+        is_throttled = request.account is not None and request.throttle_time_ms() > 0
+        if result.error is not ErrorCode.NONE or message.acks == ACKS_NONE or is_throttled:
             _finish(self._context, request, message, [result])
             return
         topic, partition, _ = message.partitions[0]
@@ -276,7 +277,14 @@ def _finish(
         else:
             outcomes.append(_failed_outcome(context, asked, result, leaders))
     request.reply_chunks(
-        [encode_produce_response(request.api_version, outcomes, node_endpoints=leaders.endpoints)]
+        [
+            encode_produce_response(
+                request.api_version,
+                outcomes,
+                throttle_time_ms=request.throttle_time_ms(),
+                node_endpoints=leaders.endpoints,
+            )
+        ]
     )
 
 

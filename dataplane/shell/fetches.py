@@ -75,6 +75,8 @@ class Fetch:
     deadline_ms: int
     context: object
     is_gone: Callable[[], bool]
+    #: Its client is above its quota: it gets an empty answer (KIP-219).
+    is_throttled: bool = False
     is_answered: bool = False
 
 
@@ -118,6 +120,12 @@ class Fetches:
             self._unpark(earlier)
             self._answer(earlier, [], self._clock.mono_ms())
         now_ms = self._clock.mono_ms()
+        if fetch.is_throttled:
+            if fetch.session.is_full_answer:  # the client takes this for no beginning of a session
+                self.sessions.close(fetch.session)
+                fetch.session.session_id = NO_SESSION
+            self._answer(fetch, [], now_ms)
+            return
         answers, has_reason = self._evaluate(fetch, now_ms)
         if (
             has_reason

@@ -73,6 +73,7 @@ class ClusterView:
         self.acls = Acls(version=0)
         #: Whether the ACLs decide. They are kept in either case.
         self.is_authorizer_on = False
+        #: Another mapping after each change.
         self.quotas: dict[QuotaEntity, EntityQuotas] = {}
         self._topic_ids: dict[str, str] = {}
         self._partitions: dict[str, dict[int, PartitionState]] = {}
@@ -91,7 +92,6 @@ class ClusterView:
             self.topics = {}
             self._topic_ids = {}
             self._partitions = {}
-            self.quotas = {}
         if isinstance(batch.cluster_configs, dict):
             self._configure(dict(batch.cluster_configs))
         elif batch.full:
@@ -105,8 +105,11 @@ class ClusterView:
             for secrets in batch.users:
                 _keep(users, secrets.user, secrets, is_empty=not secrets.scram)
             self.users = users
-        for quotas in batch.quotas:
-            _keep(self.quotas, quotas.entity, quotas, is_empty=not quotas.quotas)
+        if batch.full or batch.quotas:
+            quotas = {} if batch.full else dict(self.quotas)
+            for of_entity in batch.quotas:
+                _keep(quotas, of_entity.entity, of_entity, is_empty=not of_entity.quotas)
+            self.quotas = quotas
         _update(self.brokers, batch.brokers, batch.removed_brokers)
         _update(self.coordinators, batch.coordinators, batch.removed_coordinators)
         for node_id in were_active:

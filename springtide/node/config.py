@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Self
 from urllib.parse import urlsplit
 
+from springtide.node.quotas.sensors import SampleWindow
 from springtide.node.server import ServerLimits
 from springtide.node.tls_files import CLIENT_AUTH, TLS_VERSIONS
 from springtide.security.certificates import parse_principal_rules
@@ -160,6 +161,8 @@ NODE_KEYS: dict[str, ConfigKey] = {
         "", str, "the listener that brokers, coordinators and controllers use; needed if there are several"
     ),
     **LISTENER_KEYS,
+    "quota.window.num": ConfigKey("11", between(1, 3_600), "samples over which use of quotas is measured"),
+    "quota.window.size.seconds": ConfigKey("1", between(1, 3_600), "the time of each of these samples"),
     "controlled.shutdown.timeout.ms": ConfigKey(
         "30000", positive, "how long SIGTERM waits for leaderships, or a coordinator's shards, to move"
     ),
@@ -231,6 +234,10 @@ class NodeConfig:
         """Return the value for this listener, else the one for all."""
         own = self.values.get(f"{LISTENER_PREFIX}{listener.lower()}.{key}")
         return self.text(key) if own is None else str(own)
+
+    @property
+    def quota_window(self) -> SampleWindow:
+        return SampleWindow(self.number("quota.window.num"), self.number("quota.window.size.seconds") * 1_000)
 
     @property
     def server_limits(self) -> ServerLimits:

@@ -9,8 +9,9 @@ No task belongs to a connection. The server calls it when its socket can be read
 files, which may have to come from a disk, are sent by a task and a thread.
 
 Bounds limit what a peer can make a broker hold: requests and bytes in flight, bytes not yet taken by the
-peer. A connection at a bound is not read from until it is below again; one that does not take its answers is
-closed. Bytes that are not a request end the connection: nothing after them can be understood.
+peer. A connection at a bound is not read from until it is below again; one whose client is above a quota is
+not read from until the client has waited. One that does not take its answers is closed. Bytes that are not a
+request end the connection: nothing after them can be understood.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import trio
 
 from springtide.node.authorization import ClientRights
 from springtide.node.clock import Clock
+from springtide.node.mutes import Mutes
 from springtide.node.net import SEND_CHUNKS_MAX, Buffer, Channel, ChannelReadiness, Poller
 from springtide.node.threads import Threads
 from springtide.node.tls_channel import TlsFailed
@@ -76,6 +78,7 @@ class Host(Protocol):
     threads: Threads
     now_ms: int
     dirty: list[Connection]
+    mutes: Mutes
 
     def ready_again(self, connection: Connection) -> None: ...
 
@@ -124,6 +127,7 @@ class Connection:
     __slots__ = (
         "_answers",
         "_channel",
+        "_closes_after_mute",
         "_dispatch",
         "_has_unstarted",
         "_in_flight_bytes",
@@ -146,6 +150,7 @@ class Connection:
         "fetch_session",
         "last_progress_ms",
         "listener",
+        "muted_until_ms",
         "partial_since_ms",
         "peer",
         "principal",
@@ -170,8 +175,11 @@ class Connection:
         #: another connection's a moment later.
         self._is_in_thread = False
         self._wants_write = False
-        #: At a bound: nothing is read or started until it is below again.
+        #: At a bound or muted: nothing is read or started until it is below again.
         self._is_paused = False
+        #: Monotonic; 0: not muted.
+        self.muted_until_ms = 0
+        self._closes_after_mute = False
         #: Nothing is read or started until `release`.
         self._is_held = False
         #: It is closed as soon as what waits is sent.
@@ -332,6 +340,7 @@ class Connection:
             or len(self._answers) >= IN_FLIGHT_REQUESTS_MAX
             or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
             or self._unsent_bytes >= UNSENT_BYTES_MAX
+            or self.muted_until_ms != 0
             or self._server.is_over_memory()
         )
 
@@ -356,6 +365,28 @@ class Connection:
             self._is_paused = False
             self._update_interest()
             self._server.ready_again(self)
+
+    def mute(self, until_ms: int, *, then_close: bool = False) -> None:
+        """Read nothing before that time, monotonic; answers leave as before. then_close: end the connection
+        instead of reading again."""
+        if until_ms <= self.muted_until_ms or self.closed:
+            return
+        self.muted_until_ms = until_ms
+        self._closes_after_mute = then_close
+        self._is_paused = True
+        self._update_interest()
+        self._server.mutes.add(self)
+
+    def end_mute(self, now_ms: int) -> None:
+        """Read again. The peer's times begin anew, since it was we who did not read."""
+        self.muted_until_ms = 0
+        if self._closes_after_mute:
+            self.close()
+            return
+        self.last_progress_ms = now_ms
+        if self.partial_since_ms is not None:
+            self.partial_since_ms = now_ms
+        self.resume()
 
     def _update_interest(self) -> None:
         self._server.poller.set_interest(

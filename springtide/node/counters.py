@@ -26,6 +26,7 @@ class NodeCounters:
     connections_refused: int = 0
     connections_closed_idle: int = 0
     connections_closed_malformed: int = 0
+    connections_throttled: int = 0
     requests_with_trailing_bytes: int = 0
     authorizations_denied: int = 0
     loop_stalls: int = 0
@@ -58,6 +59,11 @@ def collect_node_counters(counters: NodeCounters, *, now_us: int) -> Iterable[Me
         "springtide_connections_closed_idle",
         "Connections closed for silence",
         counters.connections_closed_idle,
+    )
+    yield counter(
+        "springtide_connections_throttled",
+        "Connections above the rate of their address, closed after a while",
+        counters.connections_throttled,
     )
     yield counter(
         "springtide_requests_with_trailing_bytes",

@@ -25,6 +25,7 @@ import trio
 from springtide.node.clock import Clock
 from springtide.node.connection import Connection, Dispatch
 from springtide.node.counters import NodeCounters
+from springtide.node.mutes import Mutes
 from springtide.node.net import READABLE, Channel, Listener, Poller
 from springtide.node.threads import Threads
 
@@ -74,6 +75,7 @@ class Server:
         on_turn_end: Callable[[], None],
         identify: Callable[[Connection], None] = lambda _connection: None,
         on_connection_closed: Callable[[Connection], None] | None = None,
+        connection_delay_ms: Callable[[str, str], int] | None = None,
     ) -> None:
         """identify: sets who the client is, as far as it is known before its first request; called once, when
         its first bytes have come. It may raise CertificateUnusable."""
@@ -97,6 +99,8 @@ class Server:
         #: Monotonic time of the running pass.
         self.now_ms = clock.mono_ms()
         self.counters = counters
+        self.mutes = Mutes(clock)
+        self._connection_delay_ms = connection_delay_ms
         #: Connections whose head answer is complete.
         self.dirty: list[Connection] = []
 
@@ -115,6 +119,7 @@ class Server:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._watch)
+                nursery.start_soon(self.mutes.run)
                 for name in self._listeners:
                     nursery.start_soon(self._accept, name)
         finally:
@@ -203,6 +208,11 @@ class Server:
         self._connections[connection] = None
         self._per_peer[channel.peer] = self._per_peer.get(channel.peer, 0) + 1
         self.poller.add(channel, connection.on_ready)
+        if self._connection_delay_ms is not None:
+            delay_ms = self._connection_delay_ms(channel.peer, listener)
+            if delay_ms:
+                self.counters.connections_throttled += 1
+                connection.mute(self.clock.mono_ms() + delay_ms, then_close=True)
 
     # The end of a turn
 
@@ -253,10 +263,12 @@ class Server:
 
     def _overdue(self, connection: Connection, now_ms: int) -> str | None:
         quiet_ms = now_ms - connection.last_progress_ms
-        if connection.is_handshaking and quiet_ms > HANDSHAKE_MS_MAX:
-            return "its TLS handshake stayed incomplete"
         if connection.has_unsent:
             return "it does not take its answers" if quiet_ms > UNSENT_MS_MAX else None
+        if connection.muted_until_ms:
+            return None
+        if connection.is_handshaking and quiet_ms > HANDSHAKE_MS_MAX:
+            return "its TLS handshake stayed incomplete"
         if connection.partial_since_ms is not None and not connection.has_unstarted:
             allowed_ms = self._limits.partial_frame_ms_max
             if not self.is_over_memory():  # a large frame must not get more time then

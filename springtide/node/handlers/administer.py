@@ -113,6 +113,17 @@ def denied(
     return AdminOutcome(error_code=DENIED[resource_type], message=text)
 
 
+def throttled(request: Request, partitions: Callable[[], int], *, told_since: int) -> AdminOutcome | None:
+    """Return the outcome for a client that has to wait before it creates or deletes so many partitions, None
+    if they were charged to its quota. A version below `told_since` knows no such error: its call is carried
+    out, and its connection waits (KIP-599)."""
+    account = request.account
+    if account is None or account.may_mutate(partitions(), is_strict=request.api_version >= told_since):
+        return None
+    text = "the client creates and deletes partitions faster than its quota allows"
+    return AdminOutcome(error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED, message=text)
+
+
 def error_fields(outcome: AdminOutcome) -> Mapping[str, object]:
     """Return error_code and error_message, as most answers have them."""
     message = None if outcome.message is None else outcome.message[:MESSAGE_CHARS_MAX]

@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from springtide.node.connection import PendingAnswer
     from springtide.node.counters import NodeCounters
     from springtide.node.producer_ids import ProducerIds
+    from springtide.node.quotas.enforcement import Account, ClientQuotas
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Request:
     """One request: the header's fields, the frame with its body, and the place its answer goes to. now_ms:
-    monotonic, when it was started. rights: what its client may do; None: everything. on_rest: takes how many
-    bytes follow the message; None: there must be none."""
+    monotonic, when it was started. rights: what its client may do; None: everything. account: what its client
+    uses is charged to it; None: no quota holds. on_rest: takes how many bytes follow the message; None: there
+    must be none."""
 
     api_key: int
     api_version: int
@@ -39,6 +41,7 @@ class Request:
     answer: PendingAnswer
     now_ms: int
     rights: ClientRights | None = None
+    account: Account | None = None
     on_rest: OnRest | None = None
 
     @property
@@ -72,8 +75,14 @@ class Request:
         message_type = codec.request_type(self.api_key, self.api_version)
         return codec.decode(message_type, self.frame, self.body_position, on_rest=self.on_rest)
 
+    def throttle_time_ms(self) -> int:
+        """Return for how long the client is not read from after the answer that is made now (KIP-219)."""
+        return 0 if self.account is None else self.account.throttle_time_ms()
+
     def reply(self, fields: Mapping[str, object]) -> None:
         """Answer with a message built from `fields` for the request's version: see codec.build."""
+        if self.account is not None:
+            fields = {**fields, "throttle_time": self.account.throttle_time_ms()}
         message = codec.build(codec.response_type(self.api_key, self.api_version), fields)
         self.reply_chunks([codec.encode(message)])
 
@@ -104,5 +113,6 @@ class NodeContext:
     authorizer: Authorizer
     producer_ids: ProducerIds
     counters: NodeCounters
+    quotas: ClientQuotas
     wall_ms: Callable[[], int]
     mono_ms: Callable[[], int]

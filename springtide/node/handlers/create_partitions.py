@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 from controller.contract.administration import AdminOutcome, CreatePartitionsCall, PartitionsToCreate
-from springtide.node.handlers.administer import administer, denial, error_fields, refusals
+from springtide.node.handlers.administer import administer, denial, error_fields, refusals, throttled
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.security.acls.model import Operation, ResourceType
+
+THROTTLING_TOLD_SINCE = 3
 
 
 def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     names = [topic.name for topic in message.topics]
-    refused = refusals(names, lambda name: denial(request, Operation.ALTER, ResourceType.TOPIC, name))
+    refused = refusals(
+        message.topics,
+        lambda topic: (
+            denial(request, Operation.ALTER, ResourceType.TOPIC, topic.name)
+            or throttled(request, partial(_added, context, topic), told_since=THROTTLING_TOLD_SINCE)
+        ),
+    )
     wanted = tuple(
         PartitionsToCreate(
             topic=topic.name,
@@ -35,6 +44,11 @@ def handle(context: NodeContext, request: Request) -> None:
         refused=refused,
         answer=lambda outcomes: _answer(request, names, outcomes),
     )
+
+
+def _added(context: NodeContext, topic: Any) -> int:
+    known = context.view.topic_by_name(topic.name)
+    return 0 if known is None else max(0, topic.count - len(context.view.partitions_of(known.topic_id)))
 
 
 def _answer(request: Request, names: Sequence[str], outcomes: Sequence[AdminOutcome]) -> None:

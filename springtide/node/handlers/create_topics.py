@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, cast
 
 from controller.contract.administration import AdminOutcome, CreateTopicsCall, TopicToCreate
-from springtide.node.handlers.administer import administer, denial, error_fields
+from springtide.node.handlers.administer import administer, denial, error_fields, throttled
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.describe_configs import config_fields
 from springtide.node.topic_ids import topic_id_uuid
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
+THROTTLING_TOLD_SINCE = 6
+
 
 def handle(context: NodeContext, request: Request) -> None:
     """A topic that can't be made costs the request's other topics nothing, as in Kafka."""
     message = cast(Any, request.decode())
-    refused = dict(_refused(request, message.topics))
+    refused = dict(_refused(context, request, message.topics))
     asked = [topic for topic in message.topics if topic.name not in refused]
 
     def answer(outcomes: Sequence[AdminOutcome]) -> None:
@@ -38,9 +41,12 @@ def handle(context: NodeContext, request: Request) -> None:
     )
 
 
-def _refused(request: Request, topics: Sequence[Any]) -> Iterator[tuple[str, AdminOutcome]]:
-    """Yield each name that is refused here, and why: it is asked for twice, the client may not create it, or
-    it has not all partitions. A right on the cluster stands for one on each topic."""
+def _refused(
+    context: NodeContext, request: Request, topics: Sequence[Any]
+) -> Iterator[tuple[str, AdminOutcome]]:
+    """Yield each name that is refused here, and why: it is asked for twice, the client may not create it, it
+    has not all partitions, or the client is above its quota. A right on the cluster stands for one on each
+    topic."""
     count = Counter(topic.name for topic in topics)
     may_create_any = request.may(Operation.CREATE, ResourceType.CLUSTER, is_filter=True)
     for topic in topics:
@@ -61,6 +67,16 @@ def _refused(request: Request, topics: Sequence[Any]) -> Iterator[tuple[str, Adm
                     message=f"the partitions assigned to {topic.name!r} are not 0, 1, 2, ...",
                 ),
             )
+        elif refused := throttled(
+            request, partial(_partitions, context, topic), told_since=THROTTLING_TOLD_SINCE
+        ):
+            yield topic.name, refused
+
+
+def _partitions(context: NodeContext, topic: Any) -> int:
+    """Return how many partitions are created."""
+    asked = len(topic.assignments) or topic.num_partitions
+    return asked if asked > 0 else int(context.view.cluster_configs.get("num.partitions", 1))
 
 
 def _topic(topic: Any) -> TopicToCreate:

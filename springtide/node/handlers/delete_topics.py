@@ -7,18 +7,20 @@ do not exist; another is told of none. An id that this process does not know can
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 from msgspec import structs
 
 from controller.contract.administration import AdminOutcome, DeleteTopicsCall, TopicToDelete
-from springtide.node.handlers.administer import administer, denied, error_fields, refusals
+from springtide.node.handlers.administer import administer, denied, error_fields, refusals, throttled
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.topic_ids import topic_id_text, topic_id_uuid
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
 BY_ID_SINCE = 6
+THROTTLING_TOLD_SINCE = 5
 
 
 def handle(context: NodeContext, request: Request) -> None:
@@ -31,9 +33,14 @@ def handle(context: NodeContext, request: Request) -> None:
         TopicToDelete(name=name, topic_id=None if topic_id is None else topic_id_text(topic_id.bytes))
         for name, topic_id in named
     )
-    refused: dict[int, AdminOutcome] = {}
-    if not request.may(Operation.DELETE, ResourceType.CLUSTER, is_filter=True):
-        refused = refusals(wanted, lambda topic: _refusal(context, request, topic))
+    may_any = request.may(Operation.DELETE, ResourceType.CLUSTER, is_filter=True)
+    refused = refusals(
+        wanted,
+        lambda topic: (
+            (None if may_any else _refusal(context, request, topic))
+            or throttled(request, partial(_deleted, context, topic), told_since=THROTTLING_TOLD_SINCE)
+        ),
+    )
     wanted = tuple(topic for place, topic in enumerate(wanted) if place not in refused)
     administer(
         context,
@@ -63,6 +70,12 @@ def _refusal(context: NodeContext, request: Request, topic: TopicToDelete) -> Ad
     if known is None:
         return AdminOutcome(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return structs.replace(refused, topic=name)
+
+
+def _deleted(context: NodeContext, topic: TopicToDelete) -> int:
+    view = context.view
+    known = view.topic_by_id(topic.topic_id or "") if topic.name is None else view.topic_by_name(topic.name)
+    return 0 if known is None else len(view.partitions_of(known.topic_id))
 
 
 def _answer(

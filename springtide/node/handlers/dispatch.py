@@ -28,7 +28,7 @@ def make_dispatch(handlers: Mapping[int, Handler[C]], context: C, clock: Clock) 
     """
     requests = context.counters.requests
     mono_ms, on_rest = clock.mono_ms, context.counters.on_rest
-    view, rights_of = context.view, context.authorizer.rights_of
+    view, rights_of, open_account = context.view, context.authorizer.rights_of, context.quotas.open
 
     def dispatch(connection: Connection, frame: memoryview, answer: PendingAnswer) -> None:
         try:
@@ -42,6 +42,8 @@ def make_dispatch(handlers: Mapping[int, Handler[C]], context: C, clock: Clock) 
             connection.sasl.check(api_key, mono_ms())
         requests[api_key] = requests.get(api_key, 0) + 1
         connection.client_id = client_id
+        rights = rights_of(connection) if view.is_authorizer_on else None
+        account = open_account(connection, rights, api_key, len(frame)) if view.quotas else None
         handlers[api_key](
             context,
             Request(
@@ -52,9 +54,12 @@ def make_dispatch(handlers: Mapping[int, Handler[C]], context: C, clock: Clock) 
                 body_position=body_position,
                 answer=answer,
                 now_ms=mono_ms(),
-                rights=rights_of(connection) if view.is_authorizer_on else None,
+                rights=rights,
+                account=account,
                 on_rest=on_rest,
             ),
         )
+        if account is not None:
+            account.end()
 
     return dispatch

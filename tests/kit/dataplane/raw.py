@@ -25,8 +25,9 @@ ANSWER_S = 60.0
 class Raw:
     """One connection: bytes as they are, or requests in Kafka's definitions."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.SocketStream, client_id: str = "test") -> None:
         self._stream = stream
+        self._client_id = client_id
         self._received = bytearray()
 
     async def send(self, data: bytes) -> None:
@@ -52,7 +53,12 @@ class Raw:
         self, api_key: int, api_version: int, fields: dict[str, object], *, correlation_id: int = 1
     ) -> None:
         """Send a request without waiting for its answer."""
-        await self.send(request(api_key, api_version, fields, correlation_id=correlation_id))
+        body = codec.encode(codec.build(codec.request_type(api_key, api_version), fields))
+        await self._send(api_key, api_version, body, correlation_id=correlation_id)
+
+    async def _send(self, api_key: int, api_version: int, body: bytes, *, correlation_id: int = 1) -> None:
+        frame = frame_of(api_key, api_version, body, correlation_id=correlation_id, client_id=self._client_id)
+        await self.send(frame)
 
     async def answer(self, api_key: int, api_version: int, *, correlation_id: int = 1) -> Any:
         frame, position = await self._body(api_key, api_version, correlation_id)
@@ -96,7 +102,7 @@ class Raw:
             base_sequence=base_sequence,
         )
         body = b"".join(encode_produce_request(9, [((topic, 0), batch)], acks=acks, timeout_ms=10_000))
-        await self.send(frame_of(ApiKey.PRODUCE, 9, body))
+        await self._send(ApiKey.PRODUCE, 9, body)
         (outcome,) = decode_produce_response(9, *await self._body(ApiKey.PRODUCE, 9))
         return ErrorCode(outcome.error_code), outcome.base_offset
 
@@ -124,7 +130,7 @@ class Raw:
         request = FetchRequest(
             replica_id, max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 20, partitions=[asked]
         )
-        await self.send(frame_of(ApiKey.FETCH, 12, encode_fetch_request(12, request)))
+        await self._send(ApiKey.FETCH, 12, encode_fetch_request(12, request))
         response = decode_fetch_response(12, *await self._body(ApiKey.FETCH, 12))
         (answered,) = response.partitions
         return (
@@ -145,19 +151,21 @@ def request(api_key: int, api_version: int, fields: dict[str, object], *, correl
     return frame_of(api_key, api_version, body, correlation_id=correlation_id)
 
 
-def frame_of(api_key: int, api_version: int, body: bytes, *, correlation_id: int = 1) -> bytes:
+def frame_of(
+    api_key: int, api_version: int, body: bytes, *, correlation_id: int = 1, client_id: str = "test"
+) -> bytes:
     head = encode_request_header(
-        api_key=api_key, api_version=api_version, correlation_id=correlation_id, client_id="test"
+        api_key=api_key, api_version=api_version, correlation_id=correlation_id, client_id=client_id
     )
     return encode_request_frame(head, body)
 
 
 @asynccontextmanager
-async def connected(port: int) -> AsyncIterator[Raw]:
+async def connected(port: int, client_id: str = "test") -> AsyncIterator[Raw]:
     stream = await trio.open_tcp_stream("127.0.0.1", port)
     assert isinstance(stream, trio.SocketStream)
     async with stream:
-        yield Raw(stream)
+        yield Raw(stream, client_id)
 
 
 def list_offsets_fields(*timestamps: int) -> dict[str, object]:

@@ -63,9 +63,10 @@ def answers_of(
     client_id: str | None = "client",
     listener: str = "",
     rights: ClientRights | None = None,
+    account: Any = None,
 ) -> list[Any]:
     """Return a list that gets the message that the handler answers with, now or later, or None if it closes
-    the connection."""
+    the connection. account: what the client uses is charged to it."""
     answers: list[Any] = []
 
     def complete(chunks: Sequence[Any]) -> None:
@@ -93,6 +94,7 @@ def answers_of(
         answer=cast(Any, SimpleNamespace(complete=complete, connection=connection)),
         now_ms=now_ms,
         rights=rights,
+        account=account,
     )
     handle(context, request)
     return answers

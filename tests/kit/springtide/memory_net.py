@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
 from dataplane.shell.metrics import BrokerCounters
-from springtide.node.clock import MachineClock
+from springtide.node.clock import Clock, MachineClock
 from springtide.node.connection import Connection, PendingAnswer
 from springtide.node.net import READABLE, Buffer, Channel, ChannelReadiness, OnReady
 from springtide.node.server import (
@@ -121,7 +121,13 @@ class NoListener:
 class Harness:
     """A server whose requests wait until the test answers them; the request's bytes are its name."""
 
-    def __init__(self, **limits: int) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        connection_delay_ms: Callable[[str, str], int] | None = None,
+        **limits: int,
+    ) -> None:
         self.started: list[bytes] = []
         self.answers: dict[bytes, PendingAnswer] = {}
         self.poller = MemoryPoller()
@@ -130,11 +136,12 @@ class Harness:
             listeners={"": NoListener()},
             poller=self.poller,
             dispatch=self.dispatch,
-            clock=MachineClock(),
+            clock=clock or MachineClock(),
             threads=TrioThreads(),
             counters=self.counters,
             limits=ServerLimits(**limits),
             on_turn_end=lambda: None,
+            connection_delay_ms=connection_delay_ms,
         )
 
     def dispatch(self, connection: Connection, frame: memoryview, answer: PendingAnswer) -> None:
