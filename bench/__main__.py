@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from bench import report
-from bench.cases import CASES, NoSuchCase, select_cases
+from bench.cases import CASES, TLS_CASES, NoSuchCase, select_cases
 from bench.kafka import Kafka, KafkaNotUsable
 from bench.load_spec import LoadFailed
 from bench.machine import machine_facts, processors
@@ -36,6 +36,7 @@ from localcluster.rest import RestFailed
 from localcluster.zookeeper import ZooKeeperJarsNotFound
 
 EXIT_FAILED = 1
+TLS = "with tls"
 ROUNDS, SECONDS = 3, 4.0
 ROUNDS_QUICK, SECONDS_QUICK = 1, 1.5
 
@@ -63,8 +64,14 @@ def build_parser() -> argparse.ArgumentParser:
         help="only this one (also a pattern: '*-66k-*')",
     )
     parser.add_argument("--list", action="store_true", help="list the cases and end")
-    parser.add_argument(
+    compared = parser.add_mutually_exclusive_group()
+    compared.add_argument(
         "--kafka-home", type=Path, metavar="DIR", help="compare with the Kafka whose jars are in DIR/libs"
+    )
+    compared.add_argument(
+        "--tls",
+        action="store_true",
+        help="compare TLS, between all processes, with none: a few cases unless --case names others",
     )
     parser.add_argument("--output", type=Path, default=Path("build/bench.json"), help="where the figures go")
     return parser
@@ -91,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     try:
         plan = Plan(
-            cases=select_cases(options.case, is_quick=options.quick),
+            cases=select_cases(options.case or (TLS_CASES if options.tls else ()), is_quick=options.quick),
             rounds=options.rounds or (ROUNDS_QUICK if options.quick else ROUNDS),
             seconds=options.seconds or (SECONDS_QUICK if options.quick else SECONDS),
             is_quick=options.quick,
@@ -102,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("--rounds and --seconds must be above 0")
     narrate = Narrator()
     try:
-        run(plan, options.kafka_home, options.output, narrate)
+        run(plan, options.kafka_home, options.output, narrate, with_tls=options.tls)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except (
@@ -123,7 +130,9 @@ def say(lines: Sequence[str]) -> None:
     sys.stdout.flush()
 
 
-def run(plan: Plan, kafka_home: Path | None, output: Path, narrate: Narrator) -> None:
+def run(
+    plan: Plan, kafka_home: Path | None, output: Path, narrate: Narrator, *, with_tls: bool = False
+) -> None:
     """Measure and report. All that was started is stopped when this returns or raises."""
     machine = machine_facts()
     rows: list[Row] = []
@@ -137,6 +146,8 @@ def run(plan: Plan, kafka_home: Path | None, output: Path, narrate: Narrator) ->
 
     with ExitStack() as running:
         sides: list[Side] = [running.enter_context(Springtide(narrate))]
+        if with_tls:
+            sides.insert(0, running.enter_context(Springtide(narrate, name=TLS, is_secure=True)))
         if kafka is not None:
             sides.append(running.enter_context(kafka))
             for side in sides:
@@ -153,6 +164,9 @@ def print_report(rows: Sequence[Row], machine: dict[str, Any]) -> None:
     if "kafka" in machine:
         say(["", f"How many times better Springtide is than Kafka {machine['kafka']} (below 1: worse):", ""])
         say([*report.ratio_table(rows), "", *report.verdict(rows, ours="Springtide", theirs="Kafka")])
+    elif any(TLS in row.medians for row in rows):
+        say(["", "How many times as good figures are with TLS as without (below 1: what TLS costs):", ""])
+        say(report.ratio_table(rows))
     else:
         say(["", HOW_TO_COMPARE])
     if warning := report.disturbance(rows, processors=processors()):

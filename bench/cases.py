@@ -220,6 +220,16 @@ CASES: tuple[Case, ...] = (
 )
 
 
+TLS_CASES = (
+    "produce-all-100b-8x1",
+    "produce-all-66k-4x4",
+    "fetch-backlog-4x1",
+    "client-produce-all-100b",
+    "client-consume-100b",
+)
+"""What shows the cost of TLS: many small requests, many bytes in, many bytes out."""
+
+
 class NoSuchCase(ValueError):
     """A pattern fits no case; the message lists them."""
 

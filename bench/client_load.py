@@ -27,6 +27,7 @@ from bench.figures import Measurement
 from bench.load_spec import LoadFailed, LoadSpec, serve_spec
 from bench.processor_time import measure_between, take_reading
 from bench.raw_load import find_leaders, list_offset
+from bench.secured import client_context
 
 SAMPLE_EVERY = 16
 BURST = 256
@@ -63,13 +64,13 @@ class _Deliveries:
 
 
 def _produce(spec: LoadSpec) -> Measurement:
-    case = spec.case
-    leaders = find_leaders(spec.bootstrap_servers, spec.topic)
-    ends_before = [list_offset(leader, spec.topic, protocol.LATEST) for leader in leaders]
+    case, tls = spec.case, client_context(spec.ca_file)
+    leaders = find_leaders(spec.bootstrap_servers, spec.topic, tls)
+    ends_before = [list_offset(leader, spec.topic, protocol.LATEST, tls) for leader in leaders]
     deliveries = _Deliveries()
     producer = Producer(
         {
-            "bootstrap.servers": spec.bootstrap_servers,
+            **_reached(spec),
             "acks": "all" if case.acks == ACKS_ALL else case.acks,
             "linger.ms": case.linger_ms,
             "queue.buffering.max.messages": QUEUE_RECORDS_MAX,
@@ -118,7 +119,7 @@ def _produce(spec: LoadSpec) -> Measurement:
     if left := producer.flush(FLUSH_SECONDS_MAX):
         raise LoadFailed(f"{left} records were not delivered within {FLUSH_SECONDS_MAX:g} s")
     grown = sum(
-        list_offset(leader, spec.topic, protocol.LATEST) - end
+        list_offset(leader, spec.topic, protocol.LATEST, tls) - end
         for leader, end in zip(leaders, ends_before, strict=True)
     )
     if grown != produced:
@@ -130,7 +131,7 @@ def _consume(spec: LoadSpec) -> Measurement:
     case = spec.case
     consumer = Consumer(
         {
-            "bootstrap.servers": spec.bootstrap_servers,
+            **_reached(spec),
             "group.id": "bench-reads-by-assignment",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -142,7 +143,7 @@ def _consume(spec: LoadSpec) -> Measurement:
             "error_cb": _ignore,
         }
     )
-    partitions = len(find_leaders(spec.bootstrap_servers, spec.topic))
+    partitions = len(find_leaders(spec.bootstrap_servers, spec.topic, client_context(spec.ca_file)))
     beginning = [TopicPartition(spec.topic, number, OFFSET_BEGINNING) for number in range(partitions)]
 
     def consume_until(deadline: float) -> int:
@@ -177,6 +178,11 @@ def _consume(spec: LoadSpec) -> Measurement:
         )
     finally:
         consumer.close()
+
+
+def _reached(spec: LoadSpec) -> dict[str, Any]:
+    tls = {} if spec.ca_file is None else {"security.protocol": "SSL", "ssl.ca.location": spec.ca_file}
+    return {"bootstrap.servers": spec.bootstrap_servers, **tls}
 
 
 def _ignore(error: Any) -> None:

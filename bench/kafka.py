@@ -98,6 +98,7 @@ class Kafka:
     """One Kafka cluster; a context manager that leaves nothing behind."""
 
     name = "kafka"
+    ca_file = None
 
     def __init__(self, home: Path, tell: Tell, *, broker_config: Mapping[str, str] = {}) -> None:
         self.version = find_version(home)

@@ -42,6 +42,8 @@ class LoadSpec:
     duration_s: float
     fill_bytes: int = 0
     """Above 0: write so many bytes to the topic and measure nothing."""
+    ca_file: str | None = None
+    """The CA of brokers that speak TLS; None: in the clear."""
 
 
 def spec_from_json(document: dict[str, Any]) -> LoadSpec:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import struct
 import time
 from collections import deque
@@ -26,6 +27,7 @@ from bench.figures import Measurement
 from bench.load_spec import LoadSpec, serve_spec
 from bench.processor_time import Reading, measure_between, take_reading
 from bench.protocol import BadAnswer, Leader, ProduceAnswers
+from bench.secured import SecuredSocket, client_context, secured
 
 ANSWER_SECONDS_MAX = 30.0
 RECEIVE_BYTES = 64 * 1024
@@ -107,8 +109,9 @@ class ProduceLink:
         batch_records: int,
         in_flight: int,
         tally: Tally,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._socket = connect(leader)
+        self._socket = connect(leader, tls)
         self._frames = [
             protocol.encode_produce(
                 topic=topic, partition=leader.partition, acks=acks, batch=batch, correlation_id=index
@@ -258,8 +261,9 @@ class FetchLink:
         tally: Tally,
         sent_at: list[float] | None = None,
         records_per_batch: int = 1,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._socket = connect(leader)
+        self._socket = connect(leader, tls)
         self._partition = leader.partition
         self._topic = topic
         self._buffer = bytearray(FETCH_BUFFER_BYTES)
@@ -344,35 +348,37 @@ class FetchLink:
             tally.latencies_s.append(now - sent_at[batch])
 
 
-def connect(leader: Leader) -> socket.socket:
+def connect(leader: Leader, tls: ssl.SSLContext | None) -> socket.socket | SecuredSocket:
     """A non-blocking connection that sends at once."""
-    connected = socket.create_connection((leader.host, leader.port), timeout=ANSWER_SECONDS_MAX)
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    plain = socket.create_connection((leader.host, leader.port), timeout=ANSWER_SECONDS_MAX)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected = secured(plain, leader.host, tls)
     connected.setblocking(False)
-    return connected
+    return SecuredSocket(connected) if isinstance(connected, ssl.SSLSocket) else connected
 
 
-def ask_once(host: str, port: int, request: bytes) -> memoryview:
+def ask_once(host: str, port: int, request: bytes, tls: ssl.SSLContext | None = None) -> memoryview:
     """One request on a connection of its own; the answer's frame without its size."""
-    with socket.create_connection((host, port), timeout=ANSWER_SECONDS_MAX) as connected:
+    plain = socket.create_connection((host, port), timeout=ANSWER_SECONDS_MAX)
+    with secured(plain, host, tls) as connected:
         connected.sendall(request)
         with connected.makefile("rb") as stream:
             (size,) = _SIZE.unpack(stream.read(_SIZE.size))
             return memoryview(stream.read(size))
 
 
-def find_leaders(bootstrap_servers: str, topic: str) -> list[Leader]:
+def find_leaders(bootstrap_servers: str, topic: str, tls: ssl.SSLContext | None = None) -> list[Leader]:
     """The leaders of a topic's partitions, in order; asks the first of the servers."""
     host, _, port = bootstrap_servers.partition(",")[0].rpartition(":")
-    leaders = protocol.decode_leaders(ask_once(host, int(port), protocol.encode_metadata(topic)))
+    leaders = protocol.decode_leaders(ask_once(host, int(port), protocol.encode_metadata(topic), tls))
     if not leaders:
         raise BadAnswer(f"{topic} has no partition")
     return leaders
 
 
-def list_offset(leader: Leader, topic: str, timestamp: int) -> int:
+def list_offset(leader: Leader, topic: str, timestamp: int, tls: ssl.SSLContext | None = None) -> int:
     request = protocol.encode_list_offsets(topic, leader.partition, timestamp)
-    return protocol.decode_listed_offset(ask_once(leader.host, leader.port, request))
+    return protocol.decode_listed_offset(ask_once(leader.host, leader.port, request, tls))
 
 
 class Loop:
@@ -423,7 +429,7 @@ class Loop:
 
 
 def run(spec: LoadSpec) -> Measurement:
-    leaders = find_leaders(spec.bootstrap_servers, spec.topic)
+    leaders = find_leaders(spec.bootstrap_servers, spec.topic, client_context(spec.ca_file))
     tally = Tally()
     if spec.fill_bytes:
         return _fill(spec, leaders, tally)
@@ -453,15 +459,16 @@ def _measure(spec: LoadSpec, tally: Tally, before: Reading, after: Reading) -> M
 
 def _links(spec: LoadSpec, leaders: list[Leader], tally: Tally) -> list[Link]:
     """Connection i goes to partition i modulo their number."""
-    case = spec.case
+    case, tls = spec.case, client_context(spec.ca_file)
     chosen = [leaders[index % len(leaders)] for index in range(case.connections)]
     if case.kind is Kind.FETCH:
         return [
             FetchLink(
                 leader=leader,
                 topic=spec.topic,
-                fetch_offset=list_offset(leader, spec.topic, protocol.EARLIEST),
+                fetch_offset=list_offset(leader, spec.topic, protocol.EARLIEST, tls),
                 tally=tally,
+                tls=tls,
             )
             for leader in chosen
         ]
@@ -474,10 +481,11 @@ def _links(spec: LoadSpec, leaders: list[Leader], tally: Tally) -> list[Link]:
     reader = FetchLink(
         leader=leaders[0],
         topic=spec.topic,
-        fetch_offset=list_offset(leaders[0], spec.topic, protocol.LATEST),
+        fetch_offset=list_offset(leaders[0], spec.topic, protocol.LATEST, tls),
         tally=tally,
         sent_at=writer.on_base_offset,
         records_per_batch=case.batch_records,
+        tls=tls,
     )
     return [reader, writer]
 
@@ -495,6 +503,7 @@ def _produce_link(spec: LoadSpec, leader: Leader, tally: Tally, *, in_flight: in
         batch_records=case.batch_records,
         in_flight=in_flight,
         tally=tally,
+        tls=client_context(spec.ca_file),
     )
 
 

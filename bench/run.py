@@ -121,6 +121,7 @@ def _spec(case: Case, plan: Plan, side: Side) -> LoadSpec:
         case=case,
         topic=case.name,
         bootstrap_servers=side.bootstrap_servers,
+        ca_file=side.ca_file,
         broker_pids=side.broker_pids,
         warmup_s=plan.warmup_s,
         duration_s=plan.seconds,

@@ -38,6 +38,10 @@ class Side(Protocol):
     def bootstrap_servers(self) -> str: ...
 
     @property
+    def ca_file(self) -> str | None:
+        """The CA of its brokers; None: they speak in the clear."""
+
+    @property
     def broker_pids(self) -> tuple[int, ...]: ...
 
     def create_topic(
@@ -64,16 +68,25 @@ def topic_configs(retention_bytes: int) -> dict[str, str]:
 
 
 class Springtide:
-    """Our side: ZooKeeper, a controller and three brokers, as everywhere else on one machine."""
+    """Our side: ZooKeeper, a controller and three brokers, as everywhere else on one machine. is_secure: they
+    speak TLS with clients, the controller and each other."""
 
-    name = "springtide"
-
-    def __init__(self, tell: Tell, *, coordinators: int = 0, broker_config: Mapping[str, str] = {}) -> None:
+    def __init__(
+        self,
+        tell: Tell,
+        *,
+        name: str = "springtide",
+        coordinators: int = 0,
+        broker_config: Mapping[str, str] = {},
+        is_secure: bool = False,
+    ) -> None:
+        self.name = name
         self._cluster = LocalCluster(
             brokers=BROKERS,
             coordinators=coordinators,
             broker_config={"log.retention.check.interval.ms": str(RETENTION_CHECK_MS), **broker_config},
             on_progress=tell,
+            is_secure=is_secure,
         )
 
     def __enter__(self) -> Self:
@@ -93,6 +106,10 @@ class Springtide:
     @property
     def bootstrap_servers(self) -> str:
         return self._cluster.bootstrap_servers
+
+    @property
+    def ca_file(self) -> str | None:
+        return None if self._cluster.tls is None else str(self._cluster.tls.ca)
 
     @property
     def broker_pids(self) -> tuple[int, ...]:

@@ -31,7 +31,6 @@ from coordinator.shell.log_ends import PartitionEnds
 from coordinator.shell.shards import Shards
 from springtide.node.administration import Administration
 from springtide.node.authentication import Authentication
-from springtide.node.authorization import Authorizer
 from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.controller_client import ControllerClient
@@ -155,7 +154,6 @@ class CoordinatorProcess:
         self.authentication = Authentication(
             settings.listeners,
             view=self.view,
-            is_view_complete=lambda: self.session.has_full_state,
             clock=ports.clock,
             threads=ports.threads,
             rng=ports.rng,
@@ -173,7 +171,6 @@ class CoordinatorProcess:
             limits=settings.config.server_limits,
             on_turn_end=lambda: None,
             identify=self.authentication.identify,
-            connection_delay_ms=self.quotas.connection_delay_ms,
         )
         told_of = listeners.inter_broker
         self.session = ControllerSession(

@@ -49,7 +49,6 @@ from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import DIVERGENT, LogDir
 from springtide.node.administration import Administration
 from springtide.node.authentication import Authentication
-from springtide.node.authorization import Authorizer
 from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.connection import Connection
@@ -283,7 +282,6 @@ class StorageBroker:
         self.authentication = Authentication(
             settings.listeners,
             view=self.view,
-            is_view_complete=self.is_view_complete,
             clock=ports.clock,
             threads=ports.threads,
             rng=ports.rng,

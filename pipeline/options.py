@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TypeVar
 
-from pipeline.client.config import ClientConfig, client_config
+from pipeline.client.config import CLIENT_PREFIX, ClientConfig, client_config
 from pipeline.client.errors import InvalidClientOption
 from pipeline.errors import InvalidOption
 
 T = TypeVar("T", bound=Enum)
-CLIENT_PREFIX = "kafka."
+NO_JAAS = (
+    "Spark shows options, and redacts those only whose names tell that they are secret: give "
+    "'kafka.sasl.username' and 'kafka.sasl.password'"
+)
 _DURATION = re.compile(r"(\d{1,18})\s*([a-z]*)\Z")
 _UNITS_MS = {
     "us": 0.001,

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import httpx
 
 #: OpenSSL's codes for a chain that ends in no certificate that is trusted: 2, 18, 19, 20, 21 (verify(1)).
-_UNKNOWN_ISSUER: Final = frozenset({2, 18, 19, 20, 21})
+UNKNOWN_ISSUER: Final = frozenset({2, 18, 19, 20, 21})
 #: What a server answers to a client that sent no certificate, or one that it does not trust.
 _CERTIFICATE_WANTED: Final = (
     "CERTIFICATE_REQUIRED",
@@ -22,7 +22,7 @@ _CERTIFICATE_WANTED: Final = (
     "ALERT_UNKNOWN_CA",
     "ALERT_BAD_CERTIFICATE",
 )
-_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
 
 
 class TlsFilesInvalid(Exception):
@@ -70,7 +70,7 @@ def explain_tls(error: httpx.HTTPError, *, url: str, ca: str, cert: str) -> TlsF
         return None
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
-            if cause.verify_code in _UNKNOWN_ISSUER:
+            if cause.verify_code in UNKNOWN_ISSUER:
                 return TlsFailure(
                     f"its certificate is of a CA that is not known here: name the CA's file with {ca}"
                 )
@@ -80,7 +80,7 @@ def explain_tls(error: httpx.HTTPError, *, url: str, ca: str, cert: str) -> TlsF
             return TlsFailure(
                 f"it takes only clients with a certificate of its --client-ca: name one with {cert}"
             )
-        if reason in _NO_TLS:
+        if reason in NO_TLS:
             return TlsFailure("it does not speak TLS: write http:// instead of https://")
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.TimeoutException):
         return None

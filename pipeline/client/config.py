@@ -1,7 +1,7 @@
 """Addresses of a cluster, and limits for its client: one value, made from `kafka.*` options, that pickles.
 
 Option names, and most of the defaults, are Kafka's own. Options for features that this client lacks
-(deserializers, groups, a Java login) are refused by source/options.py, not here.
+(deserializers, groups) are refused by source/options.py, not here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.client.errors import InvalidClientOption
+from pipeline.client.security import PLAIN, SECURITY_OPTIONS, ClientSecurity, client_security
 
 Address = tuple[str, int]
 
@@ -43,6 +44,7 @@ class ClientConfig:
     """Larger than Kafka's 1 MiB: decoding is vectorised over what one answer holds."""
     answer_max_bytes: int = 128 * 1024 * 1024
     """A claim of a longer answer ends the connection. Room for one batch beyond every other limit."""
+    security: ClientSecurity = PLAIN
 
 
 _NUMBERS = {
@@ -55,8 +57,10 @@ _NUMBERS = {
     "max.partition.fetch.bytes": "max_partition_fetch_bytes",
 }
 _TEXTS = {"client.id": "client_id", "client.rack": "client_rack"}
-CLIENT_OPTIONS = ("bootstrap.servers", "security.protocol", *_NUMBERS, *_TEXTS)
+CLIENT_OPTIONS = ("bootstrap.servers", *SECURITY_OPTIONS, *_NUMBERS, *_TEXTS)
 """Every name that means something here, without its prefix."""
+CLIENT_PREFIX = "kafka."
+"""What the names begin with as Spark's users write them."""
 
 
 def parse_bootstrap(text: str) -> tuple[Address, ...]:
@@ -77,29 +81,26 @@ def parse_bootstrap(text: str) -> tuple[Address, ...]:
     return tuple(addresses)
 
 
-def client_config(options: Mapping[str, str]) -> ClientConfig:
-    """Return the config from options without their `kafka.` prefix, names in lower case. Unknown names are
-    ignored.
+def client_config(options: Mapping[str, str], *, prefix: str = CLIENT_PREFIX) -> ClientConfig:
+    """Return the config from options without their prefix, names in lower case. Unknown names are ignored,
+    but for those of TLS and SASL. prefix: names in messages begin with it.
 
-    Raises InvalidClientOption for a missing or bad value, and for a security protocol other than PLAINTEXT:
-    a connection that is less safe than asked for must not be made.
+    Raises InvalidClientOption for a missing or bad value.
     """
     servers = options.get("bootstrap.servers", "")
     if not servers.strip():
         raise InvalidClientOption(
-            "Option 'kafka.bootstrap.servers' must be specified for configuring the Kafka connection"
+            f"Option '{prefix}bootstrap.servers' must be specified for configuring the Kafka connection"
         )
-    protocol = options.get("security.protocol", "PLAINTEXT").strip()
-    if protocol.upper() != "PLAINTEXT":
-        raise InvalidClientOption(f"kafka.security.protocol {protocol!r}: only PLAINTEXT is spoken here")
     values: dict[str, int | str] = {}
     for name, attribute in _NUMBERS.items():
         if name in options:
-            values[attribute] = _positive(name, options[name])
+            values[attribute] = _positive(prefix + name, options[name])
     for name, attribute in _TEXTS.items():
         if name in options:
             values[attribute] = options[name]
-    return ClientConfig(bootstrap=parse_bootstrap(servers), **values)  # type: ignore[arg-type]
+    security = client_security(options, prefix=prefix)
+    return ClientConfig(bootstrap=parse_bootstrap(servers), security=security, **values)  # type: ignore[arg-type]
 
 
 def _positive(name: str, text: str) -> int:
@@ -108,5 +109,5 @@ def _positive(name: str, text: str) -> int:
     except ValueError:
         value = 0
     if not 0 < value < 2**31:
-        raise InvalidClientOption(f"kafka.{name} must be a whole number from 1 to 2147483647, not {text!r}")
+        raise InvalidClientOption(f"{name} must be a whole number from 1 to 2147483647, not {text!r}")
     return value

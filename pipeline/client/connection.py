@@ -3,34 +3,54 @@ answers a connection's requests in the order they came).
 
 Every wait has a deadline, every claimed size a bound, and any failure ends the connection: after half a frame
 nothing more can be understood. Every failure is ConnectionLost, because the consequence for the caller is the
-same: the request may have been carried out.
+same: the request may have been carried out. Where the reason is certain and another try can't succeed (a
+certificate or a password is refused), it is AccessRefused instead.
+
+Over TLS, one answer is read whole before the next request is sent, so no bytes of a later answer wait inside
+the socket, where a poll does not see them.
 """
 
 from __future__ import annotations
 
+import random
 import select
 import socket
+import ssl
 import struct
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from pipeline.client.config import Address, ClientConfig
-from pipeline.client.errors import ConnectionLost, MalformedAnswer
+from pipeline.client.errors import AccessRefused, ClientError, ConnectionLost, MalformedAnswer
+from pipeline.client.login import log_in, without_sasl
 from pipeline.client.messages import SPOKEN, check_spoken, decode_body, encode_body, parse_api_versions
+from pipeline.client.tls import (
+    certain_advice,
+    is_alert,
+    joined_writes,
+    last_word,
+    secure,
+    tls_wanted,
+    why_it_may_have_hung_up,
+)
 from springtide.wire.apis import ApiKey
 from springtide.wire.compression import Buffer
 from springtide.wire.headers import decode_response_header, encode_request_header
 from springtide.wire.primitives import MalformedRequest
 
+E = TypeVar("E", bound=ClientError)
 _SIZE = struct.Struct(">i")
 _SIZE_BYTES = 4
 _CORRELATION_IDS = 2**31
 _PIECES_MAX = 512
 """Pieces of one sendmsg: IOV_MAX is 1024 on Linux, and at least 16 anywhere."""
+_RENEWED_AT = (0.85, 0.95)
+"""Part of a session's lifetime after which the client authenticates again. It is drawn anew each time, as by
+Kafka's clients (KIP-368): many clients must not come at once."""
 
 
 def now_ms() -> int:
@@ -42,24 +62,65 @@ class BrokerConnection:
     """Use from one thread. `send` and `receive` in pairs, or `call`; `close` at the end never fails."""
 
     def __init__(self, address: Address, config: ClientConfig) -> None:
-        """Connect and read the API versions of the broker. Raises ConnectionLost."""
+        """Connect, read the API versions of the broker, and log in. Raises ConnectionLost, AccessRefused,
+        UnsupportedBroker, InvalidClientOption."""
         self.address = address
         self._config = config
         self._where = f"{address[0]}:{address[1]}"
         self._correlation_id = 0
         self._asked: deque[tuple[int, ApiKey]] = deque()
         self._socket: socket.socket | None = None
+        #: Sends some of the pieces in front and returns how many bytes.
+        self._send_some: Callable[[Sequence[memoryview]], int]
+        #: Whether the broker has answered anything but ApiVersions, which it tells every client.
+        self._is_known = False
+        self._renew_at_ms: int | None = None
+        self._versions: dict[int, tuple[int, int]] = {}
         self._answer_timeout_ms = config.connect_timeout_ms
         self._deadline_ms = now_ms() + config.connect_timeout_ms
         try:
-            self._socket = socket.create_connection(address, timeout=config.connect_timeout_ms / 1000)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        except OSError as error:
+            self._open()
+            self._versions = parse_api_versions(self.call(ApiKey.API_VERSIONS, {}))
+            self._log_in()
+        except ClientError:
             self.close()
-            raise ConnectionLost(f"broker {self._where}: {error}") from error
-        self._versions: dict[int, tuple[int, int]] = {}
-        self._versions = parse_api_versions(self.call(ApiKey.API_VERSIONS, {}))
+            raise
         self._answer_timeout_ms = config.request_timeout_ms
+
+    def _open(self) -> None:
+        security, host = self._config.security, self.address[0]
+        timeout_s = self._config.connect_timeout_ms / 1000
+        try:
+            connected = self._socket = socket.create_connection(self.address, timeout=timeout_s)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._send_some = connected.sendmsg
+        except OSError as error:
+            raise self._lost(ConnectionLost, str(error)) from error
+        if security.tls is None:
+            return
+        try:
+            secured = self._socket = secure(connected, host, security)
+            self._send_some = joined_writes(secured)
+        except AccessRefused as error:
+            raise self._lost(AccessRefused, str(error)) from error
+        except OSError as error:
+            hint = why_it_may_have_hung_up(security, is_handshake=True)
+            raise self._lost(ConnectionLost, f"TLS: {_told(error)} ({hint})") from error
+
+    def _log_in(self) -> None:
+        """Authenticate, where the options say as whom. Plan the next time, if the session has an end."""
+        self._renew_at_ms = None
+        security = self._config.security
+        if security.login is None:
+            return
+        if ApiKey.SASL_HANDSHAKE not in self._versions:
+            raise self._lost(AccessRefused, without_sasl(security))
+        try:
+            lifetime_ms = log_in(security, security.login, self.call)
+        except AccessRefused as error:
+            raise self._lost(AccessRefused, str(error)) from error
+        if lifetime_ms > 0:
+            self._renew_at_ms = now_ms() + int(lifetime_ms * random.uniform(*_RENEWED_AT))
 
     # --- requests -------------------------------------------------------------------------------------
 
@@ -75,10 +136,14 @@ class BrokerConnection:
             raise
 
     def send(self, api: ApiKey, body: Sequence[Buffer]) -> None:
-        """Send a request without waiting for its answer. Raises ConnectionLost, UnsupportedBroker.
+        """Send a request without waiting for its answer. Raises ConnectionLost, AccessRefused,
+        UnsupportedBroker.
 
         The broker must not need us to read answers before it reads this: callers keep few requests ahead.
+        Where the session is about to end and no answer is under way, the client authenticates again before.
         """
+        if self._renew_at_ms is not None and not self._asked and now_ms() >= self._renew_at_ms:
+            self._log_in()
         if api is not ApiKey.API_VERSIONS:
             check_spoken(api, self._versions, self._where)
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
@@ -109,6 +174,7 @@ class BrokerConnection:
             raise self._lost(MalformedAnswer, str(error)) from error
         if correlation_id != expected:
             raise self._lost(MalformedAnswer, f"answer {correlation_id} where {expected} was due")
+        self._is_known = self._is_known or api is not ApiKey.API_VERSIONS
         return frame, position
 
     # --- state ----------------------------------------------------------------------------------------
@@ -149,11 +215,11 @@ class BrokerConnection:
         held = [piece for piece in pieces if piece.nbytes]
         first = 0
         while first < len(held):
-            connected = self._within_deadline()
+            self._within_deadline()
             try:
-                sent = connected.sendmsg(held[first : first + _PIECES_MAX])
+                sent = self._send_some(held[first : first + _PIECES_MAX])
             except OSError as error:
-                raise self._lost(ConnectionLost, str(error) or type(error).__name__) from error
+                raise self._failed(last_word(self._socket, error)) from error
             while first < len(held) and sent >= held[first].nbytes:
                 sent -= held[first].nbytes
                 first += 1
@@ -165,6 +231,8 @@ class BrokerConnection:
         self._receive_into(memoryview(head))
         (size,) = _SIZE.unpack(head)
         if not _SIZE_BYTES <= size <= self._config.answer_max_bytes:
+            if self._config.security.tls is None and is_alert(head):
+                raise self._lost(AccessRefused, tls_wanted(self._config.security))
             raise self._lost(
                 MalformedAnswer,
                 f"an answer of {size} bytes is not within {_SIZE_BYTES} and {self._config.answer_max_bytes}",
@@ -181,9 +249,9 @@ class BrokerConnection:
             try:
                 count = connected.recv_into(room)
             except OSError as error:
-                raise self._lost(ConnectionLost, str(error) or type(error).__name__) from error
+                raise self._failed(error) from error
             if count == 0:
-                raise self._lost(ConnectionLost, "the broker closed the connection")
+                raise self._hung_up("the broker closed the connection")
             room = room[count:]
 
     def _within_deadline(self) -> socket.socket:
@@ -196,6 +264,30 @@ class BrokerConnection:
         self._socket.settimeout(left_ms / 1000)
         return self._socket
 
-    def _lost(self, kind: type[ConnectionLost], reason: str) -> ConnectionLost:
+    def _failed(self, error: OSError) -> ClientError:
+        """Return the error of a send or a receive that failed."""
+        advice = certain_advice(error, self._config.security, self.address[0])
+        if advice is not None:
+            return self._lost(AccessRefused, advice)
+        if isinstance(error, ConnectionResetError | BrokenPipeError | ssl.SSLEOFError):
+            return self._hung_up(_told(error))
+        return self._lost(ConnectionLost, _told(error))
+
+    def _hung_up(self, reason: str) -> ConnectionLost:
+        """Return the error of a connection that the broker ended, with what may be wrong if it never
+        answered."""
+        security = self._config.security
+        if not self._versions:
+            reason = f"{reason} ({why_it_may_have_hung_up(security, is_handshake=False)})"
+        elif not self._is_known and security.login is None:
+            protocol = security.option("security.protocol")
+            reason = f"{reason} (perhaps it wants a login: {protocol}=SASL_SSL or SASL_PLAINTEXT)"
+        return self._lost(ConnectionLost, reason)
+
+    def _lost(self, kind: type[E], reason: str) -> E:
         self.close()
         return kind(f"broker {self._where}: {reason}")
+
+
+def _told(error: OSError) -> str:
+    return str(error) or type(error).__name__

@@ -25,6 +25,11 @@ class UnsupportedBroker(ClientError):
     """The broker doesn't speak a version of an API that this client needs. Trying again does not help."""
 
 
+class AccessRefused(ClientError):
+    """The broker refuses this client, or can't prove what it is. Trying again helps only after a change; the
+    message tells which."""
+
+
 class BrokerError(ClientError):
     """The broker said no, and asking again does not help."""
 

@@ -42,8 +42,10 @@ SPOKEN: dict[ApiKey, int] = {
     ApiKey.FETCH: 12,
     ApiKey.LIST_OFFSETS: 7,
     ApiKey.METADATA: 12,
+    ApiKey.SASL_HANDSHAKE: 1,
     ApiKey.API_VERSIONS: API_VERSIONS_VERSION,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
+    ApiKey.SASL_AUTHENTICATE: 2,
     ApiKey.DESCRIBE_PRODUCERS: 0,
     ApiKey.DESCRIBE_CONFIGS: 4,
     ApiKey.DESCRIBE_LOG_DIRS: 4,  # from Kafka 3.3 on: the first that tells how much is free

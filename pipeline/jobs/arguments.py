@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pipeline.client.values import TopicPartition
@@ -42,8 +43,8 @@ def shown_spans(spans: Iterable[tuple[TopicPartition, int, int]]) -> list[dict[s
 
 
 def source_options(options: argparse.Namespace, context: Context, **more: str | None) -> SourceOptions:
-    """Return the source's options for the topics and the range of offsets that were asked for. Raises
-    InvalidOption."""
+    """Return the source's options for the topics and the range of offsets that were asked for, with the job's
+    own client. Raises InvalidOption, InvalidClientOption, UsageError."""
     given = {
         "kafka.bootstrap.servers": context.bootstrap,
         "subscribe": ",".join(options.topics) or None,
@@ -52,6 +53,7 @@ def source_options(options: argparse.Namespace, context: Context, **more: str | 
         "endingOffsets": options.ending_offsets,
         **more,
     }
-    return parse_options(
+    parsed = parse_options(
         {name: value for name, value in given.items() if value is not None}, is_streaming=False
     )
+    return replace(parsed, client=context.client_config)

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, TextIO
 
-from pipeline.client.errors import ClientError, InvalidClientOption
+from pipeline.client.errors import AccessRefused, ClientError, InvalidClientOption
 from pipeline.errors import AdvisedError, InvalidOption
 from pipeline.jobs.context import Context
 from pipeline.jobs.job import PROG, Job, JobExit
@@ -74,6 +74,9 @@ def execute(
     except RequestRefused as error:
         for line in problem_lines(error.status, error.body):
             console.note(line)
+        return JobExit.FOUND
+    except AccessRefused as error:
+        console.fail(str(error))
         return JobExit.FOUND
     except (ClientError, Unreachable) as error:
         console.fail(str(error))

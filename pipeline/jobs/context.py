@@ -8,11 +8,14 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import httpx
 
-from pipeline.client.config import ClientConfig, parse_bootstrap
+from pipeline.client.config import ClientConfig, client_config
+from pipeline.client.security import PLAIN, ClientSecurity, client_security
+from pipeline.jobs.command_config import read_command_config
 from pipeline.jobs.job import PROG
 from pipeline.jobs.session import SUBMITTED, make_session
 from pipeline.jobs.tasks import JobEngine, Progress, is_small, run_here
@@ -124,9 +127,20 @@ class Context:
     @cached_property
     def client_config(self) -> ClientConfig:
         """The client's config. Raises UsageError or InvalidClientOption."""
-        return ClientConfig(
-            bootstrap=parse_bootstrap(self.bootstrap), client_id=f"{PROG}-{self._options.job_name}"
-        )
+        return self.client_of(self.bootstrap, self._options.command_config)
+
+    @property
+    def security(self) -> ClientSecurity:
+        """TLS and the login of `--command-config`. Raises UsageError, InvalidClientOption."""
+        file = self._options.command_config
+        return PLAIN if file is None else client_security(read_command_config(Path(file)))
+
+    def client_of(self, bootstrap: str, command_config: str | None) -> ClientConfig:
+        """Return the config for a cluster. command_config: a file. Raises UsageError, InvalidClientOption."""
+        given = {"client.id": f"{PROG}-{self._options.job_name}"}
+        if command_config is not None:
+            given |= read_command_config(Path(command_config))
+        return client_config(given | {"bootstrap.servers": bootstrap}, prefix="")
 
     @property
     def cluster(self) -> str:

@@ -88,6 +88,11 @@ def _shared_options() -> argparse.ArgumentParser:
     shared = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     brokers = shared.add_argument_group("brokers and controllers")
     brokers.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="any of the cluster's brokers")
+    brokers.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="how to reach brokers, as Kafka's tools take it: TLS, a login",
+    )
     brokers.add_argument("--url", metavar="URL,...", help="controllers (http://127.0.0.1:8080)")
     brokers.add_argument("--cluster", metavar="NAME", help="the cluster's name in the controller")
     brokers.add_argument("--token-file", metavar="FILE", help="bearer token for the controller")

@@ -15,6 +15,7 @@ import msgspec
 from pipeline.client.client import describe_log_dirs
 from pipeline.client.config import ClientConfig, parse_bootstrap
 from pipeline.client.errors import ClientError
+from pipeline.client.security import PLAIN, ClientSecurity
 from pipeline.client.values import BrokerLogDir
 from pipeline.plan.documents import (
     BrokerItem,
@@ -130,11 +131,13 @@ def free_bytes(brokers: Sequence[BrokerItem], ask: AskDisks) -> dict[int, int]:
         return {item.broker_id: free for item, free in zip(serving, told, strict=True) if free is not None}
 
 
-def ask_disks(item: BrokerItem) -> int | None:
+def ask_disks(item: BrokerItem, security: ClientSecurity = PLAIN) -> int | None:
     """Return the free bytes of a broker's log directory; None if it can't be reached, or does not tell."""
     try:
         addresses = parse_bootstrap(item.endpoint)
-        config = ClientConfig(bootstrap=addresses, client_id="pipeline-plan", connect_timeout_ms=CONNECT_MS)
+        config = ClientConfig(
+            addresses, client_id="pipeline-plan", connect_timeout_ms=CONNECT_MS, security=security
+        )
         return least_free(describe_log_dirs(addresses[0], config))
     except ClientError:
         return None

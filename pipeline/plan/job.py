@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
@@ -202,10 +203,11 @@ def _plan(options: argparse.Namespace, context: Context) -> JobOutcome:
     )
     history, rates = _read_history(options, context)
     is_kept = options.apply and not options.dry_run
+    ask = partial(ask_disks, security=context.security)
     with context.controllers() as controllers:
         reader = ClusterReader(controllers, context.cluster)
         brokers, partitions = reader.brokers(), reader.partitions()
-        free = {} if options.ignore_disk else free_bytes(brokers, ask_disks)
+        free = {} if options.ignore_disk else free_bytes(brokers, ask)
         unknown = _unknown_disks(brokers, free, is_ignored=options.ignore_disk)
         body = plan_body(
             goal,

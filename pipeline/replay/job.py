@@ -86,6 +86,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic", metavar="TOPIC", help="the topic that is written to; it must exist")
     parser.add_argument("--checkpoint", metavar="DIR", help="where the plan and its progress are kept")
     parser.add_argument("--source-topic", metavar="NAME", help="of a table that holds several")
+    parser.add_argument(
+        "--source-command-config", metavar="FILE", help="the --command-config of kafka://'s cluster (none)"
+    )
     span = parser.add_argument_group("which records")
     span.add_argument(
         "--starting-timestamp",
@@ -184,7 +187,10 @@ class _Run:
                 "--source-topic is for tables of `pipeline land`: kafka:// names the topic itself"
             )
         try:
-            log = parse_log(options.source, self._config.client_id)
+            log = parse_log(
+                options.source,
+                lambda servers: self._context.client_of(servers, options.source_command_config),
+            )
         except ReplayError as error:
             raise UsageError(error.whole) from error
         self._source_client = stack.enter_context(Client(log.client))

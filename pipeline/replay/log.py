@@ -5,14 +5,14 @@ The range is fixed when the replay is planned: records that come to the source l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 
 from pipeline.client.client import READ_COMMITTED, Client
-from pipeline.client.config import ClientConfig, parse_bootstrap
+from pipeline.client.config import ClientConfig
 from pipeline.client.values import EARLIEST, LATEST, PartitionRange
 from pipeline.errors import DataLossError, InvalidRows, ReplayError
 from pipeline.replay.lake import Found
@@ -37,15 +37,16 @@ def is_log(source: str) -> bool:
     return source.startswith(f"{SCHEME}://")
 
 
-def parse_log(source: str, client_id: str) -> Log:
-    """`kafka://host:9092,host2:9092/topic`. Raises ReplayError, InvalidClientOption."""
+def parse_log(source: str, client_of: Callable[[str], ClientConfig]) -> Log:
+    """`kafka://host:9092,host2:9092/topic`. client_of: takes the addresses. Raises ReplayError,
+    InvalidClientOption, and what `client_of` raises."""
     parts = urlsplit(source)
     topic = parts.path.removeprefix("/")
     if not parts.netloc or not topic or "/" in topic or parts.query or parts.fragment:
         raise ReplayError(
             f"{source!r} names no topic of a cluster", "Write kafka://HOST:PORT,HOST:PORT/TOPIC."
         )
-    return Log(ClientConfig(bootstrap=parse_bootstrap(parts.netloc), client_id=client_id), topic)
+    return Log(client_of(parts.netloc), topic)
 
 
 def cluster_id(client: Client) -> str:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from pipeline.client.config import ClientConfig
+from pipeline.client.security import JAAS_OPTION
 from pipeline.errors import InvalidOption
-from pipeline.options import by_lower_name, client_of, client_options, duration_ms, one_of
+from pipeline.options import NO_JAAS, by_lower_name, client_of, client_options, duration_ms, one_of
 from pipeline.records.encode import BATCH_BYTES_MAX, BatchOptions
 from pipeline.sink.delivery import DeliveryOptions
 from pipeline.sink.identity import SINK_ID_BYTES_MAX
@@ -28,6 +29,7 @@ REFUSED_CLIENT_OPTIONS = {
     "interceptor.classes": "there is no producer that could run them",
     "partitioner.class": "rows are placed by their column 'partition', or by their key as Kafka does",
     "transactional.id": "this sink writes no transactions",
+    JAAS_OPTION: NO_JAAS,
 }
 
 

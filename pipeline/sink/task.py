@@ -23,7 +23,7 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from pipeline.client.client import Client
-from pipeline.client.errors import BrokerError, ClientError, UnsupportedBroker
+from pipeline.client.errors import AccessRefused, BrokerError, ClientError, ConnectionLost, UnsupportedBroker
 from pipeline.client.values import LATEST, FoundOffset, TopicPartition, Unsettled
 from pipeline.errors import DeliveryFailed
 from pipeline.records.encode import BatchOptions, EncodedBatch, PartitionEncoder
@@ -207,7 +207,7 @@ class TaskWriter:
         """Refresh metadata between rounds, so no request follows a moved leader unnoticed (see Send)."""
         try:
             self._client.refresh(sorted({where.topic for where in self._deliveries}))
-        except ClientError:
+        except ConnectionLost:
             return
         self._is_metadata_doubtful = False
 
@@ -215,7 +215,7 @@ class TaskWriter:
         """Return what `ask` returns; None, with the partitions unsettled, if there is no answer."""
         try:
             return ask()
-        except (BrokerError, UnsupportedBroker):
+        except (AccessRefused, BrokerError, UnsupportedBroker):
             raise
         except ClientError as error:
             for where in partitions:
@@ -245,7 +245,7 @@ class TaskWriter:
         read_back = self._resuming.read_back() if is_first else None
         try:
             event = scan_partition(self._client, where, self._settings.identity, scan, read_back)
-        except (BrokerError, UnsupportedBroker):
+        except (AccessRefused, BrokerError, UnsupportedBroker):
             raise
         except ClientError as error:
             event = steps.NoUsableAnswer(str(error))

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import Enum
 
-from pipeline.client.config import ClientConfig
+from pipeline.client.config import CLIENT_PREFIX, ClientConfig
+from pipeline.client.security import JAAS_OPTION
 from pipeline.client.values import TopicPartition
 from pipeline.errors import InvalidOption
 from pipeline.options import (
-    CLIENT_PREFIX,
+    NO_JAAS,
     boolean,
     by_lower_name,
     client_of,
@@ -75,6 +76,7 @@ REFUSED_CLIENT_OPTIONS = {
     "value.deserializer": "values are read as bytes; use DataFrame operations to deserialize them",
     "enable.auto.commit": "offsets are kept in the query's checkpoint and never committed by a consumer",
     "interceptor.classes": "there is no consumer that could run them",
+    JAAS_OPTION: NO_JAAS,
 }
 
 

@@ -12,6 +12,9 @@ from collections.abc import Mapping
 
 from pyspark.sql.types import StructField, StructType
 
+from pipeline.client.config import CLIENT_PREFIX
+from pipeline.client.security import SECRET_OPTIONS
+from pipeline.errors import InvalidOption
 from pipeline.options import by_lower_name
 
 _PREFIX = "option."
@@ -20,7 +23,9 @@ _METADATA = "springtide"
 
 
 def with_table_options(schema: StructType, given: Mapping[str, str]) -> StructType:
-    """Return the schema, with its table's options if Spark asks for the schema of a table to be created."""
+    """Return the schema, with its table's options if Spark asks for the schema of a table to be created.
+    Raises InvalidOption for a secret: catalogs, and files that are written from the table, show the columns'
+    metadata."""
     options = {
         name.removeprefix(_PREFIX): value
         for name, value in by_lower_name(given).items()
@@ -28,6 +33,12 @@ def with_table_options(schema: StructType, given: Mapping[str, str]) -> StructTy
     }
     if not options:
         return schema
+    for name in SECRET_OPTIONS:
+        if CLIENT_PREFIX + name in options:
+            raise InvalidOption(
+                f"a table can't keep the secret '{CLIENT_PREFIX}{name}': leave it out, and give it behind "
+                "WITH in each query"
+            )
     first, *others = schema.fields
     kept = StructField(first.name, first.dataType, first.nullable, {_METADATA: options})
     return StructType([kept, *others])

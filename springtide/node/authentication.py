@@ -33,7 +33,6 @@ class Authentication:
         listeners: ListenersSettings,
         *,
         view: ClusterView,
-        is_view_complete: Callable[[], bool],
         clock: Clock,
         threads: Threads,
         rng: random.Random,
@@ -58,7 +57,6 @@ class Authentication:
             self._sasl[name] = SaslListener(
                 name=name,
                 settings=sasl,
-                knows_users=is_view_complete,
                 users_now=self._users_now,
                 users=self._known_users,
                 passwords=passwords,

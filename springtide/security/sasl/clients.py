@@ -1,10 +1,10 @@
-"""The clients' sides that our own planes need towards brokers: PLAIN and SCRAM.
+"""The clients' sides of the mechanisms: PLAIN, SCRAM and OAUTHBEARER.
 
 The first step takes an empty challenge, since the client speaks first. A client of SCRAM succeeds only after
 the server has proved, by its signature, that it knows the password's keys too; its bounds keep a hostile
 server from making it compute for long.
 
-Sources: RFC 4616, RFC 5802, RFC 7677.
+Sources: RFC 4616, RFC 5802, RFC 7677, RFC 7628.
 """
 
 from __future__ import annotations
@@ -26,11 +26,15 @@ from .credentials import (
 from .exchange import MESSAGE_BYTES_MAX, LoginFailed, Succeeded
 from .scram import EXTENSIONS, NONCE, base64_of, bytes_of_base64, escaped, xor
 
+TOKEN_CHARS_MAX: Final = 32 * 1024
+
 _SERVER_FIRST: Final = re.compile(
     f"r=(?P<nonce>{NONCE}),s=(?P<salt>[^,]+),i=(?P<iterations>[0-9]{{1,9}}){EXTENSIONS}", re.ASCII
 )
 _SERVER_FINAL: Final = re.compile(f"v=(?P<signature>[^,]+){EXTENSIONS}")
+_TOKEN: Final = re.compile(r"[-._~+/A-Za-z0-9]+=*")
 _HEADER: Final = "n,,"
+_SEPARATOR: Final = b"\x01"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,32 @@ class PlainClient:
             return Succeeded(self._name)
         self._has_spoken = True
         return ClientReply(f"\0{self._name}\0{self._password}".encode())
+
+
+class OauthbearerClient:
+    """A client of OAUTHBEARER. token: one that `is_bearer_token`. Only the server knows the principal in it.
+
+    A server that refuses the token first tells the reason as a challenge, and waits for one byte."""
+
+    __slots__ = ("_steps", "_token")
+
+    def __init__(self, token: str) -> None:
+        assert is_bearer_token(token), "a token has no separator in it"
+        self._token = token
+        self._steps = 0
+
+    def step(self, challenge: bytes) -> ClientOutcome:
+        self._steps += 1
+        if self._steps == 1:
+            return ClientReply(f"{_HEADER}\x01auth=Bearer {self._token}\x01\x01".encode())
+        if self._steps > 2:
+            return LoginFailed("the server has refused the token and goes on")
+        return ClientReply(_SEPARATOR) if challenge else Succeeded("")
+
+
+def is_bearer_token(text: str) -> bool:
+    """Return whether the text has the form of a token (RFC 6750's b64token) and is not too long."""
+    return len(text) <= TOKEN_CHARS_MAX and _TOKEN.fullmatch(text) is not None
 
 
 class ScramClient:

@@ -151,7 +151,7 @@ def test_a_topic_may_be_matched_or_assigned(make_log: Callable[..., Log]) -> Non
         ({"startingOffset": "earliest"}, "is 'startingOffsets' meant"),
         ({"startingOffsets": '{"x":{"0":1}}'}, "must name exactly the partitions"),
         ({"startingTimestamp": "4000000000000"}, "has no record at or after"),
-        ({"kafka.security.protocol": "SSL"}, "only PLAINTEXT"),
+        ({"kafka.ssl.truststore.location": "ca.pem"}, r"kafka\.security\.protocol is needed"),
     ],
 )
 def test_what_can_not_be_read_says_why(

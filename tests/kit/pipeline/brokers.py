@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Mapping
@@ -41,9 +42,11 @@ EVERYTHING: Fields = {
 
 
 class ScriptedBroker:
-    """Listens while it is entered. `handlers` answer by API; ApiVersions is answered unless one is given."""
+    """Listens while it is entered. `handlers` answer by API; ApiVersions is answered unless one is given.
+    context: it speaks TLS."""
 
-    def __init__(self, handlers: Mapping[ApiKey, Handler]) -> None:
+    def __init__(self, handlers: Mapping[ApiKey, Handler], *, context: ssl.SSLContext | None = None) -> None:
+        self._context = context
         self.handlers: dict[ApiKey, Handler] = {ApiKey.API_VERSIONS: lambda _: EVERYTHING, **handlers}
         self.asked: list[tuple[ApiKey, Any]] = []
         self.connections = 0
@@ -100,6 +103,13 @@ class ScriptedBroker:
             self._start(lambda one=connected: self._serve(one))  # type: ignore[misc]
 
     def _serve(self, connected: socket.socket) -> None:
+        if self._context is not None:
+            try:
+                connected = self._context.wrap_socket(connected, server_side=True)
+            except OSError:
+                return
+            with self._lock:
+                self._sockets.append(connected)
         with connected, connected.makefile("rb") as incoming:
             try:
                 while True:

@@ -106,8 +106,6 @@ class SaslDesk:
         self, nursery: trio.Nursery, users: Mapping[str, UserSecrets], threads: Threads, **configs: str
     ) -> None:
         self.principals: list[str] = []
-        #: Whether the controller has told of the users.
-        self.knows_users = True
         self.poller = MemoryPoller()
         self.view = ClusterView()
         self.view.cluster_id = "cluster"
@@ -120,7 +118,6 @@ class SaslDesk:
         self.authentication = Authentication(
             listeners,
             view=self.view,
-            is_view_complete=lambda: self.knows_users,
             clock=clock,
             threads=threads,
             rng=random.Random(7),

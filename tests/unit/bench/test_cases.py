@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.cases import ACKS_ALL, CASES, NoSuchCase, select_cases
+from bench.cases import ACKS_ALL, CASES, TLS_CASES, NoSuchCase, select_cases
 from bench.kafka import KafkaNotUsable, find_version
 from bench.processor_time import busy_seconds_of_stat, cpu_seconds_of_stat
 from bench.protocol import encode_produced_batch
@@ -32,8 +32,8 @@ def test_every_batch_is_one_that_brokers_take_by_default() -> None:
         assert len(batch) <= largest, case.name
 
 
-def test_the_warm_up_cases_exist() -> None:
-    assert set(JIT_WARMUP_CASES) <= {case.name for case in CASES}
+def test_the_cases_of_the_warm_up_and_of_tls_exist() -> None:
+    assert {*JIT_WARMUP_CASES, *TLS_CASES} <= {case.name for case in CASES}
 
 
 def test_quick_is_a_part_and_patterns_choose_whatever_quick_says() -> None:

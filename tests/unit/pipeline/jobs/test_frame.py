@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline.client.errors import RetriesExhausted
+from pipeline.client.errors import AccessRefused, RetriesExhausted
 from pipeline.errors import JobError, LandError
 from pipeline.jobs import parser as grammar
 from pipeline.jobs.cli import execute, spark_reason
@@ -68,6 +68,7 @@ def test_a_result_is_for_people_or_for_programs(ask: Callable[..., tuple[int, st
             JobExit.FOUND,
             ["pipeline: two of it", "keep one"],
         ),
+        (AccessRefused("check the password"), JobExit.FOUND, ["pipeline: check the password"]),
         (RetriesExhausted("no broker answered"), JobExit.UNREACHABLE, ["pipeline: no broker answered"]),
         (Unreachable("no controller"), JobExit.UNREACHABLE, ["pipeline: no controller"]),
         (

@@ -61,3 +61,11 @@ def test_a_table_that_is_created_keeps_its_options_with_its_columns() -> None:
     assert given_options(plain, {}) == {}
     another = StructType([StructField("value", LongType(), metadata={"springtide": "of another program"})])
     assert given_options(another, {}) == {}
+
+
+@pytest.mark.parametrize("name", ["sasl.password", "sasl.jaas.config", "sasl.oauthbearer.token"])
+def test_a_table_refuses_to_keep_a_secret(name: str) -> None:
+    given = {"option.subscribe": "t", f"option.kafka.{name}": "s3cret"}
+    with pytest.raises(InvalidOption, match=f"the secret 'kafka.{name}'.*WITH in each query") as caught:
+        with_table_options(schema_of(RowShape()), given)
+    assert "s3cret" not in str(caught.value)

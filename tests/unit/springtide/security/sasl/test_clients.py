@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from springtide.security.sasl.clients import ClientOutcome, ClientReply, ScramClient
+from springtide.security.sasl.clients import (
+    TOKEN_CHARS_MAX,
+    ClientOutcome,
+    ClientReply,
+    OauthbearerClient,
+    ScramClient,
+    is_bearer_token,
+)
 from springtide.security.sasl.credentials import ScramMechanism
 from springtide.security.sasl.exchange import MESSAGE_BYTES_MAX, Challenge, LoginFailed, Mechanism, Succeeded
 from springtide.security.sasl.scram import ScramServer
@@ -109,3 +116,19 @@ def test_no_bytes_of_a_server_raise_or_convince(messages: list[bytes]) -> None:
 
 def test_a_client_shows_no_password() -> None:
     assert "secret" not in repr(client())
+
+
+def test_a_client_of_oauthbearer_takes_a_refusal_to_its_end() -> None:
+    ours = OauthbearerClient("a.b.c")
+    assert ours.step(b"") == ClientReply(b"n,,\x01auth=Bearer a.b.c\x01\x01")
+    assert ours.step(b'{"status": "invalid_token"}') == ClientReply(b"\x01")
+    assert isinstance(ours.step(b""), LoginFailed)
+    accepted = OauthbearerClient("a.b.c")
+    accepted.step(b"")
+    assert isinstance(accepted.step(b""), Succeeded)
+
+
+def test_what_is_not_a_bearer_token_is_not_sent() -> None:
+    assert is_bearer_token("a" * TOKEN_CHARS_MAX)
+    for text in ("", "a b", "a\x01auth=x", "a=b", "é", "a" * (TOKEN_CHARS_MAX + 1)):
+        assert not is_bearer_token(text)
