@@ -25,6 +25,7 @@ from admin_api.groups import routes as groups
 from admin_api.health import router as health_router
 from admin_api.health import text_router as metrics_router
 from admin_api.http.gate import Gate, HttpMetrics
+from admin_api.http.oidc import OidcIssuer
 from admin_api.http.problems import install_problem_handlers
 from admin_api.http.routes import TextRoute
 from admin_api.http.services import Services
@@ -65,12 +66,14 @@ def create_app(
     registry: CollectorRegistry,
     internal_routers: Sequence[APIRouter] = (),
     tokens: Tokens | None = None,
+    issuer: OidcIssuer | None = None,
 ) -> FastAPI:
     """Return the application.
 
     registry: what /metrics renders; the HTTP metrics and the outbox's are added to it.
     internal_routers: endpoints for brokers, shown in the same document under a tag of their own.
     tokens: who may send requests; if None, every client that reaches the controller.
+    issuer: of tokens beside those; its `run` is the caller's to start.
     """
     operations = OperationsRunner(
         engine=engine,
@@ -145,7 +148,13 @@ def create_app(
     complete_schema(app)
     _watch(services, app.state.feed, registry)
     app.add_middleware(
-        Gate, settings=settings, tokens=tokens, clock=clock, ids=services.ids, metrics=HttpMetrics(registry)
+        Gate,
+        settings=settings,
+        tokens=tokens,
+        issuer=issuer,
+        clock=clock,
+        ids=services.ids,
+        metrics=HttpMetrics(registry),
     )
     return app
 

@@ -14,7 +14,6 @@ import os
 import signal
 import socket
 import ssl
-import stat
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,32 +29,28 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from admin_api.app import create_app
+from admin_api.http.oidc import OidcIssuer
 from admin_api.http.server import BoundedHttpProtocol
 from admin_api.http.tokens import Tokens, TokensInvalid, load_tokens
 from admin_api.settings import ApiSettings
+from controller.addresses import advertised_url, check_access, check_advertisable
 from controller.audit.outbox import AuditOutbox
 from controller.audit.retention import Retention
-from controller.config import (
-    OPTIONS,
-    ConfigError,
-    ControllerConfig,
-    advertised_url,
-    check_access,
-    check_advertisable,
-    load_config,
-)
+from controller.config import OPTIONS, ConfigError, ControllerConfig, load_config
 from controller.database import schema
 from controller.database.sql import Database, cause_of
+from controller.oidc import read_issuer
 from controller.shell.broker_api import create_coordinator_router, create_router
 from controller.shell.clock import Ids, SystemClock
 from controller.shell.engine import Engine, read_published
 from controller.shell.kafka_groups import KafkaGroups, KafkaTls
-from controller.shell.kazoo_meta import KazooMeta
+from controller.shell.kazoo_access import ZooKeeperAccess
 from controller.shell.leadership import CLUSTERS_PATH
 from controller.shell.listeners import TcpListeners
 from controller.shell.meta import MetaUnavailable, SessionState
 from controller.shell.metrics import EngineCollector
-from controller.shell.published import Published, snapshot
+from controller.shell.published import Published
+from controller.zookeeper import open_meta, read_access, secure_zookeeper
 from springtide.log_lines import configure_logging
 from springtide.tls import TlsFilesInvalid, check_server_files, client_context
 
@@ -86,15 +81,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     try:
         config = load_config(given, os.environ, file=chosen.config)
+        access = read_access(config, os.environ)
         if chosen.command == "serve":
             check_advertisable(config)
+            issuer = read_issuer(config, SystemClock())
             tokens = _load_tokens(config, os.environ)
+            if issuer is not None and tokens is None:
+                tokens = Tokens({}, {})
             check_access(config, has_tokens=tokens is not None)
             _check_tls_files(config)
             configure_logging(config.log_level.lower(), config.log_format)
-            return anyio.run(serve, config, tokens)
+            return anyio.run(serve, config, tokens, issuer, access)
         configure_logging("error")
-        return anyio.run(dump_image, config, chosen.cluster, chosen.output)
+        if chosen.command == "secure-zookeeper":
+            return secure_zookeeper(config, access, opens=chosen.open)
+        return anyio.run(dump_image, config, access, chosen.cluster, chosen.output)
     except ConfigError as error:
         print(f"controller: {error}", file=sys.stderr)
         return 2
@@ -117,9 +118,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     dump_parser.add_argument("--cluster", required=True, help="name of the cluster")
     dump_parser.add_argument("--output", choices=("text", "json"), default="text")
+    secure_parser = commands.add_parser(
+        "secure-zookeeper",
+        help="close what controllers keep in ZooKeeper to its other clients",
+        description="Gives the root and each znode below it to the identities of --zookeeper-auth-file. "
+        "Run it when every controller has them, and once more when each has been restarted since.",
+    )
+    secure_parser.add_argument("--open", action="store_true", help="give all of it to every client again")
+    of_zookeeper = [option.name for option in OPTIONS if option.name.startswith("zookeeper")]
     for target, names in (
         (serve_parser, [option.name for option in OPTIONS]),
-        (dump_parser, ["zookeeper", "zookeeper_root", "zookeeper_session_timeout_ms"]),
+        (dump_parser, of_zookeeper),
+        (secure_parser, of_zookeeper),
     ):
         target.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings")
         for option in OPTIONS:
@@ -147,9 +157,12 @@ def _spell(default: str | int | bool) -> str:
 def _load_tokens(config: ControllerConfig, environment: Mapping[str, str]) -> Tokens | None:
     file = Path(config.tokens_file) if config.tokens_file else None
     try:
-        return load_tokens(file=file, environment=environment.get(TOKENS_VARIABLE))
+        tokens = load_tokens(file=file, environment=environment.get(TOKENS_VARIABLE))
     except TokensInvalid as error:
         raise ConfigError(str(error)) from error
+    if tokens is not None and tokens.names_certificates and not config.client_ca:
+        raise ConfigError("a line with cert: needs certificates of clients: add --client-ca")
+    return tokens
 
 
 def _check_tls_files(config: ControllerConfig) -> None:
@@ -172,9 +185,6 @@ def _check_tls_files(config: ControllerConfig) -> None:
 def _say_who_may_ask(config: ControllerConfig, tokens: Tokens | None) -> None:
     if tokens is not None:
         log.info("tokens_loaded tokens=%d", len(tokens))
-        file = Path(config.tokens_file) if config.tokens_file else None
-        if file is not None and file.stat().st_mode & stat.S_IROTH:
-            log.warning("tokens_readable_by_every_user file=%s hint=%s", file, "chmod it")
         return
     log.warning(
         "NO AUTHENTICATION listen=%s who_may_administer=%s hint=%s",
@@ -188,13 +198,15 @@ def _say_who_may_ask(config: ControllerConfig, tokens: Tokens | None) -> None:
     )
 
 
-async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
+async def serve(
+    config: ControllerConfig, tokens: Tokens | None, issuer: OidcIssuer | None, access: ZooKeeperAccess
+) -> int:
     """Run until SIGTERM or SIGINT. Raise ConfigError when the address can't be listened on."""
     bound = _bind(config)
     url = advertised_url(config, bound_port=bound.getsockname()[1])
     _say_who_may_ask(config, tokens)
     clock = SystemClock()
-    meta = _meta(config)
+    meta = open_meta(config, access)
     engine = Engine(
         meta=meta,
         clock=clock,
@@ -230,6 +242,7 @@ async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
         registry=registry,
         internal_routers=[create_router(engine), create_coordinator_router(engine)],
         tokens=tokens,
+        issuer=issuer,
     )
     server = _Server(_uvicorn_config(app, config, settings))
     _calm_the_collector()
@@ -240,6 +253,8 @@ async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
         async with anyio.create_task_group() as tasks:
             await tasks.start(meta.run)
             await tasks.start(engine.run)
+            if issuer is not None:
+                tasks.start_soon(issuer.run)
             of_sql = [outbox.run, app.state.operations.run]
             if config.audit_retention_days:
                 retention = Retention(
@@ -257,14 +272,6 @@ async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
         log.info("stopped")
         outermost.cancel_scope.cancel()
     return 0
-
-
-def _meta(config: ControllerConfig) -> KazooMeta:
-    return KazooMeta(
-        hosts=config.zookeeper_hosts,
-        root=config.zookeeper_path,
-        session_timeout_ms=config.zookeeper_session_timeout_ms,
-    )
 
 
 def _calm_the_collector() -> None:
@@ -364,10 +371,10 @@ async def _stop_on_signal(engine: Engine, server: uvicorn.Server) -> None:
 # -- dump-image --
 
 
-async def dump_image(config: ControllerConfig, cluster: str, output: str) -> int:
+async def dump_image(config: ControllerConfig, access: ZooKeeperAccess, cluster: str, output: str) -> int:
     """Print a consistent picture of the cluster, or say on stderr why there is none."""
     clock = SystemClock()
-    meta = _meta(config)
+    meta = open_meta(config, access)
     published: Published | None = None
     known: list[str] = []
     failure = f"ZooKeeper at {config.zookeeper} did not answer; check --zookeeper"

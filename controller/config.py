@@ -9,7 +9,6 @@ Nothing here reads the environment or the file system by itself except `load_con
 
 from __future__ import annotations
 
-import ipaddress
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -18,7 +17,9 @@ from typing import Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 from controller.core.options import ControllerOptions, PreflightLimits
+from springtide.exposure import INSECURE_NETWORK_HELP, is_loopback
 from springtide.log_lines import LOG_FORMATS, LOG_LEVELS
+from springtide.secret_places import SecretExposed, check_secret_file, has_password
 
 T = TypeVar("T", str, int, bool)
 
@@ -97,12 +98,25 @@ class ControllerConfig:
         "is put before --zookeeper-root",
     )
     zookeeper_root: str = _option("/springtide", "path below which everything is kept in ZooKeeper")
+    zookeeper_ca: str = _option(
+        "",
+        "file with CAs, in PEM: speak TLS to ZooKeeper, whose certificates must be of theirs and have the "
+        "names in --zookeeper",
+    )
+    zookeeper_client_cert: str = _option("", "file with the certificate to show there, in PEM")
+    zookeeper_client_key: str = _option("", "file with that certificate's key, in PEM and not encrypted")
+    zookeeper_auth_file: str = _option(
+        "",
+        "who controllers are to ZooKeeper: lines of NAME:PASSWORD, the same for all of them; what they keep "
+        "there is then closed to others; also in the environment variable SPRINGTIDE_ZOOKEEPER_AUTH",
+    )
     zookeeper_session_timeout_ms: int = _option(
         4_000, "how long ZooKeeper waits for a silent controller before another can be elected", minimum=500
     )
     database_url: str = _option(
         "sqlite:///springtide-audit.db",
-        "history, operations and plans: a SQLAlchemy URL (sqlite:///file or postgresql+psycopg://...)",
+        "history, operations and plans: a SQLAlchemy URL (sqlite:///file or postgresql+psycopg://...); one "
+        "with a password only in the environment variable SPRINGTIDE_DATABASE_URL or in --config",
     )
     audit_retention_days: int = _option(
         0,
@@ -137,11 +151,24 @@ class ControllerConfig:
     tokens_file: str = _option(
         "",
         "who may ask for what: lines of NAME ROLE TOKEN, where ROLE is viewer, operator, admin or broker, "
-        "and TOKEN may be sha256: and its digest; also in the environment variable SPRINGTIDE_TOKENS",
+        "and TOKEN may be sha256: and its digest, or cert: and a name in a certificate of --client-ca; also "
+        "in the environment variable SPRINGTIDE_TOKENS",
+    )
+    oidc_issuer: str = _option(
+        "", "OpenID issuer whose bearer tokens (JWTs) are taken, too, as they name it: https://idp.example"
+    )
+    oidc_audience: str = _option("", "audience that its tokens are for")
+    oidc_jwks: str = _option("", "its keys: an https:// URL (the issuer's jwks_uri), or a file")
+    oidc_ca: str = _option("", "file with CAs, in PEM, to trust for that URL (default: public ones)")
+    oidc_name_claim: str = _option("sub", "claim with the holder's name, for the audit")
+    oidc_role_claim: str = _option("roles", "claim with what the holder is: a list, or words")
+    oidc_roles: str = _option(
+        "", "VALUE=ROLE,...: which value of that claim gives which role; the highest counts"
     )
     allow_anonymous: bool = _option(
         False, "let every client that reaches a listener off loopback do everything, without tokens"
     )
+    insecure_network: bool = _option(False, INSECURE_NETWORK_HELP)
     kafka_administration: bool = _option(
         False,
         "with tokens: let Kafka clients administer through a broker; their names are not checked",
@@ -177,11 +204,7 @@ class ControllerConfig:
 
     @property
     def is_loopback_only(self) -> bool:
-        host = self.listen_address[0]
-        try:
-            return ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            return host == "localhost"
+        return is_loopback(self.listen_address[0])
 
     def options(self) -> ControllerOptions:
         """The core's tunables."""
@@ -219,10 +242,20 @@ def load_config(
         file = Path(environment[ENVIRONMENT_PREFIX + "CONFIG"])
     if file is not None:
         values.update(_read_file(file))
+        if has_password(values["database_url"]):
+            try:
+                check_secret_file(file)
+            except SecretExposed as error:
+                raise ConfigError(str(error)) from error
     for option in OPTIONS:
         text = environment.get(option.variable)
         if text is not None:
             values[option.name] = _parse(option, text, where=f"the environment variable {option.variable}")
+    if has_password(str(flags.get("database_url", ""))):
+        raise ConfigError(
+            "--database-url has a password in it, which every user of this host can read in the list of "
+            "processes: give the URL in the environment variable SPRINGTIDE_DATABASE_URL, or in --config"
+        )
     for name, value in flags.items():
         option = _BY_NAME[name]
         values[name] = _parse(option, value, where=f"the flag {option.flag}")
@@ -311,6 +344,12 @@ def check_config(config: ControllerConfig) -> None:
             )
     if bool(config.tls_cert) != bool(config.tls_key):
         raise ConfigError("--tls-cert and --tls-key belong together: name both files or neither")
+    if bool(config.zookeeper_client_cert) != bool(config.zookeeper_client_key):
+        raise ConfigError(
+            "--zookeeper-client-cert and --zookeeper-client-key belong together: name both files or neither"
+        )
+    if config.zookeeper_client_cert and not config.zookeeper_ca:
+        raise ConfigError("--zookeeper-client-cert needs TLS: add --zookeeper-ca")
     if (config.client_ca or config.hsts_s) and not config.tls_cert:
         raise ConfigError("--client-ca and --hsts-s need TLS: add --tls-cert and --tls-key")
     for flag, value, known in (
@@ -342,40 +381,6 @@ def check_config(config: ControllerConfig) -> None:
         )
 
 
-def check_access(config: ControllerConfig, *, has_tokens: bool) -> None:
-    """Raise ConfigError if other hosts could administer clusters without the operator's consent."""
-    if has_tokens or config.is_loopback_only or config.allow_anonymous:
-        return
-    raise ConfigError(
-        f"--listen {config.listen} can be reached from other hosts, and there are no tokens: any client "
-        "could administer every cluster. Name them with --tokens-file FILE (lines of NAME ROLE TOKEN), "
-        "listen on loopback, or accept it with --allow-anonymous"
-    )
-
-
 def grace_ms_min(lease_ms: int) -> int:
     """Return the shortest grace that a lease allows (docs/replication.md 2.9, leases)."""
     return round(lease_ms * (1 + CLOCK_DRIFT)) + CHECK_SLACK_MS
-
-
-def advertised_url(config: ControllerConfig, *, bound_port: int) -> str:
-    """Return the URL that others are told. `check_advertisable` refuses a wildcard address."""
-    if config.advertise:
-        return config.advertise.rstrip("/")
-    host = config.listen_address[0]
-    spelled = f"[{host}]" if ":" in host else host
-    return f"{config.scheme}://{spelled}:{bound_port}"
-
-
-def check_advertisable(config: ControllerConfig) -> None:
-    """Raise ConfigError if others could not reach what would be advertised."""
-    host = config.listen_address[0]
-    try:
-        is_wildcard = ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        is_wildcard = False
-    if is_wildcard and not config.advertise:
-        raise ConfigError(
-            f"--listen {config.listen} listens on every address, so others can't be told which to use: add "
-            f"--advertise {config.scheme}://NAME:PORT with a name that brokers and operators can reach"
-        )

@@ -48,6 +48,7 @@ from localcluster.processes import (
 from localcluster.rest import ControllerApi, Json, RestFailed, RestPartition, open_rest_client
 from localcluster.tls import ClusterTls
 from localcluster.zookeeper import ZooKeeper, ZooKeeperPorts
+from springtide.exposure import INSECURE_NETWORK
 
 DEFAULT_CLUSTER = "prod"
 FIRST_COORDINATOR_ID = 1001
@@ -169,7 +170,7 @@ class LocalCluster:
             it is created.
         on_progress: called with a line for each thing worth telling a person who waits.
         place_of: where each process runs; the folder must be the same everywhere.
-        is_secure: whether all but ZooKeeper and metrics speak TLS, with certificates made for this machine.
+        is_secure: whether all but pages of metrics speak TLS, with certificates made for this machine.
     """
 
     def __init__(
@@ -261,6 +262,7 @@ class LocalCluster:
             log_directory=self.log_directory,
             force_sync=self._force_sync,
             place_of=self._place_of,
+            tls=None if self.tls is None else self.tls.zookeeper,
         )
         for index in range(1, self._controllers + 1):
             port = self._reserve(None if first is None else first.controller + index - 1)
@@ -597,7 +599,7 @@ class LocalCluster:
             *(() if self.tls is None else self.tls.controller_flags),
             *("--zookeeper", self.zookeeper.connection_string),
             *("--database-url", f"sqlite:///{self.directory / 'audit.db'}"),
-            *(() if place.address == LOOPBACK else ("--allow-anonymous",)),
+            *(() if place.address == LOOPBACK else ("--allow-anonymous", INSECURE_NETWORK)),
             *("--log-format", self._log_format),
             *self._controller_flags,
         ]
@@ -659,6 +661,8 @@ class LocalCluster:
         directory = self.directory / name
         peers_port = port
         listen: Sequence[str] = ("--listen", f"{place.address}:{port}")
+        if place.address != LOOPBACK:
+            listen = (*listen, INSECURE_NETWORK)
         if self.tls is not None:
             peers_port = self._ports.reserve_free()
             listen = self.tls.node_flags(place.address, port=port, peers_port=peers_port)

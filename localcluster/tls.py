@@ -1,15 +1,17 @@
 """The TLS of a cluster of `up --secure`: a CA of its own, and one certificate for all that runs here.
 
 clients --SSL--> CLIENTS     brokers, coordinators, controllers --SSL with certificates--> INTERNAL
-operators, brokers, coordinators --HTTPS--> controllers
+operators, brokers, coordinators --HTTPS--> controllers --TLS with certificates, a password--> ZooKeeper
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from localcluster.zookeeper import ZooKeeperServerTls
 from springtide.certificates import create_certificates
 from springtide.tls import client_context
 
@@ -26,6 +28,16 @@ class ClusterTls:
         self.ca = directory / "ca.pem"
         self._keystore = directory / f"{HOST}.pem"
         self.context = client_context(ca=str(self.ca), cert=None, key=None)
+        self._identity = directory / "zookeeper-identity"
+        if not self._identity.exists():
+            self._identity.touch(mode=0o600)
+            self._identity.write_text(f"springtide:{secrets.token_hex(24)}\n", encoding="ascii")
+
+    @property
+    def zookeeper(self) -> ZooKeeperServerTls:
+        cert = str(self._keystore)
+        known = client_context(ca=str(self.ca), cert=cert, key=cert)
+        return ZooKeeperServerTls(keystore=self._keystore, truststore=self.ca, context=known)
 
     @property
     def controller_flags(self) -> Sequence[str]:
@@ -33,6 +45,15 @@ class ClusterTls:
         return (
             *("--tls-cert", cert, "--tls-key", cert),
             *("--kafka-ca", str(self.ca), "--kafka-client-cert", cert, "--kafka-client-key", cert),
+            *(
+                "--zookeeper-ca",
+                str(self.ca),
+                "--zookeeper-client-cert",
+                cert,
+                "--zookeeper-client-key",
+                cert,
+            ),
+            *("--zookeeper-auth-file", str(self._identity)),
         )
 
     def node_flags(self, address: str, *, port: int, peers_port: int) -> Sequence[str]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import socket
+import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,12 +46,16 @@ JAR_PATTERNS = (
     "netty-handler-[0-9]*.jar",
     "netty-buffer-[0-9]*.jar",
     "netty-transport-[0-9]*.jar",
+    "netty-codec-base-[0-9]*.jar",
+    "netty-resolver-[0-9]*.jar",
+    "netty-transport-native-unix-common-[0-9]*.jar",
+    "netty-transport-classes-epoll-[0-9]*.jar",
     "snappy-java-[0-9]*.jar",
     "commons-cli-[0-9]*.jar",
 )
-"""The jars that a plain server loads. Classes of metrics-core, netty and snappy-java are touched while it
-starts or takes a snapshot even when the features behind them are off; without log4j it runs but cannot say
-what is wrong."""
+"""The jars that a server loads. Classes of metrics-core, netty and snappy-java are touched while it starts or
+takes a snapshot even when the features behind them are off, and TLS needs the rest of netty; without log4j it
+runs but cannot say what is wrong."""
 
 JVM_FLAGS = (
     "-Xms16m",
@@ -108,15 +113,44 @@ class ZooKeeperPorts:
     address: str = LOOPBACK
 
 
+@dataclass(frozen=True, slots=True)
+class ZooKeeperServerTls:
+    """The TLS of a server that takes only clients with a certificate. keystore, truststore: PEM files.
+    context: what we connect with to ask how it is."""
+
+    keystore: Path
+    truststore: Path
+    context: ssl.SSLContext
+
+    @property
+    def settings(self) -> list[str]:
+        return [
+            "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+            f"ssl.keyStore.location={self.keystore}",
+            "ssl.keyStore.type=PEM",
+            f"ssl.trustStore.location={self.truststore}",
+            "ssl.trustStore.type=PEM",
+            "ssl.clientAuth=need",
+        ]
+
+
 def render_zoo_cfg(
-    *, data_directory: Path, server_id: int, ports_by_id: dict[int, ZooKeeperPorts], force_sync: bool
+    *,
+    data_directory: Path,
+    server_id: int,
+    ports_by_id: dict[int, ZooKeeperPorts],
+    force_sync: bool,
+    tls: ZooKeeperServerTls | None = None,
 ) -> str:
-    """zoo.cfg for one server of an ensemble, or for a single server when `ports_by_id` has one entry."""
+    """zoo.cfg for one server of an ensemble, or for a single server when `ports_by_id` has one entry. With
+    TLS, clients have no other port; servers of an ensemble talk to each other without."""
+    port = "clientPort" if tls is None else "secureClientPort"
     lines = [
         f"tickTime={TICK_TIME_MS}",
         f"dataDir={data_directory}",
-        f"clientPort={ports_by_id[server_id].client}",
-        f"clientPortAddress={ports_by_id[server_id].address}",
+        f"{port}={ports_by_id[server_id].client}",
+        f"{port}Address={ports_by_id[server_id].address}",
+        *([] if tls is None else tls.settings),
         "admin.enableServer=false",
         "4lw.commands.whitelist=ruok,srvr,mntr,cons",
         "maxClientCnxns=0",
@@ -139,13 +173,22 @@ def render_zoo_cfg(
 
 
 def ask_four_letter_word(
-    port: int, word: str, *, address: str = LOOPBACK, timeout_seconds: float = ANSWER_SECONDS_MAX
+    port: int,
+    word: str,
+    *,
+    address: str = LOOPBACK,
+    timeout_seconds: float = ANSWER_SECONDS_MAX,
+    tls: ssl.SSLContext | None = None,
 ) -> str | None:
     """Send one of ZooKeeper's four-letter words and return the answer; None if there is no answer in time."""
     deadline = time.monotonic() + timeout_seconds
     answer = bytearray()
     try:
-        with socket.create_connection((address, port), timeout=timeout_seconds) as connection:
+        with contextlib.ExitStack() as stack:
+            connection = socket.create_connection((address, port), timeout=timeout_seconds)
+            stack.enter_context(connection)
+            if tls is not None:
+                connection = stack.enter_context(tls.wrap_socket(connection, server_hostname=address))
             connection.sendall(word.encode("ascii"))
             while len(answer) < ANSWER_BYTES_MAX:
                 connection.settimeout(max(0.001, deadline - time.monotonic()))
@@ -178,6 +221,7 @@ class ZooKeeperServer:
         force_sync: False skips ZooKeeper's fsyncs: faster, and a crash of the *machine* may lose what it
             promised.
         place: where it runs; its address is in `ports_by_id` too.
+        tls: None speaks without TLS.
     """
 
     def __init__(
@@ -191,8 +235,10 @@ class ZooKeeperServer:
         log_path: Path,
         force_sync: bool = True,
         place: ProcessPlace | None = None,
+        tls: ZooKeeperServerTls | None = None,
     ) -> None:
         self.server_id = server_id
+        self._tls = tls
         self.port = ports_by_id[server_id].client
         self.address = ports_by_id[server_id].address
         self.data_directory = directory / "data"
@@ -202,6 +248,7 @@ class ZooKeeperServer:
             server_id=server_id,
             ports_by_id=ports_by_id,
             force_sync=force_sync,
+            tls=tls,
         )
         class_path = ":".join(str(jar) for jar in jars)
         self.process = SupervisedProcess(
@@ -231,7 +278,8 @@ class ZooKeeperServer:
 
     def mode(self) -> str | None:
         """Return its role, or None while it does not serve (an ensemble member without a quorum does not)."""
-        return parse_server_mode(ask_four_letter_word(self.port, "srvr", address=self.address))
+        tls = None if self._tls is None else self._tls.context
+        return parse_server_mode(ask_four_letter_word(self.port, "srvr", address=self.address, tls=tls))
 
     def wait_ready(self) -> None:
         self.process.wait_ready(lambda: self.mode() is not None)
@@ -244,6 +292,7 @@ class ZooKeeper:
         directory: one subfolder a server.
         ports: one entry a server; an odd number is what makes sense.
         place_of: where each runs.
+        tls: of all of them; None speaks without TLS.
     """
 
     def __init__(
@@ -255,6 +304,7 @@ class ZooKeeper:
         log_directory: Path,
         force_sync: bool = True,
         place_of: PlaceOf = this_machine,
+        tls: ZooKeeperServerTls | None = None,
     ) -> None:
         ports_by_id = dict(enumerate(ports, start=1))
         jars = find_zookeeper_jars()
@@ -268,6 +318,7 @@ class ZooKeeper:
                 log_path=log_directory / f"zookeeper-{server_id}.log",
                 force_sync=force_sync,
                 place=place_of(f"zookeeper-{server_id}"),
+                tls=tls,
             )
             for server_id in ports_by_id
         ]

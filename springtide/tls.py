@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 
 import httpx
 
+from springtide.secret_places import SecretExposed, check_secret_file
+
 #: OpenSSL's codes for a chain that ends in no certificate that is trusted: 2, 18, 19, 20, 21 (verify(1)).
 UNKNOWN_ISSUER: Final = frozenset({2, 18, 19, 20, 21})
 #: What a server answers to a client that sent no certificate, or one that it does not trust.
@@ -110,6 +112,10 @@ def load_ca(context: ssl.SSLContext, file: str) -> None:
 def load_cert(context: ssl.SSLContext, cert: str, key: str) -> None:
     _check_readable(cert)
     _check_readable(key)
+    try:
+        check_secret_file(key)
+    except SecretExposed as error:
+        raise TlsFilesInvalid(str(error)) from error
 
     def refuse_encrypted() -> str:
         raise TlsFilesInvalid(

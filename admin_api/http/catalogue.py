@@ -45,6 +45,11 @@ CATALOGUE: Mapping[str, Kind] = {
         "The token's role does not allow this",
         "use a token whose role is the one in facts.needed, or ask for one",
     ),
+    "other_origin": Kind(
+        403,
+        "A page of another site may not change anything here",
+        "send a token, or use the controller's own page under the host and port that its address has",
+    ),
     "read_only": Kind(
         403,
         "This controller is read-only",

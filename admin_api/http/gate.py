@@ -6,9 +6,10 @@ an unknown address also answers with a request id, and an internal error becomes
 a dropped connection. Details of such an error stay in the log, under the same request id. `receive` is passed
 on unchanged, so that a broker's closed connection is noticed at once.
 
-Without a token only the paths listed here are served. Brokers' requests need a broker's token. Every request
-with a method that is not safe counts as a write. The only exception is a dry run: a route either carries it
-out as one or refuses the unknown parameter. A route may ask for more (`Caller.need`), never for less.
+Without a token, or a certificate that is known, only the paths listed here are served. Brokers' requests need
+a broker's role. Every request with a method that is not safe counts as a write. The only exception is a dry
+run: a route either carries it out as one or refuses the unknown parameter. A route may ask for more
+(`Caller.need`), never for less.
 
 Brokers' requests do not count as operators' writes: leases and elections go on in read-only mode.
 """
@@ -23,6 +24,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from admin_api.http.certificates import CERTIFICATE_SCOPE_KEY
+from admin_api.http.oidc import OidcIssuer
 from admin_api.http.problems import REQUEST_ID_SCOPE_KEY, ProblemError, problem_response
 from admin_api.http.tokens import Principal, Role, Tokens
 from admin_api.settings import ApiSettings
@@ -41,7 +44,7 @@ OPEN_PREFIXES: Final = ("/console/", "/docs/", "/problems/")
 #: ASGI scope key of the client's principal; absent where tokens are not used.
 PRINCIPAL_SCOPE_KEY: Final = "springtide.principal"
 
-_BEARER: Final = re.compile(rb"bearer +([!-~]{1,400}) *", re.IGNORECASE)
+_BEARER: Final = re.compile(rb"bearer +([!-~]{1,16384}) *", re.IGNORECASE)
 _REALM: Final = 'Bearer realm="springtide"'
 #: The most characters of a path that a refusal repeats.
 PATH_CHARS_SHOWN_MAX: Final = 100
@@ -71,7 +74,8 @@ class HttpMetrics:
 
 
 class Gate:
-    """ASGI middleware. tokens: None: every client may send any request."""
+    """ASGI middleware. tokens: None: every client may send any request. issuer: of tokens that are not in
+    `tokens`."""
 
     def __init__(
         self,
@@ -79,12 +83,14 @@ class Gate:
         *,
         settings: ApiSettings,
         tokens: Tokens | None,
+        issuer: OidcIssuer | None = None,
         clock: ControllerClock,
         ids: Ids,
         metrics: HttpMetrics,
     ) -> None:
         self._app = app
         self._tokens = tokens
+        self._issuer = issuer
         self._settings = settings
         self._clock = clock
         self._ids = ids
@@ -179,9 +185,11 @@ class Gate:
             )
 
     def _check_client(self, scope: Scope) -> None:
-        """Raise unauthenticated, forbidden or read_only."""
+        """Raise other_origin, unauthenticated, forbidden or read_only."""
+        if scope["method"] not in SAFE_METHODS:
+            _check_origin(scope)
         if self._tokens is not None and not is_open(scope):
-            principal = _authenticate(scope, self._tokens)
+            principal = _authenticate(scope, self._tokens, self._issuer)
             check_role(principal, needed_role(scope))
             scope[PRINCIPAL_SCOPE_KEY] = principal
         if self._settings.read_only and is_write(scope):
@@ -222,14 +230,35 @@ def check_role(principal: Principal, needed: Role) -> None:
     )
 
 
-def _authenticate(scope: Scope, tokens: Tokens) -> Principal:
+def _check_origin(scope: Scope) -> None:
+    """Raise other_origin if a browser sends this for a page of another site. Such a page can't know a token,
+    but the browser adds the user's certificate by itself, and a controller without tokens needs neither."""
+    sent = dict(scope["headers"])
+    origin = sent.get(b"origin")
+    if origin is None or b"authorization" in sent:
+        return
+    if origin.partition(b"://")[2].lower() != sent.get(b"host", b"").lower():
+        raise ProblemError("other_origin", "a page of another site sent this, and no token came with it")
+
+
+def _authenticate(scope: Scope, tokens: Tokens, issuer: OidcIssuer | None) -> Principal:
     given = [value for name, value in scope["headers"] if name == b"authorization"]
     if not given:
-        raise ProblemError("unauthenticated", "no token was sent", headers={"WWW-Authenticate": _REALM})
+        names = scope.get(CERTIFICATE_SCOPE_KEY, ())
+        holder = tokens.holder_of_certificate(names)
+        if holder is not None:
+            return holder
+        detail = "no token was sent" + (f", and the certificate of {names[0]} has no role" if names else "")
+        raise ProblemError("unauthenticated", detail, headers={"WWW-Authenticate": _REALM})
     bearer = _BEARER.fullmatch(given[0]) if len(given) == 1 else None
-    principal = None if bearer is None else tokens.holder_of(bearer[1])
+    detail = "not one 'Authorization: Bearer TOKEN'"
+    principal: Principal | None = None
+    if bearer is not None:
+        principal, detail = tokens.holder_of(bearer[1]), "the token is not valid here"
+        if principal is None and issuer is not None:
+            issued = issuer.holder_of(bearer[1].decode("ascii"))
+            principal, detail = (None, issued) if isinstance(issued, str) else (issued, "")
     if principal is None:
-        detail = "not one 'Authorization: Bearer TOKEN'" if bearer is None else "the token is not valid here"
         headers = {"WWW-Authenticate": f'{_REALM}, error="invalid_token"'}
         raise ProblemError("unauthenticated", detail, headers=headers)
     return principal

@@ -37,6 +37,7 @@ ERRORS_SHOWN_MAX: Final = 20
 REQUEST_ID_SCOPE_KEY: Final = "springtide.request_id"
 #: The problems of every write.
 WRITE_PROBLEMS = (
+    "other_origin",
     "read_only",
     "unreadable_body",
     "body_too_large",

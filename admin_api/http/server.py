@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from admin_api.http.certificates import CERTIFICATE_SCOPE_KEY, certificate_names
 from admin_api.http.gate import OVERLOADED_SCOPE_KEY, PATH_CHARS_SHOWN_MAX
 from admin_api.http.problems import ProblemError, problem_response
 from admin_api.settings import ApiSettings
@@ -52,9 +53,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._in_head = False
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
+        self._certificate_names: tuple[str, ...] = ()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        # Empty without TLS and without a certificate; the handshake has refused what is not of --client-ca.
+        self._certificate_names = certificate_names(transport.get_extra_info("peercert") or {})
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )
@@ -85,6 +89,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._in_message = self._in_head = True
         self._head_bytes = 0
         super().on_message_begin()
+        if self._certificate_names:
+            self.scope[CERTIFICATE_SCOPE_KEY] = self._certificate_names  # type: ignore[typeddict-unknown-key]
 
     def on_headers_complete(self) -> None:
         self._in_head = False

@@ -1,14 +1,16 @@
-"""Access control by bearer tokens, each with a name and a role.
+"""Access control by bearer tokens and by clients' certificates, each with a name and a role.
 
 A token is a random secret, so its SHA-256 is enough to recognise it, and only the hash stays in memory. The
 audit uses the token's name for its holder. Several tokens may have one name, so that a new one can be handed
-out before the old one is withdrawn.
+out before the old one is withdrawn. A certificate of `--client-ca` is known by one of its names, and counts
+where no token is sent.
 
-    # name  role      the token, or sha256: and the digest of it
+    # name  role      the token, or sha256: and the digest of it, or cert: and a name in the certificate
     alice   admin     sha256:5e884898da28047151d0e56f8dc6292773603d0d6aabbd62a11ef721d1542d8
     ci      operator  3f6c1f0e9b4d4c0a8f4e2a7d
     grafana viewer    0d9a1b2c3e4f5a6b7c8d9e0f
     brokers broker    7a6b5c4d3e2f1a0b9c8d7e6f
+    store1  broker    cert:store1.example.com
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
+
+from springtide.secret_places import SecretExposed, check_secret_file
 
 #: The end of a line in an environment variable, where a line break is hard to write.
 LINE_END: Final = ";"
@@ -31,6 +35,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
 #: RFC 6750's alphabet; long enough that a token can't be guessed.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]{20,200}={0,2}")
 _DIGEST: Final = re.compile(r"sha256:([0-9a-fA-F]{64})")
+_CERTIFICATE: Final = re.compile(r"cert:([A-Za-z0-9._@:+/-]{1,253})")
 #: The audit's names for actors that hold no token.
 _RESERVED: Final = frozenset({"controller", "anonymous"})
 
@@ -59,21 +64,32 @@ class TokensInvalid(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The holder of a token."""
+    """The holder of a token or a certificate."""
 
     name: str
     role: Role
 
 
 class Tokens:
-    """All valid tokens."""
+    """All valid tokens, and the names of certificates."""
 
-    def __init__(self, holders: Iterable[tuple[bytes, Principal]]) -> None:
-        """Keep the holders, with the SHA-256 of each token."""
-        self._holders = tuple(holders)
+    def __init__(self, holders: Mapping[bytes, Principal], certificates: Mapping[str, Principal]) -> None:
+        """Keep the holders, by the SHA-256 of each token and by the name in each certificate."""
+        self._holders = tuple(holders.items())
+        self._certificates = dict(certificates)
 
     def __len__(self) -> int:
-        return len(self._holders)
+        return len(self._holders) + len(self._certificates)
+
+    @property
+    def names_certificates(self) -> bool:
+        return bool(self._certificates)
+
+    def holder_of_certificate(self, names: Sequence[str]) -> Principal | None:
+        """Return the holder of a verified certificate with these names; None if none of them is known, or if
+        they belong to different holders."""
+        found = {self._certificates[name] for name in names if name in self._certificates}
+        return found.pop() if len(found) == 1 else None
 
     def holder_of(self, token: bytes) -> Principal | None:
         """Return the holder of the token, or None. Every token is compared, so that the time taken reveals
@@ -86,6 +102,11 @@ class Tokens:
         return found
 
 
+def is_name(text: str) -> bool:
+    """Return whether the audit can use this as the name of an actor."""
+    return _NAME.fullmatch(text) is not None and text not in _RESERVED
+
+
 def load_tokens(*, file: Path | None, environment: str | None) -> Tokens | None:
     """Return the tokens from both sources, or None if neither is given. A source without any token is an
     error: it would lock all clients out or, worse, let all in. Raises TokensInvalid."""
@@ -95,50 +116,64 @@ def load_tokens(*, file: Path | None, environment: str | None) -> Tokens | None:
     if environment is not None:
         sources.append(("the environment", environment.replace(LINE_END, "\n").splitlines()))
     holders: dict[bytes, Principal] = {}
+    certificates: dict[str, Principal] = {}
     for source, lines in sources:
-        before = len(holders)
+        before = len(holders) + len(certificates)
         for number, line in enumerate(lines, start=1):
             if not line.strip() or line.lstrip().startswith("#"):
                 continue
             try:
-                digest, principal = _parse(line)
+                key, principal = _parse(line)
             except TokensInvalid as error:
                 raise TokensInvalid(f"{source}, line {number}: {error}") from None
-            if digest in holders:
-                raise TokensInvalid(f"{source}, line {number}: this token is there already")
-            holders[digest] = principal
-        if len(holders) == before:
+            if key in holders or key in certificates:
+                what = "token" if isinstance(key, bytes) else "certificate"
+                raise TokensInvalid(f"{source}, line {number}: this {what} is there already")
+            if isinstance(key, bytes):
+                holders[key] = principal
+            else:
+                certificates[key] = principal
+        count = len(holders) + len(certificates)
+        if count == before:
             raise TokensInvalid(f"{source} has no token in it; a line is: NAME ROLE TOKEN")
-        if len(holders) > TOKENS_MAX:
+        if count > TOKENS_MAX:
             raise TokensInvalid(f"{source}: there may be {TOKENS_MAX} tokens")
-    return Tokens(holders.items()) if sources else None
+    return Tokens(holders, certificates) if sources else None
 
 
 def _read(file: Path) -> str:
     try:
+        check_secret_file(file)
         with file.open("rb") as opened:
             data = opened.read(FILE_BYTES_MAX + 1)
         if len(data) > FILE_BYTES_MAX:
             raise TokensInvalid(f"{file} is larger than {FILE_BYTES_MAX} bytes")
         return data.decode("utf-8")
+    except SecretExposed as error:
+        raise TokensInvalid(str(error)) from error
     except OSError as error:
         raise TokensInvalid(f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError:
         raise TokensInvalid(f"{file} is not UTF-8") from None
 
 
-def _parse(line: str) -> tuple[bytes, Principal]:
+def _parse(line: str) -> tuple[bytes | str, Principal]:
+    """Return the SHA-256 of the token, or the name in the certificate, and the holder. Raise
+    TokensInvalid."""
     parts = line.split()
     if len(parts) != 3:
         raise TokensInvalid(f"has {len(parts)} words; a line is: NAME ROLE TOKEN")
     name, role, secret = parts
-    if not _NAME.fullmatch(name) or name in _RESERVED:
+    if not is_name(name):
         raise TokensInvalid("the name must be up to 64 of A-Z a-z 0-9 . _ @ + - and no word of ours")
     if role not in list(Role):
         raise TokensInvalid(f"the role must be one of {', '.join(Role)}")
     digest = _DIGEST.fullmatch(secret)
     if digest is not None:
         return bytes.fromhex(digest[1]), Principal(name, Role(role))
+    certificate = _CERTIFICATE.fullmatch(secret)
+    if certificate is not None:
+        return certificate[1].lower(), Principal(name, Role(role))
     if not _TOKEN.fullmatch(secret):
         raise TokensInvalid(
             "a token has 20 to 200 of A-Z a-z 0-9 . _ ~ + / -, such as `openssl rand -hex 24` makes"

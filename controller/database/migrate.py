@@ -7,6 +7,7 @@ themselves when they start (`controller.database.schema`).
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 import sqlalchemy as sa
@@ -17,6 +18,7 @@ from alembic.util.exc import CommandError
 import migrations
 from controller.database.schema import MigrationFailed, locked, revision_of
 from controller.database.sql import create_sql_engine
+from springtide.secret_places import has_password
 
 
 def upgrade(database_url: str, revision: str = "head") -> None:
@@ -61,7 +63,13 @@ def _config(connection: sa.Connection | None) -> Config:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m controller.database.migrate", description=__doc__)
-    parser.add_argument("--database-url", required=True)
+    variable = os.environ.get("SPRINGTIDE_DATABASE_URL")
+    parser.add_argument(
+        "--database-url",
+        default=variable,
+        required=variable is None,
+        help="default, and the place for one with a password: the variable SPRINGTIDE_DATABASE_URL",
+    )
     actions = parser.add_subparsers(dest="action", required=True)
     actions.add_parser("current", help="print the database's revision")
     for name in ("upgrade", "downgrade"):
@@ -73,6 +81,8 @@ def main(arguments: list[str] | None = None) -> int:
     new.add_argument("id")
     new.add_argument("message")
     chosen = parser.parse_args(arguments)
+    if chosen.database_url != variable and has_password(chosen.database_url):
+        parser.error("--database-url has a password in it: give it in SPRINGTIDE_DATABASE_URL")
     match chosen.action:
         case "current":
             print(current_revision(chosen.database_url))

@@ -1,9 +1,10 @@
-"""kazoo behind the `Meta` port. All of kazoo, its threads and its traps stay in this file.
+"""kazoo behind the `Meta` port. kazoo, its threads and its traps stay in this file, kazoo_access.py, which
+makes the client, and kazoo_answers.py.
 
 Five things kazoo does that would hurt (docs/replication.md 8.6, kazoo), and what is done about them here:
 
 - `TransactionRequest.commit()` *returns* the exception of each operation instead of raising; a failed
-  compare-and-set looks like success to a caller that does not look. `_outcome_of_multi` looks at each one.
+  compare-and-set looks like success to a caller that does not look. `outcome_of_multi` looks at each one.
 - `KazooRetry` runs a command again after a lost connection. No command here goes through it: only the
   `*_async` calls, which send once, are used. (Reconnecting, which is safe, does retry.)
 - Its callbacks run in kazoo's threads. They only append to one queue; a single thread of ours carries the
@@ -37,21 +38,20 @@ import anyio.to_thread
 from anyio.abc import TaskStatus
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import (
-    BadVersionError,
+    AuthFailedError,
     ConnectionDropped,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
-    NotEmptyError,
-    RolledBackError,
-    RuntimeInconsistency,
 )
-from kazoo.retry import KazooRetry
+from kazoo.security import ACL
 
 from controller.shell.clock import ControllerClock
+from controller.shell.kazoo_access import ZooKeeperAccess, explain_drop, is_open
+from controller.shell.kazoo_answers import describe, node_of, outcome_of_multi
 from controller.shell.meta import (
     CheckVersion,
-    Committed,
     Create,
     Delete,
     MetaSession,
@@ -59,17 +59,13 @@ from controller.shell.meta import (
     Node,
     Operation,
     Outcome,
-    Rejected,
     SessionState,
     SetData,
     Unknown,
-    WriteRejection,
 )
 
 log = logging.getLogger(__name__)
 
-RECONNECT_DELAY_S: Final = 0.05
-RECONNECT_DELAY_MAX_S: Final = 0.5
 #: Connections that were closed without an answer, one after the other, before a new session is asked for.
 REFUSALS_MAX: Final = 5
 #: Reads of one `get_many` that are on their way at a time: bounds the bytes that wait to be decoded.
@@ -82,13 +78,6 @@ _STATES: Final = {
     KazooState.SUSPENDED: SessionState.SUSPENDED,
     KazooState.LOST: SessionState.LOST,
 }
-#: Types of failure that ZooKeeper *stated* about an operation: definite.
-_REJECTIONS: Final[tuple[tuple[type[KazooException], WriteRejection], ...]] = (
-    (BadVersionError, WriteRejection.BAD_VERSION),
-    (NoNodeError, WriteRejection.NO_NODE),
-    (NodeExistsError, WriteRejection.NODE_EXISTS),
-    (NotEmptyError, WriteRejection.NOT_EMPTY),
-)
 
 
 class _Answer:
@@ -121,8 +110,8 @@ class _Write:
         if self._answer.error is not None:
             # Connection lost, session expired, client closed: none of these is ZooKeeper's word on the
             # operations.
-            return Unknown(_describe(self._answer.error))
-        return _outcome_of_multi(self._answer.value, self._operations)
+            return Unknown(describe(self._answer.error))
+        return outcome_of_multi(self._answer.value, self._operations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +163,7 @@ class _RepeatedRead:
         self._in_flight = 0
         is_gone = isinstance(read.exception, NoNodeError)
         if isinstance(synced.exception, NoneType | NoNodeError) and (is_gone or read.exception is None):
-            node = None if is_gone else _node(read.value)
+            node = None if is_gone else node_of(read.value)
             if not self._is_over and not self._on_read(sent_ms, node):
                 self.stop()
 
@@ -213,21 +202,23 @@ class KazooMeta:
         hosts: `host:port,host:port`, without a chroot.
         root: absolute path below which all paths are, e.g. `/springtide`; created when absent.
         session_timeout_ms: asked for; what the server granted is in `session.timeout_ms`.
+        access: TLS and identities; without them, as every client of that ZooKeeper.
+
+    Raises TlsFilesInvalid.
     """
 
-    def __init__(self, *, hosts: str, root: str, session_timeout_ms: int) -> None:
+    def __init__(
+        self, *, hosts: str, root: str, session_timeout_ms: int, access: ZooKeeperAccess | None = None
+    ) -> None:
         self._root = root.rstrip("/")
-        self._client = KazooClient(
-            hosts=hosts,
-            timeout=session_timeout_ms / 1000,
-            connection_retry=KazooRetry(
-                max_tries=-1, delay=RECONNECT_DELAY_S, backoff=2, max_delay=RECONNECT_DELAY_MAX_S
-            ),
-            logger=_KAZOO_LOG,
-        )
+        self._access = access or ZooKeeperAccess()
+        #: Of znodes that are created.
+        self._acl = self._access.acl
+        self._client = self._access.client(hosts=hosts, session_timeout_ms=session_timeout_ms)
         self._hosts = max(1, len(self._client.hosts))
         self._negotiated_ms = session_timeout_ms
         self._refusals = 0
+        self._told_cause: str | None = None
         self._wrap_connecting()
         self._session = MetaSession(SessionState.LOST, 0, 0, session_timeout_ms)
         self._session_changed = anyio.Event()
@@ -249,7 +240,12 @@ class KazooMeta:
         def connect(*args: Any) -> tuple[float, float]:
             try:
                 read_timeout, connect_timeout = original(*args)
-            except ConnectionDropped:
+            except AuthFailedError as error:
+                if self._is_news(describe(error)):
+                    log.error("zookeeper_refuses_identities cause=%s", describe(error))
+                raise ConnectionDropped("identities refused") from error  # kazoo would never try again
+            except ConnectionDropped as error:
+                self._tell_why(error, host=args[0])
                 if connection._socket is None:
                     raise  # no server listens
                 self._refusals += 1
@@ -257,10 +253,24 @@ class KazooMeta:
                     raise
                 read_timeout, connect_timeout = self._connect_anew(functools.partial(original, *args))
             self._refusals = 0
+            self._told_cause = None
             self._negotiated_ms = round(connect_timeout * self._hosts)
             return read_timeout, connect_timeout
 
         connection._connect = connect
+
+    def _tell_why(self, error: ConnectionDropped, *, host: str) -> None:
+        """Log why TLS failed."""
+        cause = explain_drop(error) if self._access.tls is not None else None
+        if cause is not None and self._is_news(cause):
+            hint = "--zookeeper-ca names the CA of its certificate, --zookeeper-client-cert what it is shown"
+            log.error("zookeeper_tls_failed host=%s cause=%s hint=%s", host, cause, hint)
+
+    def _is_news(self, cause: str) -> bool:
+        """Return whether to log this: once until the cause is another or a connection stands."""
+        is_news = cause != self._told_cause
+        self._told_cause = cause
+        return is_news
 
     def _connect_anew(self, connect: Callable[[], tuple[float, float]]) -> tuple[float, float]:
         """Ask for a new session, in kazoo's thread. A server without a quorum closes connections too: it
@@ -308,7 +318,7 @@ class KazooMeta:
             self._client.stop()
             self._client.close()
         except (OSError, KazooException) as error:
-            log.warning("zookeeper_close_failed error=%s", _describe(error))
+            log.warning("zookeeper_close_failed error=%s", describe(error))
         finally:
             self._arrivals.put(None)
 
@@ -366,7 +376,7 @@ class KazooMeta:
                 case CheckVersion(path, version):
                     multi.check(self._root + path, version)
                 case Create(path, data, ephemeral):
-                    multi.create(self._root + path, data, ephemeral=ephemeral)
+                    multi.create(self._root + path, data, acl=self._acl, ephemeral=ephemeral)
                 case SetData(path, data, version):
                     multi.set_data(self._root + path, data, version)
                 case Delete(path, version):
@@ -441,7 +451,7 @@ class KazooMeta:
 
     async def _read(self, answer: _Answer) -> Node | None:
         value = await self._answered(answer)
-        return None if value is None else _node(value)
+        return None if value is None else node_of(value)
 
     async def _answered(self, answer: _Answer) -> Any:
         """Return the answer; None if there is no such znode. Raise MetaUnavailable."""
@@ -449,7 +459,7 @@ class KazooMeta:
         if isinstance(answer.error, NoNodeError):
             return None
         if answer.error is not None:
-            raise MetaUnavailable(_describe(answer.error)) from answer.error
+            raise MetaUnavailable(describe(answer.error)) from answer.error
         return answer.value
 
     def _require_connection(self) -> None:
@@ -468,51 +478,41 @@ class KazooMeta:
     # -- bootstrap --
 
     async def ensure_root(self) -> None:
-        """Create the root path and its parents. Raise MetaUnavailable."""
+        """Create the root path and its parents, which belong to our identities, and take the root's ACL for
+        all that is created below it. Raise MetaUnavailable."""
         parts = self._root.strip("/").split("/")
         for depth in range(1, len(parts) + 1):
             if not parts[0]:
                 return
             self._require_connection()
             answer = _Answer()
-            self._link(self._client.create_async("/" + "/".join(parts[:depth]), b""), answer)
+            path = "/" + "/".join(parts[:depth])
+            self._link(self._client.create_async(path, b"", acl=self._access.acl), answer)
             await answer.wait()
             if answer.error is not None and not isinstance(answer.error, NodeExistsError):
-                raise MetaUnavailable(_describe(answer.error)) from answer.error
+                raise MetaUnavailable(describe(answer.error)) from answer.error
+        if self._access.identities:
+            self._acl = await self._acl_of_root()
 
-
-def _node(value: Any) -> Node:
-    """Return the node that an answer of kazoo's `get` describes."""
-    data, stat = value
-    return Node(
-        data=data,
-        version=stat.version,
-        owner=stat.ephemeralOwner,
-        created_zxid=stat.czxid,
-        modified_ms=stat.mtime,
-    )
+    async def _acl_of_root(self) -> list[ACL]:
+        """Return the root's ACL. Where it is open, so is what is created: controllers that have no identity
+        yet must be able to read it. Raise MetaUnavailable if it gives no identity of ours all rights."""
+        self._require_connection()
+        answer = _Answer()
+        self._link(self._client.get_acls_async(self._root), answer)
+        acl: list[ACL] = (await self._answered(answer) or [[]])[0]
+        if is_open(acl):
+            log.warning(
+                "zookeeper_open root=%s consequence=%s hint=%s",
+                self._root,
+                "every client of this ZooKeeper can read and change what is below",
+                "once all controllers have --zookeeper-auth-file, run `controller secure-zookeeper`",
+            )
+        elif not set(acl) & set(self._access.acl):
+            raise MetaUnavailable(describe(NoAuthError()))
+        return acl
 
 
 def _call_each(arrivals: Sequence[Callable[[], None]]) -> None:
     for arrival in arrivals:
         arrival()
-
-
-def _outcome_of_multi(results: Sequence[object], operations: int) -> Outcome:
-    """ZooKeeper answers a failed multi with one error per operation: the culprit's own, "rolled back" for
-    those before it and "runtime inconsistency" for those after it."""
-    errors = [(index, result) for index, result in enumerate(results) if isinstance(result, Exception)]
-    if not errors and len(results) == operations:
-        return Committed()
-    for index, error in errors:
-        if isinstance(error, (RolledBackError, RuntimeInconsistency)):
-            continue
-        for kind, reason in _REJECTIONS:
-            if isinstance(error, kind):
-                return Rejected(index, reason, _describe(error))
-        return Rejected(index, WriteRejection.REFUSED, _describe(error))
-    return Unknown(f"ZooKeeper answered {len(results)} results for {operations} operations")
-
-
-def _describe(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

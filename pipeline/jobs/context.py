@@ -31,6 +31,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+#: Spark's own, for a URL with a token in it.
+SPARK_REMOTE = "SPARK_REMOTE"
+
+
 class Context:
     """environment: for options that are not given. session: used instead of a new one, and kept. note and
     progress: the console's."""
@@ -47,6 +51,7 @@ class Context:
         self.note = console.note
         self.progress = console.progress
         self._environment = environment
+        self._remote: str | None = options.remote or environment.get(SPARK_REMOTE) or None
         self._given_session = session
         self._made_session: SparkSession | None = None
 
@@ -60,7 +65,7 @@ class Context:
             self._made_session = make_session(
                 name=options.name or f"{PROG} {options.job_name}",
                 master=options.master,
-                remote=options.remote,
+                remote=self._remote,
                 settings=dict(options.conf or ()),
             )
         return self._made_session
@@ -70,7 +75,7 @@ class Context:
         """The engine that the command line asks for. Raises UsageError for a contradiction."""
         options = self._options
         engine = JobEngine(getattr(options, "engine", JobEngine.SPARK))
-        is_spark_named = options.master is not None or options.remote is not None
+        is_spark_named = options.master is not None or self._remote is not None
         if engine is JobEngine.LOCAL and is_spark_named:
             raise UsageError("--engine local needs no Spark, and --master or --remote names one")
         if engine is JobEngine.AUTO and (

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final, cast
 
 from pipeline.jobs.job import PROG, Job
-from springtide.cli.arguments import setting
+from pipeline.jobs.secret_arguments import spark_remote, spark_setting
 from springtide.cli.settings import TIMEOUT_SECONDS_DEFAULT
 
 #: Each job's line of the help. `pipeline --help` imports no job, and a job's needs are not another's.
@@ -109,9 +109,11 @@ def _shared_options() -> argparse.ArgumentParser:
     )
     spark = shared.add_argument_group("Spark")
     spark.add_argument("--master", metavar="URL", help="local[4], spark://..., yarn, k8s://... (local[*])")
-    spark.add_argument("--remote", metavar="URL", help="a Spark Connect server: sc://host:15002")
     spark.add_argument(
-        "--conf", metavar="K=V", action="append", type=setting, help="a Spark setting; repeatable"
+        "--remote", metavar="URL", type=spark_remote, help="a Spark Connect server: sc://host:15002"
+    )
+    spark.add_argument(
+        "--conf", metavar="K=V", action="append", type=spark_setting, help="a Spark setting; repeatable"
     )
     spark.add_argument("--name", help="the application's name")
     shared.add_argument(

@@ -14,6 +14,7 @@ from typing import Final
 import httpx
 
 from springtide.cli.call import UsageError
+from springtide.secret_places import SecretExposed, check_secret_file
 from springtide.tls import TlsFilesInvalid, client_context
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"
@@ -54,7 +55,8 @@ def load_settings(options: argparse.Namespace, environment: Mapping[str, str]) -
         urls=parse_urls(chosen("url") or URL_DEFAULT),
         cluster=chosen("cluster"),
         token=token,
-        actor=chosen("actor") or (login() if token is None else None),
+        # A token or a certificate says who asks; a name beside it would contradict.
+        actor=chosen("actor") or (login() if token is chosen("cert_file") is None else None),
         is_json=output != "table",
         is_yaml=output == "yaml",
         timeout_s=getattr(options, "timeout", TIMEOUT_SECONDS_DEFAULT),
@@ -90,7 +92,10 @@ def parse_urls(text: str) -> tuple[httpx.URL, ...]:
 def read_token(path: Path) -> str:
     """Return the token in a file. Raise UsageError without the file's contents in it."""
     try:
+        check_secret_file(path)
         token = path.read_text(encoding="utf-8").strip()
+    except SecretExposed as error:
+        raise UsageError(f"--token-file: {error}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--token-file: can't read {str(path)!r}: {error.__class__.__name__}") from error
     if len(token) > TOKEN_CHARS_MAX or not _TOKEN.fullmatch(token):

@@ -18,14 +18,22 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import trio
 
+from springtide.exposure import (
+    INSECURE_NETWORK,
+    INSECURE_NETWORK_HELP,
+    insecure_network_refused,
+    is_loopback,
+)
 from springtide.log_lines import LOG_FORMATS, LOG_LEVELS
 from springtide.node.config import ConfigKey, NodeConfig, read_properties, split_pair
 from springtide.node.controller_session import RegistrationRefused, WentBack
 from springtide.node.listeners import HostPort, ListenersSettings, parse_listeners
 from springtide.node.settings import NodeSettings
+from springtide.secret_places import SecretExposed, check_secret_file
 from springtide.tls import TlsFilesInvalid, client_context
 
 _log = logging.getLogger(__name__)
@@ -73,6 +81,7 @@ def add_serve(commands: Any, *, what: str, port: int, keys: Mapping[str, ConfigK
     )
     serve.add_argument("--advertise", metavar="HOST:PORT", help="what clients connect to, if not --listen")
     serve.set_defaults(default_port=port)
+    serve.add_argument(INSECURE_NETWORK, action="store_true", help=INSECURE_NETWORK_HELP)
     serve.add_argument("--controllers", required=True, metavar="URL[,URL...]", help="all controllers")
     serve.add_argument(
         "--controller-token-file",
@@ -107,14 +116,19 @@ def node_settings(arguments: argparse.Namespace, config: NodeConfig) -> dict[str
     controllers = tuple(url.strip() for url in arguments.controllers.split(",") if url.strip())
     if not controllers or not all(url.startswith(("http://", "https://")) for url in controllers):
         raise CommandLineError("--controllers takes URLs, such as http://127.0.0.1:8080")
+    if any("@" in urlsplit(url).netloc for url in controllers):
+        raise CommandLineError("--controllers takes URLs without a password: use --controller-token-file")
     metrics = (
         (None, 0)
         if arguments.metrics_listen is None
         else _address(arguments.metrics_listen, "--metrics-listen")
     )
+    listeners = _listeners(arguments, config)
+    if not arguments.insecure_network:
+        _check_exposure(listeners)
     return {
         "cluster": arguments.cluster,
-        "listeners": _listeners(arguments, config),
+        "listeners": listeners,
         "controllers": controllers,
         "controller_token": _token(arguments.controller_token_file),
         "controller_tls": _tls(arguments),
@@ -134,6 +148,15 @@ def _listeners(arguments: argparse.Namespace, config: NodeConfig) -> ListenersSe
     host, port = _address(arguments.listen or f"127.0.0.1:{arguments.default_port}", "--listen")
     advertised = None if arguments.advertise is None else _address(arguments.advertise, "--advertise")
     return ListenersSettings.one(host, port, advertised=advertised and HostPort(*advertised))
+
+
+def _check_exposure(listeners: ListenersSettings) -> None:
+    """Raise CommandLineError if other hosts can reach a listener without TLS."""
+    for one in listeners.all:
+        if one.tls is None and not is_loopback(one.bind.host):
+            named = f"listener {one.name}" if one.name else "--listen"
+            address = f"{named} {one.bind.host}:{one.bind.port} ({one.protocol})"
+            raise CommandLineError(insecure_network_refused(address, instead="Give it a listener of SSL"))
 
 
 def id_of(arguments: argparse.Namespace, what: str) -> int:
@@ -163,9 +186,10 @@ def _token(file: str | None) -> str | None:
     if file is None:
         return None
     try:
+        check_secret_file(file)
         with Path(file).open(encoding="ascii") as opened:
             token = opened.read(TOKEN_CHARS_MAX + 1).strip()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, SecretExposed) as error:
         raise CommandLineError(f"--controller-token-file {file}: {error}") from error
     if not token or len(token) > TOKEN_CHARS_MAX or len(token.split()) != 1:
         raise CommandLineError(f"--controller-token-file {file} must hold a token and nothing else")

@@ -116,14 +116,15 @@ def _contexts(files: TlsFiles) -> tuple[ssl.SSLContext, ssl.SSLContext, int]:
     return server, client, int(leaf.not_valid_after_utc.timestamp() * 1000)
 
 
-def _signature(files: TlsFiles) -> tuple[tuple[int, int, int] | None, ...]:
-    """Return what changes when one of the files does. A secret that is mounted is replaced by a link."""
+def _signature(files: TlsFiles) -> tuple[tuple[int, ...] | None, ...]:
+    """Return what changes when one of the files does, or who may read it. A secret that is mounted is
+    replaced by a link."""
 
-    def of(path: str) -> tuple[int, int, int] | None:
+    def of(path: str) -> tuple[int, ...] | None:
         try:
             found = Path(path).stat()
         except OSError:
             return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode, found.st_uid, found.st_gid
 
     return tuple(of(path) for path in files.paths)

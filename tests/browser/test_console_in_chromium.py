@@ -15,6 +15,7 @@ from localcluster.cluster import LocalCluster
 from localcluster.ports import PortReservation
 from localcluster.processes import ProcessCommand, SupervisedProcess
 from tests.kit.chromium import DESK, Browser, elsewhere, until
+from tests.kit.secret_file import write_secret
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -94,8 +95,7 @@ def test_a_standby_asks_for_a_token_and_says_how_old_its_copy_is(
     browser: Browser, shop: LocalCluster, tmp_path: Path
 ) -> None:
     tokens = tmp_path / "tokens"
-    tokens.write_text("grafana viewer a-token-that-only-looks-0123456789\n", encoding="utf-8")
-    tokens.chmod(0o600)
+    write_secret(tokens, "grafana viewer a-token-that-only-looks-0123456789\n")
     with PortReservation() as ports:
         port = ports.reserve_free()
         standby = SupervisedProcess(

@@ -98,7 +98,7 @@ def _environment(
 ) -> dict[str, str]:
     """Return the service's own environment, with `python` on the path as in the image."""
     stated = {
-        key: str(remapped.ports.get(int(value), value))
+        key: str(remapped.ports.get(int(value), value)) if value.isdecimal() else remapped.text(value)
         for key, value in service.get("environment", {}).items()
     }
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -135,7 +135,7 @@ def test_the_zookeepers_are_one_ensemble_and_answer_their_health_check() -> None
 def test_the_controllers_know_the_databases_user_and_password() -> None:
     stated = SERVICES["postgres"]["environment"]
     for name in ("controller1", "controller2"):
-        url = sa.make_url(controller_parser().parse_args(arguments(name)[1:]).database_url)
+        url = sa.make_url(SERVICES[name]["environment"]["SPRINGTIDE_DATABASE_URL"])
         assert (url.username, url.password, url.database) == (
             stated["POSTGRES_USER"],
             stated["POSTGRES_PASSWORD"],

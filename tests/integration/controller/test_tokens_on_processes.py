@@ -8,6 +8,7 @@ from pathlib import Path
 from localcluster.ports import PortReservation
 from localcluster.zookeeper import ZooKeeper
 from tests.kit.controller.controller_process import START_SECONDS_MAX, ControllerProcess, broker_process
+from tests.kit.secret_file import write_secret
 
 OPERATOR = "operator-0123456789-0123456789"
 BROKER = "broker-0123456789-0123456789"
@@ -15,8 +16,8 @@ BROKER = "broker-0123456789-0123456789"
 
 def test_only_a_broker_with_a_token_is_taken_in(zookeeper: ZooKeeper, root: str, tmp_path: Path) -> None:
     tokens, token = tmp_path / "tokens", tmp_path / "token"
-    tokens.write_text(f"ci operator {OPERATOR}\nbrokers broker {BROKER}\n", encoding="ascii")
-    token.write_text(f"{BROKER}\n", encoding="ascii")
+    write_secret(tokens, f"ci operator {OPERATOR}\nbrokers broker {BROKER}\n")
+    write_secret(token, f"{BROKER}\n")
     with PortReservation() as ports:
         controller = ControllerProcess(
             "controller", ports.reserve_free(), zookeeper, root, tmp_path, "--tokens-file", str(tokens)

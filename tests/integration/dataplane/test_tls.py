@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 from springtide.node import tls_files
 from springtide.tls import TlsFilesInvalid
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
+from tests.kit.secret_file import write_secret
 from tests.kit.springtide.certificates import PrivateCa
 
 TOPIC = "orders"
@@ -159,7 +160,7 @@ def test_a_renewed_certificate_is_shown_to_new_connections_and_old_ones_go_on(
 ) -> None:
     monkeypatch.setattr(tls_files, "LOOK_MS", 50)
     keystore = tmp_path / "keystore.pem"
-    keystore.write_text(Path(ca.keystore("first")).read_text())
+    write_secret(keystore, Path(ca.keystore("first")).read_text())
 
     def connect(port: int) -> ssl.SSLSocket:
         context = ssl.create_default_context(cafile=ca.file)
@@ -172,9 +173,7 @@ def test_a_renewed_certificate_is_shown_to_new_connections_and_old_ones_go_on(
             return name in (secured.getpeercert(binary_form=True) or b"")
 
     def replace(text: str) -> None:
-        new = tmp_path / "new.pem"
-        new.write_text(text)
-        new.replace(keystore)
+        write_secret(tmp_path / "new.pem", text).replace(keystore)
 
     def walk(port: int) -> None:
         with connect(port) as old:

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from admin_api.app import create_app
+from admin_api.http.oidc import OidcIssuer
 from admin_api.http.tokens import Tokens, load_tokens
 from admin_api.settings import ApiSettings
 from controller.audit.outbox import AuditOutbox
@@ -128,6 +129,7 @@ async def controller(
     name: str = "c1",
     settings: ApiSettings | None = None,
     tokens: Tokens | None = None,
+    issuer: OidcIssuer | None = None,
     is_active: bool = True,
     run_outbox: bool = False,
     sql_engine: sa.Engine | None = None,
@@ -158,6 +160,7 @@ async def controller(
         registry=registry,
         internal_routers=[create_router(engine), create_coordinator_router(engine)],
         tokens=tokens,
+        issuer=issuer,
     )
     transport = httpx.ASGITransport(app, client=CLIENT_ADDRESS)
     try:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import SocketStream
 
+from admin_api.http.tokens import Tokens
 from admin_api.settings import ApiSettings
 from controller.__main__ import _Server, _uvicorn_config
 from controller.config import load_config
@@ -23,10 +24,15 @@ SECONDS_MAX = 20
 
 
 @asynccontextmanager
-async def serving(*, settings: ApiSettings = SETTINGS, **flags: str) -> AsyncIterator[int]:
+async def serving(
+    *, settings: ApiSettings = SETTINGS, tokens: Tokens | None = None, **flags: str
+) -> AsyncIterator[int]:
     """The application on a real socket of this machine; yields its port."""
     config = load_config(flags, {})
-    async with controller(MemoryZooKeeper(), settings=settings) as rest, anyio.create_task_group() as tasks:
+    async with (
+        controller(MemoryZooKeeper(), settings=settings, tokens=tokens) as rest,
+        anyio.create_task_group() as tasks,
+    ):
         listener = socket.create_server(("127.0.0.1", 0))
         server = _Server(_uvicorn_config(rest.app, config, settings))
         tasks.start_soon(lambda: server.serve(sockets=[listener]))

@@ -6,6 +6,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.kit.secret_file import write_secret
+
 #: Elliptic keys are made in no time.
 NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
 
@@ -50,7 +52,7 @@ class PrivateCa:
         """Make a certificate for an address; return the file that holds it and its key."""
         pair = self.issue(name, host=host)
         file = self.directory / f"{name}.keystore.pem"
-        file.write_text(Path(pair.key).read_text() + Path(pair.cert).read_text())
+        write_secret(file, Path(pair.key).read_text() + Path(pair.cert).read_text())
         return str(file)
 
     def encrypt(self, pair: Pair) -> Pair:

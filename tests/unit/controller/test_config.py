@@ -9,16 +9,11 @@ from pathlib import Path
 import pytest
 
 from controller.__main__ import main
-from controller.config import (
-    OPTIONS,
-    ConfigError,
-    advertised_url,
-    check_access,
-    check_advertisable,
-    grace_ms_min,
-    load_config,
-)
+from controller.addresses import advertised_url, check_access, check_advertisable
+from controller.config import OPTIONS, ConfigError, grace_ms_min, load_config
 from controller.core.options import PreflightLimits
+from controller.zookeeper import read_access
+from tests.kit.secret_file import write_secret
 
 
 def test_flags_win_over_the_environment_over_the_file_over_the_defaults(tmp_path: Path) -> None:
@@ -56,6 +51,8 @@ def test_the_file_can_be_named_by_the_environment(tmp_path: Path) -> None:
         ({"zookeeper_session_timeout_ms": "10000"}, "must be at least 11000"),
         ({"zookeeper_session_timeout_ms": "10"}, "must be at least 500"),
         ({"audit_retention_days": "-1"}, "must be at least 0"),
+        ({"zookeeper_client_cert": "c"}, "name both files or neither"),
+        ({"zookeeper_client_cert": "c", "zookeeper_client_key": "k"}, "add --zookeeper-ca"),
         ({"read_only": "perhaps"}, "must be true or false"),
         ({"observer": "2"}, "must be true or false"),
         ({"log_level": "loud"}, "is not one of"),
@@ -114,14 +111,19 @@ def test_a_wildcard_address_must_be_advertised_under_a_name() -> None:
     assert advertised_url(named, bound_port=8080) == "http://ctl1:8080"
 
 
-def test_other_hosts_are_let_in_with_tokens_or_on_purpose() -> None:
+def test_other_hosts_are_let_in_with_tokens_and_tls_or_on_purpose() -> None:
     for listen in ("127.0.0.1:1", "[::1]:1", "localhost:1"):
         check_access(load_config({"listen": listen}, {}), has_tokens=False)
     for listen in ("0.0.0.0:1", "[::]:1", "10.0.0.1:1", "ctl1:1"):
         with pytest.raises(ConfigError, match="--tokens-file FILE"):
             check_access(load_config({"listen": listen}, {}), has_tokens=False)
-        check_access(load_config({"listen": listen}, {}), has_tokens=True)
-        check_access(load_config({"listen": listen, "allow_anonymous": "true"}, {}), has_tokens=False)
+        with pytest.raises(ConfigError, match="--insecure-network") as refused:
+            check_access(load_config({"listen": listen}, {}), has_tokens=True)
+        assert "springtide certificates create" in str(refused.value)
+        for decided in ({"insecure_network": "true"}, {"tls_cert": "c", "tls_key": "k"}):
+            check_access(load_config({"listen": listen, **decided}, {}), has_tokens=True)
+            anonymous = load_config({"listen": listen, "allow_anonymous": "true", **decided}, {})
+            check_access(anonymous, has_tokens=False)
 
 
 def test_a_controller_that_would_be_open_to_other_hosts_does_not_start(
@@ -133,9 +135,43 @@ def test_a_controller_that_would_be_open_to_other_hosts_does_not_start(
     assert "there are no tokens" in capsys.readouterr().err
     assert main([*serve, "--tokens-file", str(tmp_path / "absent")]) == 2
     assert "cannot read" in capsys.readouterr().err
+    monkeypatch.setenv("SPRINGTIDE_TOKENS", "alice admin cert:alice")
+    assert main(serve) == 2
+    assert "add --client-ca" in capsys.readouterr().err
     monkeypatch.setenv("SPRINGTIDE_TOKENS", "alice admin short")
     assert main(serve) == 2
     assert "the environment, line 1" in capsys.readouterr().err
+
+
+def test_a_databases_password_is_no_argument_and_in_no_file_that_others_can_read(tmp_path: Path) -> None:
+    url = "postgresql+psycopg://springtide:s3cret@db/springtide"
+    with pytest.raises(ConfigError, match="SPRINGTIDE_DATABASE_URL") as refused:
+        load_config({"database_url": url}, {})
+    assert "s3cret" not in str(refused.value)
+    assert load_config({}, {"SPRINGTIDE_DATABASE_URL": url}).database_url == url
+    file = write_secret(tmp_path / "controller.toml", f'database_url = "{url}"')
+    assert load_config({}, {}, file=file).database_url == url
+    file.chmod(0o644)
+    with pytest.raises(ConfigError, match=f"chmod 600 {file}"):
+        load_config({}, {}, file=file)
+
+
+def test_the_identity_for_zookeeper_is_read_from_a_file_or_the_environment(tmp_path: Path) -> None:
+    identity = "springtide:0123456789abcdef0123"
+    file = write_secret(tmp_path / "identity", f"{identity}\n")
+    config = load_config({"zookeeper_auth_file": str(file)}, {})
+    assert read_access(config, {}).identities == (identity,)
+    variable = {"SPRINGTIDE_ZOOKEEPER_AUTH": f"{identity};newer:{identity}"}
+    assert read_access(load_config({}, {}), variable).identities == (identity, f"newer:{identity}")
+    file.chmod(0o644)
+    for flags, environment, complaint in (
+        ({"zookeeper_auth_file": str(file)}, {}, f"chmod 600 {file}"),
+        ({"zookeeper_auth_file": str(file)}, variable, "are both given"),
+        ({"zookeeper_root": "/"}, variable, "belongs to all clients"),
+        ({"zookeeper_ca": str(tmp_path / "absent")}, {}, "cannot read"),
+    ):
+        with pytest.raises(ConfigError, match=complaint):
+            read_access(load_config(flags, {}), environment)
 
 
 def test_the_bound_port_is_advertised_when_any_was_asked_for() -> None:

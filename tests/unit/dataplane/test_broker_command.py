@@ -15,6 +15,7 @@ from dataplane.storage.disk import PosixDisk
 from dataplane.storage.log_dir import open_log_dir
 from dataplane.storage.log_settings import PartitionId
 from springtide.node.command_line import TOKEN_CHARS_MAX, CommandLineError, raise_open_files_limit
+from tests.kit.secret_file import write_secret
 
 SERVE = ("serve", "--cluster", "prod", "--broker-id", "1", "--controllers", "http://c1:1", "--data-dir", "d")
 
@@ -25,8 +26,7 @@ def settings(*flags: str) -> BrokerSettings:
 
 def test_the_controllers_token_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
     assert settings().controller_token is None
-    file = tmp_path / "token"
-    file.write_text("0123456789abcdef0123\n", encoding="ascii")
+    file = write_secret(tmp_path / "token", "0123456789abcdef0123\n")
     told = settings("--controller-token-file", str(file))
     assert told.controller_token == "0123456789abcdef0123"
     assert "0123456789abcdef0123" not in repr(told)
@@ -34,12 +34,38 @@ def test_the_controllers_token_is_read_from_a_file_and_never_shown(tmp_path: Pat
 
 @pytest.mark.parametrize("text", ["", "\n", "two words", "a\nb", "ä", "a" * (TOKEN_CHARS_MAX + 1)])
 def test_a_file_that_holds_no_token_is_refused(text: str, tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text(text, encoding="utf-8")
+    file = write_secret(tmp_path / "token", text)
     with pytest.raises(CommandLineError, match="--controller-token-file"):
+        settings("--controller-token-file", str(file))
+    file.chmod(0o644)
+    with pytest.raises(CommandLineError, match="chmod 600"):
         settings("--controller-token-file", str(file))
     with pytest.raises(CommandLineError, match="No such file"):
         settings("--controller-token-file", str(tmp_path / "absent"))
+
+
+def test_a_password_for_controllers_is_no_argument() -> None:
+    with pytest.raises(CommandLineError, match="use --controller-token-file"):
+        settings("--controllers", "https://broker:s3cret@ctl1:8080")
+
+
+def test_a_listener_that_other_hosts_reach_has_tls_or_is_wanted_so(tmp_path: Path) -> None:
+    for loopback in ("127.0.0.1:1", "[::1]:1", "localhost:1"):
+        settings("--listen", loopback)
+    for address in ("0.0.0.0:1", "[::]:1", "10.0.0.1:1", "store1:1"):
+        with pytest.raises(CommandLineError, match="accept it with --insecure-network") as refused:
+            settings("--listen", address)
+        assert "springtide certificates create" in str(refused.value)
+        settings("--listen", address, "--insecure-network")
+    file = tmp_path / "server.properties"
+    text = (
+        "listeners=SSL://0.0.0.0:1,PLAINTEXT://{}:2\nssl.keystore.location=k\ninter.broker.listener.name=SSL"
+    )
+    file.write_text(text.format("localhost"))
+    settings("--config-file", str(file))
+    file.write_text(text.format(""))
+    with pytest.raises(CommandLineError, match=r"^listener PLAINTEXT :2 \(PLAINTEXT\) can be reached"):
+        settings("--config-file", str(file))
 
 
 def test_a_broker_may_open_as_many_files_as_its_host_allows() -> None:

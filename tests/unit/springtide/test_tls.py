@@ -6,7 +6,7 @@ import functools
 import io
 import json
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
@@ -15,9 +15,11 @@ import httpx
 import pytest
 import trio
 
+from admin_api.http.tokens import load_tokens
 from admin_api.settings import ApiSettings
 from controller.__main__ import main
-from controller.config import ConfigError, advertised_url, load_config
+from controller.addresses import advertised_url
+from controller.config import ConfigError, load_config
 from controller.contract.updates import ProducerIdsRequest
 from dataplane.__main__ import _parser, _settings
 from springtide.__main__ import execute
@@ -65,10 +67,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     )
 
 
-def ask(url: str, *flags: str, timeout_s: int = 60) -> tuple[int, str, str]:
-    """Exit status, output and complaints of `springtide clusters list`."""
+def ask(
+    url: str, *flags: str, timeout_s: int = 60, what: Sequence[str] = ("clusters", "list")
+) -> tuple[int, str, str]:
+    """Exit status, output and complaints of the command."""
     out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
-    line = ["clusters", "list", "--output", "json", "--url", url, "--timeout", str(timeout_s), *flags]
+    line = [*what, "--output", "json", "--url", url, "--timeout", str(timeout_s), *flags]
     status = execute(line, {}, out, err, columns=None)
     out.flush()
     return status, out.buffer.getvalue().decode(), err.getvalue()
@@ -156,6 +160,32 @@ async def test_with_a_client_ca_nothing_is_served_without_a_certificate_of_it(ma
         known = client_context(ca=made.ca.file, cert=made.client.cert, key=made.client.key)
         answer = await anyio.to_thread.run_sync(ask_as_broker, url, known)
         assert answer == "unknown_cluster"
+
+
+@pytest.mark.anyio
+async def test_a_certificate_with_a_role_needs_no_token_and_has_no_more_rights(made: Certificates) -> None:
+    tokens = load_tokens(
+        file=None, environment="client viewer cert:127.0.0.1;elsewhere operator cert:192.0.2.1"
+    )
+    trusting = ("--ca-file", made.ca.file)
+
+    def create(url: str, pair: Pair) -> tuple[int, str, str]:
+        return ask(url, *trusting, *key_args(pair), what=("clusters", "create", "prod"))
+
+    async with serving(
+        tls_cert=made.server.cert, tls_key=made.server.key, client_ca=made.ca.file, tokens=tokens
+    ) as port:
+        url = f"https://127.0.0.1:{port}"
+        status, _, err = await anyio.to_thread.run_sync(create, url, made.client)
+        assert status == 1
+        assert "this takes the role operator" in err and "client has the role viewer" in err
+        assert (await anyio.to_thread.run_sync(create, url, made.elsewhere))[0] == 0
+        known = client_context(ca=made.ca.file, cert=made.client.cert, key=made.client.key)
+        async with httpx.AsyncClient(verify=known) as client:
+            rows = (await client.get(f"{url}/audit?kind=request")).json()["items"]
+            assert [row["actor"] for row in rows] == ["elsewhere"]
+            refused = await client.get(f"{url}/clusters", headers={"Authorization": "Bearer no-such-token"})
+            assert refused.status_code == 401, "a token that is sent decides"
 
 
 @pytest.mark.anyio

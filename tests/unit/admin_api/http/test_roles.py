@@ -163,3 +163,21 @@ async def test_without_tokens_everybody_may_do_everything(zookeeper: MemoryZooKe
     async with controller(zookeeper) as rest:
         assert (await rest.post("/clusters", CLUSTER)).status_code == 201
         assert (await rest.post("/clusters", {"name": "b"}, Authorization="Bearer x")).status_code == 201
+
+
+async def test_a_page_of_another_site_changes_nothing_without_a_token(zookeeper: MemoryZooKeeper) -> None:
+    """A browser sends along the user's certificate, and whatever loopback asks for."""
+    async with controller(zookeeper) as rest:
+        own = str(rest.client.base_url).rstrip("/")
+        for origin in ("http://evil.example", f"{own}0", f"{own}.evil.example", "null", ""):
+            refused = await rest.client.post("/clusters", json=CLUSTER, headers={"Origin": origin})
+            assert problem(refused) == (403, "other_origin"), origin
+            assert (await rest.client.get("/clusters", headers={"Origin": origin})).json()["items"] == []
+        made = await rest.client.post("/clusters", json=CLUSTER, headers={"Origin": own.upper()})
+        assert made.status_code == 201
+    async with controller(zookeeper, name="c2", tokens=TOKENS) as rest:
+        headers = {"Origin": "https://portal.example"}
+        allowed = await ask(
+            rest, "POST", "/clusters?dry_run=true", "admin", json={"name": "b"}, headers=headers
+        )
+        assert allowed.status_code == 200

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from admin_api.http.tokens import TOKENS_MAX, Principal, Role, Tokens, TokensInvalid, load_tokens
+from tests.kit.secret_file import write_secret
 
 ALICE = "alice-0123456789-abcdef"
 BROKER = "broker-0123456789-abcdef"
@@ -18,8 +19,7 @@ def given(text: str) -> Tokens:
 
 
 def test_a_file_and_the_environment_both_name_who_may_ask(tmp_path: Path) -> None:
-    file = tmp_path / "tokens"
-    file.write_text(f"# operators\n\nalice  admin\t{ALICE}\n", encoding="utf-8")
+    file = write_secret(tmp_path / "tokens", f"# operators\n\nalice  admin\t{ALICE}\n")
     digest = hashlib.sha256(BROKER.encode()).hexdigest()
     tokens = load_tokens(file=file, environment=f"brokers broker sha256:{digest.upper()}; ;")
     assert tokens is not None
@@ -60,6 +60,8 @@ def test_without_a_source_there_are_no_tokens_at_all() -> None:
         (f"alice root {ALICE}", "one of viewer, operator, admin, broker"),
         (f"alice Admin {ALICE}", "one of viewer"),
         ("alice admin short", "20 to 200"),
+        ("alice admin cert:", "20 to 200"),
+        ("a admin cert:alice;b viewer cert:Alice", "line 2: this certificate is there already"),
         (f"alice admin {ALICE}!", "20 to 200"),
         ("alice admin sha256:0123", "20 to 200"),
         (f"controller admin {ALICE}", "no word of ours"),
@@ -74,9 +76,28 @@ def test_tokens_that_cannot_be_used_are_refused_without_repeating_them(text: str
     assert ALICE not in str(caught.value)
 
 
+def test_a_certificate_is_known_by_one_of_its_names() -> None:
+    tokens = given(
+        f"alice admin cert:Alice@example.com;store1 broker cert:store1;store1 broker cert:s1;x viewer {ALICE}"
+    )
+    assert (len(tokens), tokens.names_certificates) == (4, True)
+    assert tokens.holder_of_certificate(("alice@example.com",)) == Principal("alice", Role.ADMIN)
+    assert tokens.holder_of_certificate(("other", "store1", "s1")) == Principal("store1", Role.BROKER)
+    assert tokens.holder_of_certificate(("alice@example.com", "store1")) is None, "two holders"
+    assert tokens.holder_of_certificate(("other",)) is tokens.holder_of_certificate(()) is None
+    assert tokens.holder_of(b"alice@example.com") is None
+    assert not given(f"alice admin {ALICE}").names_certificates
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / "latin").write_bytes(b"\xff\xfe")
-    for name, complaint in (("absent", "No such file"), ("latin", "not UTF-8"), (".", "directory")):
+    write_secret(tmp_path / "latin", "").write_bytes(b"\xff\xfe")
+    write_secret(tmp_path / "shown", f"alice admin {ALICE}").chmod(0o644)
+    for name, complaint in (
+        ("absent", "No such file"),
+        ("latin", "not UTF-8"),
+        ("shown", "chmod 600"),
+        (".", "directory"),
+    ):
         with pytest.raises(TokensInvalid, match=complaint):
             load_tokens(file=tmp_path / name, environment=None)
 

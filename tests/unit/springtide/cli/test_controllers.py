@@ -12,6 +12,7 @@ import pytest
 from springtide.cli.call import get
 from springtide.cli.client import Controllers, ListPage, Unreachable
 from springtide.cli.settings import Settings, parse_urls
+from tests.kit.secret_file import write_secret
 from tests.kit.springtide.cli import Network, body_of, in_turn, ok, page, problem, run
 
 TWO = "http://ctl1:8080,http://ctl2:8080"
@@ -81,8 +82,7 @@ def test_a_circle_of_redirects_ends() -> None:
 
 
 def test_a_token_is_not_carried_from_https_to_http(tmp_path: Path) -> None:
-    token = tmp_path / "token"
-    token.write_text("s3cret\n")
+    token = write_secret(tmp_path / "token", "s3cret\n")
     ran = run(
         in_turn(redirect("http://ctl2:8080/clusters/prod/topics")),
         *CREATE,
@@ -94,8 +94,7 @@ def test_a_token_is_not_carried_from_https_to_http(tmp_path: Path) -> None:
 
 
 def test_a_token_goes_with_a_redirect_and_names_its_holder_itself(tmp_path: Path) -> None:
-    token = tmp_path / "token"
-    token.write_text("s3cret\n")
+    token = write_secret(tmp_path / "token", "s3cret\n")
     answers = in_turn(redirect("http://ctl2:8080/clusters/prod/topics"), ok({}, 201))
     ran = run(answers, *CREATE, SPRINGTIDE_TOKEN_FILE=str(token))
     assert [request.headers["authorization"] for request in ran.asked] == ["Bearer s3cret"] * 2
@@ -104,11 +103,18 @@ def test_a_token_goes_with_a_redirect_and_names_its_holder_itself(tmp_path: Path
 
 @pytest.mark.parametrize("contents", ["", "two words", "line\nline", "\x00", "é"])
 def test_what_is_no_token_is_not_sent_and_not_printed(tmp_path: Path, contents: str) -> None:
-    token = tmp_path / "token"
-    token.write_text(contents)
+    token = write_secret(tmp_path / "token", contents)
     ran = run(in_turn(ok({})), "clusters", "list", "--token-file", str(token))
     assert (ran.status, ran.asked) == (2, [])
     assert ran.err == f"springtide: --token-file: there is no bearer token in {str(token)!r}\n"
+
+
+def test_a_token_that_others_can_read_is_not_sent(tmp_path: Path) -> None:
+    token = write_secret(tmp_path / "token", "s3cret\n")
+    token.chmod(0o644)
+    ran = run(in_turn(ok({})), "clusters", "list", "--token-file", str(token))
+    assert (ran.status, ran.asked) == (2, [])
+    assert ran.err.endswith(f"chmod 600 {token}\n")
 
 
 def test_a_token_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:

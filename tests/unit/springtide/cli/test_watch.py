@@ -10,6 +10,7 @@ import httpx
 import pytest
 import yaml
 
+from tests.kit.secret_file import write_secret
 from tests.kit.springtide.cli import ADD, STORY, WATCH, Answer, ok, operation, problem, run
 
 RUNNING = operation("running", "succeeded", "running")
@@ -126,7 +127,6 @@ def test_accepted_work_is_waited_for_by_its_stream() -> None:
 
 
 def test_a_token_goes_with_the_stream(tmp_path: Any) -> None:
-    file = tmp_path / "token"
-    file.write_text("secret-token-1\n")
+    file = write_secret(tmp_path / "token", "secret-token-1\n")
     ran = run(controller([streamed(event(2, DONE))]), "--token-file", str(file), *WATCH)
     assert ran.asked[0].headers["authorization"] == "Bearer secret-token-1"

@@ -77,6 +77,18 @@ def test_a_certificate_that_openssl_takes_and_python_does_not_is_no_end(
         material.refresh()
 
 
+def test_a_key_that_others_can_read_is_not_taken_up_until_they_can_not(files: TlsFiles) -> None:
+    material = TlsMaterial(files)
+    keystore = Path(files.keystore)
+    keystore.chmod(0o644)
+    with pytest.raises(TlsFilesInvalid, match=f"chmod 600 {keystore}"):
+        material.refresh()
+    with pytest.raises(TlsFilesInvalid, match="every user of this host can get at it"):
+        TlsMaterial(files)
+    keystore.chmod(0o600)
+    assert material.refresh() is True
+
+
 def test_a_link_that_is_swapped_is_a_change(files: TlsFiles, tmp_path: Path) -> None:
     """As Kubernetes replaces a mounted secret."""
     link = tmp_path / "mounted.pem"
