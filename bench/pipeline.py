@@ -10,7 +10,8 @@ triggers   the time of a micro-batch that brings each of 1, 64, 1000 and 10,000 
 
 Spark's Kafka connector is compared with where `make connector` could get it. All sides run in one session, so
 the JVM is equally warm; they take turns, and the figure is the median of the rounds after one that does not
-count. build/pipeline-bench.json keeps the last figures of each command.
+count. Spark's workers are this Python, or what PYSPARK_PYTHON names. build/pipeline-bench.json keeps the last
+figures of each command.
 """
 
 from __future__ import annotations

@@ -115,7 +115,8 @@ def spark_side(*, brokers: int = BROKERS, settings: Mapping[str, str] | None = N
     """With `format("kafka")` where Spark's own connector is at hand."""
     os.environ["JAVA_HOME"] = str(find_java().executable.resolve().parents[1])
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package is kept compiled
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-pipeline-")))

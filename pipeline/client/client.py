@@ -3,7 +3,7 @@
 Each question is put to the partitions' leaders, all of them at once, and put again where an answer says that
 the leader is elsewhere, that it is too early, or where none came; until the retry budget is spent. Metadata
 is read again before every further try. Only the caller can decide whether a lost request was carried out:
-`produce_once` makes one attempt and says what it knows.
+`produce_once` makes one attempt and says what it knows; so does `producing`, whose caller goes on meanwhile.
 
 Connections come from the process's pool, so a client costs nothing to make.
 """
@@ -24,6 +24,7 @@ from pipeline.client.errors import BrokerError, ConnectionLost, RetriesExhausted
 from pipeline.client.fetch_stream import FetchStream
 from pipeline.client.messages import Answered
 from pipeline.client.pool import ConnectionPool, shared_pool
+from pipeline.client.producing import ACKS_ALL, PRODUCE_TIMEOUT_MS, Producing
 from pipeline.client.values import (
     UNKNOWN_TOPIC,
     ActiveProducer,
@@ -43,16 +44,13 @@ from springtide.wire.fetch_response import EpochEnd
 
 T = TypeVar("T")
 A = TypeVar("A", Answered, ProduceResult)
-ACKS_ALL = -1
-PRODUCE_TIMEOUT_MS = 30_000
 PARTITIONS_PER_REQUEST_MAX = 10_000
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
 
 class Client:
-    """Use from one thread. Every method may raise a ClientError; `close` does nothing: the process keeps the
-    pool.
+    """Use from one thread, and close it. Every method may raise a ClientError.
 
     `known`: metadata that an earlier client of this cluster learnt. It may be out of date: when a broker
     refuses or can't be reached, Metadata is read again.
@@ -73,6 +71,13 @@ class Client:
         self._sleep_s = sleep_s
         self._metadata = ClusterMetadata() if known is None else known
         self._is_stale = False
+        self.producing = Producing(
+            self._pool,
+            config,
+            clock_ms=clock_ms,
+            metadata=self.known_metadata,
+            keep_pace=self.keep_pace,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -83,7 +88,8 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Do nothing: only pooled connections outlive a call, and the process keeps them."""
+        """Give up what is under way. The process keeps the pool's connections."""
+        self.producing.close()
 
     # --- metadata -------------------------------------------------------------------------------------
 
@@ -223,6 +229,9 @@ class Client:
         if any(result.error.is_retriable for result in answers.values()):
             self._is_stale = True
         return {**answers, **lost}
+
+    def keep_pace(self, batches: Mapping[TopicPartition, Buffer]) -> None:
+        """Wait until `producing` may send these: here, not at all."""
 
     def fetch(
         self,

@@ -1,7 +1,7 @@
 """A client that holds its produce requests back until the rate allows them.
 
-A task sends one batch to each of several partitions at a time. They leave together, when the slowest of their
-brokers has room, so no broker gets more than its rate.
+A task sends batches to several leaders at a time. They leave together, when the slowest of these has room, so
+no broker gets more than its rate.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.client.client import ACKS_ALL, PRODUCE_TIMEOUT_MS, Client
+from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig
-from pipeline.client.values import ProduceResult, TopicPartition, Unsettled
+from pipeline.client.values import TopicPartition
 from pipeline.replay.pacing import Pace, SendRates, SentLoad
 from springtide.wire.compression import Buffer
 
@@ -28,13 +28,8 @@ class PacedClient(Client):
         super().__init__(config, **rest)
         self._pace = Pace(rates)
 
-    def produce_once(
-        self,
-        batches: Mapping[TopicPartition, Buffer],
-        *,
-        acks: int = ACKS_ALL,
-        timeout_ms: int = PRODUCE_TIMEOUT_MS,
-    ) -> dict[TopicPartition, ProduceResult | Unsettled]:
+    def keep_pace(self, batches: Mapping[TopicPartition, Buffer]) -> None:
+        """Wait until the slowest of the leaders has room for its batches."""
         loads: dict[int, SentLoad] = {}
         for where, batch in batches.items():
             leader = self.known_metadata().leader_of(where)
@@ -46,4 +41,3 @@ class PacedClient(Client):
         if wait_ms:
             self.pause(wait_ms)
         self._pace.on_sent(loads, now_ms=self.now_ms())
-        return super().produce_once(batches, acks=acks, timeout_ms=timeout_ms)

@@ -191,6 +191,9 @@ class PartitionDelivery:
             case steps.Ended():
                 self._is_ended = True
                 self._leave_idleness(now_ms)
+            case steps.Away(away_ms=away_ms):
+                assert self._asked is not _Asked.NOTHING
+                self._progressed_ms += away_ms
             case steps.Described():
                 self._expect(_Asked.DESCRIPTION)
                 return self._on_described(event, now_ms)

@@ -75,6 +75,13 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class Away:
+    """The task waited for its rows for so long, and took no answers in: that is not the brokers' delay."""
+
+    away_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Described:
     """The leader's answers to DescribeProducers, and then ListOffsets. leader_epoch: the second answer's.
     producer_epoch, last_sequence: NO_EPOCH and NO_SEQUENCE if the partition does not know the producer."""
@@ -134,7 +141,9 @@ class Woken:
     """The pause is over."""
 
 
-Event = Opened | Offered | Ended | Described | Scanned | SendAnswered | Checked | NoUsableAnswer | Woken
+Event = (
+    Opened | Offered | Ended | Away | Described | Scanned | SendAnswered | Checked | NoUsableAnswer | Woken
+)
 
 
 # Actions.

@@ -1,7 +1,9 @@
-"""One attempt of a task, carried out: rows become batches, batches are delivered, in rounds.
+"""One attempt of a task, carried out: rows become batches, and batches are delivered while more are made.
 
 A round carries out the actions of the partitions' deliveries, those of a kind in one request to each leader.
-delivery.py decides; this module has the client, the clock and the waiting.
+delivery.py decides; this module has the client, the clock and the waiting. Each partition has one batch under
+way at most, each leader one Produce. What was sent is answered while further rows are taken in; the attempt
+waits for answers only at its end, and where it holds more bytes than the bound.
 
 Before the first rows of a partition become batches, it is known what earlier attempts stored there. Rows that
 are stored are left out (stored_rows.py), and the others are held back, up to `HELD_BATCHES_MAX` batches,
@@ -40,6 +42,9 @@ from springtide.wire.record_batch import HEADER_BYTES
 T = TypeVar("T")
 HELD_BATCHES_MAX = 32
 """Batches of full size that may wait for their answers while further rows are taken in."""
+ROUND_BYTES = 512 * 1024
+"""After so many bytes of new batches, what can be sent is sent, and answers are taken in."""
+WAIT_MS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +80,34 @@ class TaskWriter:
         self._deliveries: dict[TopicPartition, PartitionDelivery] = {}
         self._wanted: dict[TopicPartition, steps.Action] = {}
         """The next action of each partition."""
+        self._under_way: set[TopicPartition] = set()
+        """Partitions of which a batch was sent, and whose answers have not been taken in."""
+        self._wake_ms: dict[TopicPartition, int] = {}
+        """End of the last pause, by the client's clock."""
+        self._offered_bytes = 0
+        """Since the last round."""
+        self._left_ms: int | None = None
+        """Time at which the caller went for further rows, by the client's clock."""
         self._delivered: dict[TopicPartition, steps.Delivered] = {}
         self._resuming = Resuming(held_bytes_max=self._held_bytes_max)
         self._is_metadata_doubtful = False
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take in rows, and deliver until no more bytes are held than the bound."""
+        """Take in rows; wait for brokers only until no more bytes are held than the bound."""
+        self._return()
         split = list(self._placement.split(rows))
         self._open([where for where, _ in split])
         for where, some in split:
             for there, missing in self._resuming.missing(where, some):
                 self._offer(there, self._encoders[there].add(missing))
+        self._go_on()
         while self._wanted and self._held_bytes() > self._held_bytes_max:
             self._run_round()
+        self._left_ms = self._client.now_ms()
 
     def finish(self) -> Mapping[TopicPartition, steps.Delivered]:
         """Deliver the rest; return the delivery of each partition with records of this task."""
+        self._return()
         self._resuming.check()
         for where, missing in self._resuming.held():
             self._offer(where, self._encoders[where].add(missing))
@@ -102,6 +119,15 @@ class TaskWriter:
             self._run_round()
         assert self._delivered.keys() == self._deliveries.keys()
         return {where: delivered for where, delivered in self._delivered.items() if delivered.records}
+
+    def _return(self) -> None:
+        """Tell deliveries for how long answers were not taken in because the task had no rows."""
+        if self._left_ms is None:
+            return
+        away_ms, self._left_ms = self._client.now_ms() - self._left_ms, None
+        if away_ms > 0:
+            for where in self._wanted:
+                self._step(where, steps.Away(away_ms))
 
     # Rows in.
 
@@ -152,6 +178,9 @@ class TaskWriter:
             last = batch.first_row + batch.record_count - 1
             crc = crc32c(memoryview(batch.data)[HEADER_BYTES:])
             self._step(where, steps.Offered(steps.Batch(batch.first_row, last, batch.data, crc)))
+            self._offered_bytes += len(batch.data)
+        if self._offered_bytes >= ROUND_BYTES:
+            self._go_on()
 
     def _held_bytes(self) -> int:
         return sum(self._deliveries[where].held_bytes for where in self._wanted)
@@ -169,35 +198,63 @@ class TaskWriter:
             case steps.Failed():
                 raise DeliveryFailed(f"{where}: {action}")
             case _:
+                if isinstance(action, steps.Pause):
+                    self._wake_ms[where] = self._client.now_ms() + action.pause_ms
+                self._wanted.pop(where, None)  # behind those that have waited for longer
                 self._wanted[where] = action
 
     # Rounds.
 
+    def _go_on(self) -> None:
+        """Run rounds as long as they wait for no answer to Produce and for no end of a pause."""
+        self._offered_bytes = 0
+        if self._wanted:
+            self._take_answers(0)
+            while self._carry_out():
+                pass
+
     def _run_round(self) -> None:
-        """Carry out one action of each partition."""
-        wanted = dict(self._wanted)
+        """Carry out what can be carried out now; if that is nothing, wait for an answer or the end of a
+        pause."""
+        has_answers = self._take_answers(0)
+        if self._carry_out() or has_answers:
+            return
+        wakes_ms = [
+            self._wake_ms[where] for where, one in self._wanted.items() if isinstance(one, steps.Pause)
+        ]
+        now_ms = self._client.now_ms()
+        wait_ms = max(min(wakes_ms, default=now_ms + WAIT_MS_MAX) - now_ms, 0)
+        if self._under_way:
+            self._take_answers(wait_ms)
+        else:
+            self._client.pause(wait_ms)
+
+    def _carry_out(self) -> bool:
+        """Carry out one action of each partition that waits for nothing; return whether there were any."""
+        now_ms = self._client.now_ms()
+        wanted = {
+            where: action
+            for where, action in self._wanted.items()
+            if where not in self._under_way
+            and not (isinstance(action, steps.Pause) and now_ms < self._wake_ms[where])
+        }
+        if wanted and self._is_metadata_doubtful:
+            self._refresh()
         describes = [where for where, action in wanted.items() if isinstance(action, steps.Describe)]
         checks = [where for where, action in wanted.items() if isinstance(action, steps.CheckWatermark)]
         sends = {where: action for where, action in wanted.items() if isinstance(action, steps.Send)}
-        pauses = {
-            where: action.pause_ms for where, action in wanted.items() if isinstance(action, steps.Pause)
-        }
-        if self._is_metadata_doubtful:
-            self._refresh()
+        paused = [where for where, action in wanted.items() if isinstance(action, steps.Pause)]
+        has_sent = bool(sends) and self._send(sends)
         if describes:
             self._describe(describes)
         for where, action in wanted.items():
             if isinstance(action, steps.Scan):
                 self._scan(where, action)
-        if sends:
-            self._send(sends)
         if checks:
             self._check(checks)
-        if pauses:
-            if len(pauses) == len(wanted):
-                self._client.pause(min(pauses.values()))
-            for where in pauses:
-                self._step(where, steps.Woken())
+        for where in paused:
+            self._step(where, steps.Woken())
+        return has_sent or len(wanted) > len(sends)
 
     def _unsettle(self, where: TopicPartition, reason: str) -> None:
         self._is_metadata_doubtful = True
@@ -262,22 +319,34 @@ class TaskWriter:
             for where in partitions:
                 self._step(where, steps.Checked(offsets[where].leader_epoch, offsets[where].offset))
 
-    def _send(self, sends: Mapping[TopicPartition, steps.Send]) -> None:
+    def _send(self, sends: Mapping[TopicPartition, steps.Send]) -> bool:
+        """Send what can be sent; return whether anything could. Metadata is not read here: a leader that is
+        found meanwhile gets nothing before it is compared with the evidence (see Send)."""
         known = self._client.known_metadata()
+        chosen = self._client.producing.sendable({where: send.batch.data for where, send in sends.items()})
         batches = {}
-        for where, send in sends.items():
+        for where, data in chosen.items():
             place = known.partition(where)
             if place is None or known.leader_of(where) is None:
                 self._unsettle(where, "its leader is not known")
-            elif place.leader_epoch > send.leader_epoch:
+            elif place.leader_epoch > sends[where].leader_epoch:
                 self._step(
                     where, steps.NoUsableAnswer(f"its leader is another one, of epoch {place.leader_epoch}")
                 )
             else:
-                batches[where] = send.batch.data
-        if not batches:
-            return
-        for where, result in self._client.produce_once(batches).items():
+                batches[where] = data
+        if batches:
+            lost = self._client.producing.start(batches)
+            self._under_way.update(batches.keys() - lost.keys())
+            for where, unsettled in lost.items():
+                self._unsettle(where, unsettled.reason)
+        return bool(chosen)
+
+    def _take_answers(self, wait_ms: int) -> bool:
+        """Take in the answers to Produce that have come; return whether there are any."""
+        results = self._client.producing.take(wait_ms=wait_ms)
+        for where, result in results.items():
+            self._under_way.discard(where)
             if isinstance(result, Unsettled):
                 self._unsettle(where, result.reason)
                 continue
@@ -285,3 +354,4 @@ class TaskWriter:
             is_new = result.log_append_time_ms < 0  # brokers give a duplicate the time of what is stored
             base_offset = result.base_offset if is_new else -1
             self._step(where, steps.SendAnswered(result.error, result.message or "", base_offset))
+        return bool(results)

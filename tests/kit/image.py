@@ -31,7 +31,8 @@ def copy_context(into: Path) -> Path:
 
 
 def install_image(into: Path) -> Path:
-    """Puts the packages there as `pip install .` puts them into site-packages, and returns that folder."""
+    """Puts the packages there as `pip install .` puts them into site-packages, and returns that folder.
+    Commands that are files of a package are put there, too, for what pip puts into bin."""
     context, installed = copy_context(into), into / "site-packages"
     tool = tomllib.loads((context / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
     include, data = tool["packages"]["find"]["include"], tool["package-data"]["*"]
@@ -39,7 +40,8 @@ def install_image(into: Path) -> Path:
         relative = file.relative_to(context)
         package = ".".join(relative.parts[:-1])
         in_package = any(fnmatch(package, pattern) for pattern in include)
-        if file.is_file() and in_package and any(fnmatch(file.name, each) for each in ("*.py", *data)):
+        is_installed = any(fnmatch(file.name, each) for each in ("*.py", *data))
+        if file.is_file() and in_package and (is_installed or str(relative) in tool["script-files"]):
             (installed / relative).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, installed / relative)
     return installed

@@ -67,6 +67,9 @@ class MemoryClient:
         self.cluster = cluster
         self.config = ClientConfig(bootstrap=(("memory", 1),))
         self._known = self._metadata()
+        self.producing = self
+        self._answers: dict[int, dict[TopicPartition, ProduceResult | Unsettled]] = {}
+        """Answers that were not taken in, by leader."""
 
     def _metadata(self) -> ClusterMetadata:
         topics: dict[str, dict[int, PartitionMetadata]] = {}
@@ -132,6 +135,30 @@ class MemoryClient:
             cluster.lose_answers -= 1
             return {where: Unsettled("lost on the way back") for where in batches}
         return results
+
+    def sendable(self, batches: Mapping[TopicPartition, bytes]) -> dict[TopicPartition, bytes]:
+        return {where: data for where, data in batches.items() if self._leader(where) not in self._answers}
+
+    def start(self, batches: Mapping[TopicPartition, bytes]) -> dict[TopicPartition, Unsettled]:
+        by_leader: dict[int, dict[TopicPartition, bytes]] = {}
+        for where, data in batches.items():
+            by_leader.setdefault(self._leader(where), {})[where] = data
+        for leader, some in by_leader.items():
+            assert leader not in self._answers
+            self._answers[leader] = self.produce_once(some)
+        return {}
+
+    def take(self, *, wait_ms: int) -> dict[TopicPartition, ProduceResult | Unsettled]:
+        taken, self._answers = self._answers, {}
+        return {where: result for some in taken.values() for where, result in some.items()}
+
+    def _leader(self, where: TopicPartition) -> int:
+        leader = self._known.leader_of(where)
+        assert leader is not None
+        return leader.broker_id
+
+    def now_ms(self) -> int:
+        return self.cluster.now_ms
 
     def produce(self, batches: Mapping[TopicPartition, bytes]) -> dict[TopicPartition, ProduceResult]:
         """Send batches; as the real one, send again what got no answer."""

@@ -11,6 +11,7 @@ from pipeline.sink.log_trace import LogTrace, TracedBatch
 from pipeline.sink.steps import (
     Action,
     AwaitBatch,
+    Away,
     Batch,
     Checked,
     CheckWatermark,
@@ -261,6 +262,15 @@ def test_pauses_double_up_to_a_bound_and_an_attempt_without_progress_ends() -> N
     assert machine.step(NoUsableAnswer("no leader"), now_ms=120_000) == Failed(
         Failure.STALLED, "for 120000 ms; at last no leader"
     )
+
+
+def test_time_that_the_task_was_away_for_is_no_delay_of_the_brokers() -> None:
+    machine = begun(FIRST)
+    assert machine.step(Away(HOURS), now_ms=NOW + HOURS) is None
+    assert isinstance(machine.step(NoUsableAnswer("cut off"), now_ms=NOW + HOURS + 119_999), Pause)
+    machine.step(Woken(), now_ms=NOW + HOURS + 119_999)
+    ended = machine.step(NoUsableAnswer("cut off"), now_ms=NOW + HOURS + 120_000)
+    assert failure_of(ended) is Failure.STALLED
 
 
 def test_the_time_a_task_needs_for_its_rows_is_no_stall() -> None:

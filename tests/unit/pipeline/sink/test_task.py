@@ -99,6 +99,35 @@ def test_rows_are_stored_once_in_order_and_the_report_counts_them() -> None:
     assert cluster.scans == 0
 
 
+def test_batches_are_sent_and_answered_while_rows_are_taken_in() -> None:
+    cluster = MemoryCluster.of(TOPIC, 2)
+    writer = attempt(cluster, opening_of(cluster))
+    stored = []
+    for each in ROWS:
+        writer.add(each)
+        stored.append(sum(map(len, values(cluster).values())))
+    assert 0 < stored[0] < stored[1] < stored[2] < 200
+    assert {len(request) for request in cluster.sent} == {2}
+    writer.finish()
+    assert values(cluster) == expected()
+
+
+def test_a_pause_of_one_partition_holds_up_no_rows_and_ends_in_its_time() -> None:
+    cluster = MemoryCluster.of(TOPIC, 2)
+    writer = attempt(cluster, opening_of(cluster))
+    cluster.lose_answers = 1
+    writer.add(ROWS[0])
+    writer.add(ROWS[1])
+    assert len(cluster.sent) == 1
+    assert cluster.pauses == 0
+    cluster.now_ms += 100
+    writer.add(rows_of(130, 70))
+    assert len(cluster.sent) == 2
+    assert cluster.pauses == 0
+    writer.finish()
+    assert values(cluster) == expected()
+
+
 @pytest.mark.parametrize("is_wide", [True, False])
 def test_another_attempt_of_the_same_rows_adds_nothing_however_they_are_chunked(is_wide: bool) -> None:
     cluster = MemoryCluster.of(TOPIC, 2, is_wide=is_wide)
@@ -281,12 +310,12 @@ def test_of_two_attempts_at_a_time_in_other_orders_one_ends_and_nothing_is_lost(
     cluster = MemoryCluster.of(TOPIC, 2)
     opening = opening_of(cluster)
     one, other = attempt(cluster, opening), attempt(cluster, opening)
+    others = shuffled(rows_of(0, 200), 1)
+    other.add(others[0].slice(0, 4))
     one.add(rows_of(0, 200))
-    for each in shuffled(rows_of(0, 200), 1):
-        other.add(each)
-    one._run_round()
+    assert cluster.sent
     with pytest.raises(DeliveryFailed, match="at the same time"):
-        other.finish()
+        write(other, [others[0].slice(4), *others[1:]])
     one.finish()
     assert {p: sorted(each) for p, each in values(cluster).items()} == {
         p: sorted(each) for p, each in expected().items()
@@ -317,6 +346,20 @@ def test_at_least_once_writes_everything_in_order_and_again_when_repeated() -> N
             writer.add(each)
         assert writer.finish() == {TopicPartition(TOPIC, 0): 100, TopicPartition(TOPIC, 1): 100}
         assert values(cluster) == {p: each * repetition for p, each in expected().items()}
+
+
+def test_at_least_once_sends_again_what_was_not_answered_before_what_follows() -> None:
+    cluster = MemoryCluster.of(TOPIC, 2)
+    cluster.lose_requests, cluster.lose_answers = 1, 1
+    placement = RowPlacement(topic=TOPIC, task_index=0, partition_count=lambda topic: 2)
+    writer = PlainTaskWriter(MemoryClient(cluster), placement=placement, batches=BATCHES, now_ms=lambda: 5)  # type: ignore[arg-type]
+    for each in ROWS:
+        writer.add(each)
+        assert cluster.sent
+    writer.finish()
+    for partition, each in values(cluster).items():
+        assert list(dict.fromkeys(each)) == expected()[partition]
+        assert len(each) > 100  # the batch whose answer was lost is there twice
 
 
 # Placement.
