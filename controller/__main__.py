@@ -49,7 +49,7 @@ from controller.shell.leadership import CLUSTERS_PATH
 from controller.shell.listeners import TcpListeners
 from controller.shell.meta import MetaUnavailable, SessionState
 from controller.shell.metrics import EngineCollector
-from controller.shell.published import Published
+from controller.shell.published import Published, snapshot
 from controller.zookeeper import open_meta, read_access, secure_zookeeper
 from springtide.log_lines import configure_logging
 from springtide.tls import TlsFilesInvalid, check_server_files, client_context

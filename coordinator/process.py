@@ -31,6 +31,7 @@ from coordinator.shell.log_ends import PartitionEnds
 from coordinator.shell.shards import Shards
 from springtide.node.administration import Administration
 from springtide.node.authentication import Authentication
+from springtide.node.authorization import Authorizer
 from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.controller_client import ControllerClient
@@ -154,6 +155,7 @@ class CoordinatorProcess:
         self.authentication = Authentication(
             settings.listeners,
             view=self.view,
+            is_view_complete=lambda: self.session.has_full_state,
             clock=ports.clock,
             threads=ports.threads,
             rng=ports.rng,
@@ -170,7 +172,9 @@ class CoordinatorProcess:
             counters=self.counters,
             limits=settings.config.server_limits,
             on_turn_end=lambda: None,
+            begin=self.authentication.begin,
             identify=self.authentication.identify,
+            connection_delay_ms=self.quotas.connection_delay_ms,
         )
         told_of = listeners.inter_broker
         self.session = ControllerSession(

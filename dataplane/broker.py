@@ -49,6 +49,7 @@ from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import DIVERGENT, LogDir
 from springtide.node.administration import Administration
 from springtide.node.authentication import Authentication
+from springtide.node.authorization import Authorizer
 from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.connection import Connection
@@ -282,6 +283,7 @@ class StorageBroker:
         self.authentication = Authentication(
             settings.listeners,
             view=self.view,
+            is_view_complete=self.is_view_complete,
             clock=ports.clock,
             threads=ports.threads,
             rng=ports.rng,
@@ -298,6 +300,7 @@ class StorageBroker:
             counters=self.counters,
             limits=config.server_limits,
             on_turn_end=self.fetches.wake,
+            begin=self.authentication.begin,
             identify=self.authentication.identify,
             on_connection_closed=self._on_connection_closed,
             connection_delay_ms=self.quotas.connection_delay_ms,

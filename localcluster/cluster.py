@@ -119,10 +119,11 @@ class ControllerProcess:
 @dataclass(slots=True)
 class NodeProcess:
     """A broker or a coordinator, where it listens and its folder. peers_port: where other processes reach
-    it."""
+    it. sasl_port: where clients log in; 0: nowhere."""
 
     port: int
     peers_port: int
+    sasl_port: int
     metrics_port: int
     directory: Path
     process: SupervisedProcess
@@ -171,6 +172,8 @@ class LocalCluster:
         on_progress: called with a line for each thing worth telling a person who waits.
         place_of: where each process runs; the folder must be the same everywhere.
         is_secure: whether all but pages of metrics speak TLS, with certificates made for this machine.
+        sasl: settings of one more listener, SASL, of a secure cluster's brokers and coordinators, without
+            its prefix; then those who show a certificate are known by it, too. None: there is none.
     """
 
     def __init__(
@@ -191,8 +194,10 @@ class LocalCluster:
         on_progress: Callable[[str], None] | None = None,
         place_of: PlaceOf = this_machine,
         is_secure: bool = False,
+        sasl: Mapping[str, str] | None = None,
     ) -> None:
         self._is_secure = is_secure
+        self._sasl = sasl
         #: Once it is started, of a secure one.
         self.tls: ClusterTls | None = None
         self._brokers, self._controllers, self._zookeepers = brokers, controllers, zookeepers
@@ -351,6 +356,11 @@ class LocalCluster:
     def bootstrap_servers(self) -> str:
         """Return the addresses that a Kafka client takes as `bootstrap.servers`."""
         return endpoints_of(self.brokers)
+
+    @property
+    def sasl_bootstrap_servers(self) -> str:
+        """Return the addresses at which clients log in."""
+        return ",".join(f"{broker.address}:{broker.sasl_port}" for broker in self.brokers.values())
 
     @property
     def controller_urls(self) -> list[str]:
@@ -659,13 +669,16 @@ class LocalCluster:
             self._reserve(None if first is None else first + index) for first in first_ports or (None, None)
         )
         directory = self.directory / name
-        peers_port = port
+        peers_port, sasl_port = port, 0
         listen: Sequence[str] = ("--listen", f"{place.address}:{port}")
         if place.address != LOOPBACK:
             listen = (*listen, INSECURE_NETWORK)
         if self.tls is not None:
             peers_port = self._ports.reserve_free()
-            listen = self.tls.node_flags(place.address, port=port, peers_port=peers_port)
+            sasl_port = 0 if self._sasl is None else self._ports.reserve_free()
+            listen = self.tls.node_flags(
+                place.address, port=port, peers_port=peers_port, sasl_port=sasl_port, sasl=self._sasl
+            )
         arguments = [
             *(sys.executable, "-m", *command),
             *("--cluster", self.name),
@@ -683,6 +696,7 @@ class LocalCluster:
         return NodeProcess(
             port=port,
             peers_port=peers_port,
+            sasl_port=sasl_port,
             metrics_port=metrics_port,
             directory=directory,
             process=process,

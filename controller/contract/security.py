@@ -51,6 +51,10 @@ class AclsOfPattern(msgspec.Struct, frozen=True, kw_only=True):
     bindings: tuple[AclBinding, ...] = ()
 
     @property
+    def characters(self) -> int:
+        return sum(binding.characters for binding in self.bindings)
+
+    @property
     def key(self) -> PatternKey:
         return (self.resource_type, self.resource_name, self.pattern_type)
 

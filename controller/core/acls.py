@@ -22,12 +22,14 @@ from springtide.security.acls.model import AclBinding, AclFilter, PatternType, R
 from springtide.security.acls.validation import InvalidAcl, validate_binding, validate_filter
 
 BINDINGS_MAX: Final = 100_000
-#: Each pattern is a row, and a controller that takes over reads all rows.
+#: Of the names and principals of all bindings: a FULL batch of the metadata stream has them in one piece.
+CHARACTERS_MAX: Final = 20_000_000
+#: Each pattern is a row, and a controller that takes over reads all rows: so many take it some seconds.
 PATTERNS_MAX: Final = 20_000
 #: A row of ZooKeeper holds a megabyte.
 PATTERN_BYTES_MAX: Final = 800_000
-#: Filters of one request that name no pattern. Each reads all bindings, some 50 ms for BINDINGS_MAX.
-SCANS_MAX: Final = 10
+#: Filters of one request that name no pattern. Each reads all bindings, a fifth of a second for BINDINGS_MAX.
+SCANS_MAX: Final = 5
 #: Punctuation, host, operation and permission of a binding in its row.
 _BINDING_BYTES: Final = 120
 
@@ -55,6 +57,7 @@ class _Pending:
         self._bytes: dict[PatternKey, int] = {}
         self._patterns = len(image.acls)
         self._bindings = image.acl_bindings
+        self._characters = image.acl_characters
 
     def matching(self, wanted: AclFilter) -> tuple[AclBinding, ...]:
         """Return the bindings of the image that a filter matches, in order."""
@@ -70,6 +73,7 @@ class _Pending:
         if binding in bindings:
             bindings.remove(binding)
             self._bindings -= 1
+            self._characters -= binding.characters
             self._patterns -= not bindings
             self._bytes[_key_of(binding)] -= _bytes_of(binding)
 
@@ -80,6 +84,11 @@ class _Pending:
         """Return why there is no room for one more binding."""
         if self._bindings >= BINDINGS_MAX:
             return _too_many(f"the cluster has {BINDINGS_MAX} bindings already", BINDINGS_MAX)
+        if self._characters + binding.characters > CHARACTERS_MAX:
+            detail = (
+                f"the names and principals of all bindings would have more than {CHARACTERS_MAX} characters"
+            )
+            return _too_many(detail, CHARACTERS_MAX)
         key = _key_of(binding)
         if not self._of(key) and self._patterns >= PATTERNS_MAX:
             return _too_many(
@@ -97,6 +106,7 @@ class _Pending:
         bindings = self._of(key)
         self._patterns += not bindings
         self._bindings += 1
+        self._characters += binding.characters
         self._bytes[key] += _bytes_of(binding)
         bindings.add(binding)
 

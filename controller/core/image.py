@@ -88,8 +88,9 @@ class ClusterImage:
         self.topic_ids: dict[str, str] = {}
         self.partitions: dict[PartitionKey, PartitionState] = {}
         self.acls: dict[PatternKey, AclsOfPattern] = {}
-        #: How many bindings `acls` has.
+        #: How many bindings `acls` has, and how long the names and principals in them are together.
         self.acl_bindings = 0
+        self.acl_characters = 0
         self.users: dict[str, UserSecrets] = {}
         self.quotas: dict[QuotaEntity, EntityQuotas] = {}
         self.next_producer_id = 0
@@ -192,9 +193,13 @@ class ClusterImage:
     def _replay_acls(self, record: AclsRecord) -> Changed:
         key = record.acls.key
         before = self.acls.pop(key, None)
-        self.acl_bindings += len(record.acls.bindings) - (0 if before is None else len(before.bindings))
+        if before is not None:
+            self.acl_bindings -= len(before.bindings)
+            self.acl_characters -= before.characters
         if not record.is_removal:
             self.acls[key] = record.acls
+            self.acl_bindings += len(record.acls.bindings)
+            self.acl_characters += record.acls.characters
         return Changed("acls", key)
 
     def _replay_broker(self, registration: BrokerRegistration) -> Changed:

@@ -164,10 +164,10 @@ def evaluate(
     """Evaluate one partition of a session: return what the session may be told of it now."""
     topic_id, partition = followed.key
     hosted = context.table.get(topic_id, partition)
-    if session.rights is not None:
-        rights = cast(ClientRights, session.rights)
-        if not _may_read(context, rights, topic_id, hosted):
-            return FetchResult(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if context.view.is_authorizer_on:
+        error = _denial(context, session, topic_id, hosted)
+        if error is not ErrorCode.NONE:
+            return FetchResult(error=error)
     if hosted is None:
         if session.is_debugging and topic_id.startswith(NAME_PREFIX) and context.is_view_complete():
             return context.asides.fetch(
@@ -215,11 +215,14 @@ def evaluate(
     return result
 
 
-def _may_read(
-    context: BrokerContext, rights: ClientRights, topic_id: str, hosted: HostedPartition | None
-) -> bool:
-    """Return whether the client may read a topic of its session. What a truncation dropped is its topic's.
-    What no topic has as its id may be answered: it is unknown."""
+def _denial(
+    context: BrokerContext, session: FetchSession, topic_id: str, hosted: HostedPartition | None
+) -> ErrorCode:
+    """Return why the client may not read a topic of its session, or NONE. What a truncation dropped is its
+    topic's. An id that no topic has is answered as unknown."""
+    rights = cast(ClientRights | None, session.rights)
+    if rights is None:  # it has waited since before ACLs decided: a consumer asks again
+        return ErrorCode.NONE if session.is_replica else ErrorCode.NOT_LEADER_OR_FOLLOWER
     name = ""
     if topic_id.startswith(NAME_PREFIX):
         name = topic_id[len(NAME_PREFIX) :]
@@ -229,7 +232,9 @@ def _may_read(
         name = hosted.topic
     elif known is not None:
         name = known.topic
-    return not name or rights.may(Operation.READ, ResourceType.TOPIC, name)
+    if not name or rights.may(Operation.READ, ResourceType.TOPIC, name):
+        return ErrorCode.NONE
+    return ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def applied_round(hosted: HostedPartition) -> AppliedRound | None:

@@ -33,6 +33,7 @@ class Authentication:
         listeners: ListenersSettings,
         *,
         view: ClusterView,
+        is_view_complete: Callable[[], bool],
         clock: Clock,
         threads: Threads,
         rng: random.Random,
@@ -57,6 +58,7 @@ class Authentication:
             self._sasl[name] = SaslListener(
                 name=name,
                 settings=sasl,
+                knows_users=is_view_complete,
                 users_now=self._users_now,
                 users=self._known_users,
                 passwords=passwords,
@@ -72,18 +74,21 @@ class Authentication:
                 end_turn=end_turn,
             )
 
-    def identify(self, connection: Connection) -> None:
-        """Take a connection's first bytes: its TLS handshake is over. Raise CertificateUnusable."""
-        certificate = connection.certificate
+    def begin(self, connection: Connection) -> None:
+        """Take a connection that is accepted: its time to log in begins, whether its client speaks or not."""
         listener = self._sasl.get(connection.listener)
-        if certificate is not None:
-            names = names_of_client(certificate, self._rules.get(connection.listener, DEFAULT_RULES))
-            connection.certificate_names = names.alternative
-            if listener is None:
-                connection.principal = f"User:{names.principal}"
         if listener is not None:
             connection.sasl = SaslConnection(listener, connection)
             connection.limit_requests(min(listener.request_bytes_max, listener.settings.request_bytes_max))
+
+    def identify(self, connection: Connection) -> None:
+        """Take a connection's first bytes: its TLS handshake is over. Raise CertificateUnusable."""
+        certificate = connection.certificate
+        if certificate is not None:
+            names = names_of_client(certificate, self._rules.get(connection.listener, DEFAULT_RULES))
+            connection.certificate_names = names.alternative
+            if connection.sasl is None:
+                connection.principal = f"User:{names.principal}"
 
     def collect(self) -> Iterator[Metric]:
         if self._sasl:

@@ -20,7 +20,14 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
-from controller.contract.security import UserSecrets
+from controller.contract.security import (
+    EntityQuotas,
+    QuotaEntity,
+    UserSecrets,
+    is_authorizer_on,
+    is_everyone_allowed,
+    super_users,
+)
 from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.sharding import GROUPS_TOPIC
 from springtide.security.acls.model import AclBinding, AclFilter
@@ -85,12 +92,24 @@ class ClusterView:
             self.topics = {}
             self._topic_ids = {}
             self._partitions = {}
-        if batch.full or batch.cluster_configs:
-            self.cluster_configs = dict(batch.cluster_configs)
+        if isinstance(batch.cluster_configs, dict):
+            self._configure(dict(batch.cluster_configs))
+        elif batch.full:
+            self._configure({})
+        if batch.full:
+            self._replace_acls(batch)
+        elif batch.acls:
+            self._change_acls(batch)
         if batch.full or batch.users:
-            told = {user.user: user for user in batch.users}
-            known = told if batch.full else self.users | told
-            self.users = {name: user for name, user in known.items() if user.scram}
+            users = {} if batch.full else dict(self.users)
+            for secrets in batch.users:
+                _keep(users, secrets.user, secrets, is_empty=not secrets.scram)
+            self.users = users
+        if batch.full or batch.quotas:
+            quotas = {} if batch.full else dict(self.quotas)
+            for of_entity in batch.quotas:
+                _keep(quotas, of_entity.entity, of_entity, is_empty=not of_entity.quotas)
+            self.quotas = quotas
         _update(self.brokers, batch.brokers, batch.removed_brokers)
         _update(self.coordinators, batch.coordinators, batch.removed_coordinators)
         for node_id in were_active:

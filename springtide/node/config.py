@@ -161,6 +161,8 @@ NODE_KEYS: dict[str, ConfigKey] = {
         "", str, "the listener that brokers, coordinators and controllers use; needed if there are several"
     ),
     **LISTENER_KEYS,
+    "quota.window.num": ConfigKey("11", between(1, 3_600), "samples over which use of quotas is measured"),
+    "quota.window.size.seconds": ConfigKey("1", between(1, 3_600), "the time of each of these samples"),
     "controlled.shutdown.timeout.ms": ConfigKey(
         "30000", positive, "how long SIGTERM waits for leaderships, or a coordinator's shards, to move"
     ),
@@ -175,6 +177,8 @@ NODE_HINTS = {
         "store keys and certificates in PEM, without a password, readable by the process's user only",
     ),
     "sasl.oauthbearer.scope.claim.name": "no scopes are asked of tokens: leave it out",
+    "sasl.jaas.config": "users are the cluster's, not a broker's: leave it out",
+    "principal.builder.class": "use ssl.principal.mapping.rules",
     "sasl.mechanism.inter.broker.protocol": "brokers know each other by certificates: leave it out",
     "zookeeper.connect": "only controllers talk to ZooKeeper: use --controllers",
     "num.network.threads": "a process is one loop; run a process per core",

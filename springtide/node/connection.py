@@ -154,6 +154,7 @@ class Connection:
         "partial_since_ms",
         "peer",
         "principal",
+        "rights",
         "sasl",
     )
 
@@ -176,6 +177,9 @@ class Connection:
         self._wants_write = False
         #: At a bound or muted: nothing is read or started until it is below again.
         self._is_paused = False
+        #: Monotonic; 0: not muted.
+        self.muted_until_ms = 0
+        self._closes_after_mute = False
         #: Nothing is read or started until `release`.
         self._is_held = False
         #: It is closed as soon as what waits is sent.
@@ -195,6 +199,8 @@ class Connection:
         self.certificate_names: frozenset[str] = frozenset()
         #: Its authentication, on a listener that has SASL.
         self.sasl: SaslConnection | None = None
+        #: What the client may do, once the authorizer was asked.
+        self.rights: ClientRights | None = None
         self.closed = False
         #: The Fetch handler's: the session last used here, so that it can end with the connection.
         self.fetch_session: object | None = None

@@ -45,7 +45,7 @@ class IssuerKeys:
         self._threads = threads
         self._keys: KeySet | None = None
         self._is_fetching = False
-        self._fetched_ms = 0
+        self._fetched_ms = -RETRY_MS
         self._is_wanted = trio.Event()
         #: The end of the fetch that runs or comes next.
         self._end_of_fetch = trio.Event()
@@ -70,25 +70,22 @@ class IssuerKeys:
 
     async def run(self) -> None:
         """Keep the keys up to date until cancelled."""
-        self._is_fetching = True
-        context = await self._threads.run(httpx.create_ssl_context)
-        async with httpx.AsyncClient(verify=context, trust_env=False, timeout=FETCH_MS_MAX / 1000) as client:
-            while True:
-                self._is_wanted = trio.Event()
-                self._is_fetching = True
-                await self._fetch(client)
-                self._is_fetching = False
-                self._fetched_ms = self._clock.mono_ms()
-                ended, self._end_of_fetch = self._end_of_fetch, trio.Event()
-                ended.set()
-                refresh_ms = self.settings.refresh_ms
-                with self._clock.timeout_ms(min(RETRY_MS, refresh_ms) if self._is_failing else refresh_ms):
-                    await self._is_wanted.wait()
+        while True:
+            self._is_wanted = trio.Event()
+            self._is_fetching = True
+            await self._fetch()
+            self._is_fetching = False
+            self._fetched_ms = self._clock.mono_ms()
+            ended, self._end_of_fetch = self._end_of_fetch, trio.Event()
+            ended.set()
+            refresh_ms = self.settings.refresh_ms
+            with self._clock.timeout_ms(min(RETRY_MS, refresh_ms) if self._is_failing else refresh_ms):
+                await self._is_wanted.wait()
 
-    async def _fetch(self, client: httpx.AsyncClient) -> None:
+    async def _fetch(self) -> None:
         try:
             with self._clock.timeout_ms(FETCH_MS_MAX) as scope:
-                document = await self._read(client)
+                document = await self._read()
                 keys = await self._threads.run(lambda: parse_jwks(document))
             if scope.cancelled_caught:
                 raise JwksInvalid(f"no answer within {FETCH_MS_MAX} ms")
@@ -108,12 +105,16 @@ class IssuerKeys:
             self._keys = keys
             self._is_failing = False
 
-    async def _read(self, client: httpx.AsyncClient) -> bytes:
-        """Return the document, or as much of it as is too much. Raise httpx.HTTPError."""
-        document = b""
-        async with client.stream(
-            "GET", self.settings.jwks_url, headers={"Accept-Encoding": "identity"}
-        ) as response:
+    async def _read(self) -> bytes:
+        """Return the document, or as much of it as is too much. Raise httpx.HTTPError, OSError."""
+        url, document = self.settings.jwks_url, b""
+        has_tls = url.startswith("https:")
+        # Made for each fetch, since files of CAs are renewed; in a thread, as it takes a tenth of a second.
+        verify = await self._threads.run(httpx.create_ssl_context) if has_tls else False
+        async with (
+            httpx.AsyncClient(verify=verify, trust_env=False, timeout=FETCH_MS_MAX / 1000) as client,
+            client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response,
+        ):
             response.raise_for_status()
             chunks = cast(AsyncGenerator[bytes, None], response.aiter_raw(CHUNK_BYTES))
             async with aclosing(chunks):

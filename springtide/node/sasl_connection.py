@@ -40,6 +40,11 @@ _log = logging.getLogger(__name__)
 
 LOGIN_MS_MAX: Final = 60_000
 """The time that a client has to log in, and to do it again once it has begun to."""
+USERS_MS_MAX: Final = 30_000
+"""The time that a login waits until this process knows the cluster's users, after it has started."""
+USERS_LOOK_MS: Final = 50
+NAME_CHARS_MAX: Final = 50
+"""What the log shows of a mechanism's name."""
 NONCE_BYTES: Final = 18
 STEPS_AT_ONCE: Final = 2
 """The steps of PLAIN that are computed at once, and as many of the other mechanisms: clients that guess
@@ -51,10 +56,12 @@ A = TypeVar("A", HandshakeAnswer, AuthenticateAnswer)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslListener:
     """The parts that the connections of one listener share. users_now, users: the users that the cluster has
-    now, as they are told and as exchanges ask for them. spawn, end_turn: of the process."""
+    now, as they are told and as exchanges ask for them. knows_users: whether they have been told. spawn,
+    end_turn: of the process."""
 
     name: str
     settings: SaslSettings
+    knows_users: Callable[[], bool]
     users_now: Callable[[], Mapping[str, UserSecrets]]
     users: Callable[[], KnownUsers]
     passwords: VerifiedPasswords
@@ -79,6 +86,7 @@ class SaslConnection:
         "_found",
         "_is_busy",
         "_listener",
+        "_mechanism",
         "_secret",
         "_session",
         "_users_seen",
@@ -92,6 +100,8 @@ class SaslConnection:
             {mechanism.value: partial(self._exchange, mechanism) for mechanism in settings.mechanisms},
             lifetime_ms_max=settings.session_ms_max,
         )
+        #: The mechanism that the client has named, whether there is one of that name or not.
+        self._mechanism = ""
         #: When the client was last asked to log in.
         self._began_ms = listener.clock.mono_ms()
         #: A step is computed, or a failure's answer waits.
@@ -130,6 +140,7 @@ class SaslConnection:
 
     def handshake(self, mechanism: str, reply: Callable[[HandshakeAnswer], None]) -> None:
         """Take a SaslHandshake of v1."""
+        self._mechanism = mechanism
         clock = self._listener.clock
         if self._session.is_open:
             self._began_ms = clock.mono_ms()
@@ -137,7 +148,9 @@ class SaslConnection:
         def step() -> HandshakeAnswer:
             return self._session.on_handshake(mechanism, mono_ms=clock.mono_ms())
 
-        self._start(step, self._listener.limiter, reply)
+        needs_users = mechanism != Mechanism.OAUTHBEARER and not self._listener.knows_users()
+        prepare = self._wait_for_users if needs_users else None
+        self._start(step, self._listener.limiter, reply, prepare=prepare)
 
     def refuse_bare_tokens(self, reply: Callable[[HandshakeAnswer], None]) -> None:
         """Take a SaslHandshake of v0: the client would send its tokens without Kafka's frames."""
@@ -183,6 +196,8 @@ class SaslConnection:
         async def answer_step() -> None:
             if prepare is not None:
                 await prepare()
+                if connection.closed:
+                    return
             answer = await self._listener.threads.run(step, limiter=limiter)
             if answer.closes:
                 await self._on_failure(answer)
@@ -205,6 +220,19 @@ class SaslConnection:
 
         self._listener.spawn(run)
 
+    async def _wait_for_users(self) -> None:
+        """Wait until the controller has told of the users, or close the connection: a client tries again
+        after that, and not after a login that is refused."""
+        listener = self._listener
+        for _ in range(USERS_MS_MAX // USERS_LOOK_MS):
+            await listener.clock.sleep_ms(USERS_LOOK_MS)
+            if listener.knows_users():
+                return
+        _log.info(
+            "connection_closed peer=%s cause=%s", self._connection.peer, "the users are not known here yet"
+        )
+        self._connection.close()
+
     def _on_success(self, *, is_first: bool) -> None:
         listener, connection = self._listener, self._connection
         if is_first:
@@ -218,7 +246,7 @@ class SaslConnection:
             "authenticated peer=%s listener=%s mechanism=%s principal=%s",
             connection.peer,
             listener.name,
-            self._session.mechanism,
+            self._mechanism,
             connection.principal,
         )
 
@@ -233,7 +261,7 @@ class SaslConnection:
             "authentication_failed peer=%s listener=%s mechanism=%s cause=%s",
             self._connection.peer,
             listener.name,
-            self._session.mechanism or "-",
+            self._mechanism[:NAME_CHARS_MAX] or "-",
             (answer.reason if isinstance(answer, AuthenticateAnswer) else "") or answer.error.name,
         )
         await listener.clock.sleep_ms(listener.settings.failure_delay_ms)

@@ -73,17 +73,20 @@ class Server:
         counters: NodeCounters,
         limits: ServerLimits,
         on_turn_end: Callable[[], None],
+        begin: Callable[[Connection], None] = lambda _connection: None,
         identify: Callable[[Connection], None] = lambda _connection: None,
         on_connection_closed: Callable[[Connection], None] | None = None,
         connection_delay_ms: Callable[[str, str], int] | None = None,
     ) -> None:
-        """identify: sets who the client is, as far as it is known before its first request; called once, when
-        its first bytes have come. It may raise CertificateUnusable."""
+        """begin: takes a connection that is accepted. identify: sets who the client is, as far as it is known
+        before its first request; called once, when its first bytes have come. It may raise
+        CertificateUnusable."""
         self._listeners = listeners
         self._dispatch = dispatch
         self._limits = limits
         self._on_turn_end = on_turn_end
         self._on_connection_closed = on_connection_closed
+        self._begin = begin
         self.identify = identify
         self._nursery: trio.Nursery | None = None
         #: In order of arrival; a dict, because a set has no fixed order.
@@ -207,6 +210,7 @@ class Server:
         )
         self._connections[connection] = None
         self._per_peer[channel.peer] = self._per_peer.get(channel.peer, 0) + 1
+        self._begin(connection)
         self.poller.add(channel, connection.on_ready)
         if self._connection_delay_ms is not None:
             delay_ms = self._connection_delay_ms(channel.peer, listener)

@@ -97,7 +97,7 @@ def parse_principal_rules(text: str) -> tuple[PrincipalRule, ...]:
 def _rule(match: re.Match[str]) -> PrincipalRule:
     try:
         pattern = re.compile(match[2])
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"{match[2]!r} is not a regular expression: {error}") from error
     for reference in _REFERENCE.finditer(match[3]):
         if reference[2] and int(reference[2]) > pattern.groups:
@@ -111,7 +111,12 @@ def names_of_client(certificate: bytes, rules: Sequence[PrincipalRule]) -> Clien
         parsed = x509.load_der_x509_certificate(certificate)
         subject = distinguished_name(parsed.subject)
         alternative = _alternative_names(parsed)
-    except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:
+    except (
+        ValueError,
+        x509.DuplicateExtension,
+        x509.InvalidVersion,
+        x509.UnsupportedGeneralNameType,
+    ) as error:
         raise CertificateUnusable("the client's certificate can't be read") from error
     if len(subject) > PRINCIPAL_CHARS_MAX:
         raise CertificateUnusable(f"the certificate's subject has more than {PRINCIPAL_CHARS_MAX} characters")

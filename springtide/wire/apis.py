@@ -14,8 +14,8 @@ converted; they equal the bounds of Kafka 4 (KIP-896), which every client of the
 - ListOffsets: v0 is served for the two ends of a log, although Kafka 4 dropped it: it costs two small
   messages, and lag monitors ask nothing else in it (Burrow's sarama builds the request without a version).
 - OffsetForLeaderEpoch: v0 and v1 do not state the asker's leader epoch (KIP-320); only brokers sent them.
-- CreateTopics, DeleteTopics, DescribeConfigs, DescribeLogDirs, OffsetCommit, OffsetFetch: the versions before
-  were dropped by KIP-896.
+- CreateTopics, DeleteTopics, DescribeConfigs, DescribeLogDirs, OffsetCommit, OffsetFetch, the APIs of ACLs:
+  earlier versions were dropped by KIP-896.
 - SaslHandshake: v0, after which tokens come without frames, is listed and refused with UNSUPPORTED_VERSION.
 - InitProducerId: v6 is not stable in Kafka 4.3, whose brokers do not list it either.
 - Metadata, FindCoordinator, ApiVersions, InitProducerId, the other APIs of groups and of administrators: all

@@ -25,6 +25,7 @@ DECOMPRESS_START_BYTES = 16 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16  # magic, version, compatible version
 _XERIAL_BLOCK_BYTES = 32 * 1024
+_GZIP_PIECE_BYTES = 16 * 1024
 _CRAMJAM_OVERFLOW = "failed to write whole buffer"
 
 
@@ -84,25 +85,29 @@ def decompress(compression: Compression, data: Buffer, *, decompressed_bytes_max
 
 
 def _decompress_gzip(data: Buffer, bytes_max: int) -> bytes:
-    parts: list[bytes] = []
-    produced = 0
-    rest: Buffer = data
-    while len(rest):
-        member = zlib.decompressobj(wbits=31)
-        try:
-            # One byte more than allowed tells "exactly full" from "too large".
-            part = member.decompress(rest, bytes_max - produced + 1)
-        except zlib.error as error:
-            raise CorruptCompressedData(str(error)) from error
-        produced += len(part)
-        if produced > bytes_max:
-            raise DecompressedTooLarge
-        if not member.eof:
-            raise CorruptCompressedData("gzip stream ends early")
-        parts.append(part)
-        rest = member.unused_data
-    if not parts:
+    """Decompress all members of a stream. zlib copies what follows a member in the piece that it was given:
+    pieces are small, so that many empty members cost no more than their bytes."""
+    view = memoryview(data)
+    if not view:
         raise CorruptCompressedData("gzip stream is empty")
+    parts: list[bytes] = []
+    position = produced = 0
+    while position < len(view):
+        member = zlib.decompressobj(wbits=31)
+        while not member.eof:
+            piece = view[position : position + _GZIP_PIECE_BYTES]
+            if not piece:
+                raise CorruptCompressedData("gzip stream ends early")
+            try:
+                # One byte more than allowed tells "exactly full" from "too large".
+                part = member.decompress(piece, bytes_max - produced + 1)
+            except zlib.error as error:
+                raise CorruptCompressedData(str(error)) from error
+            produced += len(part)
+            if produced > bytes_max:
+                raise DecompressedTooLarge
+            parts.append(part)
+            position += len(piece) - len(member.unused_data)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

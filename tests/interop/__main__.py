@@ -19,7 +19,7 @@ from types import FrameType
 
 from bench import sides
 from bench.__main__ import Narrator
-from bench.kafka import Kafka, KafkaNotUsable
+from bench.kafka import Kafka, KafkaNotUsable, find_version
 from localcluster.__main__ import COORDINATORS
 from localcluster.java import JavaNotFound
 from localcluster.processes import ProcessFailed
@@ -28,8 +28,10 @@ from localcluster.zookeeper import ZooKeeperJarsNotFound
 from tests.interop import table
 from tests.interop.clients import BUILD, ROOT, Client, Missing, clients
 from tests.interop.matrix import Matrix, Side
-from tests.interop.rows import ROWS, WAITING
+from tests.interop.rows import ADMINISTRATOR, ROWS, WAITING, Row
+from tests.interop.security import secured_cluster
 
+SPRINGTIDE = "Springtide"
 JSON = Path("build/interop.json")
 MARKDOWN = Path("build/interop.md")
 INSTALL_SECONDS_MAX = 300.0
@@ -59,9 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = [row for row in ROWS if options.row is None or row.name in options.row]
     matrix = Matrix(rows, BUILD / "logs", tell)
     try:
-        for start in (_springtide, _kafka) if home is not None else (_springtide,):
-            with start(home, tell) as side:
-                matrix.run(side, columns)
+        fill(matrix, rows, columns, home, tell)
     except (
         JavaNotFound,
         ZooKeeperJarsNotFound,
@@ -74,6 +74,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(1)
     sys.stdout.write(write(matrix))
     sys.exit(any(cell.state == "failed" for cell in matrix.cells))
+
+
+def fill(
+    matrix: Matrix, rows: Sequence[Row], columns: Sequence[Client], home: Path | None, tell: Narrator
+) -> None:
+    """Run the rows on each side that gets one of them."""
+    has_plain, has_secured = (any(bool(row.login) is kind for row in rows) for kind in (False, True))
+    if has_plain:
+        with _springtide(tell) as side:
+            matrix.run(side, columns)
+    if has_secured:
+        with _secured(tell) as side:
+            matrix.run(side, columns)
+    if home is not None:
+        kafka = f"Apache Kafka {find_version(home)}"
+        if has_plain:
+            with Kafka(home, tell) as cluster:
+                matrix.run(Side(kafka, cluster.bootstrap_servers), columns)
+        matrix.leave_out(kafka, columns)
 
 
 def install(columns: Sequence[Client], tell: Narrator) -> None:
@@ -106,16 +125,15 @@ def write(matrix: Matrix) -> str:
 
 
 @contextmanager
-def _springtide(home: Path | None, tell: Narrator) -> Iterator[Side]:
+def _springtide(tell: Narrator) -> Iterator[Side]:
     with sides.Springtide(tell, coordinators=COORDINATORS) as cluster:
-        yield Side("Springtide", cluster.bootstrap_servers, COORDINATORS)
+        yield Side(SPRINGTIDE, cluster.bootstrap_servers, COORDINATORS)
 
 
 @contextmanager
-def _kafka(home: Path | None, tell: Narrator) -> Iterator[Side]:
-    assert home is not None
-    with Kafka(home, tell) as cluster:
-        yield Side(f"Apache Kafka {cluster.version}", cluster.bootstrap_servers)
+def _secured(tell: Narrator) -> Iterator[Side]:
+    with secured_cluster(coordinators=COORDINATORS, tell=tell) as logins:
+        yield Side(SPRINGTIDE, logins[ADMINISTRATOR].bootstrap, COORDINATORS, logins)
 
 
 def _exit_on_sigterm(number: int, frame: FrameType | None) -> None:

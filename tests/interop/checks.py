@@ -10,24 +10,44 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_INVALID,
     Consumer,
     ConsumerGroupTopicPartitions,
+    KafkaError,
     KafkaException,
     Message,
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
+from tests.interop.quotas import quotas_of, set_quota
 from tests.interop.rows import (
+    ACL_PRINCIPAL,
     ASKED_OFFSET,
     CODECS,
     COMMITTED_OFFSET,
+    ITERATIONS,
     NEW_PARTITIONS,
+    QUOTA,
+    RATE,
     RECORDS,
     REPLICATION_FACTOR,
     SETTING,
@@ -48,12 +68,22 @@ class NotAsAsked(Exception):
 
 class Reference:
     """One cluster, through the runner's own client. coordinators: nodes that serve groups and store nothing,
-    which are no brokers to clients that ask DescribeCluster, and are to those that ask Metadata."""
+    which are no brokers to clients that ask DescribeCluster, and are to those that ask Metadata. settings:
+    how that client gets in. replicas: of each partition of the topics that it makes."""
 
-    def __init__(self, bootstrap: str, *, coordinators: int = 0) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        coordinators: int = 0,
+        settings: Mapping[str, str] | None = None,
+        replicas: int = REPLICATION_FACTOR,
+    ) -> None:
         self.bootstrap = bootstrap
         self._coordinators = coordinators
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        self._replicas = replicas
+        self._settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0, **(settings or {})}
+        self._admin = AdminClient(self._settings)
 
     def make_topics(self, partitions: Mapping[str, int]) -> None:
         """Create topics with so many partitions; return when every replica of each is in sync."""
@@ -61,7 +91,7 @@ class Reference:
             NewTopic(
                 name,
                 num_partitions=count,
-                replication_factor=REPLICATION_FACTOR,
+                replication_factor=self._replicas,
                 config={SETTING: SETTING_BEFORE},
             )
             for name, count in partitions.items()
@@ -74,7 +104,7 @@ class Reference:
         """Write the expected records, an equal part with each codec, a second from each to the next."""
         part = RECORDS // len(codecs)
         for number, codec in enumerate(codecs):
-            producer = Producer({"bootstrap.servers": self.bootstrap, "compression.type": codec})
+            producer = Producer({**self._settings, "compression.type": codec})
             for at in range(number * part, (number + 1) * part):
                 key, value = expected_records()[at]
                 producer.produce(topic, value, key, partition=0, timestamp=TIMESTAMP_MS + at * 1000)
@@ -86,10 +116,28 @@ class Reference:
         asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, COMMITTED_OFFSET)])
         self._admin.alter_consumer_group_offsets([asked])[group].result(SECONDS_MAX)
 
+    def create_acls(self, acls: Sequence[AclBinding]) -> None:
+        """Create ACLs; return when a broker tells of them."""
+        for pending in self._admin.create_acls(list(acls)).values() if acls else ():
+            pending.result(SECONDS_MAX)
+        for name in {one.name for one in acls}:
+            wanted = {one for one in acls if one.name == name}
+            self._wait(f"there are ACLs for {name}", lambda: wanted <= set(self._acls(name)))  # noqa: B023
+
+    def create_user(self, user: str) -> None:
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, ITERATIONS)
+        changed = self._admin.alter_user_scram_credentials([UserScramCredentialUpsertion(user, info, b"old")])
+        changed[user].result(SECONDS_MAX)
+        self._wait(f"there is a user {user}", lambda: self._iterations(user) == ITERATIONS)
+
+    def set_quota(self, user: str) -> None:
+        set_quota(self.bootstrap, user, QUOTA, RATE)
+        self._wait(f"{user} has a quota", lambda: self._has_quota(user))
+
     @contextmanager
     def member(self, group: str, topic: str) -> Iterator[None]:
         """A group with one member, which has its assignment and goes on as long as the `with` block."""
-        with _consumer(self.bootstrap, group) as consumer:
+        with self._consumer(group) as consumer:
             consumer.subscribe([topic])
 
             def is_assigned() -> bool:
@@ -124,8 +172,32 @@ class Reference:
                 _equal("first offset", self._first_offset(topic), ASKED_OFFSET)
             case "delete":
                 self._wait(f"{topic} is gone", lambda: self._partitions(topic) == 0)
+            case "set_password":
+                self._wait(f"{topic} has a password", lambda: self._iterations(topic) == ITERATIONS)
+            case "describe_user":
+                _equal("user", value, {"SCRAM-SHA-256": ITERATIONS})
+            case "delete_password":
+                self._wait(f"{topic} has no password", lambda: self._iterations(topic) == 0)
+            case "set_quota":
+                self._wait(f"{topic} has a quota", lambda: self._has_quota(topic))
+            case "describe_quotas":
+                _equal("quotas", value, {QUOTA: RATE})
+            case "create_acl":
+                self._wait(f"{topic} has an ACL", lambda: bool(self._acls(topic)))
+                ((who, what),) = ((one.principal, one.operation) for one in self._acls(topic))
+                _equal("ACL", (who, what), (ACL_PRINCIPAL, AclOperation.READ))
+            case "describe_acls":
+                _equal("ACLs", value, [[ACL_PRINCIPAL, "READ"]])
+            case "delete_acl":
+                self._wait(f"{topic} has no ACL", lambda: not self._acls(topic))
             case _:
                 self._check_group(row, topic, value)
+
+    def check_refusal(self, topic: str, error: str) -> None:
+        """Compare what the driver was told with what it had to be; raise NotAsAsked."""
+        if "authori" not in error.lower():
+            raise NotAsAsked(f"refused otherwise: {error}")
+        _equal("records", self._end(topic), 0)
 
     def _check_group(self, row: Row, group: str, value: object) -> None:
         """Compare what became of a group; its id is its topic's name."""
@@ -165,6 +237,35 @@ class Reference:
         committed: int = told.topic_partitions[0].offset
         return committed
 
+    def _acls(self, name: str) -> list[AclBinding]:
+        """Return those of resources of exactly this name."""
+        anyone: Any = None  # the library's types do not say that it may be None
+        literal, each = ResourcePatternType.LITERAL, AclOperation.ANY
+        which = AclBindingFilter(ResourceType.ANY, name, literal, anyone, anyone, each, AclPermissionType.ANY)
+        found: list[AclBinding] = self._admin.describe_acls(which).result(SECONDS_MAX)
+        return found
+
+    def _iterations(self, user: str) -> int:
+        """Return those of the user's password; 0: there is none."""
+        pending = self._admin.describe_user_scram_credentials([user])
+        assert isinstance(pending, dict)
+        try:
+            (info,) = pending[user].result(SECONDS_MAX).scram_credential_infos
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.RESOURCE_NOT_FOUND:
+                raise
+            return 0
+        iterations: int = info.iterations
+        return iterations
+
+    def _has_quota(self, user: str) -> bool:
+        return quotas_of(self.bootstrap, user) == {QUOTA: RATE}
+
+    def _end(self, topic: str) -> int:
+        with self._consumer() as consumer:
+            end: int = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=SECONDS_MAX)[1]
+            return end
+
     def _groups(self) -> list[str]:
         told = self._admin.list_consumer_groups().result(SECONDS_MAX)
         return [group.group_id for group in told.valid]
@@ -176,7 +277,7 @@ class Reference:
     def _is_in_sync(self, topic: str) -> bool:
         told = self._admin.list_topics(topic, timeout=SECONDS_MAX).topics[topic].partitions
         return bool(told) and all(
-            one.leader >= 0 and len(one.isrs) == REPLICATION_FACTOR for one in told.values()
+            one.leader >= 0 and len(one.isrs) == self._replicas for one in told.values()
         )
 
     def _setting(self, topic: str, name: str = SETTING) -> str | None:
@@ -185,7 +286,7 @@ class Reference:
         return found
 
     def _first_offset(self, topic: str) -> int:
-        with _consumer(self.bootstrap) as consumer:
+        with self._consumer() as consumer:
             first: int = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=SECONDS_MAX)[0]
             return first
 
@@ -193,11 +294,15 @@ class Reference:
         """Return key and value of the records of partition 0, waiting for as many as are expected."""
         deadline = time.monotonic() + SECONDS_MAX
         found: list[list[str]] = []
-        with _consumer(self.bootstrap) as consumer:
+        with self._consumer() as consumer:
             consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
             while len(found) < RECORDS and time.monotonic() < deadline:
                 found += [_text(message) for message in consumer.consume(RECORDS, timeout=0.2)]
         return found
+
+    def _consumer(self, group: str | None = None) -> Consumer:
+        own = {"group.id": group or uuid.uuid4().hex, "enable.auto.commit": False}
+        return Consumer({**self._settings, **own})
 
     def _wait(self, what: str, is_so: Callable[[], bool]) -> None:
         deadline = time.monotonic() + SECONDS_MAX
@@ -205,16 +310,6 @@ class Reference:
             if time.monotonic() > deadline:
                 raise NotAsAsked(f"after {SECONDS_MAX:g} s still not: {what}")
             time.sleep(POLL_SECONDS)
-
-
-def _consumer(bootstrap: str, group: str | None = None) -> Consumer:
-    return Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": group or uuid.uuid4().hex,
-            "enable.auto.commit": False,
-        }
-    )
 
 
 def _text(message: Message) -> list[str]:

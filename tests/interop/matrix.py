@@ -12,7 +12,7 @@ import signal
 import subprocess
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,9 @@ from confluent_kafka import KafkaException
 from tests.interop.checks import NotAsAsked, Reference
 from tests.interop.clients import ROOT, Client, Driver, Missing
 from tests.interop.drivers.answer import first_line
-from tests.interop.rows import CODECS, Row
+from tests.interop.drivers.login import librdkafka_settings
+from tests.interop.rows import ADMINISTRATOR, CODECS, REPLICATION_FACTOR, Row
+from tests.interop.security import Logins, acls_of
 
 CELL_SECONDS_MAX = 120.0
 FIND_RECORDS = ("fetch", "offset_by_time", "delete_records")
@@ -34,7 +36,8 @@ FIND_A_GROUP = (
     *("list_groups", "describe_group", "group_offsets"),
     *("reset_group", "delete_group_offsets", "delete_group"),
 )
-State = Literal["ok", "failed", "missing", "not in this client"]
+FIND_A_USER = ("describe_user", "delete_password")
+State = Literal["ok", "failed", "missing", "not in this client", "not compared"]
 Tell = Callable[[str], None]
 
 
@@ -81,8 +84,9 @@ class RunningDriver:
             line = process.stdout.readline()
         except BrokenPipeError:
             line = ""
-        is_late = not bound.is_alive()
-        bound.cancel()
+        finally:
+            is_late = not bound.is_alive()
+            bound.cancel()
         if line:
             answer: dict[str, Any] = json.loads(line)
             return answer
@@ -126,11 +130,27 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A cluster under test, as the matrix names it. coordinators: how many serve groups, beside brokers."""
+    """A cluster under test, as the matrix names it. coordinators: how many serve groups, beside brokers.
+    logins: how clients get into a secured one, which gets the rows that have a login; None: it is plain, and
+    gets the others. replicas: of each partition."""
 
     name: str
     bootstrap: str
     coordinators: int = 0
+    logins: Logins | None = None
+    replicas: int = REPLICATION_FACTOR
+
+    def reference(self) -> Reference:
+        """Return the runner's own client."""
+        settings = None
+        if self.logins is not None:
+            settings = librdkafka_settings({"login": self.logins[ADMINISTRATOR].asked()})
+        return Reference(
+            self.bootstrap, coordinators=self.coordinators, settings=settings, replicas=self.replicas
+        )
+
+    def gets(self, row: Row) -> bool:
+        return bool(row.login) == (self.logins is not None)
 
 
 class Matrix:
@@ -142,36 +162,36 @@ class Matrix:
         self.versions: dict[str, str] = {}
 
     def run(self, side: Side, clients: Sequence[Client]) -> None:
-        """Fill every client's column of a side."""
-        reference = Reference(side.bootstrap, coordinators=side.coordinators)
+        """Fill the rows that the side gets in every client's column."""
+        rows = [row for row in self._rows if side.gets(row)]
+        reference = side.reference()
         for client in clients:
-            self._run_client(side, client, reference)
+            self._run_client(side, client, reference, rows)
 
-    def _run_client(self, side: Side, client: Client, reference: Reference) -> None:
+    def leave_out(self, side_name: str, clients: Sequence[Client]) -> None:
+        """Say that the rows of a secured cluster are not run on a side."""
+        self.cells += [
+            Cell(side_name, client.name, row.name, "not compared")
+            for client in clients
+            for row in self._rows
+            if row.login
+        ]
+
+    def _run_client(self, side: Side, client: Client, reference: Reference, rows: Sequence[Row]) -> None:
         try:
             driver = client.find()
         except Missing as missing:
             self._tell(f"{side.name}: {client.name} is missing ({missing})")
-            self.cells += [
-                Cell(side.name, client.name, row.name, "missing", str(missing)) for row in self._rows
-            ]
+            self.cells += [Cell(side.name, client.name, row.name, "missing", str(missing)) for row in rows]
             return
         mark = uuid.uuid4().hex[:6]
-        topics = {row.name: f"interop-{client.name}-{row.name}-{mark}" for row in self._rows}
-        reference.make_topics(
-            {topics[row.name]: row.partitions for row in self._rows if row.call not in ("connect", "create")}
-        )
-        for row in self._rows:
-            if row.call in FIND_RECORDS:
-                reference.write(topics[row.name])
-            if row.call in FIND_SIMPLE_RECORDS:
-                reference.write(topics[row.name], CODECS[:1])
-            if row.call in FIND_A_GROUP:
-                reference.commit(topics[row.name], topics[row.name])
-        with RunningDriver(driver, self._logs / f"{side.name}-{client.name}.log") as running:
+        topics = {row.name: f"interop-{client.name}-{row.name}-{mark}" for row in rows}
+        _prepare(side, reference, rows, topics)
+        kind = "plain" if side.logins is None else "secured"
+        with RunningDriver(driver, self._logs / f"{side.name}-{client.name}-{kind}.log") as running:
             self._learn_version(client, running)
-            for row in self._rows:
-                state, detail = self._fill(reference, row, topics[row.name], running)
+            for row in rows:
+                state, detail = self._fill(side, reference, row, topics[row.name], running)
                 self.cells.append(Cell(side.name, client.name, row.name, state, detail))
                 self._tell(f"{side.name}: {client.name}, {row.title}: {state}{_after(detail)}")
 
@@ -182,19 +202,50 @@ class Matrix:
             told = {"error": str(gone)}
         self.versions[client.name] = str(told.get("value", told))
 
-    def _fill(self, reference: Reference, row: Row, topic: str, running: RunningDriver) -> tuple[State, str]:
+    def _fill(
+        self, side: Side, reference: Reference, row: Row, topic: str, running: RunningDriver
+    ) -> tuple[State, str]:
+        login = None if side.logins is None else side.logins[row.login].asked()
+        bootstrap = side.bootstrap if login is None else login["bootstrap"]
         there = reference.member(topic, topic) if row.call == "describe_group" else nullcontext()
         try:
             with there:
-                answer = running.ask(row.request(bootstrap=reference.bootstrap, topic=topic))
+                answer = running.ask(row.request(bootstrap=bootstrap, topic=topic, login=login))
             if "absent" in answer:
                 return "not in this client", answer["absent"]
-            if "error" in answer:
+            if row.is_refused:
+                reference.check_refusal(topic, str(answer.get("error", "not refused")))
+            elif "error" in answer:
                 return "failed", answer["error"]
-            reference.check(row, topic, answer["value"])
+            else:
+                reference.check(row, topic, answer["value"])
         except (DriverGone, NotAsAsked, KafkaException) as failure:
             return "failed", first_line(failure)
         return "ok", ""
+
+
+def _prepare(side: Side, reference: Reference, rows: Sequence[Row], topics: Mapping[str, str]) -> None:
+    """Make what the rows find."""
+    reference.make_topics(
+        {topics[row.name]: row.partitions for row in rows if row.call not in ("connect", "create")}
+    )
+    for row in rows:
+        topic = topics[row.name]
+        if row.call in FIND_RECORDS:
+            reference.write(topic)
+        if row.call in FIND_SIMPLE_RECORDS:
+            reference.write(topic, CODECS[:1])
+        if row.call in FIND_A_GROUP:
+            reference.commit(topic, topic)
+        if row.call in FIND_A_USER:
+            reference.create_user(topic)
+        if row.call == "describe_quotas":
+            reference.set_quota(topic)
+    if side.logins is not None:
+        logins = side.logins
+        reference.create_acls(
+            [one for row in rows for one in acls_of(row, topics[row.name], logins[row.login])]
+        )
 
 
 def _after(detail: str) -> str:

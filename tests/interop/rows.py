@@ -21,6 +21,14 @@ Drivers only act and tell; the runner compares (checks.py). All write the same r
     copy_lines      copy `line 0`, `line 1`, … through the topic, as many as records; be killed after half of
                     them, and go on: the lines that came out
     reset_group     commit `offset` for partition 0 of a group without members
+    set_password, describe_user, delete_password
+                    of `user`, for SCRAM-SHA-256; described: {"SCRAM-SHA-256": how many iterations}
+    set_quota, describe_quotas
+                    `quota` of `user`; described: {"consumer_byte_rate": …}
+    create_acl, describe_acls, delete_acl
+                    `principal` may READ the topic; described, of the topic: [["User:…", "READ"]]
+
+Rows of the secured cluster (security.py) have a `login` in their requests, which is null in the others.
 """
 
 from __future__ import annotations
@@ -36,6 +44,11 @@ COMMITTED_OFFSET = 7
 SETTING, SETTING_BEFORE, SETTING_AFTER = "retention.ms", "-1", "7200000"
 NEW_PARTITIONS = 2
 REPLICATION_FACTOR = 3
+QUOTA, RATE = "consumer_byte_rate", 1048576
+ITERATIONS = 8192
+ACL_PRINCIPAL = "User:carol"
+"""In rows that administer ACLs."""
+ADMINISTRATOR = "admin"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -48,6 +61,8 @@ class Row:
         call: what the driver is asked for.
         codec: what `produce` compresses with.
         partitions: those of the row's topic.
+        login: how the client gets into the secured cluster; "": it asks the plain one.
+        is_refused: the client has to be told that it is not authorized, and nothing done.
     """
 
     name: str
@@ -56,8 +71,10 @@ class Row:
     codec: str = "none"
     idempotent: bool = False
     partitions: int = 1
+    login: str = ""
+    is_refused: bool = False
 
-    def request(self, *, bootstrap: str, topic: str) -> dict[str, object]:
+    def request(self, *, bootstrap: str, topic: str, login: dict[str, str] | None) -> dict[str, object]:
         """Return what the driver reads."""
         return {
             "call": self.call,
@@ -73,6 +90,13 @@ class Row:
             "timestamp_ms": TIMESTAMP_MS + ASKED_OFFSET * 1000 - 500,
             "offset": ASKED_OFFSET,
             "group": topic,
+            "user": topic,
+            "password": "correct horse battery staple",
+            "iterations": ITERATIONS,
+            "quota": QUOTA,
+            "rate": RATE,
+            "principal": ACL_PRINCIPAL,
+            "login": login,
         }
 
 
@@ -97,14 +121,29 @@ ROWS = (
     Row("group-reset", "reset a group's offsets", "reset_group"),
     Row("group-delete-offsets", "delete a group's offsets", "delete_group_offsets"),
     Row("group-delete", "delete a group", "delete_group"),
+    Row("user-set", "set a user's password", "set_password"),
+    Row("user-describe", "describe a user", "describe_user"),
+    Row("user-delete", "delete a user's password", "delete_password"),
+    Row("quota-set", "set a user's quota", "set_quota"),
+    Row("quota-describe", "describe a user's quotas", "describe_quotas"),
     Row("streams", "Kafka Streams, word count", "count_words"),
     Row("kafka-connect", "Kafka Connect, distributed", "copy_lines"),
+    Row("tls", "TLS", "produce", login="tls"),
+    Row("mtls", "TLS, client's certificate", "produce", login="mtls"),
+    Row("sasl-plain", "SASL PLAIN", "produce", login="plain"),
+    Row("scram-sha-256", "SASL SCRAM-SHA-256", "produce", login="scram-sha-256"),
+    Row("scram-sha-512", "SASL SCRAM-SHA-512", "produce", login="scram-sha-512"),
+    Row("oauthbearer", "SASL OAUTHBEARER", "produce", login="oauthbearer"),
+    Row("acl-allowed", "ACLs: a group reads that may", "group_resume", login="scram-sha-512"),
+    Row("acl-refused", "ACLs: others are refused", "produce", login="stranger", is_refused=True),
+    Row("acl-create", "create an ACL", "create_acl", login=ADMINISTRATOR),
+    Row("acl-describe", "describe ACLs", "describe_acls", login=ADMINISTRATOR),
+    Row("acl-delete", "delete an ACL", "delete_acl", login=ADMINISTRATOR),
 )
 
 WAITING = {
     "groups, protocol consumer": "Springtide's coordinators speak the classic protocol",
     "transactions": "Springtide has no transactions yet",
-    "SASL": "Springtide's Kafka listeners have none yet",
 }
 """Rows that nothing is run for, with what they wait for."""
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from tests.interop.matrix import Cell
 from tests.interop.rows import ROWS, WAITING
 
-WORDS = {"not in this client": "-"}
+WORDS = {"not in this client": "-", "not compared": "."}
 """How a state is shown where its own name is too long."""
 
 
 def render(cells: Sequence[Cell], versions: Mapping[str, str]) -> str:
     """Return the whole page, in Markdown that is aligned as text too."""
     parts = [_table(side, [cell for cell in cells if cell.side == side]) for side in _distinct("side", cells)]
-    parts.append("`-`: not in this client.")
+    parts.append("`-`: not in this client. `.`: not compared.")
     for title, state in (("Failed", "failed"), ("Missing", "missing")):
         parts += _details(title, [cell for cell in cells if cell.state == state])
     parts.append("\n".join(["Waits:", "", *(f"- {row}: {why}" for row, why in WAITING.items())]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,7 +13,8 @@ import pytest
 from localcluster.cluster import LocalCluster
 from tests.interop.clients import ROOT, Client, Driver, clients
 from tests.interop.matrix import Cell, DriverGone, Matrix, RunningDriver, Side
-from tests.interop.rows import ROWS
+from tests.interop.rows import ADMINISTRATOR, ROWS, Row
+from tests.interop.security import secured_cluster
 
 pytestmark = [pytest.mark.timeout(300)]
 PYTHON_CLIENTS = ("librdkafka", "kafka-python", "aiokafka")
@@ -29,6 +30,9 @@ NOT_IN_THEM = {
     ("librdkafka", "group-delete-offsets"),
     ("aiokafka", "group-delete-offsets"),
     ("aiokafka", "group-delete"),
+    *((client, f"quota-{verb}") for client in PYTHON_CLIENTS for verb in ("set", "describe")),
+    *(("aiokafka", f"user-{verb}") for verb in ("set", "describe", "delete")),
+    *(("aiokafka", f"acl-{verb}") for verb in ("create", "describe", "delete")),
 }
 
 
@@ -39,11 +43,26 @@ def side() -> Iterator[Side]:
         yield Side("Springtide", cluster.bootstrap_servers, COORDINATORS)
 
 
+@pytest.fixture(scope="module")
+def secured() -> Iterator[Side]:
+    with secured_cluster(brokers=1, coordinators=0, tell=print) as logins:
+        yield Side("Springtide", logins[ADMINISTRATOR].bootstrap, logins=logins, replicas=1)
+
+
 def test_every_python_client_can_do_each_row(side: Side, tmp_path: Path) -> None:
-    chosen = [client for client in clients(None) if client.name in PYTHON_CLIENTS]
+    check_clients(PYTHON_CLIENTS, [row for row in ROWS if side.gets(row)], side, tmp_path)
+
+
+def test_clients_get_in_where_they_may(secured: Side, tmp_path: Path) -> None:
+    rows = [row for row in ROWS if secured.gets(row) and row.call != "group_resume"]
+    check_clients(PYTHON_CLIENTS, rows, secured, tmp_path)
+
+
+def check_clients(names: Sequence[str], rows: Sequence[Row], side: Side, logs: Path) -> None:
+    chosen = [client for client in clients(None) if client.name in names]
 
     def run(client: Client) -> list[Cell]:
-        matrix = Matrix(ROWS, tmp_path, print)
+        matrix = Matrix(rows, logs, print)
         matrix.run(side, [client])
         assert set(matrix.versions) == {client.name}
         return matrix.cells
@@ -51,10 +70,10 @@ def test_every_python_client_can_do_each_row(side: Side, tmp_path: Path) -> None
     # At once: most of the time goes by in the pause before the first rebalance of each group.
     with ThreadPoolExecutor(len(chosen)) as pool:
         cells = [cell for of_client in pool.map(run, chosen) for cell in of_client]
-    assert len(cells) == len(PYTHON_CLIENTS) * len(ROWS)
+    assert len(cells) == len(names) * len(rows)
     not_ok = [cell for cell in cells if cell.state != "ok"]
     absent = {(cell.client, cell.row) for cell in not_ok if cell.state == "not in this client"}
-    assert absent == NOT_IN_THEM
+    assert absent == {(name, row.name) for name in names for row in rows} & NOT_IN_THEM
     assert [cell for cell in not_ok if (cell.client, cell.row) not in NOT_IN_THEM] == []
 
 

@@ -48,8 +48,9 @@ GROUP = AclBinding(
     AclOperation.READ,
     AclPermissionType.DENY,
 )
+ANY: Any = None
 EACH = AclBindingFilter(
-    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    ResourceType.ANY, ANY, ResourcePatternType.ANY, ANY, ANY, AclOperation.ANY, AclPermissionType.ANY
 )
 
 EACH_IN_PYTHON = kafka.admin.ACLFilter(
@@ -172,8 +173,8 @@ def test_acls_are_created_described_and_deleted(cluster: LocalCluster, admin: Ad
             ResourceType.TOPIC,
             "payments.eu",
             ResourcePatternType.MATCH,
-            None,
-            None,
+            ANY,
+            ANY,
             AclOperation.ANY,
             AclPermissionType.ANY,
         )
@@ -218,8 +219,9 @@ def test_users_get_and_lose_passwords(cluster: LocalCluster, admin: AdminClient)
     assert code_of(refused) == KafkaError.RESOURCE_NOT_FOUND
 
     def described() -> list[tuple[str, int]]:
+        asked: Any = admin.describe_user_scram_credentials(["carol"])
         try:
-            found = admin.describe_user_scram_credentials(["carol"])["carol"].result(SECONDS_MAX)
+            found = asked["carol"].result(SECONDS_MAX)
         except KafkaException:
             return []
         return [(one.mechanism.name, one.iterations) for one in found.scram_credential_infos]

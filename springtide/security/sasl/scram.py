@@ -13,6 +13,10 @@ the client could do it), and names are taken as they came, without SASLprep. Del
 KIP-48) are refused by name; other optional extensions are ignored, as RFC 5802 section 5.1 asks, and
 mandatory ones (`m=`) are refused.
 
+Up to 2.6.0 librdkafka, and kcat with it, has its nonce once more before NONCES in the last message (its pull
+request 4895). Kafka refused that in 4.0 and took it before. It is taken here: the proof covers all of the
+messages, so whole NONCES in the last one still bind it to this exchange.
+
 Sources: RFC 5802, RFC 7677.
 """
 
@@ -52,12 +56,14 @@ _MANDATORY_EXTENSION: Final = re.compile("[^,]*,[^,]*,m=")
 
 
 class _Started(NamedTuple):
-    """The exchange after the first message of each side. nonce: both nonces, joined."""
+    """The exchange after the first message of each side. client_nonce: that of the client alone. nonce: both
+    nonces, joined."""
 
     name: str
     is_known: bool
     credential: ScramCredential
     binding: str
+    client_nonce: str
     nonce: str
     first_messages: str
 
@@ -117,6 +123,7 @@ class ScramServer(ServerExchange):
             is_known=found is not None,
             credential=credential,
             binding=base64_of(match["header"].encode()),
+            client_nonce=match["nonce"],
             nonce=nonce,
             first_messages=f"{match['bare']},{server_first}",
         )
@@ -126,7 +133,7 @@ class ScramServer(ServerExchange):
         match = _CLIENT_FINAL.fullmatch(message)
         if match is None:
             return malformed("the last SCRAM message is malformed")
-        if match["nonce"] != started.nonce:
+        if match["nonce"] not in (started.nonce, started.client_nonce + started.nonce):
             return malformed("the nonce is not that of this exchange")
         if match["binding"] != started.binding:
             return malformed("the channel binding is not that of the first message")

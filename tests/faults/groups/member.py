@@ -242,7 +242,14 @@ async def _run_aiokafka(options: argparse.Namespace, notes: Notes, ends: threadi
             notes.revoked(each.partition for each in revoked)
 
     consumer.subscribe([options.topic], listener=Listener())
-    await consumer.start()
+    try:
+        await consumer.start()
+    except KafkaError as error:
+        # A static member's id is stored with its first generation. A coordinator that takes over before that
+        # fences it, as Kafka's do, and this client ends on any error that it has no name for.
+        if options.instance is None:
+            raise
+        raise ClientGaveUp(f"start(): {error}") from error
     while not ends.is_set():
         found = await consumer.getmany(timeout_ms=int(POLL_SECONDS * 1_000))
         for place, records in found.items():

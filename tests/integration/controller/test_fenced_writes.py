@@ -27,7 +27,7 @@ from controller.shell.listeners import TcpListeners
 from controller.shell.meta import Committed
 from controller.shell.metadata_store import ClusterStore, Fenced, cluster_creation
 from tests.integration.controller.conftest import OpenMeta
-from tests.kit.controller.security import SHA_256, acls_record, quotas_record, user_record
+from tests.kit.controller.security import SHA_256, acls_record, has_secrets, quotas_record, user_record
 
 pytestmark = pytest.mark.anyio
 
@@ -147,7 +147,10 @@ async def test_the_directory_of_coordinators_comes_with_the_first_of_them(open_m
         tasks.cancel_scope.cancel()
 
 
-async def test_rows_of_acls_users_and_quotas_come_and_go(open_meta: OpenMeta) -> None:
+async def test_rows_of_acls_users_and_quotas_come_and_go(
+    open_meta: OpenMeta, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
     async with open_meta() as meta, anyio.create_task_group() as tasks:
         elected = Elected(meta, "c1")
         tasks.start_soon(elected.leadership.run, elected.serve)
@@ -166,6 +169,8 @@ async def test_rows_of_acls_users_and_quotas_come_and_go(open_meta: OpenMeta) ->
         await store.persist(gone, await elected.wait())
         assert [r for r, _ in (await load(meta)).records()][1:] == [written[-1]]
         tasks.cancel_scope.cancel()
+    assert "Received response" in caplog.text
+    assert not has_secrets(caplog.text)
 
 
 async def test_twenty_thousand_partitions_are_written_in_split_batches_and_read_back(

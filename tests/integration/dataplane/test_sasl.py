@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import socket
 import ssl
+import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -14,7 +17,7 @@ import kafka
 import pytest
 import trio
 from aiokafka.abc import AbstractTokenProvider as AioTokenProvider
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
@@ -123,10 +126,32 @@ def write_by_aiokafka(account: Account, value: bytes) -> None:
     asyncio.run(write())
 
 
+def write_by_kcat(account: Account, value: bytes) -> None:
+    """Write with the librdkafka of the system, which is often one before 2.6.1."""
+    settings = [part for key, text in account.confluent.items() for part in ("-X", f"{key}={text}")]
+    subprocess.run(["kcat", "-P", "-t", TOPIC, *settings], input=value, timeout=SECONDS_MAX, check=True)
+
+
+def read_as_group(settings: dict[str, Any], count: int) -> list[bytes]:
+    consumer = Consumer(settings | {"group.id": "billing", "auto.offset.reset": "earliest"})
+    try:
+        consumer.subscribe([TOPIC])
+        values: list[bytes] = []
+        while len(values) < count:
+            messages = consumer.consume(count - len(values), timeout=SECONDS_MAX)
+            assert messages, f"{len(values)} of {count} came"
+            values += [value for message in messages if (value := message.value()) is not None]
+        consumer.commit(asynchronous=False)
+        return values
+    finally:
+        consumer.close()
+
+
 CLIENTS: dict[str, Callable[[Account, bytes], None]] = {
     "confluent": write_by_confluent,
     "kafka-python": write_by_kafka_python,
     "aiokafka": write_by_aiokafka,
+    **({"kcat": write_by_kcat} if shutil.which("kcat") else {}),
 }
 
 
@@ -163,14 +188,20 @@ async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def test_each_client_logs_in_by_each_mechanism(ca: PrivateCa, issuer: TokenIssuer, tmp_path: Path) -> None:
     async def test(cluster: ClusterInProcess) -> None:
+        quick = {"group.initial.rebalance.delay.ms": "0"}
+        await cluster.form_coordinators(1001, configs=configs(ca, issuer) | quick)
+        cluster.coordinators[1001].process.view.users = users(alice="secret")
         expected = []
         for name, write in CLIENTS.items():
             for mechanism in MECHANISMS:
+                if (name, mechanism) == ("kcat", "OAUTHBEARER"):
+                    continue  # it takes no token that it has not fetched itself
                 secret = issuer.token("alice") if mechanism == "OAUTHBEARER" else "secret"
                 value = f"{name} by {mechanism}".encode()
                 await in_thread(write, Account(cluster, ca, mechanism, secret), value)
                 expected.append(value)
-        assert await in_thread(read_blocking, cluster.bootstrap(), TOPIC, len(expected)) == expected
+        reader = Account(cluster, ca, "SCRAM-SHA-512", "secret").confluent
+        assert await in_thread(read_as_group, reader, len(expected)) == expected
         assert counted(cluster, "successful_authentication") >= len(expected)
         assert counted(cluster, "failed_authentication") == 0
 
@@ -283,3 +314,38 @@ def test_a_client_logs_in_again_on_its_connection_before_its_session_ends(
         assert counted(cluster, "expired_connections_killed") == 0
 
     run(tmp_path, configs(ca, issuer, connections_max_reauth_ms="2500"), test)
+
+
+def test_a_client_is_known_by_its_certificate(ca: PrivateCa, issuer: TokenIssuer, tmp_path: Path) -> None:
+    settings = configs(
+        ca,
+        issuer,
+        listener_security_protocol_map="INTERNAL:PLAINTEXT,CLIENTS:SSL",
+        ssl_client_auth="required",
+        ssl_truststore_location=ca.file,
+        ssl_principal_mapping_rules="RULE:CN=(.*)/$1/U",
+    )
+    pair = ca.issue("alice")
+
+    context = ssl.create_default_context(cafile=ca.file)
+    context.load_cert_chain(pair.cert, pair.key)
+
+    def connect(port: int) -> ssl.SSLSocket:
+        plain = socket.create_connection(("127.0.0.1", port), timeout=SECONDS_MAX)
+        connected = context.wrap_socket(plain, server_hostname="127.0.0.1")
+        connected.sendall(b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x07\xff\xff")  # ApiVersions
+        assert connected.recv(8)[4:] == b"\x00\x00\x00\x07"
+        return connected
+
+    async def test(cluster: ClusterInProcess) -> None:
+        port = cluster.brokers[1].process.life.listeners.named["CLIENTS"].port
+        connected = await in_thread(connect, port)
+        known = {
+            (connection.principal, connection.certificate_names)
+            for connection in cluster.brokers[1].broker.server._connections
+            if connection.listener == "CLIENTS"
+        }
+        connected.close()
+        assert known == {("User:ALICE", frozenset({"127.0.0.1"}))}
+
+    run(tmp_path, settings, test)

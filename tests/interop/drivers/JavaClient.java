@@ -3,6 +3,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -23,6 +24,10 @@ import org.apache.kafka.clients.admin.GroupListing;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.admin.ScramCredentialInfo;
+import org.apache.kafka.clients.admin.ScramMechanism;
+import org.apache.kafka.clients.admin.UserScramCredentialDeletion;
+import org.apache.kafka.clients.admin.UserScramCredentialUpsertion;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -30,7 +35,24 @@ import org.apache.kafka.clients.consumer.RangeAssignor;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.acl.AccessControlEntry;
+import org.apache.kafka.common.acl.AccessControlEntryFilter;
+import org.apache.kafka.common.acl.AclBinding;
+import org.apache.kafka.common.acl.AclBindingFilter;
+import org.apache.kafka.common.acl.AclOperation;
+import org.apache.kafka.common.acl.AclPermissionType;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.quota.ClientQuotaAlteration;
+import org.apache.kafka.common.quota.ClientQuotaEntity;
+import org.apache.kafka.common.quota.ClientQuotaFilter;
+import org.apache.kafka.common.quota.ClientQuotaFilterComponent;
+import org.apache.kafka.common.resource.PatternType;
+import org.apache.kafka.common.resource.ResourcePattern;
+import org.apache.kafka.common.resource.ResourceType;
+import org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler;
+import org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule;
+import org.apache.kafka.common.security.plain.PlainLoginModule;
+import org.apache.kafka.common.security.scram.ScramLoginModule;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 import org.apache.kafka.common.utils.AppInfoParser;
@@ -117,6 +139,45 @@ class JavaClient {
             case "delete_group":
                 return admin.deleteConsumerGroups(List.of(group)).all().get();
             default:
+                return administerSecurity(admin, asked);
+        }
+    }
+
+    static Object administerSecurity(Admin admin, JsonNode asked) throws Exception {
+        String user = asked.get("user").asText();
+        ScramMechanism mechanism = ScramMechanism.SCRAM_SHA_256;
+        ClientQuotaEntity entity = new ClientQuotaEntity(Map.of(ClientQuotaEntity.USER, user));
+        ResourcePattern topic = new ResourcePattern(ResourceType.TOPIC, asked.get("topic").asText(), PatternType.LITERAL);
+        AclBindingFilter acls = new AclBindingFilter(topic.toFilter(), AccessControlEntryFilter.ANY);
+        switch (asked.get("call").asText()) {
+            case "set_password":
+                ScramCredentialInfo info = new ScramCredentialInfo(mechanism, asked.get("iterations").asInt());
+                String password = asked.get("password").asText();
+                return admin.alterUserScramCredentials(List.of(new UserScramCredentialUpsertion(user, info, password))).all().get();
+            case "describe_user":
+                Map<String, Object> described = new HashMap<>();
+                admin.describeUserScramCredentials(List.of(user)).description(user).get().credentialInfos()
+                    .forEach(one -> described.put(one.mechanism().mechanismName(), one.iterations()));
+                return described;
+            case "delete_password":
+                return admin.alterUserScramCredentials(List.of(new UserScramCredentialDeletion(user, mechanism))).all().get();
+            case "set_quota":
+                ClientQuotaAlteration.Op op = new ClientQuotaAlteration.Op(asked.get("quota").asText(), asked.get("rate").asDouble());
+                return admin.alterClientQuotas(List.of(new ClientQuotaAlteration(entity, List.of(op)))).all().get();
+            case "describe_quotas":
+                ClientQuotaFilterComponent who = ClientQuotaFilterComponent.ofEntity(ClientQuotaEntity.USER, user);
+                return admin.describeClientQuotas(ClientQuotaFilter.containsOnly(List.of(who))).entities().get().get(entity);
+            case "create_acl":
+                String principal = asked.get("principal").asText();
+                AccessControlEntry may = new AccessControlEntry(principal, "*", AclOperation.READ, AclPermissionType.ALLOW);
+                return admin.createAcls(List.of(new AclBinding(topic, may))).all().get();
+            case "describe_acls":
+                return admin.describeAcls(acls).values().get().stream()
+                    .map(one -> List.of(one.entry().principal(), one.entry().operation().name())).toList();
+            case "delete_acl":
+                admin.deleteAcls(List.of(acls)).all().get();
+                return null;
+            default:
                 throw new Absent();
         }
     }
@@ -131,7 +192,9 @@ class JavaClient {
             List<Future<?>> pending = new ArrayList<>();
             for (int number = 0; number < asked.get("count").asInt(); number++) {
                 String topic = asked.get("topic").asText();
-                pending.add(producer.send(new ProducerRecord<>(topic, 0, "k" + number, "value " + number)));
+                Future<?> one = producer.send(new ProducerRecord<>(topic, 0, "k" + number, "value " + number));
+                if (one.isDone()) one.get(); // refused before it was sent: each further one waits for metadata
+                pending.add(one);
             }
             for (Future<?> one : pending) one.get();
             return null;
@@ -258,6 +321,33 @@ class JavaClient {
         settings.put("default.api.timeout.ms", (int) WITHIN.toMillis());
         settings.put("delivery.timeout.ms", (int) WITHIN.toMillis());
         settings.put("request.timeout.ms", 20000);
+        if (!asked.path("login").isEmpty()) logIn(asked.get("login"), settings);
         return settings;
+    }
+
+    /** How it gets in where the request says so (security.py). */
+    static void logIn(JsonNode login, Map<String, Object> settings) {
+        settings.put("security.protocol", login.get("protocol").asText());
+        settings.put("ssl.truststore.type", "PEM");
+        settings.put("ssl.truststore.location", login.get("ca").asText());
+        String identity = login.get("identity").asText();
+        if (!identity.isEmpty()) {
+            settings.put("ssl.keystore.type", "PEM");
+            settings.put("ssl.keystore.location", identity);
+        }
+        String mechanism = login.get("mechanism").asText();
+        if (mechanism.isEmpty()) return;
+        settings.put("sasl.mechanism", mechanism);
+        if (mechanism.equals("OAUTHBEARER")) {
+            String url = Path.of(login.get("token_file").asText()).toUri().toString();
+            System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", url);
+            settings.put("sasl.oauthbearer.token.endpoint.url", url);
+            settings.put("sasl.login.callback.handler.class", OAuthBearerLoginCallbackHandler.class.getName());
+            settings.put("sasl.jaas.config", OAuthBearerLoginModule.class.getName() + " required;");
+            return;
+        }
+        Class<?> module = mechanism.equals("PLAIN") ? PlainLoginModule.class : ScramLoginModule.class;
+        String who = "username=\"%s\" password=\"%s\"".formatted(login.get("user").asText(), login.get("password").asText());
+        settings.put("sasl.jaas.config", module.getName() + " required " + who + ";");
     }
 }

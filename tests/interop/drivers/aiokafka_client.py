@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiokafka
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import for_code
@@ -65,7 +67,7 @@ class Aiokafka:
 
     async def _produce(self, asked: Asked) -> None:
         producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=asked["bootstrap"],
+            **_common(asked),
             acks="all",
             enable_idempotence=asked["idempotent"],
             compression_type=None if asked["codec"] == "none" else asked["codec"],
@@ -171,6 +173,32 @@ async def _read_and_commit(asked: Asked, count: int) -> list[list[str]]:
     return found
 
 
+class _Token(AbstractTokenProvider):  # type: ignore[misc]
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def token(self) -> str:
+        return self._token
+
+
+def _common(asked: Asked) -> dict[str, Any]:
+    settings: dict[str, Any] = {"bootstrap_servers": asked["bootstrap"]}
+    login = asked["login"]
+    if not login:
+        return settings
+    context = ssl.create_default_context(cafile=login["ca"])
+    if login["identity"]:
+        context.load_cert_chain(login["identity"])
+    settings |= {"security_protocol": login["protocol"], "ssl_context": context}
+    if login["mechanism"]:
+        settings["sasl_mechanism"] = login["mechanism"]
+    if login["token"]:
+        settings["sasl_oauth_token_provider"] = _Token(login["token"])
+    elif login["mechanism"]:
+        settings |= {"sasl_plain_username": login["user"], "sasl_plain_password": login["password"]}
+    return settings
+
+
 def _check(code: int) -> None:
     """Raise the client's error of that code, if it is one."""
     if code:
@@ -179,7 +207,7 @@ def _check(code: int) -> None:
 
 def _by_admin(asked: Asked, call: Callable[[Any], Awaitable[Any]]) -> Any:
     async def run() -> Any:
-        admin = AIOKafkaAdminClient(bootstrap_servers=asked["bootstrap"])
+        admin = AIOKafkaAdminClient(**_common(asked))
         await admin.start()
         try:
             return await call(admin)
@@ -197,7 +225,7 @@ async def _consumer(asked: Asked, **settings: Any) -> AsyncIterator[Any]:
             "enable_auto_commit": False,
             "heartbeat_interval_ms": 500,
         }
-    consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=asked["bootstrap"], check_crcs=True, **settings)
+    consumer = aiokafka.AIOKafkaConsumer(**_common(asked), check_crcs=True, **settings)
     await consumer.start()
     try:
         yield consumer

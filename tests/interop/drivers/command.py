@@ -12,8 +12,9 @@ class CommandFailed(RuntimeError):
     """The command did not end, or with another status than 0; the message is what it printed as an error."""
 
 
-def run(command: Sequence[str], *, given: str = "") -> str:
-    """Return what the command printed; raise CommandFailed."""
+def run(command: Sequence[str], *, given: str = "", failure: str = "") -> str:
+    """Return what the command printed; raise CommandFailed. failure: a word on standard error which tells
+    that it failed, for a command whose status is 0 then, too."""
     try:
         ended = subprocess.run(
             command, input=given, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
@@ -22,6 +23,9 @@ def run(command: Sequence[str], *, given: str = "") -> str:
         raise CommandFailed(f"no end in {SECONDS_MAX:g} s") from None
     if ended.returncode:
         raise CommandFailed(ended.stderr.strip() or ended.stdout.strip() or f"exit {ended.returncode}")
+    for line in ended.stderr.splitlines():
+        if failure and failure in line:
+            raise CommandFailed(line)
     return ended.stdout
 
 

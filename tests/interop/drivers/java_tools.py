@@ -18,11 +18,14 @@ from localcluster.java import find_java
 from tests.interop.drivers.answer import serve
 from tests.interop.drivers.command import lines_to_write, records_of, run
 from tests.interop.drivers.connect import copy_lines
+from tests.interop.drivers.login import ALLOWED_URLS, OAUTHBEARER, java_settings, token_url
 from tests.interop.drivers.members import Prints, return_static, share
 
 Asked = dict[str, Any]
 TOOLS = "org.apache.kafka.tools"
 CONFIGS = "kafka.admin.ConfigCommand"
+ACLS = f"{TOOLS}.AclCommand"
+MECHANISM = "SCRAM-SHA-256"
 GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
 QUIET = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
 
@@ -66,11 +69,13 @@ class JavaTools:
             "acks": "all",
             "enable.idempotence": str(asked["idempotent"]).lower(),
             "compression.type": asked["codec"],
+            "retry.backoff.max.ms": "100",  # each record that is refused at once waits for metadata
         }
         flags = [part for item in settings.items() for part in ("--producer-property", "=".join(item))]
         flags += ["--reader-property", "parse.key=true"]
         given = lines_to_write(asked["count"])
-        self._run(asked, f"{TOOLS}.ConsoleProducer", "--topic", asked["topic"], *flags, given=given)
+        command = [f"{TOOLS}.ConsoleProducer", "--topic", asked["topic"], *flags]
+        self._run(asked, *command, given=given, failure="Exception")
 
     def fetch(self, asked: Asked) -> list[list[str]]:
         where = ["--topic", asked["topic"], "--partition", "0", "--offset", "earliest"]
@@ -159,14 +164,64 @@ class JavaTools:
     def delete_group(self, asked: Asked) -> None:
         self._run(asked, GROUPS, "--delete", "--group", asked["group"])
 
-    def _run(self, asked: Asked, main_class: str, *arguments: str, given: str = "") -> str:
-        return run(self._command(asked, main_class, *arguments), given=given)
+    def set_password(self, asked: Asked) -> None:
+        secret = f"[iterations={asked['iterations']},password={asked['password']}]"
+        self._alter_user(asked, "--add-config", f"{MECHANISM}={secret}")
+
+    def describe_user(self, asked: Asked) -> dict[str, int]:
+        found = re.findall(r"(SCRAM-SHA-\d+)=iterations=(\d+)", self._describe_user(asked))
+        return {mechanism: int(iterations) for mechanism, iterations in found}
+
+    def delete_password(self, asked: Asked) -> None:
+        self._alter_user(asked, "--delete-config", MECHANISM)
+
+    def set_quota(self, asked: Asked) -> None:
+        self._alter_user(asked, "--add-config", f"{asked['quota']}={asked['rate']}")
+
+    def describe_quotas(self, asked: Asked) -> dict[str, float]:
+        found = re.findall(rf"({asked['quota']})=([\d.E+]+)", self._describe_user(asked))
+        return {name: float(rate) for name, rate in found}
+
+    def _alter_user(self, asked: Asked, *change: str) -> None:
+        which = ["--alter", "--entity-type", "users", "--entity-name", asked["user"]]
+        self._run(asked, CONFIGS, *which, *change)
+
+    def _describe_user(self, asked: Asked) -> str:
+        which = ["--describe", "--entity-type", "users", "--entity-name", asked["user"]]
+        return self._run(asked, CONFIGS, *which)
+
+    def create_acl(self, asked: Asked) -> None:
+        what = ["--allow-principal", asked["principal"], "--operation", "Read"]
+        self._run(asked, ACLS, "--add", "--topic", asked["topic"], *what)
+
+    def describe_acls(self, asked: Asked) -> list[list[str]]:
+        printed = self._run(asked, ACLS, "--list", "--topic", asked["topic"])
+        found = re.findall(r"principal=([^,]+), host=\*, operation=(\w+), permissionType=ALLOW", printed)
+        return [[*one] for one in found]
+
+    def delete_acl(self, asked: Asked) -> None:
+        what = ["--allow-principal", asked["principal"], "--operation", "Read", "--force"]
+        self._run(asked, ACLS, "--remove", "--topic", asked["topic"], *what)
+
+    def _run(self, asked: Asked, main_class: str, *arguments: str, given: str = "", failure: str = "") -> str:
+        with tempfile.NamedTemporaryFile("w", suffix=".properties", encoding="utf-8") as file:
+            file.writelines(f"{key}={value}\n" for key, value in java_settings(asked).items())
+            file.flush()
+            get_in = ("--command-config", file.name) if asked["login"] else ()
+            command = self._command(asked, main_class, *get_in, *arguments)
+            return run(command, given=given, failure=failure)
 
     def _command(self, asked: Asked, main_class: str, *arguments: str) -> list[str]:
-        return [*self._java(), main_class, "--bootstrap-server", asked["bootstrap"], *arguments]
+        return [*self._java(*_flags(asked)), main_class, "--bootstrap-server", asked["bootstrap"], *arguments]
 
-    def _java(self) -> list[str]:
-        return [str(find_java().executable), *QUIET, "-cp", f"{self._home}/libs/*"]
+    def _java(self, *flags: str) -> list[str]:
+        return [str(find_java().executable), *QUIET, *flags, "-cp", f"{self._home}/libs/*"]
+
+
+def _flags(asked: Asked) -> list[str]:
+    login = asked["login"]
+    is_token = login and login["mechanism"] == OAUTHBEARER
+    return [f"-D{ALLOWED_URLS}={token_url(asked)}"] if is_token else []
 
 
 def _read_event(line: str, member: Prints) -> None:

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import kafka
+import kafka.admin
 from kafka.admin import ConfigResource, KafkaAdminClient
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from tests.interop.drivers.answer import serve
 from tests.interop.drivers.members import Polls, return_static, share
@@ -60,16 +62,18 @@ class KafkaPython:
 
     def produce(self, asked: Asked) -> None:
         producer = kafka.KafkaProducer(
-            bootstrap_servers=asked["bootstrap"].split(","),
+            **_common(asked),
             acks="all",
             enable_idempotence=asked["idempotent"],
             compression_type=None if asked["codec"] == "none" else asked["codec"],
         )
         try:
-            pending = [
-                producer.send(asked["topic"], key=b"k%d" % number, value=b"value %d" % number, partition=0)
-                for number in range(asked["count"])
-            ]
+            pending = []
+            for number in range(asked["count"]):
+                one = producer.send(asked["topic"], b"value %d" % number, b"k%d" % number, partition=0)
+                if one.failed():  # before it was sent: each further one waits for metadata
+                    one.get()
+                pending.append(one)
             for future in pending:
                 future.get(timeout=SECONDS)
         finally:
@@ -135,6 +139,91 @@ class KafkaPython:
         if told != "OK":
             raise RuntimeError(told)
 
+    def set_password(self, asked: Asked) -> None:
+        mechanism = kafka.admin.ScramMechanism.SCRAM_SHA_256
+        change = kafka.admin.UserScramCredentialUpsertion(
+            asked["user"], mechanism, asked["password"], iterations=asked["iterations"]
+        )
+        self._alter_user(asked, change)
+
+    def describe_user(self, asked: Asked) -> dict[str, int]:
+        with _admin(asked) as admin:
+            told = admin.describe_user_scram_credentials([asked["user"]])[asked["user"]]
+        return {
+            one["mechanism"].name.replace("_", "-"): one["iterations"] for one in told["credential_infos"]
+        }
+
+    def delete_password(self, asked: Asked) -> None:
+        mechanism = kafka.admin.ScramMechanism.SCRAM_SHA_256
+        self._alter_user(asked, kafka.admin.UserScramCredentialDeletion(asked["user"], mechanism))
+
+    def _alter_user(self, asked: Asked, change: Any) -> None:
+        with _admin(asked) as admin:
+            error = admin.alter_user_scram_credentials([change])[asked["user"]]
+        if error is not None:
+            raise RuntimeError(error)
+
+    def create_acl(self, asked: Asked) -> None:
+        new = kafka.admin.ACL(
+            principal=asked["principal"],
+            host="*",
+            operation=kafka.admin.ACLOperation.READ,
+            permission_type=kafka.admin.ACLPermissionType.ALLOW,
+            resource_pattern=kafka.admin.ResourcePattern(kafka.admin.ResourceType.TOPIC, asked["topic"]),
+        )
+        with _admin(asked) as admin:
+            for error in admin.create_acls([new])["failed"]:
+                _check(error)
+
+    def describe_acls(self, asked: Asked) -> list[list[str]]:
+        with _admin(asked) as admin:
+            found, error = admin.describe_acls(_acls_of(asked))
+        _check(error)
+        return [[one.principal, one.operation.name] for one in found]
+
+    def delete_acl(self, asked: Asked) -> None:
+        with _admin(asked) as admin:
+            for _, _, error in admin.delete_acls([_acls_of(asked)]):
+                _check(error)
+
+
+class _Token(AbstractTokenProvider):  # type: ignore[misc]
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self._token = token
+
+    def token(self) -> str:
+        return self._token
+
+
+def _common(asked: Asked) -> dict[str, Any]:
+    settings: dict[str, Any] = {"bootstrap_servers": asked["bootstrap"].split(",")}
+    login = asked["login"]
+    if not login:
+        return settings
+    settings |= {"security_protocol": login["protocol"], "ssl_cafile": login["ca"]}
+    if login["identity"]:
+        settings["ssl_certfile"] = login["identity"]
+    if login["mechanism"]:
+        settings["sasl_mechanism"] = login["mechanism"]
+    if login["token"]:
+        settings["sasl_oauth_token_provider"] = _Token(login["token"])
+    elif login["mechanism"]:
+        settings |= {"sasl_plain_username": login["user"], "sasl_plain_password": login["password"]}
+    return settings
+
+
+def _acls_of(asked: Asked) -> Any:
+    return kafka.admin.ACLFilter(
+        principal=None,
+        host=None,
+        operation=kafka.admin.ACLOperation.ANY,
+        permission_type=kafka.admin.ACLPermissionType.ANY,
+        resource_pattern=kafka.admin.ResourcePatternFilter(
+            kafka.admin.ResourceType.TOPIC, asked["topic"], kafka.admin.ACLResourcePatternType.LITERAL
+        ),
+    )
+
 
 def _check(error: Any) -> None:
     """Raise the client's error if it is one."""
@@ -172,7 +261,7 @@ def _read_and_commit(asked: Asked, count: int) -> list[list[str]]:
 
 @contextmanager
 def _admin(asked: Asked) -> Iterator[Any]:
-    admin = KafkaAdminClient(bootstrap_servers=asked["bootstrap"].split(","))
+    admin = KafkaAdminClient(**_common(asked))
     try:
         yield admin
     finally:
@@ -187,9 +276,7 @@ def _consumer(asked: Asked, **settings: Any) -> Iterator[Any]:
             "enable_auto_commit": False,
             "heartbeat_interval_ms": 500,
         }
-    consumer = kafka.KafkaConsumer(
-        bootstrap_servers=asked["bootstrap"].split(","), check_crcs=True, **settings
-    )
+    consumer = kafka.KafkaConsumer(**_common(asked), check_crcs=True, **settings)
     try:
         yield consumer
     finally:

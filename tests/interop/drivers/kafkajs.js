@@ -1,14 +1,53 @@
 // The driver of KafkaJS: one request a line in, one answer a line out (rows.py).
 "use strict";
+const fs = require("node:fs");
 const readline = require("node:readline");
-const { Kafka, CompressionTypes, ConfigResourceTypes, logLevel } = require("kafkajs");
+const {
+  Kafka,
+  AclOperationTypes,
+  AclPermissionTypes,
+  AclResourceTypes,
+  CompressionTypes,
+  ConfigResourceTypes,
+  ResourcePatternTypes,
+  logLevel,
+} = require("kafkajs");
 
 const CODECS = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP };
 
 class Absent extends Error {}
 
+// How it gets in where the request says so (security.py).
+function logIn(login) {
+  if (!login) return {};
+  const ssl = { ca: [fs.readFileSync(login.ca)] };
+  if (login.identity) ssl.key = ssl.cert = fs.readFileSync(login.identity);
+  if (!login.mechanism) return { ssl };
+  const mechanism = login.mechanism.toLowerCase();
+  const oauthBearerProvider = async () => ({ value: login.token });
+  const { user: username, password } = login;
+  return { ssl, sasl: login.token ? { mechanism, oauthBearerProvider } : { mechanism, username, password } };
+}
+
 const kafka = (asked) =>
-  new Kafka({ brokers: asked.bootstrap.split(","), logLevel: logLevel.NOTHING, retry: { retries: 5 } });
+  new Kafka({
+    brokers: asked.bootstrap.split(","),
+    logLevel: logLevel.NOTHING,
+    retry: { retries: 5 },
+    ...logIn(asked.login),
+  });
+
+const topicOf = (asked) => ({
+  resourceType: AclResourceTypes.TOPIC,
+  resourceName: asked.topic,
+  resourcePatternType: ResourcePatternTypes.LITERAL,
+});
+
+const aclsOf = (asked) => ({
+  ...topicOf(asked),
+  operation: AclOperationTypes.ANY,
+  permissionType: AclPermissionTypes.ANY,
+});
 
 async function using(part, call) {
   await part.connect();
@@ -81,6 +120,18 @@ const calls = {
   }),
   delete_group: byAdmin(async (admin, asked) => {
     await admin.deleteGroups([asked.group]);
+  }),
+  create_acl: byAdmin(async (admin, asked) => {
+    const may = { operation: AclOperationTypes.READ, permissionType: AclPermissionTypes.ALLOW };
+    await admin.createAcls({ acl: [{ ...topicOf(asked), principal: asked.principal, host: "*", ...may }] });
+  }),
+  describe_acls: byAdmin(async (admin, asked) => {
+    const told = (await admin.describeAcls(aclsOf(asked))).resources.flatMap((one) => one.acls);
+    const name = (code) => Object.keys(AclOperationTypes).find((one) => AclOperationTypes[one] === code);
+    return told.map((one) => [one.principal, name(one.operation)]);
+  }),
+  delete_acl: byAdmin(async (admin, asked) => {
+    await admin.deleteAcls({ filters: [aclsOf(asked)] });
   }),
 };
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.interop.drivers.answer import serve
 from tests.interop.drivers.command import lines_to_write, records_of, run
+from tests.interop.drivers.login import OAUTHBEARER, librdkafka_settings
 from tests.interop.drivers.members import Prints, return_static, share
 
 Asked = dict[str, Any]
@@ -63,7 +64,11 @@ class Kcat:
         return records_of(self._run(asked, *flags, *group))
 
     def _run(self, asked: Asked, *arguments: str, given: str = "") -> str:
-        return run(["kcat", "-b", asked["bootstrap"], *arguments], given=given)
+        login = asked["login"]
+        if login and login["mechanism"] == OAUTHBEARER:
+            raise NotImplementedError("it fetches tokens itself, from a provider by OpenID Connect")
+        get_in = [part for item in librdkafka_settings(asked).items() for part in ("-X", "=".join(item))]
+        return run(["kcat", "-b", asked["bootstrap"], *get_in, *arguments], given=given)
 
 
 def _read_rebalance(line: str, member: Prints) -> None:

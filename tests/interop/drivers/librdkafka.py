@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import Any
 
 import confluent_kafka
@@ -16,12 +16,16 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
+from confluent_kafka import admin as library
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from tests.interop.drivers.answer import serve
+from tests.interop.drivers.login import librdkafka_settings
 from tests.interop.drivers.members import Polls, return_static, share
 
 SECONDS = 30.0
+TOKEN_SECONDS = 600.0
+ANY: Any = None
 Asked = dict[str, Any]
 
 
@@ -78,7 +82,7 @@ class Librdkafka:
         failures: list[object] = []
         producer = Producer(
             {
-                "bootstrap.servers": asked["bootstrap"],
+                **_common(asked),
                 "acks": "all",
                 "compression.type": asked["codec"],
                 "enable.idempotence": asked["idempotent"],
@@ -164,13 +168,48 @@ class Librdkafka:
         admin = self._admin(asked)
         _only(admin.delete_consumer_groups([asked["group"]]))
 
+    def set_password(self, asked: Asked) -> None:
+        admin = self._scram_admin(asked)
+        info = library.ScramCredentialInfo(library.ScramMechanism.SCRAM_SHA_256, asked["iterations"])
+        change = library.UserScramCredentialUpsertion(asked["user"], info, asked["password"].encode())
+        _only(admin.alter_user_scram_credentials([change]))
+
+    def describe_user(self, asked: Asked) -> dict[str, int]:
+        admin = self._scram_admin(asked)
+        told = _only(admin.describe_user_scram_credentials([asked["user"]]))
+        return {one.mechanism.name.replace("_", "-"): one.iterations for one in told.scram_credential_infos}
+
+    def delete_password(self, asked: Asked) -> None:
+        admin = self._scram_admin(asked)
+        change = library.UserScramCredentialDeletion(asked["user"], library.ScramMechanism.SCRAM_SHA_256)
+        _only(admin.alter_user_scram_credentials([change]))
+
+    def _scram_admin(self, asked: Asked) -> AdminClient:
+        if not hasattr(AdminClient, "alter_user_scram_credentials"):
+            raise NotImplementedError("since confluent-kafka 2.2")
+        return self._admin(asked)
+
+    def create_acl(self, asked: Asked) -> None:
+        admin = self._admin(asked)
+        what = (library.AclOperation.READ, library.AclPermissionType.ALLOW)
+        _only(admin.create_acls([library.AclBinding(*_topic_of(asked), asked["principal"], "*", *what)]))
+
+    def describe_acls(self, asked: Asked) -> list[list[str]]:
+        admin = self._admin(asked)
+        found = admin.describe_acls(_acls_of(asked)).result(SECONDS)
+        return [[one.principal, one.operation.name] for one in found]
+
+    def delete_acl(self, asked: Asked) -> None:
+        admin = self._admin(asked)
+        _only(admin.delete_acls([_acls_of(asked)]))
+
     def _admin(self, asked: Asked) -> AdminClient:
-        return AdminClient({"bootstrap.servers": asked["bootstrap"]})
+        return AdminClient(_common(asked))
 
     def _consumer(self, asked: Asked, *, group: str | None = None, instance: str = "") -> Consumer:
         return Consumer(
             {
-                "bootstrap.servers": asked["bootstrap"],
+                **_common(asked),
                 "group.id": group or uuid.uuid4().hex,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
@@ -181,6 +220,22 @@ class Librdkafka:
         )
 
 
+def _common(asked: Asked) -> dict[str, Any]:
+    settings: dict[str, Any] = {"bootstrap.servers": asked["bootstrap"], **librdkafka_settings(asked)}
+    if asked["login"] and asked["login"]["token"]:
+        settings["oauth_cb"] = lambda _: (asked["login"]["token"], time.time() + TOKEN_SECONDS)
+    return settings
+
+
+def _topic_of(asked: Asked) -> tuple[Any, str, Any]:
+    return library.ResourceType.TOPIC, asked["topic"], library.ResourcePatternType.LITERAL
+
+
+def _acls_of(asked: Asked) -> library.AclBindingFilter:
+    what = (library.AclOperation.ANY, library.AclPermissionType.ANY)
+    return library.AclBindingFilter(*_topic_of(asked), ANY, ANY, *what)
+
+
 def _records(found: Sequence[Message]) -> list[list[str]]:
     for message in found:
         if message.error() is not None:
@@ -188,7 +243,7 @@ def _records(found: Sequence[Message]) -> list[list[str]]:
     return [[(one.key() or b"").decode(), (one.value() or b"").decode()] for one in found]
 
 
-def _only(pending: dict[Any, Future[Any]]) -> Any:
+def _only(pending: Any) -> Any:
     """Return the only future's result; the caller's variable keeps the admin client alive until then."""
     (future,) = pending.values()
     return future.result(SECONDS)

@@ -25,7 +25,7 @@ ANSWER_S = 60.0
 class Raw:
     """One connection: bytes as they are, or requests in Kafka's definitions."""
 
-    def __init__(self, stream: trio.SocketStream, client_id: str = "test") -> None:
+    def __init__(self, stream: trio.abc.Stream, client_id: str = "test") -> None:
         self._stream = stream
         self._client_id = client_id
         self._received = bytearray()

@@ -74,7 +74,16 @@ def answers_of(
         header_bytes = 8 + response_header_version(api_key, api_version)
         answers.append(codec.decode(codec.response_type(api_key, api_version), frame, header_bytes))
 
-    connection = SimpleNamespace(client_id=client_id, peer="10.0.0.1", listener=listener, sasl=None)
+    connection = SimpleNamespace(
+        client_id=client_id,
+        peer="10.0.0.1",
+        listener=listener,
+        sasl=None,
+        principal=ANONYMOUS if rights is None else rights.principal,
+        fetch_session=None,
+        closed=False,
+        close=lambda: answers.append(None),
+    )
     body = codec.encode(codec.build(codec.request_type(api_key, api_version), fields))
     request = Request(
         api_key=api_key,

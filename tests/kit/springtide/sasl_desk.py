@@ -106,6 +106,8 @@ class SaslDesk:
         self, nursery: trio.Nursery, users: Mapping[str, UserSecrets], threads: Threads, **configs: str
     ) -> None:
         self.principals: list[str] = []
+        #: Whether the controller has told of the users.
+        self.knows_users = True
         self.poller = MemoryPoller()
         self.view = ClusterView()
         self.view.cluster_id = "cluster"
@@ -118,6 +120,7 @@ class SaslDesk:
         self.authentication = Authentication(
             listeners,
             view=self.view,
+            is_view_complete=lambda: self.knows_users,
             clock=clock,
             threads=threads,
             rng=random.Random(7),
@@ -132,14 +135,21 @@ class SaslDesk:
             ApiKey.METADATA: self._note,
         }
         counters = NodeCounters()
+        parts = SimpleNamespace(
+            counters=counters,
+            view=self.view,
+            authorizer=SimpleNamespace(rights_of=None),
+            quotas=SimpleNamespace(open=None),
+        )
         self.server = Server(
             listeners={one.name: NoListener() for one in listeners.all},
             poller=self.poller,
-            dispatch=make_dispatch(handlers, cast(Any, SimpleNamespace(counters=counters)), clock),
+            dispatch=make_dispatch(handlers, cast(Any, parts), clock),
             clock=clock,
             threads=threads,
             counters=counters,
             limits=ServerLimits(),
+            begin=self.authentication.begin,
             identify=self.authentication.identify,
             on_turn_end=lambda: None,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,7 +57,7 @@ class TokenIssuer:
 
 
 @contextmanager
-def token_issuer() -> Iterator[TokenIssuer]:
+def token_issuer(*, tls: ssl.SSLContext | None = None) -> Iterator[TokenIssuer]:
     issuer = TokenIssuer()
 
     class Handler(BaseHTTPRequestHandler):
@@ -71,10 +72,12 @@ def token_issuer() -> Iterator[TokenIssuer]:
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     server.daemon_threads = True
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
-    issuer.url = f"http://127.0.0.1:{server.server_address[1]}/keys"
+    issuer.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}/keys"
     try:
         yield issuer
     finally:

@@ -12,6 +12,8 @@ def test_a_page_has_an_aligned_table_and_says_what_failed_is_missing_and_waits()
         Cell("Springtide", "kcat", "create", "not in this client"),
         Cell("Springtide", "java-tools", "connect", "missing", "KAFKA_HOME=DIR"),
         Cell("Springtide", "java-tools", "create", "failed", "Timeout: no answer"),
+        Cell("Springtide", "kcat", "tls", "ok"),
+        Cell("Springtide", "java-tools", "tls", "not compared"),
     ]
     page = render(cells, {"kcat": "1.7.1"})
     assert page.splitlines()[:7] == [
@@ -19,9 +21,9 @@ def test_a_page_has_an_aligned_table_and_says_what_failed_is_missing_and_waits()
         "| ------------------------- | ----- | ---------- |",
         "| connect, ApiVersions      | ok    | missing    |",
         "| create a topic            | -     | failed     |",
+        "| TLS                       | ok    | .          |",
         "| groups, protocol consumer | waits | waits      |",
         "| transactions              | waits | waits      |",
-        "| SASL                      | waits | waits      |",
     ]
     assert "- Springtide: java-tools, create: Timeout: no answer" in page
     assert "- java-tools: KAFKA_HOME=DIR" in page

@@ -39,7 +39,7 @@ def start_join(
     client_id: str | None = "client",
     **fields: Any,
 ) -> list[Any]:
-    wanted = {
+    wanted: dict[str, Any] = {
         "group_id": "g",
         "member_id": member_id,
         "session_timeout": SESSION_MS,

@@ -32,7 +32,10 @@ client.id=nightly
 
 def context(file: Path | None) -> Context:
     options = argparse.Namespace(
-        command_config=None if file is None else str(file), bootstrap_server="b:1", job_name="land"
+        command_config=None if file is None else str(file),
+        bootstrap_server="b:1",
+        job_name="land",
+        remote=None,
     )
     out = io.StringIO()
     return Context(options, Console(out, out, name="pipeline", is_json=False), {})

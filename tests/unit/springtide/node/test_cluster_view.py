@@ -8,9 +8,19 @@ import msgspec
 import pytest
 
 from controller.contract.partition_state import PartitionState, Shard, TopicState, WriterId
-from controller.contract.security import UserSecrets
+from controller.contract.security import (
+    ALLOW_EVERYONE,
+    AUTHORIZER,
+    STANDARD_AUTHORIZER,
+    SUPER_USERS,
+    EntityQuotas,
+    QuotaEntity,
+    UserSecrets,
+)
 from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import LISTED_AFTER_FENCING_MS, SUSPICION_MS_MAX, ClusterView
+from tests.kit.controller.security import SHA_256, of_topic
+from tests.kit.springtide.acl_lines import acl, mark
 from tests.kit.springtide.users import user
 
 ID, OTHER_ID = "A" * 22, "B" * 22
@@ -87,6 +97,71 @@ def test_configs_absent_from_a_delta_are_unchanged() -> None:
     view.apply(UpdateBatch(full=True, cluster_configs={"a": "1"}), now_ms=0)
     view.apply(UpdateBatch(), now_ms=0)
     assert view.cluster_configs == {"a": "1"}
+
+
+def test_the_last_setting_to_be_unset_is_gone() -> None:
+    view = ClusterView()
+    view.apply(UpdateBatch(full=True, cluster_configs={AUTHORIZER: STANDARD_AUTHORIZER}), now_ms=0)
+    assert view.is_authorizer_on
+    view.apply(UpdateBatch(cluster_configs={}), now_ms=0)
+    assert view.cluster_configs == {}
+    assert not view.is_authorizer_on
+
+
+READS, WRITES = "ALLOW alice@* READ", "ALLOW alice@* WRITE"
+
+
+def test_bindings_of_a_pattern_replace_those_before() -> None:
+    view = ClusterView()
+    view.apply(UpdateBatch(acls=(of_topic("a", READS), of_topic("b", READS))), now_ms=0)
+    view.apply(UpdateBatch(acls=(of_topic("a", WRITES),)), now_ms=0)
+    assert view.acls.bindings == (acl(f"{WRITES} TOPIC a"), acl(f"{READS} TOPIC b"))
+    view.apply(UpdateBatch(acls=(of_topic("a"),)), now_ms=0)
+    assert view.acls.bindings == (acl(f"{READS} TOPIC b"),)
+    assert [mark(view.acls, f"alice@::1 READ TOPIC {name}") for name in "ab"] == ["o", "+"]
+
+
+def test_a_full_batch_replaces_acls_users_and_quotas() -> None:
+    view = ClusterView()
+    entity = QuotaEntity(user="alice")
+    quotas = EntityQuotas(entity=entity, quotas={"producer_byte_rate": 1.0})
+    view.apply(UpdateBatch(acls=(of_topic("a", READS),), users=(ALICE,), quotas=(quotas,)), now_ms=0)
+    assert (view.users, view.quotas) == ({"alice": ALICE}, {entity: quotas})
+    view.apply(UpdateBatch(full=True, acls=(of_topic("b", READS),)), now_ms=0)
+    assert view.acls.bindings == (acl(f"{READS} TOPIC b"),)
+    assert (view.users, view.quotas) == ({}, {})
+
+
+def test_an_empty_user_or_entity_is_gone() -> None:
+    view = ClusterView()
+    entity = QuotaEntity(user="alice")
+    quotas = EntityQuotas(entity=entity, quotas={"producer_byte_rate": 1.0})
+    view.apply(UpdateBatch(users=(ALICE,), quotas=(quotas,)), now_ms=0)
+    view.apply(
+        UpdateBatch(users=(UserSecrets(user="alice"),), quotas=(EntityQuotas(entity=entity),)), now_ms=0
+    )
+    assert (view.users, view.quotas) == ({}, {})
+
+
+def test_the_version_of_the_acls_grows_with_what_decides_and_with_nothing_else() -> None:
+    view = ClusterView()
+    versions = []
+    for batch in (
+        UpdateBatch(acls=(of_topic("a", READS),)),
+        UpdateBatch(cluster_configs={SUPER_USERS: "User:root; User:CN=a,O=b;"}),
+        UpdateBatch(cluster_configs={SUPER_USERS: "User:root; User:CN=a,O=b", ALLOW_EVERYONE: "true"}),
+    ):
+        view.apply(batch, now_ms=0)
+        versions.append(view.acls.version)
+    assert versions == [1, 2, 3]
+    assert view.acls.super_users == {"User:root", "User:CN=a,O=b"}
+    assert mark(view.acls, "bob@::1 READ TOPIC other") == "O"
+    table = view.acls
+    view.apply(UpdateBatch(users=(ALICE,)), now_ms=0)
+    view.apply(
+        UpdateBatch(full=True, acls=(of_topic("a", READS),), cluster_configs=view.cluster_configs), now_ms=0
+    )
+    assert view.acls is table
 
 
 def test_users_are_another_dict_whenever_they_change_and_one_without_secrets_is_gone() -> None:

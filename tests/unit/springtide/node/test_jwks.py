@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hmac
+import ssl
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,16 +20,22 @@ from springtide.node.sasl_settings import IssuerSettings
 from springtide.node.threads import TrioThreads
 from springtide.security.sasl.oauthbearer import TokenFault, TokenRefused
 from springtide.security.sasl.tokens import JWKS_BYTES_MAX, TokenRules
+from tests.kit.springtide.certificates import PrivateCa
 from tests.kit.springtide.token_issuer import AUDIENCE, ISSUER, TokenIssuer, new_key, token_issuer
 
 SECONDS_MAX = 30
 
 
-def run(test: Callable[[TokenIssuer, IssuerKeys], Awaitable[None]], *, refresh_ms: int = 3_600_000) -> None:
+def run(
+    test: Callable[[TokenIssuer, IssuerKeys], Awaitable[None]],
+    *,
+    refresh_ms: int = 3_600_000,
+    tls: ssl.SSLContext | None = None,
+) -> None:
     """Run a test once the keys were asked for."""
 
     async def main() -> None:
-        with token_issuer() as issuer, trio.fail_after(SECONDS_MAX):
+        with token_issuer(tls=tls) as issuer, trio.fail_after(SECONDS_MAX):
             rules = TokenRules(issuer=ISSUER, audiences=(AUDIENCE,), clock_skew_s=0)
             settings = IssuerSettings(jwks_url=issuer.url, refresh_ms=refresh_ms, rules=rules)
             keys = IssuerKeys(settings, MachineClock(), TrioThreads())
@@ -148,8 +156,37 @@ def test_until_keys_have_come_tokens_are_refused() -> None:
     trio.run(main)
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1/keys", "https://127.0.0.1:1/keys"])
-def test_an_issuer_that_can_not_be_reached_is_a_failure(url: str) -> None:
+def test_an_issuer_of_a_private_ca_is_trusted_by_the_environment_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ca = PrivateCa(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(ca.keystore("issuer"))
+    outcomes = []
+
+    async def test(issuer: TokenIssuer, keys: IssuerKeys) -> None:
+        outcomes.append(await verified(keys, issuer.token("alice")))
+
+    run(test, tls=context)
+    monkeypatch.setenv("SSL_CERT_FILE", ca.file)
+    run(test, tls=context)
+    assert outcomes == [TokenFault.UNKNOWN_KEY, "alice"]
+
+
+@pytest.mark.parametrize(
+    ("url", "ca_file"),
+    [
+        ("http://127.0.0.1:1/keys", ""),
+        ("https://127.0.0.1:1/keys", ""),
+        ("https://127.0.0.1:1/keys", "/missing.pem"),
+        ("https://[::1", ""),
+    ],
+)
+def test_an_issuer_that_can_not_be_reached_is_a_failure(
+    url: str, ca_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", ca_file)
+
     async def main() -> None:
         rules = TokenRules(issuer=ISSUER, audiences=(AUDIENCE,))
         settings = IssuerSettings(jwks_url=url, refresh_ms=60_000, rules=rules)

@@ -160,6 +160,7 @@ def test_tokens_are_read_with_their_issuer() -> None:
         (TOKENS | {"sasl.oauthbearer.jwks.endpoint.url": "file:///keys"}, "must begin with https"),
         (TOKENS | {"sasl.oauthbearer.sub.claim.name": ""}, "must name a claim"),
         (TOKENS | {"sasl.oauthbearer.scope.claim.name": "scp"}, "no scopes are asked of tokens"),
+        ({"listener.name.clients.plain.sasl.jaas.config": "x"}, "users are the cluster's"),
         ({"sasl.mechanism.inter.broker.protocol": "PLAIN"}, "brokers know each other by certificates"),
     ],
 )

@@ -120,6 +120,16 @@ async def test_a_failure_s_answer_that_the_kernel_does_not_take_at_once_still_co
         assert client.is_closed
 
 
+def test_the_log_tells_which_mechanism_a_client_wanted(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with sasl_desk(PEOPLE) as desk:
+            assert await desk.connect().handshake("G" * 1_000) is ErrorCode.UNSUPPORTED_SASL_MECHANISM
+
+    caplog.set_level("INFO")
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert f"mechanism={'G' * 50} cause=UNSUPPORTED_SASL_MECHANISM" in caplog.text
+
+
 @virtual
 async def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are() -> None:
     async with sasl_desk(PEOPLE) as desk:
@@ -190,15 +200,15 @@ async def test_huge_scram_messages_are_refused() -> None:
 
 
 @virtual
-async def test_a_client_that_does_not_log_in_in_time_is_closed() -> None:
+async def test_a_client_that_does_not_log_in_in_time_is_closed_also_if_it_says_nothing() -> None:
     async with sasl_desk(PEOPLE) as desk:
-        started, in_exchange, known = desk.connect(), desk.connect(), desk.connect()
+        silent, started, in_exchange, known = (desk.connect() for _ in range(4))
         await started.ask(ApiKey.API_VERSIONS, {})
         assert await in_exchange.handshake(SCRAM) is ErrorCode.NONE
         assert await known.log_in(PlainClient("alice", "secret"), PLAIN) is ErrorCode.NONE
         await trio.sleep(sasl_connection.LOGIN_MS_MAX / 1000)
         desk.server.look_after_connections()
-        assert (started.is_closed, in_exchange.is_closed, known.is_closed) == (True, True, False)
+        assert [one.is_closed for one in (silent, started, in_exchange, known)] == [True, True, True, False]
 
 
 class GatedThreads:
@@ -221,7 +231,7 @@ class GatedThreads:
 
 
 @virtual
-async def test_a_slow_step_keeps_nobody_else_waiting_and_few_run_at_once() -> None:
+async def test_a_slow_step_keeps_no_other_connection_waiting_and_few_run_at_once() -> None:
     threads = GatedThreads()
     async with sasl_desk(PEOPLE, threads=threads) as desk:
         guessing = [desk.connect() for _ in range(9)]
@@ -300,7 +310,27 @@ async def test_on_a_connection_no_other_user_logs_in() -> None:
         assert desk.counted("failed_reauthentication") == 1
 
 
-# Users that change
+# Users that are not known yet, and users that change
+
+
+@virtual
+async def test_a_login_waits_until_the_users_are_known_and_is_not_refused() -> None:
+    async with sasl_desk({}) as desk:
+        desk.knows_users = False
+        early, patient = desk.connect(), desk.connect()
+        early.send(ApiKey.SASL_HANDSHAKE, {"mechanism": PLAIN})
+        await desk.settle()
+        await trio.sleep(sasl_connection.USERS_MS_MAX / 1000)
+        await desk.settle()
+        assert early.take(ApiKey.SASL_HANDSHAKE) is None and early.is_closed
+        patient.send(ApiKey.SASL_HANDSHAKE, {"mechanism": PLAIN})
+        patient.send(ApiKey.SASL_AUTHENTICATE, {"auth_bytes": plain()})
+        await desk.settle()
+        assert patient.take(ApiKey.SASL_HANDSHAKE) is None and not patient.is_closed
+        desk.view.users, desk.knows_users = PEOPLE, True
+        await desk.settle()
+        assert await patient.use() == "User:alice"
+        assert desk.counted("failed_authentication") == 0
 
 
 @pytest.mark.parametrize("mechanism", [PLAIN, SCRAM])

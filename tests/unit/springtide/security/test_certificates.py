@@ -64,6 +64,8 @@ def test_the_first_rule_that_fits_the_whole_subject_makes_the_name(rules: str, n
         ("RULE:a/b", "does not begin with RULE"),
         ("DEFAULT,nonsense", "'nonsense' does not begin with RULE"),
         ("RULE:(/x/", "is not a regular expression"),
+        ("RULE:a{99999999999}/x/", "is not a regular expression"),
+        pytest.param(f"RULE:{'(' * 3000}{')' * 3000}/x/", "is not a regular expression", id="deep"),
         ("RULE:a(b)/$2/", "names group 2"),
         ("RULE:a/b/X", "does not begin with RULE"),
         (",".join(["DEFAULT"] * 101), "at most 100"),
@@ -95,3 +97,9 @@ def test_a_certificate_that_makes_no_name_is_refused(
 def test_bytes_that_are_no_certificate_are_refused() -> None:
     with pytest.raises(CertificateUnusable):
         names_of_client(b"0", parse_principal_rules("DEFAULT"))
+
+
+def test_a_certificate_of_a_version_that_does_not_exist_is_refused() -> None:
+    shown = certificate(ALICE).replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x04", 1)
+    with pytest.raises(CertificateUnusable):
+        names_of_client(shown, parse_principal_rules("DEFAULT"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import struct
+import time
 import tracemalloc
 from itertools import pairwise
 
@@ -129,6 +130,19 @@ def test_snappy_is_read_raw_as_librdkafka_writes_it() -> None:
 def test_gzip_of_several_members_is_one_stream() -> None:
     data = compress(Compression.GZIP, b"one") + compress(Compression.GZIP, b"two")
     assert decompress(Compression.GZIP, data, decompressed_bytes_max=6) == b"onetwo"
+
+
+def test_the_cost_of_empty_gzip_members_grows_as_their_bytes_do() -> None:
+    """A leader opens batches between two of its answers. Each member once copied all that followed it: four
+    times the bytes took sixteen times as long."""
+
+    def cost_s(members: int) -> float:
+        data = compress(Compression.GZIP, b"") * members
+        began = time.process_time()
+        assert decompress(Compression.GZIP, data, decompressed_bytes_max=1) == b""
+        return time.process_time() - began
+
+    assert min(cost_s(80_000) for _ in range(3)) < 9 * min(cost_s(20_000) for _ in range(3))
 
 
 def test_lz4_blocks_do_not_lean_on_each_other() -> None:

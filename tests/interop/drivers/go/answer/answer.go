@@ -3,6 +3,8 @@ package answer
 
 import (
 	"bufio"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"os"
 	"runtime/debug"
@@ -28,6 +30,40 @@ type Asked struct {
 	TimestampMs       int64  `json:"timestamp_ms"`
 	Offset            int64  `json:"offset"`
 	Group             string `json:"group"`
+
+	User       string  `json:"user"`
+	Password   string  `json:"password"`
+	Iterations int32   `json:"iterations"`
+	Quota      string  `json:"quota"`
+	Rate       float64 `json:"rate"`
+	Principal  string  `json:"principal"`
+	Login      *Login  `json:"login"`
+}
+
+// Login is how the client gets in where the request says so (security.py).
+type Login struct {
+	CA        string `json:"ca"`
+	Identity  string `json:"identity"`
+	Mechanism string `json:"mechanism"`
+	User      string `json:"user"`
+	Password  string `json:"password"`
+	Token     string `json:"token"`
+}
+
+// TLS returns what the client trusts and shows.
+func (login Login) TLS() (*tls.Config, error) {
+	pem, err := os.ReadFile(login.CA)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
+	config.RootCAs.AppendCertsFromPEM(pem)
+	if login.Identity == "" {
+		return config, nil
+	}
+	identity, err := tls.LoadX509KeyPair(login.Identity, login.Identity)
+	config.Certificates = []tls.Certificate{identity}
+	return config, err
 }
 
 // Servers returns the addresses of the brokers.

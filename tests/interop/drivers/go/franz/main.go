@@ -3,11 +3,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"springtide/interop/answer"
 )
@@ -110,14 +114,111 @@ func main() {
 			}
 			return nil, err
 		}),
+		"set_password": byAdmin(func(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+			change := kadm.UpsertSCRAM{
+				User: asked.User, Mechanism: kadm.ScramSha256, Iterations: asked.Iterations, Password: asked.Password,
+			}
+			told, err := admin.AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{change})
+			return nil, errors.Join(err, told.Error())
+		}),
+		"describe_user": byAdmin(func(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+			told, err := admin.DescribeUserSCRAMs(ctx, asked.User)
+			iterations := map[string]int32{}
+			for _, one := range told[asked.User].CredInfos {
+				iterations[one.Mechanism.String()] = one.Iterations
+			}
+			return iterations, errors.Join(err, told.Error())
+		}),
+		"delete_password": byAdmin(func(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+			change := kadm.DeleteSCRAM{User: asked.User, Mechanism: kadm.ScramSha256}
+			told, err := admin.AlterUserSCRAMs(ctx, []kadm.DeleteSCRAM{change}, nil)
+			return nil, errors.Join(err, told.Error())
+		}),
+		"set_quota": byAdmin(func(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+			change := kadm.AlterClientQuotaEntry{
+				Entity: kadm.ClientQuotaEntity{{Type: "user", Name: &asked.User}},
+				Ops:    []kadm.AlterClientQuotaOp{{Key: asked.Quota, Value: asked.Rate}},
+			}
+			told, err := admin.AlterClientQuotas(ctx, []kadm.AlterClientQuotaEntry{change})
+			if err == nil {
+				err = told[0].Err
+			}
+			return nil, err
+		}),
+		"describe_quotas": byAdmin(func(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+			who := kadm.DescribeClientQuotaComponent{Type: "user", MatchName: &asked.User}
+			told, err := admin.DescribeClientQuotas(ctx, true, []kadm.DescribeClientQuotaComponent{who})
+			rates := map[string]float64{}
+			for _, entity := range told {
+				for _, one := range entity.Values {
+					rates[one.Key] = one.Value
+				}
+			}
+			return rates, err
+		}),
+		"create_acl": byAdmin(func(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+			may := kadm.NewACLs().Topics(asked.Topic).Allow(asked.Principal).Operations(kadm.OpRead)
+			told, err := admin.CreateACLs(ctx, may)
+			if err == nil {
+				err = told[0].Err
+			}
+			return nil, err
+		}),
+		"describe_acls": byAdmin(func(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+			told, err := admin.DescribeACLs(ctx, aclsOf(asked))
+			found := [][2]string{}
+			for _, filter := range told {
+				err = errors.Join(err, filter.Err)
+				for _, one := range filter.Described {
+					found = append(found, [2]string{one.Principal, one.Operation.String()})
+				}
+			}
+			return found, err
+		}),
+		"delete_acl": byAdmin(func(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+			told, err := admin.DeleteACLs(ctx, aclsOf(asked))
+			for _, filter := range told {
+				err = errors.Join(err, filter.Err)
+			}
+			return nil, err
+		}),
 	})
+}
+
+func aclsOf(asked answer.Asked) *kadm.ACLBuilder {
+	return kadm.NewACLs().Topics(asked.Topic).Allow().AllowHosts().Operations(kadm.OpAny)
+}
+
+// open returns a client that gets in as the request says.
+func open(asked answer.Asked, options ...kgo.Opt) (*kgo.Client, error) {
+	options = append(options, kgo.SeedBrokers(asked.Servers()...))
+	login := asked.Login
+	if login == nil {
+		return kgo.NewClient(options...)
+	}
+	config, err := login.TLS()
+	if err != nil {
+		return nil, err
+	}
+	options = append(options, kgo.DialTLSConfig(config))
+	switch login.Mechanism {
+	case "PLAIN":
+		options = append(options, kgo.SASL(plain.Auth{User: login.User, Pass: login.Password}.AsMechanism()))
+	case "SCRAM-SHA-256":
+		options = append(options, kgo.SASL(scram.Auth{User: login.User, Pass: login.Password}.AsSha256Mechanism()))
+	case "SCRAM-SHA-512":
+		options = append(options, kgo.SASL(scram.Auth{User: login.User, Pass: login.Password}.AsSha512Mechanism()))
+	case "OAUTHBEARER":
+		options = append(options, kgo.SASL(oauth.Auth{Token: login.Token}.AsMechanism()))
+	}
+	return kgo.NewClient(options...)
 }
 
 func byAdmin(call func(context.Context, *kadm.Client, answer.Asked) (any, error)) answer.Call {
 	return func(asked answer.Asked) (any, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), answer.Within)
 		defer cancel()
-		client, err := kgo.NewClient(kgo.SeedBrokers(asked.Servers()...))
+		client, err := open(asked)
 		if err != nil {
 			return nil, err
 		}
@@ -143,14 +244,13 @@ func produce(asked answer.Asked) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), answer.Within)
 	defer cancel()
 	options := []kgo.Opt{
-		kgo.SeedBrokers(asked.Servers()...),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerBatchCompression(codecs[asked.Codec]),
 	}
 	if !asked.Idempotent {
 		options = append(options, kgo.DisableIdempotentWrite())
 	}
-	client, err := kgo.NewClient(options...)
+	client, err := open(asked, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +270,7 @@ func fetch(asked answer.Asked) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), answer.Within)
 	defer cancel()
 	from := map[string]map[int32]kgo.Offset{asked.Topic: {0: kgo.NewOffset().AtStart()}}
-	client, err := kgo.NewClient(kgo.SeedBrokers(asked.Servers()...), kgo.ConsumePartitions(from))
+	client, err := open(asked, kgo.ConsumePartitions(from))
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +300,6 @@ func deleteGroupOffsets(ctx context.Context, admin *kadm.Client, asked answer.As
 
 func groupOptions(asked answer.Asked) []kgo.Opt {
 	return []kgo.Opt{
-		kgo.SeedBrokers(asked.Servers()...),
 		kgo.ConsumerGroup(asked.Group),
 		kgo.ConsumeTopics(asked.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
@@ -222,7 +321,7 @@ func takePart(asked answer.Asked, instance string, held *answer.Held) (func(), e
 	if instance != "" {
 		options = append(options, kgo.InstanceID(instance))
 	}
-	client, err := kgo.NewClient(options...)
+	client, err := open(asked, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +335,7 @@ func takePart(asked answer.Asked, instance string, held *answer.Held) (func(), e
 func readAndCommit(asked answer.Asked, count int) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), answer.Within)
 	defer cancel()
-	client, err := kgo.NewClient(groupOptions(asked)...)
+	client, err := open(asked, groupOptions(asked)...)
 	if err != nil {
 		return nil, err
 	}

@@ -3,12 +3,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/xdg-go/scram"
 
 	"springtide/interop/answer"
 )
@@ -108,18 +111,140 @@ func main() {
 		"delete_group": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
 			return nil, admin.DeleteConsumerGroup(asked.Group)
 		}),
+		"set_password": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
+			change := sarama.AlterUserScramCredentialsUpsert{
+				Name: asked.User, Mechanism: sarama.SCRAM_MECHANISM_SHA_256, Iterations: asked.Iterations,
+				Salt: []byte("interop"), Password: []byte(asked.Password),
+			}
+			return nil, firstFailure(admin.UpsertUserScramCredentials([]sarama.AlterUserScramCredentialsUpsert{change}))
+		}),
+		"describe_user": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
+			told, err := admin.DescribeUserScramCredentials([]string{asked.User})
+			if err != nil {
+				return nil, err
+			}
+			iterations := map[string]int32{}
+			for _, one := range told[0].CredentialInfos {
+				iterations[one.Mechanism.String()] = one.Iterations
+			}
+			return iterations, nil
+		}),
+		"delete_password": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
+			change := sarama.AlterUserScramCredentialsDelete{Name: asked.User, Mechanism: sarama.SCRAM_MECHANISM_SHA_256}
+			return nil, firstFailure(admin.DeleteUserScramCredentials([]sarama.AlterUserScramCredentialsDelete{change}))
+		}),
+		"set_quota": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
+			who := []sarama.QuotaEntityComponent{{EntityType: sarama.QuotaEntityUser, Name: asked.User}}
+			return nil, admin.AlterClientQuotas(who, sarama.ClientQuotasOp{Key: asked.Quota, Value: asked.Rate}, false)
+		}),
+		"describe_quotas": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
+			who := sarama.QuotaFilterComponent{EntityType: sarama.QuotaEntityUser, Match: asked.User}
+			told, err := admin.DescribeClientQuotas([]sarama.QuotaFilterComponent{who}, true)
+			if err != nil || len(told) != 1 {
+				return nil, err
+			}
+			return told[0].Values, nil
+		}),
+		"create_acl": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
+			topic := sarama.Resource{
+				ResourceType: sarama.AclResourceTopic, ResourceName: asked.Topic,
+				ResourcePatternType: sarama.AclPatternLiteral,
+			}
+			may := sarama.Acl{
+				Principal: asked.Principal, Host: "*",
+				Operation: sarama.AclOperationRead, PermissionType: sarama.AclPermissionAllow,
+			}
+			return nil, admin.CreateACL(topic, may)
+		}),
+		"describe_acls": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
+			told, err := admin.ListAcls(aclsOf(asked))
+			found := [][2]string{}
+			for _, resource := range told {
+				for _, one := range resource.Acls {
+					found = append(found, [2]string{one.Principal, strings.ToUpper(one.Operation.String())})
+				}
+			}
+			return found, err
+		}),
+		"delete_acl": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
+			_, err := admin.DeleteACL(aclsOf(asked), false)
+			return nil, err
+		}),
 	})
 }
 
-func settings() *sarama.Config {
+// settings returns how the client gets in where the request says so (security.py).
+func settings(asked answer.Asked) (*sarama.Config, error) {
 	config := sarama.NewConfig()
 	config.Version = sarama.V3_6_0_0
-	return config
+	login := asked.Login
+	if login == nil {
+		return config, nil
+	}
+	trust, err := login.TLS()
+	if err != nil {
+		return nil, err
+	}
+	config.Net.TLS.Enable, config.Net.TLS.Config = true, trust
+	sasl := &config.Net.SASL
+	sasl.Enable, sasl.Mechanism = login.Mechanism != "", sarama.SASLMechanism(login.Mechanism)
+	sasl.User, sasl.Password = login.User, login.Password
+	switch login.Mechanism {
+	case sarama.SASLTypeSCRAMSHA256:
+		sasl.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &proof{hash: scram.SHA256} }
+	case sarama.SASLTypeSCRAMSHA512:
+		sasl.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &proof{hash: scram.SHA512} }
+	case sarama.SASLTypeOAuth:
+		sasl.TokenProvider = token(login.Token)
+	}
+	return config, nil
+}
+
+// proof is SCRAM, which Sarama leaves to another library.
+type proof struct {
+	hash scram.HashGeneratorFcn
+	*scram.ClientConversation
+}
+
+func (one *proof) Begin(user, password, authzID string) error {
+	client, err := one.hash.NewClient(user, password, authzID)
+	if err == nil {
+		one.ClientConversation = client.NewConversation()
+	}
+	return err
+}
+
+type token string
+
+func (one token) Token() (*sarama.AccessToken, error) {
+	return &sarama.AccessToken{Token: string(one)}, nil
+}
+
+func aclsOf(asked answer.Asked) sarama.AclFilter {
+	return sarama.AclFilter{
+		ResourceType:              sarama.AclResourceTopic,
+		ResourceName:              &asked.Topic,
+		ResourcePatternTypeFilter: sarama.AclPatternLiteral,
+		Operation:                 sarama.AclOperationAny,
+		PermissionType:            sarama.AclPermissionAny,
+	}
+}
+
+// firstFailure returns the error of the only user that was to be changed.
+func firstFailure(told []*sarama.AlterUserScramCredentialsResult, err error) error {
+	if err == nil && told[0].ErrorCode != sarama.ErrNoError {
+		return told[0].ErrorCode
+	}
+	return err
 }
 
 func byAdmin(call func(sarama.ClusterAdmin, answer.Asked) (any, error)) answer.Call {
 	return func(asked answer.Asked) (any, error) {
-		admin, err := sarama.NewClusterAdmin(asked.Servers(), settings())
+		config, err := settings(asked)
+		if err != nil {
+			return nil, err
+		}
+		admin, err := sarama.NewClusterAdmin(asked.Servers(), config)
 		if err != nil {
 			return nil, err
 		}
@@ -129,7 +254,10 @@ func byAdmin(call func(sarama.ClusterAdmin, answer.Asked) (any, error)) answer.C
 }
 
 func produce(asked answer.Asked) (any, error) {
-	config := settings()
+	config, err := settings(asked)
+	if err != nil {
+		return nil, err
+	}
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Compression = codecs[asked.Codec]
 	config.Producer.Return.Successes = true
@@ -150,11 +278,19 @@ func produce(asked answer.Asked) (any, error) {
 			Value: sarama.StringEncoder(fmt.Sprintf("value %d", number)),
 		}
 	}
-	return nil, producer.SendMessages(messages)
+	err = producer.SendMessages(messages)
+	var failed sarama.ProducerErrors
+	if errors.As(err, &failed) {
+		return nil, failed[0].Err // the whole only counts them
+	}
+	return nil, err
 }
 
 func fetch(asked answer.Asked) (any, error) {
-	config := settings()
+	config, err := settings(asked)
+	if err != nil {
+		return nil, err
+	}
 	config.Consumer.Return.Errors = true
 	consumer, err := sarama.NewConsumer(asked.Servers(), config)
 	if err != nil {
@@ -182,7 +318,11 @@ func fetch(asked answer.Asked) (any, error) {
 }
 
 func offsetByTime(asked answer.Asked) (any, error) {
-	client, err := sarama.NewClient(asked.Servers(), settings())
+	config, err := settings(asked)
+	if err != nil {
+		return nil, err
+	}
+	client, err := sarama.NewClient(asked.Servers(), config)
 	if err != nil {
 		return nil, err
 	}
@@ -190,12 +330,15 @@ func offsetByTime(asked answer.Asked) (any, error) {
 	return client.GetOffset(asked.Topic, 0, asked.TimestampMs)
 }
 
-func groupSettings() *sarama.Config {
-	config := settings()
+func groupSettings(asked answer.Asked) (*sarama.Config, error) {
+	config, err := settings(asked)
+	if err != nil {
+		return nil, err
+	}
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Offsets.AutoCommit.Enable = false
 	config.Consumer.Group.Heartbeat.Interval = 500 * time.Millisecond
-	return config
+	return config, nil
 }
 
 // member consumes for a group; read gets each message of each session.
@@ -223,7 +366,10 @@ func (one *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim saram
 }
 
 func takePart(asked answer.Asked, instance string, held *answer.Held) (func(), error) {
-	config := groupSettings()
+	config, err := groupSettings(asked)
+	if err != nil {
+		return nil, err
+	}
 	config.Consumer.Group.InstanceId = instance
 	group, err := sarama.NewConsumerGroup(asked.Servers(), asked.Group, config)
 	if err != nil {
@@ -246,7 +392,11 @@ func takePart(asked answer.Asked, instance string, held *answer.Held) (func(), e
 }
 
 func readAndCommit(asked answer.Asked, count int) (any, error) {
-	group, err := sarama.NewConsumerGroup(asked.Servers(), asked.Group, groupSettings())
+	config, err := groupSettings(asked)
+	if err != nil {
+		return nil, err
+	}
+	group, err := sarama.NewConsumerGroup(asked.Servers(), asked.Group, config)
 	if err != nil {
 		return nil, err
 	}

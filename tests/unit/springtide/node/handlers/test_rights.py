@@ -20,7 +20,7 @@ from controller.contract.administration import AdminOutcome, AdminResponse, Crea
 from controller.contract.partition_state import Shard, WriterId
 from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from coordinator.handlers.table import HANDLERS as OF_COORDINATOR
-from dataplane.core.fetch_session import FetchSessions
+from dataplane.core.fetch_session import FetchSession, FetchSessions, FollowedPartition, SessionRequest
 from dataplane.handlers import fetch as fetch_handler
 from dataplane.handlers.table import HANDLERS as OF_BROKER
 from dataplane.shell.asides import Asides
@@ -333,6 +333,7 @@ class World:
         desk.answered = dict.fromkeys(range(1, 100), lambda _: None)
         desk.form("a")
         self.view = self.coordinator.view
+        self.view.is_authorizer_on = True
         self.counters, clock = BrokerCounters(), ManualClock()
         self.authorizer = Authorizer(
             self.view, inter_broker="INTERNAL", controllers=(), counters=self.counters, mono_ms=clock.mono_ms
@@ -679,6 +680,21 @@ def test_a_right_that_is_given_or_taken_acts_within_a_session(world: World) -> N
     goes_on = {"session_id": begun.session_id, "session_epoch": 1, "replica_id": -1}
     answer = world.ask(ApiKey.FETCH, 12, goes_on, "READ TOPIC absent")
     assert error_codes(answer) - {ErrorCode.NONE} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_a_consumer_that_has_waited_since_before_acls_decided_asks_again(world: World) -> None:
+    session = FetchSession(0, SessionRequest(session_id=0, session_epoch=-1), now_ms=0)
+    followed = FollowedPartition((topic_id_text(KNOWN.topic_id.bytes), 0))
+
+    def told() -> ErrorCode:
+        result = fetch_handler.evaluate(
+            world.context, session, followed, max_bytes=1, at_least_one=True, now_ms=0
+        )
+        return result.error
+
+    assert told() is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    session.rights = world.rights()
+    assert told() is NO_TOPIC
 
 
 def test_what_a_truncation_dropped_is_its_topics(world: World) -> None:

@@ -8,9 +8,16 @@ from collections.abc import Callable
 import pytest
 
 from springtide.security.sasl.clients import ClientReply, ScramClient
-from springtide.security.sasl.credentials import ScramMechanism, credential_from_password
+from springtide.security.sasl.credentials import (
+    ScramMechanism,
+    client_key,
+    credential_from_password,
+    hash_of,
+    hmac_of,
+    salted_password,
+)
 from springtide.security.sasl.exchange import Challenge, LoginFailed, Mechanism, Outcome, Succeeded
-from springtide.security.sasl.scram import ScramServer
+from springtide.security.sasl.scram import ScramServer, xor
 
 MakeServer = Callable[[ScramMechanism], ScramServer]
 
@@ -161,6 +168,9 @@ def client_final(scram_server: MakeServer) -> tuple[ScramServer, str]:
         ("r=cserver", "r=cserverx", "nonce"),
         ("r=cserver", "r=c", "nonce"),
         ("r=cserver", "r=other", "nonce"),
+        ("r=cserver", "r=server", "nonce"),
+        ("r=cserver", "r=xcserver", "nonce"),
+        ("r=cserver", "r=cccserver", "nonce"),
         ("c=biws", "c=eSws", "channel binding"),  # "y,,"
         ("c=biws", "c=cD10bHMtdW5pcXVlLCw=", "channel binding"),
         ("c=biws,", "", "malformed"),
@@ -177,6 +187,22 @@ def test_a_last_message_with_a_foreign_part_is_refused(
     outcome = server.step(message.replace(right, wrong).encode())
     assert isinstance(outcome, LoginFailed)
     assert reason in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("password", "outcome"), [("secret", "alice"), ("guess", LoginFailed("wrong password: 'alice'"))]
+)
+def test_librdkafka_before_2_6_1_repeats_its_nonce(
+    scram_server: MakeServer, mechanism: ScramMechanism, password: str, outcome: object
+) -> None:
+    server = scram_server(mechanism)
+    first = server.step(b"n,,n=alice,r=c")
+    assert isinstance(first, Challenge)
+    key = client_key(mechanism, salted_password(mechanism, password, salt=b"salt", iterations=4096))
+    auth_message = b"n=alice,r=c," + first.token + b",c=biws,r=ccserver"
+    proof = xor(key, hmac_of(mechanism, hash_of(mechanism, key), auth_message))
+    told = server.step(b"c=biws,r=ccserver,p=" + base64.b64encode(proof))
+    assert (told.principal if isinstance(told, Succeeded) else told) == outcome
 
 
 @pytest.mark.parametrize("proof", ["", "AAAA", base64.b64encode(bytes(32)).decode(), "é"])
