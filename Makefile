@@ -23,7 +23,7 @@ INSTALL := $(if $(filter 1,$(LOCKED)),$(PIP) --require-hashes -r requirements.lo
 SOURCES := controller admin_api dataplane coordinator localcluster springtide pipeline pyspark_springtide migrations bench tests
 # Tests that start no process and watch no clock: as many at a time as there are cores. Those that measure how long a fault
 # lasts: one by one. All others have processes of their own and wait for them most of the time: two files at a time.
-PARALLEL := tests/unit tests/simulation tests/fullstack tests/hostile tests/pipeline_sim
+PARALLEL := tests/unit tests/simulation tests/fullstack tests/hostile tests/fuzz tests/pipeline_sim
 ALONE := tests/faults
 SEEDS ?= 500
 PYTEST_ARGS ?=
@@ -38,7 +38,7 @@ MINUTES ?= 60
 ROWS ?=
 CASES ?= 10000
 
-.PHONY: help demo up test check lint unit sim rest faults proof explore pipeline-proof connector kafka-tools bench interop docs install lock packages host-packages clean
+.PHONY: help demo up test check lint unit sim rest fuzz audit faults proof explore pipeline-proof connector kafka-tools bench interop docs install lock packages host-packages fuzzer clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -72,12 +72,18 @@ sim: $(INSTALLED) ## seeded simulation runs (SEEDS=500)
 rest: $(INSTALLED) ## CASES=10000 requests drawn from the OpenAPI document, right and wrong; every answer checked
 	$(BIN)/python -m tests.hostile --cases $(CASES)
 
+fuzz: $(INSTALLED) fuzzer ## five minutes of bytes from outside, searched by coverage for one that a decoder does not stand
+	$(BIN)/python -m tests.fuzz
+
+audit: $(INSTALLED) ## advisories about what requirements*.lock name, where the database can be reached
+	@.ci/audit $(BIN)/python
+
 faults: $(INSTALLED) host-packages ## real processes on hosts of their own, broken for FAULT_MINUTES=12, then each family of faults; needs root
 	$(BIN)/python -m tests.faults.nemesis --minutes $(FAULT_MINUTES) --seed $(FAULT_SEED)
 	$(BIN)/python -m tests.faults.elastic
 	@for family in $(FAULT_FAMILIES); do echo "--- $$family"; $(BIN)/python -m tests.faults.$$family --size full; done
 
-proof: $(INSTALLED) host-packages ## everything that tries to lose a record; the table in build/proof.md (PROFILE=ci: smaller)
+proof: $(INSTALLED) host-packages $(if $(filter full,$(PROFILE)),fuzzer) ## everything that tries to lose a record; the table in build/proof.md (PROFILE=ci: smaller)
 	$(BIN)/python -m tests.proof run --profile $(PROFILE) $(if $(FIRST),--first $(FIRST))
 
 explore: $(INSTALLED) host-packages ## new seeds on all tiers for MINUTES=60, or until Ctrl-C; what fails says how to repeat it
@@ -123,6 +129,10 @@ $(INSTALLED): pyproject.toml requirements.lock requirements-dev.lock
 
 packages:
 	@.ci/debian-packages kcat jq openssl chromium chromium-driver
+
+fuzzer: $(INSTALLED)
+	@$(PIP) --quiet --only-binary :all: --require-hashes -r requirements-fuzz.lock \
+	    || echo "there is no fuzzer for this machine or this Python: the part 'fuzz' will not run"
 
 host-packages:
 	@.ci/debian-packages iproute2 nftables e2fsprogs faketime

@@ -122,6 +122,14 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
             minutes_max=60 if is_full else 10,
         ),
         step(
+            "bytes from outside, searched by coverage"
+            if is_full
+            else "bytes from outside, as kept by searches",
+            f"tests.fuzz --minutes {5 if is_full else 0} --jobs {workers}",
+            "fuzz",
+            minutes_max=20 if is_full else 5,
+        ),
+        step(
             "the 2013 schedule on real processes",
             "tests.faults.jepsen2013",
             "2013-real",

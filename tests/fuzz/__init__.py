@@ -1,0 +1,1 @@
+"""Bytes from outside, searched by coverage for one that breaks what our decoders promise."""
