@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
+from localcluster.access import ALICE, OWN
 from localcluster.cluster import DEFAULT_CLUSTER, FirstPorts, LocalCluster, NodeProcess
 from localcluster.java import JavaNotFound
 from localcluster.ports import PortTaken
@@ -29,6 +30,9 @@ TOPIC = "orders"
 PID_FILE = "pid"
 """Of each broker, in its folder: for the person who stops it, we never read it."""
 
+KCAT_LOGIN = "-X sasl.mechanism=PLAIN"
+"""What each release of kcat can do, over TLS: older ones fail at SCRAM."""
+
 HOW_TO_BEGIN = """
 The parts are up, and nothing has been created. Ctrl-C stops them.
 
@@ -40,13 +44,30 @@ The parts are up, and nothing has been created. Ctrl-C stops them.
 They wait for the cluster '{cluster}'. One is stopped with: kill $(cat {directory}/broker-1/{pid_file})
 """
 
-HOW_TO_SECURE = """
-All of it speaks TLS, with a CA of its own. To what follows, add
+HOW_TO_ASK = """
+The controller speaks TLS and wants a token:
 
-  kcat          -X security.protocol=SSL -X ssl.ca.location={ca}
-  Python        "security.protocol": "SSL", "ssl.ca.location": "{ca}"
-  curl          --cacert {ca}
-  springtide    --ca-file {ca}
+  curl --cacert {ca} -H @{header} {controller}/clusters
+"""
+
+HOW_TO_SECURE = """
+All of it speaks TLS, with a CA of its own; clients log in, and the controller wants a token. Its users may:
+
+  alice       writes and reads the topics {own}*, in groups {own}*
+  viewer      sees topics, groups and settings, and reads no record
+  operator    everything: a super user
+
+Their passwords are in files that only you can read, for kcat and librdkafka, and for Java:
+
+  {clients}/alice.conf  viewer.conf  operator.conf
+  {clients}/alice.properties  viewer.properties  operator.properties
+
+Ask why a user may not do something:
+
+  springtide acls explain User:viewer read topic:{topic} --url {controller} \\
+      --ca-file {ca} --token-file {token}
+
+The controller's page asks for the token in that file, and the browser whether you trust the certificate.
 """
 
 HOW_TO = """
@@ -60,19 +81,19 @@ Springtide is up. Ctrl-C stops it.
 
 Produce and consume with kcat:
 
-  echo 'hello' | kcat -P -b {bootstrap} -t {topic} -X acks=all
-  kcat -C -b {bootstrap} -t {topic} -o beginning -e
+  echo 'hello' | {kcat} -P -t {topic} -X acks=all
+  {kcat} -C -t {topic} -o beginning -e
 
 The same from Python ({python}):
 
   from confluent_kafka import Consumer, Producer
 
-  producer = Producer({{"bootstrap.servers": "{bootstrap}", "acks": "all", "enable.idempotence": True}})
+  client = {client}
+  producer = Producer(client | {{"acks": "all", "enable.idempotence": True}})
   producer.produce("{topic}", key=b"42", value=b"hello")
   producer.flush()
 
-  consumer = Consumer({{"bootstrap.servers": "{bootstrap}",
-                       "group.id": "me", "auto.offset.reset": "earliest"}})
+  consumer = Consumer(client | {{"group.id": "{topic}-reader", "auto.offset.reset": "earliest"}})
   consumer.subscribe(["{topic}"])
   while (message := consumer.poll(10)) is not None:
       print(message.partition(), message.offset(), message.key(), message.value())
@@ -80,9 +101,9 @@ The same from Python ({python}):
 
 Ask the controller:
 
-  curl -s {controller}/clusters/{cluster}/topics/{topic}/partitions
-  curl -s {controller}/audit
-  curl -s {controller}/topics -H 'content-type: application/json' \\
+  {curl} {controller}/clusters/{cluster}/topics/{topic}/partitions
+  {curl} {controller}/audit
+  {curl} {controller}/topics -H 'content-type: application/json' \\
        -d '{{"name": "payments", "cluster": "{cluster}", "partitions": 6, "replication_factor": {copies}}}'
 """
 
@@ -120,7 +141,8 @@ def build_parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--secure",
         action="store_true",
-        help="TLS between all of them and to clients, with certificates made for this machine",
+        help="TLS between all of them and to clients, with certificates made for this machine; users, and "
+        "ACLs that say what they may do",
     )
     up.add_argument(
         "--log-format", default="text", choices=LOG_FORMATS, help="of all but ZooKeeper (default text)"
@@ -197,12 +219,14 @@ def run_up(options: argparse.Namespace) -> None:
         creates_cluster=not options.empty,
         on_progress=narrate,
         is_secure=options.secure,
+        has_users=options.secure,
     )
     with cluster:
         try:
             _write_pids(cluster)
             if options.empty:
                 _tell_how_to_begin(cluster)
+                _tell_how_to_ask(cluster)
             else:
                 _form_and_tell_how_to_use(cluster)
             _serve_until_interrupted(cluster)
@@ -221,8 +245,8 @@ def _tell_how_to_begin(cluster: LocalCluster) -> None:
         HOW_TO_BEGIN.format(
             controller=cluster.controller_urls[0],
             cluster=cluster.name,
-            brokers=_listed(cluster.brokers),
-            coordinators=_listed(cluster.coordinators),
+            brokers=_registered(cluster.brokers),
+            coordinators=_registered(cluster.coordinators),
             logs=cluster.log_directory,
             directory=cluster.directory,
             pid_file=PID_FILE,
@@ -230,8 +254,22 @@ def _tell_how_to_begin(cluster: LocalCluster) -> None:
     )
 
 
+def _tell_how_to_ask(cluster: LocalCluster) -> None:
+    if cluster.tls is not None and cluster.tokens is not None:
+        ask = {"ca": cluster.tls.ca, "header": cluster.tokens.header}
+        tell(HOW_TO_ASK.format(**ask, controller=cluster.controller_urls[0]))
+
+
 def _listed(nodes: Mapping[int, NodeProcess]) -> str:
-    return ", ".join(f"{node_id} at {node.endpoint}" for node_id, node in nodes.items()) or "none"
+    ports = {node_id: node.sasl_port or node.port for node_id, node in nodes.items()}
+    return (
+        ", ".join(f"{node_id} at {nodes[node_id].address}:{port}" for node_id, port in ports.items())
+        or "none"
+    )
+
+
+def _registered(nodes: Mapping[int, NodeProcess]) -> str:
+    return ", ".join(f"{node_id} at {node.registered}" for node_id, node in nodes.items()) or "none"
 
 
 def _form_and_tell_how_to_use(cluster: LocalCluster) -> None:
@@ -242,20 +280,43 @@ def _form_and_tell_how_to_use(cluster: LocalCluster) -> None:
     except RestFailed as refused:
         if refused.status != 409:
             raise  # 409: the folder was used before and has the topic.
-    if cluster.tls is not None:
-        tell(HOW_TO_SECURE.format(ca=cluster.tls.ca))
-    tell(
-        HOW_TO.format(
-            controller=cluster.controller_urls[0],
-            bootstrap=cluster.bootstrap_servers,
-            coordinators=_listed(cluster.coordinators),
-            zookeeper=cluster.zookeeper.connection_string,
-            logs=cluster.log_directory,
-            cluster=DEFAULT_CLUSTER,
-            topic=TOPIC,
-            copies=replication_factor,
-            python=sys.executable,
+    tell(how_to_use(cluster, copies=replication_factor))
+
+
+def how_to_use(cluster: LocalCluster, *, copies: int) -> str:
+    """Return what a person needs to use it: no secrets, but the files that have them."""
+    bootstrap = cluster.bootstrap_servers
+    kcat, curl = f"kcat -b {bootstrap}", "curl -s"
+    client = f'{{"bootstrap.servers": "{bootstrap}"}}'
+    controller, begin = cluster.controller_urls[0], ""
+    if cluster.tls is not None and cluster.tokens is not None:
+        bootstrap, file = cluster.sasl_bootstrap_servers, cluster.clients[ALICE].librdkafka
+        kcat, curl = (
+            f"kcat -F {file} {KCAT_LOGIN}",
+            f"curl -s --cacert {cluster.tls.ca} -H @{cluster.tokens.header}",
         )
+        client = f'dict(line.strip().split("=", 1) for line in open("{file}"))'
+        begin = HOW_TO_SECURE.format(
+            own=OWN,
+            clients=file.parent,
+            topic=TOPIC,
+            controller=controller,
+            ca=cluster.tls.ca,
+            token=cluster.tokens.operator,
+        )
+    return begin + HOW_TO.format(
+        kcat=kcat,
+        curl=curl,
+        client=client,
+        controller=controller,
+        bootstrap=bootstrap,
+        coordinators=_listed(cluster.coordinators),
+        zookeeper=cluster.zookeeper.connection_string,
+        logs=cluster.log_directory,
+        cluster=DEFAULT_CLUSTER,
+        topic=TOPIC,
+        copies=copies,
+        python=sys.executable,
     )
 
 

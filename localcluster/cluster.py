@@ -35,6 +35,7 @@ from urllib.parse import urlencode
 
 import httpx
 
+from localcluster.access import LOGIN, Access, ClientFiles, RestTokens
 from localcluster.java import find_java
 from localcluster.ports import LOOPBACK, PortReservation, is_accepting
 from localcluster.processes import (
@@ -174,6 +175,8 @@ class LocalCluster:
         is_secure: whether all but pages of metrics speak TLS, with certificates made for this machine.
         sasl: settings of one more listener, SASL, of a secure cluster's brokers and coordinators, without
             its prefix; then those who show a certificate are known by it, too. None: there is none.
+        has_users: whether clients of a secure cluster log in at that listener, ACLs decide what they may do,
+            and controllers want tokens (access.py).
     """
 
     def __init__(
@@ -195,11 +198,15 @@ class LocalCluster:
         place_of: PlaceOf = this_machine,
         is_secure: bool = False,
         sasl: Mapping[str, str] | None = None,
+        has_users: bool = False,
     ) -> None:
-        self._is_secure = is_secure
-        self._sasl = sasl
+        self._is_secure, self._has_users = is_secure, has_users
+        self._sasl = LOGIN if has_users else sasl
         #: Once it is started, of a secure one.
         self.tls: ClusterTls | None = None
+        self.tokens: RestTokens | None = None
+        #: Once it is formed, of one that has users: what each logs in with.
+        self.clients: dict[str, ClientFiles] = {}
         self._brokers, self._controllers, self._zookeepers = brokers, controllers, zookeepers
         self._coordinators = coordinators
         self._broker_config = dict(broker_config or {})
@@ -251,6 +258,8 @@ class LocalCluster:
             self._directory.mkdir(parents=True, exist_ok=True)
         if self._is_secure:
             self.tls = ClusterTls(self._directory / "certificates")
+        if self._has_users:
+            self.tokens = RestTokens(self._directory / "clients")
         first = self._first_ports
         self._zookeeper = ZooKeeper(
             directory=self.directory,
@@ -277,7 +286,8 @@ class LocalCluster:
         for coordinator_id in range(FIRST_COORDINATOR_ID, FIRST_COORDINATOR_ID + self._coordinators):
             self.coordinators[coordinator_id] = self._describe_coordinator(coordinator_id)
         verify = True if self.tls is None else self.tls.context
-        self._rest = open_rest_client(self.controller_urls, verify=verify)
+        token = None if self.tokens is None else self.tokens.read()
+        self._rest = open_rest_client(self.controller_urls, verify=verify, token=token)
 
         servers = (
             f"{len(self._zookeeper.servers)} servers" if len(self._zookeeper.servers) > 1 else "1 server"
@@ -340,6 +350,9 @@ class LocalCluster:
             ids = ", ".join(map(str, self.coordinators))
             self._tell(f"admitting coordinators {ids} (POST /clusters/{self.name}/coordinators)")
             self.admit_coordinators()
+        if self._has_users:
+            self._tell(f"creating users and ACLs (PUT /clusters/{self.name}/users/alice, POST …/acls)")
+            self.clients = self.access.give(self.api, self.name)
 
     # --- where things are ---------------------------------------------------------------------------------
 
@@ -351,6 +364,12 @@ class LocalCluster:
     @property
     def log_directory(self) -> Path:
         return self.directory / "logs"
+
+    @property
+    def access(self) -> Access:
+        """Return what makes users and their files, of a cluster that has users."""
+        assert self.tls is not None, "only a secure cluster has users"
+        return Access(self.directory / "clients", self.sasl_bootstrap_servers, self.tls.ca)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -607,6 +626,7 @@ class LocalCluster:
             *("--listen", f"{place.address}:{port}"),
             *("--advertise", f"{scheme}://{place.address}:{port}"),
             *(() if self.tls is None else self.tls.controller_flags),
+            *(() if self.tokens is None else self.tokens.controller_flags),
             *("--zookeeper", self.zookeeper.connection_string),
             *("--database-url", f"sqlite:///{self.directory / 'audit.db'}"),
             *(() if place.address == LOOPBACK else ("--allow-anonymous", INSECURE_NETWORK)),
@@ -676,9 +696,13 @@ class LocalCluster:
         if self.tls is not None:
             peers_port = self._ports.reserve_free()
             sasl_port = 0 if self._sasl is None else self._ports.reserve_free()
+            if self._has_users:  # Clients find it where they look first.
+                port, sasl_port = sasl_port, port
             listen = self.tls.node_flags(
                 place.address, port=port, peers_port=peers_port, sasl_port=sasl_port, sasl=self._sasl
             )
+        if self.tokens is not None:
+            listen = (*listen, *self.tokens.node_flags)
         arguments = [
             *(sys.executable, "-m", *command),
             *("--cluster", self.name),

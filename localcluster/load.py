@@ -93,6 +93,10 @@ class ClientLoad:
     def start(self) -> None:
         self._thread.start()
 
+    def log_in(self, user: str, password: str) -> None:
+        """Use this from the next connection on, as an application does whose password is changed."""
+        self._producer.set_sasl_credentials(user, password)
+
     def stop(self) -> None:
         """Produce no more, and wait until every record has been acknowledged or given up on.
 

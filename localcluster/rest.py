@@ -51,17 +51,26 @@ class FailoverTransport(httpx.BaseTransport):
     one.
 
     Only a refused connection moves on to the next controller: then nothing was sent, and trying elsewhere
-    is safe for any method.
+    is safe for any method. token: sent to each of them, also where one sends us to another.
     """
 
-    def __init__(self, controller_urls: Sequence[str], *, verify: ssl.SSLContext | bool = True) -> None:
+    def __init__(
+        self,
+        controller_urls: Sequence[str],
+        *,
+        verify: ssl.SSLContext | bool = True,
+        token: str | None = None,
+    ) -> None:
         self._urls = [httpx.URL(url) for url in controller_urls]
+        self._token = token
         self._answered_last = 0
         # No connection is kept: one to a killed controller would fail a request that the next one could
         # have served.
         self._inner = httpx.HTTPTransport(verify=verify, limits=httpx.Limits(max_keepalive_connections=0))
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if self._token is not None:
+            request.headers["Authorization"] = f"Bearer {self._token}"
         if request.url.host != ANY_CONTROLLER:
             return self._inner.handle_request(request)
         refusal: httpx.ConnectError | None = None
@@ -84,11 +93,13 @@ class FailoverTransport(httpx.BaseTransport):
         self._inner.close()
 
 
-def open_rest_client(controller_urls: Sequence[str], *, verify: ssl.SSLContext | bool = True) -> httpx.Client:
+def open_rest_client(
+    controller_urls: Sequence[str], *, verify: ssl.SSLContext | bool = True, token: str | None = None
+) -> httpx.Client:
     """Return a client whose relative URLs go to a controller that is up, and on to the active one (307)."""
     return httpx.Client(
         base_url=f"http://{ANY_CONTROLLER}",
-        transport=FailoverTransport(controller_urls, verify=verify),
+        transport=FailoverTransport(controller_urls, verify=verify, token=token),
         follow_redirects=True,
         timeout=REQUEST_SECONDS_MAX,
         headers={"Accept": "application/json"},
@@ -156,6 +167,10 @@ class ControllerApi:
     def post(self, path: str, body: Json, *, timeout_seconds: float = RETRY_SECONDS_MAX) -> httpx.Response:
         """Post once however often it has to be sent (the key makes the repetitions one request)."""
         return self._send("POST", path, body, timeout_seconds=timeout_seconds)
+
+    def put(self, path: str, body: Json, *, timeout_seconds: float = RETRY_SECONDS_MAX) -> httpx.Response:
+        """Put, which may be repeated, until a controller has answered."""
+        return self._send("PUT", path, body, timeout_seconds=timeout_seconds)
 
     def _send(self, method: str, path: str, body: Json | None, *, timeout_seconds: float) -> httpx.Response:
         headers = {} if body is None else {"Idempotency-Key": str(uuid.uuid4())}

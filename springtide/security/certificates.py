@@ -111,7 +111,12 @@ def names_of_client(certificate: bytes, rules: Sequence[PrincipalRule]) -> Clien
         parsed = x509.load_der_x509_certificate(certificate)
         subject = distinguished_name(parsed.subject)
         alternative = _alternative_names(parsed)
-    except Exception as error:  # the library lets errors of types through, and has some of its own
+    except (
+        ValueError,
+        x509.DuplicateExtension,
+        x509.InvalidVersion,
+        x509.UnsupportedGeneralNameType,
+    ) as error:
         raise CertificateUnusable("the client's certificate can't be read") from error
     if len(subject) > PRINCIPAL_CHARS_MAX:
         raise CertificateUnusable(f"the certificate's subject has more than {PRINCIPAL_CHARS_MAX} characters")

@@ -42,7 +42,7 @@ def test_a_topic_is_found_and_looked_at_with_the_keyboard(browser: Browser, cann
     canned.put("/clusters/prod/topics/orders/partitions", partitions)
     browser.look(width=DESK, dark=False)
     browser.open(f"{canned.url}/#prod")
-    until("the tabs", lambda: len(browser.texts("#views a")) == 7)
+    until("the tabs", lambda: len(browser.texts("#views a")) == 8)
     press(browser, "#views a[href='#prod/topics']", Keys.ENTER)
     until("the list", lambda: len(browser.texts("#view tbody tr")) == 200)
     assert "302 topics; the first 200" in browser.text("#view .body")
@@ -167,6 +167,10 @@ def test_every_view_opens_by_its_address_and_fits_a_phone(browser: Browser, cann
         "groups": "billing",
         "groups/billing": "250 records",
         "coordinators": "desk2:9092",
+        "access": "SCRAM-SHA-512",
+        "access/acls": "each topic that begins with payments",
+        "access/quotas": "producer_byte_rate 10,000,000",
+        "access/explain?principal=User:billing&resource_name=payments": "a binding denies each user",
         "operations": "Add broker",
         f"operations/{operation}": "Must end by",
         "audit?topic=orders": "broker died",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import partial
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -12,32 +10,12 @@ from confluent_kafka import Consumer, TopicPartition
 from localcluster.cluster import LocalCluster
 from tests.kit.admin_api.canned import CannedController
 from tests.kit.chromium import DESK, Browser, until
+from tests.kit.console import do_it, fill, look, open_action
 from tests.kit.dataplane.clients_in_threads import produce_blocking
 
 pytestmark = pytest.mark.timeout(600)
 
 PHONE = 375
-
-
-def open_action(browser: Browser, url: str, name: str) -> None:
-    """Open a view by its address and press the button of this name, with the keyboard."""
-    from selenium.webdriver.common.keys import Keys
-
-    browser.open(url)
-    buttons = until(name, partial(buttons_named, browser, name))
-    buttons[0].send_keys(Keys.ENTER)
-    until("the form", lambda: browser.text("dialog.action h2"))
-
-
-def buttons_named(browser: Browser, name: str) -> list[Any]:
-    buttons = browser.driver.find_elements("css selector", "#view button")
-    return [button for button in buttons if button.accessible_name == name]
-
-
-def fill(browser: Browser, field: str, text: str) -> None:
-    place = browser.driver.find_element("id", f"action-{field}")
-    place.clear()
-    place.send_keys(text)
 
 
 def facts(browser: Browser) -> str:
@@ -46,21 +24,6 @@ def facts(browser: Browser) -> str:
 
 def fill_kind(browser: Browser, text: str) -> None:
     browser.driver.find_element("id", "action-kind").send_keys(text)
-
-
-def look(browser: Browser) -> str:
-    """Ask what it would do, with Enter; return what the page says."""
-    browser.driver.find_element("css selector", "dialog.action button[type=submit]").click()
-    return until("an answer", lambda: browser.text("dialog.action .told"))
-
-
-def do_it(browser: Browser) -> str:
-    """Agree with Enter: the button has the focus once the dry run is shown."""
-    from selenium.webdriver.common.keys import Keys
-
-    until("the offer", lambda: browser.driver.switch_to.active_element.text == "Do it")
-    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
-    return until("the end", lambda: browser.text("dialog.action .done, dialog.action .refused"))
 
 
 def test_a_topic_is_created_and_a_setting_changed_on_a_real_controller(

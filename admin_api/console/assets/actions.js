@@ -24,7 +24,7 @@ export function openAction(action, context) {
   /** What the dry run was asked with; the change itself is asked with the same. */
   let shown = null;
 
-  const values = () => Object.fromEntries(fields.map(([field, input]) => [field.name, field.type === "checkbox" ? input.checked : input.value.trim()]));
+  const values = () => Object.fromEntries(fields.map(([field, input]) => [field.name, valueOf(field, input)]));
   /** A field that is not asked for is neither seen nor checked. */
   const choose = () => {
     const now = values();
@@ -55,7 +55,7 @@ export function openAction(action, context) {
       const version = action.versionOf ? (await get(action.versionOf)).etag : null;
       const answer = await change(request, { version, isDry: true });
       shown = { request, version, key: crypto.getRandomValues(new Uint32Array(4)).join("-") };
-      tell(h("h3", {}, "It would"), outcomeOf(answer));
+      tell(h("h3", {}, "It would"), outcomeOf(answer, request));
       go.hidden = false;
     } catch (failure) {
       tell(refusal(failure, context));
@@ -93,8 +93,14 @@ export function actionButton(text, action, context) {
   return button;
 }
 
+/** A password may begin or end with a space. */
+function valueOf(field, input) {
+  if (field.type === "checkbox") return input.checked;
+  return field.type === "password" ? input.value : input.value.trim();
+}
+
 function inputOf(field) {
-  const attributes = { id: `action-${field.name}`, required: field.needed, min: field.min, step: field.step, type: field.options ? null : (field.type ?? "text"), autocomplete: "off", spellcheck: "false", maxlength: field.type ? null : 1_000 };
+  const attributes = { id: `action-${field.name}`, required: field.needed, min: field.min, step: field.step, type: field.options ? null : (field.type ?? "text"), autocomplete: field.type === "password" ? "new-password" : "off", spellcheck: "false", maxlength: field.type ? null : 1_000 };
   const input = field.options ? h("select", attributes, field.options.map(([value, text]) => h("option", { value }, text))) : h("input", attributes);
   if (field.type === "checkbox") input.checked = field.value === true;
   else if (field.value !== undefined) input.value = field.value;

@@ -2,11 +2,16 @@
 
 import { h } from "./dom.js";
 import { bytes, capital, count, plural, words } from "./format.js";
+import { aclText, entityOf } from "./rights.js";
 
 const LISTED = 30;
 
-/** answer: { body, status } of a dry run. */
-export function outcomeOf({ body }) {
+/** answer: { body } of a dry run. request: what was asked for. */
+export function outcomeOf({ body }, { method, path }) {
+  if (path.endsWith("/acls")) return ofAddedAcls(body.items);
+  if (path.endsWith("/acls:delete")) return ofRemovedAcls(body.items);
+  if (path.endsWith("/quotas:alter")) return ofQuotas(body.items);
+  if (body.mechanisms) return line(method === "DELETE" ? `delete the user ${body.user}` : `let ${body.user} log in with this password, by ${body.mechanisms.map((one) => one.mechanism).join(" and ")}`);
   if (body.assignments && body.topic) return ofTopic(body);
   if (body.checks && body.plans) return ofNewBrokers(body);
   if (body.totals) return ofPlan(body);
@@ -63,6 +68,27 @@ function ofPlan(plan) {
 
 function movesOf(plan) {
   return listed("Which", plan.moves.map((move) => `${move.topic}-${move.partition}: ${(move.replicas_before ?? move.original ?? []).join(", ")} → ${(move.replicas_after ?? move.replicas ?? []).join(", ")}`));
+}
+
+function ofAddedAcls(items) {
+  const [old, fresh] = [items.filter((acl) => !acl.is_new), items.filter((acl) => acl.is_new)];
+  return [line(fresh.length === 0 ? "change nothing: they are there already" : `add ${plural(fresh.length, "ACL")}`), every(fresh.map(aclText)), listed(`${plural(old.length, "ACL")} there already`, old.map(aclText))];
+}
+
+function ofRemovedAcls(items) {
+  return [line(items.length === 0 ? "change nothing: no ACL is like this" : `remove ${plural(items.length, "ACL")}`), every(items.map(aclText))];
+}
+
+function ofQuotas(items) {
+  return items.map((item) => {
+    const quotas = Object.entries(item.quotas).map(([name, value]) => `${name} ${count(value)}`);
+    return [line(`leave ${entityOf(item)} with ${quotas.length === 0 ? "no quota" : "these quotas"}`), every(quotas)];
+  });
+}
+
+/** Seen without a click: what is allowed is read before it is. */
+function every(texts) {
+  return texts.length === 0 ? null : h("ul", { class: "changes" }, texts.slice(0, LISTED).map((text) => h("li", {}, text)), rest(texts.length));
 }
 
 function ofElections({ elected, refused }) {

@@ -1,6 +1,7 @@
 // The views beside the first page. Each has an address, asks for what it shows, and draws it again with each round.
 // A view's tools are made once, when it is entered: what a person types in them stays.
 
+import { accessPart, accessView } from "./access.js";
 import { auditView } from "./history.js";
 import { brokerView, brokersView } from "./brokers.js";
 import { coordinatorsView } from "./coordinators.js";
@@ -10,32 +11,34 @@ import { topicView, topicsView } from "./topics.js";
 import { h, show } from "./dom.js";
 import { hrefOf } from "./route.js";
 
-/** By name: the list, and one thing of it. A view is { title(route), tools(context), ask(context), draw(body, answer,
- * context) }. */
+/** By name: the list, and one thing of it, or what chooses it by its route. A view is { title(route), path(context): the
+ * links above it, tools(context), ask(context), draw(body, answer, context) }. */
 const VIEWS = {
   topics: { list: topicsView, one: topicView },
   brokers: { list: brokersView, one: brokerView },
   groups: { list: groupsView, one: groupView },
   coordinators: { list: coordinatorsView, one: coordinatorsView },
+  access: { list: accessView, part: accessPart },
   operations: { list: operationsView, one: operationView },
   audit: { list: auditView, one: auditView },
 };
 
 export function viewOf(route) {
   const found = VIEWS[route.view];
-  return found ? (route.id === null ? found.list : found.one) : null;
+  if (!found) return null;
+  return route.id === null ? found.list : (found.part?.(route) ?? found.one);
 }
 
 export function showTabs(node, cluster, route) {
   const tab = (view, text) =>
     h("li", {}, h("a", { href: view === "" ? hrefOf(cluster) : hrefOf(cluster, view), "aria-current": route.view === view ? "page" : null }, text));
-  show(node, h("ul", {}, tab("", "Overview"), tab("topics", "Topics"), tab("brokers", "Brokers"), tab("groups", "Groups"), tab("coordinators", "Coordinators"), tab("operations", "Operations"), tab("audit", "Audit")));
+  show(node, h("ul", {}, tab("", "Overview"), tab("topics", "Topics"), tab("brokers", "Brokers"), tab("groups", "Groups"), tab("coordinators", "Coordinators"), tab("access", "Access"), tab("operations", "Operations"), tab("audit", "Audit")));
 }
 
 /** Makes the place of a view, with its tools. */
 export function enter(node, view, context) {
   node.replaceChildren(
-    h("nav", { class: "path", "aria-label": "Where you are" }, context.route.id === null ? null : h("a", { href: hrefOf(context.cluster.name, context.route.view) }, `All ${context.route.view}`)),
+    h("nav", { class: "path", "aria-label": "Where you are" }, view.path ? view.path(context) : context.route.id === null ? null : h("a", { href: hrefOf(context.cluster.name, context.route.view) }, `All ${context.route.view}`)),
     h("h1", { id: "view-title" }, view.title(context.route)),
     h("div", { class: "tools" }, view.tools ? view.tools(context) : []),
     h("section", { class: "panel", "aria-labelledby": "view-title" }, h("div", { class: "body" })),

@@ -28,6 +28,7 @@ class Asked:
     path: str
     idempotency_key: str | None
     body: str
+    authorization: str | None = None
 
 
 @contextmanager
@@ -43,6 +44,7 @@ def controller(answer: Callable[[Asked], Answer]) -> Iterator[tuple[str, list[As
                 path=self.path,
                 idempotency_key=self.headers.get("Idempotency-Key"),
                 body=self.rfile.read(length).decode(),
+                authorization=self.headers.get("Authorization"),
             )
             asked.append(request)
             given = answer(request)
@@ -84,6 +86,18 @@ def dead_url() -> Iterator[str]:
 def test_a_dead_controller_is_passed_over(dead_url: str) -> None:
     with controller(lambda asked: Answer(200, {"name": "prod"})) as (url, _), api(dead_url, url) as rest:
         assert rest.get("/clusters/prod") == {"name": "prod"}
+
+
+def test_the_token_goes_to_the_controller_that_another_names() -> None:
+    with controller(lambda asked: Answer(200, {"name": "prod"})) as (active, asked_active):
+        there = {"Location": f"{active}/clusters/prod"}
+        with (
+            controller(lambda asked: Answer(307, headers=there)) as (standby, asked_standby),
+            open_rest_client([standby], token="secret") as client,
+        ):
+            assert ControllerApi(client).get("/clusters/prod") == {"name": "prod"}
+    for asked in (asked_standby, asked_active):
+        assert [request.authorization for request in asked] == ["Bearer secret"]
 
 
 def test_a_write_follows_the_standbys_redirect_with_its_body() -> None:
