@@ -25,7 +25,7 @@ SOURCES := controller admin_api dataplane coordinator localcluster springtide pi
 # lasts: one by one. All others have processes of their own and wait for them most of the time: two files at a time.
 PARALLEL := tests/unit tests/simulation tests/fullstack tests/hostile tests/fuzz tests/pipeline_sim
 ALONE := tests/faults
-SEEDS ?= 500
+SEEDS ?= 200
 PYTEST_ARGS ?=
 KAFKA_HOME ?=
 UP_ARGS ?=
@@ -66,7 +66,7 @@ lint: $(INSTALLED) ## format, lint, types and import rules
 unit: $(INSTALLED) ## unit tests only
 	$(BIN)/python -m pytest tests/unit -q -n auto --dist worksteal
 
-sim: $(INSTALLED) ## seeded simulation runs (SEEDS=500)
+sim: $(INSTALLED) ## seeded simulation runs (SEEDS=200)
 	$(BIN)/python -m tests.simulation sweep --seeds $(SEEDS)
 
 rest: $(INSTALLED) ## CASES=10000 requests drawn from the OpenAPI document, right and wrong; every answer checked

@@ -23,8 +23,7 @@ OWN = "orders"
 """The names of alice's topics and groups begin so."""
 MECHANISM = "SCRAM-SHA-512"
 LOGIN = {"sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN"}
-"""The settings of the listener. PLAIN is for kcat: librdkafka before 2.6.1 fails at SCRAM where the nonce
-is checked (its change 4895)."""
+"""The settings of the listener. PLAIN is for clients that have nothing else."""
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 

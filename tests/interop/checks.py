@@ -69,15 +69,21 @@ class NotAsAsked(Exception):
 class Reference:
     """One cluster, through the runner's own client. coordinators: nodes that serve groups and store nothing,
     which are no brokers to clients that ask DescribeCluster, and are to those that ask Metadata. settings:
-    how that client gets in."""
+    how that client gets in. replicas: of each partition of the topics that it makes."""
 
     def __init__(
-        self, bootstrap: str, *, coordinators: int = 0, settings: Mapping[str, str] | None = None
+        self,
+        bootstrap: str,
+        *,
+        coordinators: int = 0,
+        settings: Mapping[str, str] | None = None,
+        replicas: int = REPLICATION_FACTOR,
     ) -> None:
         self.bootstrap = bootstrap
         self._coordinators = coordinators
-        self._settings: dict[str, Any] = {"bootstrap.servers": bootstrap, **(settings or {})}
-        self._admin = AdminClient({**self._settings, "log_level": 0})
+        self._replicas = replicas
+        self._settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0, **(settings or {})}
+        self._admin = AdminClient(self._settings)
 
     def make_topics(self, partitions: Mapping[str, int]) -> None:
         """Create topics with so many partitions; return when every replica of each is in sync."""

@@ -25,7 +25,7 @@ from tests.interop.checks import NotAsAsked, Reference
 from tests.interop.clients import ROOT, Client, Driver, Missing
 from tests.interop.drivers.answer import first_line
 from tests.interop.drivers.login import librdkafka_settings
-from tests.interop.rows import ADMINISTRATOR, CODECS, Row
+from tests.interop.rows import ADMINISTRATOR, CODECS, REPLICATION_FACTOR, Row
 from tests.interop.security import Logins, acls_of
 
 CELL_SECONDS_MAX = 120.0
@@ -132,19 +132,22 @@ def _kill(process: subprocess.Popen[str]) -> None:
 class Side:
     """A cluster under test, as the matrix names it. coordinators: how many serve groups, beside brokers.
     logins: how clients get into a secured one, which gets the rows that have a login; None: it is plain, and
-    gets the others."""
+    gets the others. replicas: of each partition."""
 
     name: str
     bootstrap: str
     coordinators: int = 0
     logins: Logins | None = None
+    replicas: int = REPLICATION_FACTOR
 
     def reference(self) -> Reference:
         """Return the runner's own client."""
         settings = None
         if self.logins is not None:
             settings = librdkafka_settings({"login": self.logins[ADMINISTRATOR].asked()})
-        return Reference(self.bootstrap, coordinators=self.coordinators, settings=settings)
+        return Reference(
+            self.bootstrap, coordinators=self.coordinators, settings=settings, replicas=self.replicas
+        )
 
     def gets(self, row: Row) -> bool:
         return bool(row.login) == (self.logins is not None)

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 )
 
 from localcluster.cluster import LocalCluster
-from tests.interop.rows import ACL_PRINCIPAL, ADMINISTRATOR, Row
+from tests.interop.rows import ACL_PRINCIPAL, ADMINISTRATOR, REPLICATION_FACTOR, Row
 from tests.kit.springtide.token_issuer import token_issuer
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -56,11 +56,15 @@ Logins = Mapping[str, Login]
 
 
 @contextmanager
-def secured_cluster(*, coordinators: int, tell: Callable[[str], None]) -> Iterator[Logins]:
+def secured_cluster(
+    *, coordinators: int, tell: Callable[[str], None], brokers: int = REPLICATION_FACTOR
+) -> Iterator[Logins]:
     """A cluster whose clients are known by name, with the users above and ACLs that decide."""
     with token_issuer() as issuer, tempfile.TemporaryDirectory() as directory:
         sasl = {"sasl.enabled.mechanisms": ",".join(MECHANISMS), **issuer.configs}
-        with LocalCluster(coordinators=coordinators, is_secure=True, sasl=sasl, on_progress=tell) as cluster:
+        with LocalCluster(
+            brokers=brokers, coordinators=coordinators, is_secure=True, sasl=sasl, on_progress=tell
+        ) as cluster:
             cluster.form()
             _make_users(cluster)
             _let_acls_decide(cluster)

@@ -7,7 +7,7 @@ The rules, as the StandardAuthorizer of Apache Kafka 4.3 applies them:
    `User:*`, its host is the client's or `*`, and its operation is the request's or ALL. An ALLOW also matches
    what its operation implies: READ, WRITE, DELETE and ALTER imply DESCRIBE, ALTER_CONFIGS implies
    DESCRIBE_CONFIGS. A DENY implies nothing.
-3. A DENY that matches refuses, whatever else matches. Without one, an ALLOW that matches allows.
+3. A DENY that matches refuses. Without one, an ALLOW that matches allows.
 4. Without both the request is refused, unless `allow.everyone.if.no.acl.found` is set and the resource has no
    binding of any principal. A wildcard and a prefix are bindings of each resource that they stand for.
 

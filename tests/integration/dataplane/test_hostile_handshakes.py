@@ -32,7 +32,7 @@ from tests.kit.springtide.certificates import PrivateCa
 from tests.kit.springtide.token_issuer import AUDIENCE, ISSUER, TokenIssuer, token_issuer
 from tests.kit.springtide.users import users
 
-SECONDS_MAX = 10.0
+SECONDS_MAX = 60.0
 MESSAGE_BYTES_MAX = 32 * 1024
 HALF_OPEN = 2_000
 CONNECTIONS_MAX = 1_500

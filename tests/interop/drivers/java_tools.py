@@ -203,12 +203,13 @@ class JavaTools:
         what = ["--allow-principal", asked["principal"], "--operation", "Read", "--force"]
         self._run(asked, ACLS, "--remove", "--topic", asked["topic"], *what)
 
-    def _run(self, asked: Asked, main_class: str, *arguments: str, given: str = "") -> str:
+    def _run(self, asked: Asked, main_class: str, *arguments: str, given: str = "", failure: str = "") -> str:
         with tempfile.NamedTemporaryFile("w", suffix=".properties", encoding="utf-8") as file:
             file.writelines(f"{key}={value}\n" for key, value in java_settings(asked).items())
             file.flush()
             get_in = ("--command-config", file.name) if asked["login"] else ()
-            return run(self._command(asked, main_class, *get_in, *arguments), given=given)
+            command = self._command(asked, main_class, *get_in, *arguments)
+            return run(command, given=given, failure=failure)
 
     def _command(self, asked: Asked, main_class: str, *arguments: str) -> list[str]:
         return [*self._java(*_flags(asked)), main_class, "--bootstrap-server", asked["bootstrap"], *arguments]

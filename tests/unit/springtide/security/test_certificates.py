@@ -99,7 +99,15 @@ def test_bytes_that_are_no_certificate_are_refused() -> None:
         names_of_client(b"0", parse_principal_rules("DEFAULT"))
 
 
-def test_a_certificate_of_a_version_that_does_not_exist_is_refused() -> None:
-    shown = certificate(ALICE).replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x04", 1)
-    with pytest.raises(CertificateUnusable):
-        names_of_client(shown, parse_principal_rules("DEFAULT"))
+@pytest.mark.parametrize(
+    ("part", "instead"),
+    [
+        pytest.param(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x04", id="a version that does not exist"),
+        pytest.param(b"\x0c\x05Alice", b"\x03\x05\0lice", id="a name of bits"),
+    ],
+)
+def test_a_certificate_that_the_library_stumbles_over_is_refused(part: bytes, instead: bytes) -> None:
+    shown = certificate(ALICE)
+    assert part in shown
+    with pytest.raises(CertificateUnusable, match="can't be read"):
+        names_of_client(shown.replace(part, instead), parse_principal_rules("DEFAULT"))
