@@ -9,7 +9,8 @@ The socket of a TLS connection is made here, because the options of kazoo 2.11 d
   one before would wait for the next packet.
 
 An identity is of ZooKeeper's digest scheme: SASL would need a package more. kazoo sends the identities again
-with each connection, before any request, and would log them at debug level: a filter drops those lines.
+with each connection, before any request, and would log them at debug level, as it logs the data of znodes:
+one filter drops the former and leaves out the latter.
 """
 
 from __future__ import annotations
@@ -38,6 +39,33 @@ RECONNECT_DELAY_MAX_S: Final = 0.5
 _IDENTITY: Final = re.compile(r"[A-Za-z0-9._@-]{1,64}:[!-~]{20,200}")
 #: The line of an environment variable ends by it.
 LINE_END: Final = ";"
+
+
+def _keep_secrets(record: logging.LogRecord) -> bool:
+    """Drop the lines in which kazoo logs identities, and leave the bytes out of the others: at DEBUG it logs
+    each request and answer whole, and a znode's data can be a user's secrets."""
+    if isinstance(record.args, tuple):
+        if any(isinstance(value, Auth) for value in record.args):
+            return False
+        record.args = tuple(_without_bytes(value) for value in record.args)
+    return True
+
+
+def _without_bytes(value: object) -> object:
+    match value:
+        case bytes() | bytearray():
+            return f"{len(value)} bytes"
+        case tuple() if hasattr(value, "_fields"):
+            kind: type[Any] = type(value)
+            return kind(*(_without_bytes(item) for item in value))
+        case tuple() | list():
+            return [_without_bytes(item) for item in value]
+        case _:
+            return value
+
+
+_KAZOO_LOG: Final = logging.getLogger("kazoo.client")
+_KAZOO_LOG.addFilter(_keep_secrets)
 
 
 class IdentitiesInvalid(Exception):
@@ -74,15 +102,13 @@ class ZooKeeperAccess:
 
     def client(self, *, hosts: str, session_timeout_ms: int) -> KazooClient:
         """Return a client that is not started yet. Raise TlsFilesInvalid."""
-        logger = logging.getLogger("kazoo.client")
-        logger.addFilter(_names_no_identity)
         return KazooClient(
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
             connection_retry=KazooRetry(
                 max_tries=-1, delay=RECONNECT_DELAY_S, backoff=2, max_delay=RECONNECT_DELAY_MAX_S
             ),
-            logger=logger,
+            logger=_KAZOO_LOG,
             auth_data=[("digest", identity) for identity in self.identities],
             use_ssl=self.tls is not None,
             handler=None if self.tls is None else TlsThreads(self.tls),
@@ -157,7 +183,3 @@ def explain_drop(error: BaseException) -> str | None:
     """Return what of a dropped connection is TLS's business, None if nothing is."""
     cause = error.__context__
     return str(cause) if isinstance(cause, ssl.SSLError | ConnectionResetError) else None
-
-
-def _names_no_identity(record: logging.LogRecord) -> bool:
-    return not (isinstance(record.args, tuple) and any(isinstance(value, Auth) for value in record.args))

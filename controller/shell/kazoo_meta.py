@@ -168,33 +168,6 @@ class _RepeatedRead:
                 self.stop()
 
 
-class _WithoutData(logging.Filter):
-    """Leave the bytes out of what kazoo logs at DEBUG, which is each request and answer whole: a znode's data
-    can be a user's secrets."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if isinstance(record.args, tuple):
-            record.args = tuple(_without_bytes(value) for value in record.args)
-        return True
-
-
-def _without_bytes(value: object) -> object:
-    match value:
-        case bytes() | bytearray():
-            return f"{len(value)} bytes"
-        case tuple() if hasattr(value, "_fields"):
-            kind: type[Any] = type(value)
-            return kind(*(_without_bytes(item) for item in value))
-        case tuple() | list():
-            return [_without_bytes(item) for item in value]
-        case _:
-            return value
-
-
-_KAZOO_LOG: Final = logging.getLogger("kazoo.client")
-_KAZOO_LOG.addFilter(_WithoutData())
-
-
 class KazooMeta:
     """One ZooKeeper session over kazoo. `run` holds it open; it reconnects and renews the session by itself.
 
