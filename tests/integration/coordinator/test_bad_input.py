@@ -1,7 +1,7 @@
 """What bad clients send to a coordinator, over sockets: each gets Kafka's error, and another group goes on.
 
-The codes are those that a Kafka 4.3.1 answers to the same bytes, but for the bounds that only we have: what a
-member's metadata and a group's pending members may take.
+The codes are those that a Kafka 4.3.1 answers to the same bytes, but for the bound that only we have: what a
+member's metadata may take.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 import trio
 
 from controller.core.shards import SHARDS
-from coordinator.core.groups.options import GroupOptions
 from coordinator.process import CoordinatorProcess
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers.group_refusals import CLASSIC_ONLY
@@ -26,8 +25,6 @@ from tests.kit.dataplane.raw import Raw, connected, request
 
 COORDINATOR = 1001
 TOPIC, GONE = "orders", "gone"
-PENDING_MAX = GroupOptions().pending_max
-AT_ONCE = 100
 Fields = dict[str, Any]
 
 
@@ -188,21 +185,6 @@ def test_every_byte_may_stand_in_a_group_id_or_ends_its_own_connection_only(tmp_
                     assert await other.is_closed()
             if number % 16 == 0:
                 await bystander.goes_on(number)
-
-    beside_a_bystander(tmp_path, attack)
-
-
-def test_a_flood_of_member_ids_ends_at_a_bound(tmp_path: Path) -> None:
-    async def attack(wire: Raw, cluster: ClusterInProcess, bystander: Bystander) -> None:
-        told: list[ErrorCode] = []
-        for number in range(PENDING_MAX // AT_ONCE + 1):
-            for _ in range(AT_ONCE):
-                await wire.begin(*join())
-            told += [error_of(await wire.answer(ApiKey.JOIN_GROUP, 4)) for _ in range(AT_ONCE)]
-            if number % 10 == 0:
-                await bystander.goes_on(number)
-        assert told[:PENDING_MAX] == [ErrorCode.MEMBER_ID_REQUIRED] * PENDING_MAX
-        assert told[PENDING_MAX:] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * AT_ONCE
 
     beside_a_bystander(tmp_path, attack)
 
