@@ -24,6 +24,7 @@ from localcluster.cluster import LocalCluster
 from tests.checker.group_diary import Assigned
 from tests.checker.group_judge import MILLISECOND_NS, Judgement, judge
 from tests.faults.family import Trial, run_family
+from tests.faults.groups.fill import fill_shard
 from tests.faults.groups.heart import Heart
 from tests.faults.groups.lives import Member
 from tests.faults.groups.storm import Storm
@@ -31,6 +32,7 @@ from tests.faults.groups.writer import Writer
 
 TOPIC, GROUP = "orders", "billing"
 RATE = 400.0
+MIB = 1024 * 1024
 SEED = 1
 SETTLED_SECONDS = 5.0
 """Of calm after each fault; a rebalance that it caused would have begun."""
@@ -44,9 +46,15 @@ class Size:
     partitions: int
     calm_rounds: int
     storm_seconds: float
+    shard_mib: int
+    """How much the group's shard has, by commits of another group, before the first fault."""
 
 
-SIZES = {"ci": Size(5, 10, 2, 40.0), "full": Size(20, 40, 10, 720.0)}
+SIZES = {
+    "ci": Size(5, 10, 2, 40.0, shard_mib=0),
+    "shards": Size(5, 40, 10, 0.0, shard_mib=100),
+    "full": Size(20, 40, 10, 720.0, shard_mib=100),
+}
 
 
 class Group:
@@ -165,6 +173,10 @@ def story(trial: Trial, size: Size) -> None:
         cluster.create_topic(TOPIC, partitions=size.partitions, replication_factor=3)
         group = Group(cluster, trial, size)
         writer = Writer(cluster.bootstrap_servers, TOPIC, size.partitions, rate=RATE)
+        if size.shard_mib:
+            port = cluster.coordinators[group.coordinator()].port
+            requests = fill_shard(port, GROUP, TOPIC, size.partitions, size.shard_mib * MIB)
+            trial.tell(f"{requests * size.partitions} commits are in the group's shard")
         try:
             writer.start()
             for member in group.members:

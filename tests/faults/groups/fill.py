@@ -1,0 +1,69 @@
+"""Commits of another group in the same shard: a coordinator that takes the shard over has much to read."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import trio
+
+from controller.core.shards import SHARDS
+from springtide.node.sharding import shard_of
+from springtide.wire.apis import ApiKey
+from springtide.wire.errors import ErrorCode
+from tests.kit.dataplane.raw import Raw, connected
+
+COMMIT, COMMIT_VERSION = ApiKey.OFFSET_COMMIT, 7
+IN_FLIGHT = 16
+RECORD_BYTES = 60
+"""What a commit of one partition takes in the shard's log, with its part of the batch's header (measured)."""
+
+
+def neighbour_of(group: str) -> str:
+    """Return the id of another group that is in the same shard."""
+    names = (f"neighbour-{number}" for number in count())
+    return next(name for name in names if shard_of(name, SHARDS) == shard_of(group, SHARDS))
+
+
+def fill_shard(port: int, group: str, topic: str, partitions: int, size_bytes: int) -> int:
+    """Commit for a neighbour of the group until the shard has grown by about so much; return how many
+    requests that took."""
+    requests = size_bytes // (RECORD_BYTES * partitions)
+    trio.run(_commit_often, port, neighbour_of(group), topic, partitions, requests)
+    return requests
+
+
+async def _commit_often(port: int, group: str, topic: str, partitions: int, requests: int) -> None:
+    async with connected(port) as wire:
+        for number in range(requests + IN_FLIGHT):
+            if number < requests:
+                await wire.begin(COMMIT, COMMIT_VERSION, _commit(group, topic, partitions, number))
+            if number >= IN_FLIGHT:
+                await _must_be_taken(wire)
+
+
+def _commit(group: str, topic: str, partitions: int, offset: int) -> dict[str, object]:
+    return {
+        "group_id": group,
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "topics": [
+            {
+                "name": topic,
+                "partitions": [
+                    {
+                        "partition_index": partition,
+                        "committed_offset": offset,
+                        "committed_leader_epoch": -1,
+                        "committed_metadata": "",
+                    }
+                    for partition in range(partitions)
+                ],
+            }
+        ],
+    }
+
+
+async def _must_be_taken(wire: Raw) -> None:
+    answer = await wire.answer(COMMIT, COMMIT_VERSION)
+    refused = {each.error_code for each in answer.topics[0].partitions} - {ErrorCode.NONE}
+    assert not refused, refused
