@@ -96,6 +96,10 @@ class Request:
             )
         )
 
+    def turn_away(self) -> None:
+        """End the connection instead of answering: the client asks another process."""
+        self.answer.connection.close()
+
     def reply_nothing(self) -> None:
         """Keep the request's place in the order without an answer: Produce with acks=0."""
         self.answer.complete(())

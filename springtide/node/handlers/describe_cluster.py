@@ -1,8 +1,8 @@
 """DescribeCluster: the cluster's id, its brokers, where to send administration (KIP-700, KIP-919, KIP-1073).
 
 The brokers are those of Metadata; coordinators are not told, because tools place replicas on what they find
-here. A client that wants the fenced ones, too, gets every broker that the
-controller has told of.
+here. A client that wants the fenced ones, too, gets every broker that the controller has told of. Before the
+first full state has come, the connection is ended, as by Metadata.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ def handle(context: NodeContext, request: Request) -> None:
     endpoint_type = getattr(message, "endpoint_type", BROKERS)
     if endpoint_type != BROKERS:
         request.reply(_refused(endpoint_type))
+        return
+    if not context.is_view_complete():
+        request.turn_away()
         return
     view = context.view
     listed = view.brokers_for_clients(request.now_ms)

@@ -1,8 +1,11 @@
 """Metadata: live brokers and coordinators, topics and leaders, as the metadata stream last told them.
 
 Clients are told of active ones only. Coordinators are listed, after the brokers, because some clients look
-the id that FindCoordinator names up here. Topics are not created on sight. Until the first full state has
-come, nothing is known to be absent, so every topic is answered LEADER_NOT_AVAILABLE, which clients retry.
+the id that FindCoordinator names up here. Topics are not created on sight.
+
+A process that has had no full state yet ends the connection, and the client asks another one: kafka-python's
+consumer ends on an answer without brokers. In Kafka, too, a broker serves only once it has caught up with the
+metadata.
 
 A client that may not describe a topic is not told whether it exists: among all topics it is left out, and
 under its name it is refused. Ids are not secret: they are refused as by Kafka, without the name.
@@ -32,6 +35,9 @@ def is_legal_topic_name(name: str) -> bool:
 
 def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
+    if not context.is_view_complete():
+        request.turn_away()
+        return
     asked = message.topics
     if request.api_version == 0 and not asked:
         asked = None  # v0 had no null: an empty list meant all
@@ -43,8 +49,7 @@ def handle(context: NodeContext, request: Request) -> None:
             if request.may(Operation.DESCRIBE, ResourceType.TOPIC, live.topic, is_filter=True)
         ]
     else:
-        is_known = context.is_view_complete()
-        topics = list(_asked_topics(view, request, asked, is_known=is_known))
+        topics = list(_asked_topics(view, request, asked))
     for topic in topics:
         if topic["error_code"] is ErrorCode.NONE:
             name = str(topic["name"])
@@ -67,9 +72,7 @@ def handle(context: NodeContext, request: Request) -> None:
     )
 
 
-def _asked_topics(
-    view: ClusterView, request: Request, asked: Iterable[Any], *, is_known: bool
-) -> Iterable[dict[str, object]]:
+def _asked_topics(view: ClusterView, request: Request, asked: Iterable[Any]) -> Iterable[dict[str, object]]:
     for one in asked:
         topic_id: UUID | None = getattr(one, "topic_id", None)
         name: str | None = one.name
@@ -87,10 +90,8 @@ def _asked_topics(
             yield _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None if topic_id else name, topic_id)
         elif topic is not None and not topic.deleting:
             yield _topic(view, topic, request.now_ms)
-        elif is_known:
-            yield _failed(absent, name, topic_id)
         else:
-            yield _failed(ErrorCode.LEADER_NOT_AVAILABLE, name, topic_id)
+            yield _failed(absent, name, topic_id)
 
 
 def _failed(error: ErrorCode, name: str | None, topic_id: UUID | None) -> dict[str, object]:

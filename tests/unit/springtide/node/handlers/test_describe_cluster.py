@@ -1,4 +1,5 @@
-"""DescribeCluster in every version: brokers, fenced ones, rights, and other endpoints."""
+"""DescribeCluster in every version: brokers, fenced ones, rights, other endpoints; before the first state, as
+Metadata."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import pytest
 
 from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import ClusterView
-from springtide.node.handlers import describe_cluster
+from springtide.node.handlers import describe_cluster, metadata
 from springtide.wire.apis import APIS, ApiKey
 from springtide.wire.errors import ErrorCode
 from tests.kit.springtide.asking import answer_of
@@ -32,7 +33,7 @@ def ask(version: int, **fields: Any) -> Any:
         now_ms=0,
     )
     asked = {"include_cluster_authorized_operations": False, "endpoint_type": 1} | fields
-    context = SimpleNamespace(view=view)
+    context = SimpleNamespace(view=view, is_view_complete=lambda: True)
     return answer_of(describe_cluster.handle, KEY, version, asked, context=context)
 
 
@@ -65,3 +66,17 @@ def test_a_client_that_looks_for_controllers_is_told_that_these_are_brokers(
     answer = ask(1, endpoint_type=endpoint_type)
     assert (answer.error_code, answer.brokers) == (error, ())
     assert "type" in answer.error_message
+
+
+@pytest.mark.parametrize(
+    ("handle", "key", "asked"),
+    [
+        (metadata.handle, ApiKey.METADATA, {"topics": None}),
+        (metadata.handle, ApiKey.METADATA, {"topics": [{"name": "orders", "topic_id": None}]}),
+        (describe_cluster.handle, KEY, {"endpoint_type": 1}),
+    ],
+)
+def test_before_the_first_state_the_connection_ends(handle: Any, key: ApiKey, asked: dict[str, Any]) -> None:
+    """A cluster without brokers would be a lie, on which kafka-python's consumer ends."""
+    context = SimpleNamespace(view=ClusterView(), is_view_complete=lambda: False)
+    assert answer_of(handle, key, APIS[key].version_max, asked, context=context) is None
