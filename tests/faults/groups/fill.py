@@ -10,7 +10,7 @@ from controller.core.shards import SHARDS
 from springtide.node.sharding import shard_of
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
-from tests.kit.dataplane.raw import Raw, connected
+from tests.kit.dataplane.raw import connected, request
 
 COMMIT, COMMIT_VERSION = ApiKey.OFFSET_COMMIT, 7
 IN_FLIGHT = 16
@@ -33,15 +33,21 @@ def fill_shard(port: int, group: str, topic: str, partitions: int, size_bytes: i
 
 
 async def _commit_often(port: int, group: str, topic: str, partitions: int, requests: int) -> None:
+    fields = _commit(group, topic, partitions)
     async with connected(port) as wire:
+        taken = await wire.ask(COMMIT, COMMIT_VERSION, fields)
+        assert {each.error_code for each in taken.topics[0].partitions} == {ErrorCode.NONE}
+        again = request(COMMIT, COMMIT_VERSION, fields)
+        await wire.send(again)
+        like_this = await wire.frame()
         for number in range(requests + IN_FLIGHT):
             if number < requests:
-                await wire.begin(COMMIT, COMMIT_VERSION, _commit(group, topic, partitions, number))
+                await wire.send(again)
             if number >= IN_FLIGHT:
-                await _must_be_taken(wire)
+                assert await wire.frame() == like_this
 
 
-def _commit(group: str, topic: str, partitions: int, offset: int) -> dict[str, object]:
+def _commit(group: str, topic: str, partitions: int) -> dict[str, object]:
     return {
         "group_id": group,
         "generation_id_or_member_epoch": -1,
@@ -52,7 +58,7 @@ def _commit(group: str, topic: str, partitions: int, offset: int) -> dict[str, o
                 "partitions": [
                     {
                         "partition_index": partition,
-                        "committed_offset": offset,
+                        "committed_offset": 1,
                         "committed_leader_epoch": -1,
                         "committed_metadata": "",
                     }
@@ -61,9 +67,3 @@ def _commit(group: str, topic: str, partitions: int, offset: int) -> dict[str, o
             }
         ],
     }
-
-
-async def _must_be_taken(wire: Raw) -> None:
-    answer = await wire.answer(COMMIT, COMMIT_VERSION)
-    refused = {each.error_code for each in answer.topics[0].partitions} - {ErrorCode.NONE}
-    assert not refused, refused
