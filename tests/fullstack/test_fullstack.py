@@ -12,7 +12,7 @@ from tests.simulation.schedule import from_json, to_json
 FAULTS_MS = 6_000
 
 
-@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("seed", [1, 2])  # CI and the proof sweep a hundred and more
 def test_nothing_is_lost_whatever_strikes(seed: int) -> None:
     result = run_seed(seed, faults_ms=FAULTS_MS)
     assert not result.failures, result.report()

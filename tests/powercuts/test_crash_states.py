@@ -89,13 +89,11 @@ QUICK = {
     "flush_without_fsync",
     "crc_unchecked_on_recovery",
     "rename_without_fsync",
-    "recovery_point_not_lowered",
     "boot_id_alone_believed",
     "boot_id_written_before_registration",
     "mount_mark_set_before_registration",
-    "swap_before_manifest",
-    "swap_not_finished",
 }
+"""Found within 160 states. `python -m tests.powercuts teeth` finds all, and so does each commit."""
 
 
 @pytest.mark.parametrize("bug", [bug for bug in PLANTS if bug.name in QUICK], ids=lambda bug: str(bug.name))

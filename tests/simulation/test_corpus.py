@@ -9,6 +9,7 @@ from tests.simulation.corpus import Case, load_corpus, run_case
 CASES = load_corpus()
 
 
+@pytest.mark.proof  # every sweep, that of `make check` and `make test` too, begins with them
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_what_failed_once_holds(case: Case) -> None:
     found = run_case(case)
