@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from tests.hostile.drawing import Drawer
 from tests.hostile.rounds import MIXED, Job, Tally, jobs_for, run_job
 
-#: Random cases of each operation, beside those that walk the document.
+#: Random cases of each operation, beside those that walk the document; fewer where fewer cases are asked for.
 FUZZ_FIRST = 40
 MIXED_ROUNDS = 2
 FUZZ_MORE = 25
@@ -36,7 +36,7 @@ def sweep(*, cases: int, seed: int, jobs: int, only: Sequence[str] = ()) -> Resu
         raise SystemExit(f"no such operation: {', '.join(unknown)}; there are\n" + "\n".join(known))
     labels = [label for label in known if not only or label in only]
     result = Result(seed, labels)
-    work = jobs_for(labels, FUZZ_FIRST, seed)
+    work = jobs_for(labels, min(FUZZ_FIRST, cases // len(labels)), seed)
     if not only or MIXED in only:
         work += [Job((MIXED,), 0, seed + number) for number in range(MIXED_ROUNDS)]
     with ProcessPoolExecutor(max_workers=jobs, mp_context=get_context("spawn")) as pool:
