@@ -24,9 +24,9 @@ INSTALL := $(if $(filter 1,$(LOCKED)),$(PIP) --require-hashes -r requirements.lo
 
 SOURCES := controller admin_api dataplane coordinator localcluster springtide pipeline pyspark_springtide migrations bench tests
 # Tests that start no process and watch no clock: as many at a time as there are cores. Those that measure how long a fault
-# lasts: one by one. All others have processes of their own and wait for them most of the time: two files at a time.
-PARALLEL := tests/unit tests/simulation tests/fullstack tests/hostile tests/fuzz tests/pipeline_sim
-ALONE := tests/faults
+# lasts: one by one. All others have processes of their own and wait for them much of the time: two files at a time.
+PARALLEL := tests/unit tests/simulation tests/fullstack tests/hostile tests/fuzz tests/pipeline_sim tests/powercuts
+ALONE := tests/faults/test_kill_rounds.py
 SEEDS ?= 200
 PYTEST_ARGS ?=
 KAFKA_HOME ?=
@@ -54,7 +54,7 @@ up: $(INSTALLED) ## leave a cluster running until Ctrl-C and show how to use it 
 test: $(INSTALLED) packages lint sim ## every check and every test (PYTEST_ARGS="-m 'not proof' --rounds 20": all, long kill rounds)
 	PROOF_TABLE= $(BIN)/python -m pytest -n auto --dist worksteal $(PARALLEL) $(PYTEST_ARGS) || [ $$? = 5 ]  # 5: none selected
 	PROOF_TABLE= $(BIN)/python -m pytest $(ALONE) $(PYTEST_ARGS) || [ $$? = 5 ]
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(addprefix --ignore=,$(PARALLEL) $(ALONE)) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(PARALLEL) $(ALONE)) $(PYTEST_ARGS)
 
 check: SEEDS = 100
 check: $(INSTALLED) lint unit sim ## the everyday loop, about five minutes: format, lint, types, imports, units, simulation
