@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from typing import Final
 
@@ -131,8 +132,9 @@ _POLICY: Final = (
 )
 
 
+@cache
 def create_docs_router(*, title: str) -> APIRouter:
-    """Return the router of /docs and its assets."""
+    """Return the router of /docs and its assets, the same each time."""
     router = APIRouter(route_class=TextRoute, include_in_schema=False)
     serve(router, "/docs", Asset.named("docs.html", _PAGE.format(title=title).encode(), policy=_POLICY))
     for name in _SHIPPED:
@@ -145,8 +147,9 @@ def create_docs_router(*, title: str) -> APIRouter:
 PAGE: Final = "index.html"
 
 
+@cache
 def create_console_router() -> APIRouter:
-    """Return the router of the page at `/` and of its files below `/console/`."""
+    """Return the router of the page at `/` and of its files below `/console/`, the same each time."""
     router = APIRouter(route_class=TextRoute, include_in_schema=False)
     folder = files("admin_api.console") / "assets"
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
