@@ -18,6 +18,7 @@ import pytest
 
 from localcluster.java import find_java
 from tests.kit.image import copy_context
+from tests.kit.pipeline.spark_jvm import DRIVER_ENVIRONMENT
 from tests.pipeline_proof.contract.world import make_world
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -77,7 +78,7 @@ def clean_environment(programs: Path) -> Mapping[str, str]:
     }
     java_home = str(find_java().executable.resolve().parents[1])
     path = os.pathsep.join([str(programs), kept.get("PATH", os.defpath)])
-    return {**kept, "PATH": path, "JAVA_HOME": java_home, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return {**kept, **DRIVER_ENVIRONMENT, "PATH": path, "JAVA_HOME": java_home, "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 @pytest.mark.parametrize("words", [["--editable"], []], ids=["editable", "wheel"])

@@ -31,9 +31,17 @@ def frame_of(spark: Any, rows: Sequence[Row]) -> Any:
 
 
 class Judged:
-    """What Spark says of some partitions, `target` by `target`."""
+    """What Spark says of some partitions, `target` by `target`. runs: empty unless it is asked for them."""
 
-    def __init__(self, spark: Any, cut: Sequence[Row], live: Sequence[Row], *, keys: bool = False) -> None:
+    def __init__(
+        self,
+        spark: Any,
+        cut: Sequence[Row],
+        live: Sequence[Row],
+        *,
+        keys: bool = False,
+        with_runs: bool = False,
+    ) -> None:
         cut_frame, live_frame = (frame_of(spark, rows) for rows in (cut, live))
         latest = latest_keys_of(live_frame) if keys else None
         frame = verdicts(cut_frame, hits_of(cut_frame, live_frame), latest).cache()
@@ -41,7 +49,7 @@ class Judged:
         self._verdicts: dict[int, dict[tuple[int, int], str]] = {}
         for (target, *place), one in self.rows.items():
             self._verdicts.setdefault(target, {})[place[0], place[1]] = one.verdict
-        self.runs = [tuple(row) for row in runs_of(frame).collect()]
+        self.runs = [tuple(row) for row in runs_of(frame).collect()] if with_runs else []
         frame.unpersist()
 
     def verdict(self, target: int) -> dict[tuple[int, int], str]:
@@ -208,7 +216,7 @@ def judged(spark: Any) -> Judged:
     """All cases, each a target: Spark's time is spent on the number of queries."""
     cut_off = [(target, *one[1:]) for name, target in TARGETS.items() for one in CASES[name].cut]
     live = [(target, *one[1:]) for name, target in TARGETS.items() for one in CASES[name].live]
-    return Judged(spark, cut_off, live)
+    return Judged(spark, cut_off, live, with_runs=True)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -22,6 +22,7 @@ from localcluster.ports import LOOPBACK, PortReservation, is_accepting
 from localcluster.processes import ProcessCommand, SupervisedProcess
 from pipeline.pack.archive import write_archive
 from pipeline.pack.contents import contents
+from tests.kit.pipeline.spark_jvm import SHORT_LIVED
 
 ROOT = Path(__file__).resolve().parents[3]
 LOCAL_CLUSTER = "local-cluster[2,1,700]"
@@ -47,9 +48,8 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.log.level": "ERROR",
-    # No process runs long enough here for the second compiler to pay.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": SHORT_LIVED,
+    "spark.executor.extraJavaOptions": SHORT_LIVED,
 }
 
 

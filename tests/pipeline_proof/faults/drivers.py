@@ -25,14 +25,13 @@ import psutil
 
 import localcluster.launcher
 from localcluster.java import find_java
+from tests.kit.pipeline.spark_jvm import SHORT_LIVED
 from tests.pipeline_proof.faults.driver import MARK
 
 ROOT = Path(__file__).resolve().parents[3]
 READY_SECONDS_MAX = 600.0
 END_SECONDS_MAX = 20.0
 PR_SET_CHILD_SUBREAPER = 36
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-"""For JVMs that die young: what a second compiler would save, they don't live to see."""
 
 
 def adopt_orphans() -> None:
