@@ -27,7 +27,7 @@ SOURCES := controller admin_api dataplane coordinator localcluster springtide pi
 # lasts: one by one. All others have processes of their own and wait for them much of the time: two files at a time.
 PARALLEL := tests/unit tests/simulation tests/fullstack tests/hostile tests/fuzz tests/pipeline_sim tests/powercuts
 ALONE := tests/faults/test_kill_rounds.py
-SEEDS ?= 200
+SEEDS ?= 100
 PYTEST_ARGS ?=
 KAFKA_HOME ?=
 UP_ARGS ?=
@@ -40,7 +40,7 @@ MINUTES ?= 60
 ROWS ?=
 CASES ?= 10000
 
-.PHONY: help demo up test check lint unit sim rest fuzz audit faults proof explore pipeline-proof connector kafka-tools bench interop docs install lock packages host-packages fuzzer clean
+.PHONY: help demo up test check lint style types unit sim rest fuzz audit faults proof explore pipeline-proof connector kafka-tools bench interop docs install lock packages host-packages fuzzer clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,19 +56,23 @@ test: $(INSTALLED) packages lint sim ## every check and every test (PYTEST_ARGS=
 	PROOF_TABLE= $(BIN)/python -m pytest $(ALONE) $(PYTEST_ARGS) || [ $$? = 5 ]
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(PARALLEL) $(ALONE)) $(PYTEST_ARGS)
 
-check: SEEDS = 100
 check: $(INSTALLED) lint unit sim ## the everyday loop, about five minutes: format, lint, types, imports, units, simulation
 
 lint: $(INSTALLED) ## format, lint, types and import rules
+	@$(MAKE) -j 2 --output-sync=target style types
+
+style: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: $(INSTALLED)
+	$(BIN)/mypy
 
 unit: $(INSTALLED) ## unit tests only
 	$(BIN)/python -m pytest tests/unit -q -n auto --dist worksteal
 
-sim: $(INSTALLED) ## seeded simulation runs (SEEDS=200)
+sim: $(INSTALLED) ## seeded simulation runs (SEEDS=100)
 	$(BIN)/python -m tests.simulation sweep --seeds $(SEEDS)
 
 rest: $(INSTALLED) ## CASES=10000 requests drawn from the OpenAPI document, right and wrong; every answer checked
