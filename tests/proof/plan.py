@@ -90,7 +90,7 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
         *(
             step(
                 f"simulation, {title}",
-                f"tests.simulation sweep --family {family} --seeds {1000 if is_full else 100}"
+                f"tests.simulation sweep --family {family} --seeds {1000 if is_full else 70}"
                 f" --first {first} --jobs {workers}",
                 f"family-{family}",
                 minutes_max=60 if is_full else 5,
