@@ -10,8 +10,8 @@ triggers   the time of a micro-batch that brings each of 1, 64, 1000 and 10,000 
 
 Spark's Kafka connector is compared with where `make connector` could get it. All sides run in one session, so
 the JVM is equally warm; they take turns, and the figure is the median of the rounds after one that does not
-count. Spark's workers are this Python, or what PYSPARK_PYTHON names. build/pipeline-bench.json keeps the last
-figures of each command.
+count. Spark's workers are this Python, by springtide-python where it is installed, or what PYSPARK_PYTHON
+names. build/pipeline-bench.json keeps the last figures of each command.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             part.figures["Spark's Kafka connector"] = version
         with spark_side() as side:
-            lines = RUNS[options.what](side, part, is_quick=options.quick, has_connector=version is not None)
+            run = RUNS[options.what]
+            lines = run(side, part, options.only, is_quick=options.quick, has_connector=version is not None)
     _keep(options.output, options.what, lines, is_quick=options.quick)
     return 0 if part.is_ok else 1
 
@@ -59,6 +60,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("what", choices=sorted(ROW))
     parser.add_argument(
         "--quick", action="store_true", help="less data, fewer rounds: only to see that it runs"
+    )
+    parser.add_argument(
+        "--only",
+        default="",
+        metavar="WORDS",
+        help="rows whose names begin so: '1000 none' of read; 1000 of write, of triggers",
     )
     parser.add_argument("--output", type=Path, default=Path("build/pipeline-bench.json"))
     return parser
@@ -75,10 +82,12 @@ def _keep(path: Path, what: str, lines: Sequence[dict[str, Any]], *, is_quick: b
 # --- the three --------------------------------------------------------------------------------------------
 
 
-def _read(side: SparkSide, part: Part, *, is_quick: bool, has_connector: bool) -> list[dict[str, Any]]:
+def _read(
+    side: SparkSide, part: Part, only: str, *, is_quick: bool, has_connector: bool
+) -> list[dict[str, Any]]:
     lines = []
     print(throughput.READ_HEADINGS)
-    for line in throughput.read(side, is_quick=is_quick, has_connector=has_connector):
+    for line in throughput.read(side, only, is_quick=is_quick, has_connector=has_connector):
         print(line, flush=True)
         lines.append(line._asdict())
         if line.side in (throughput.OURS, throughput.STREAM):
@@ -96,10 +105,12 @@ def _read(side: SparkSide, part: Part, *, is_quick: bool, has_connector: bool) -
     return lines
 
 
-def _write(side: SparkSide, part: Part, *, is_quick: bool, has_connector: bool) -> list[dict[str, Any]]:
+def _write(
+    side: SparkSide, part: Part, only: str, *, is_quick: bool, has_connector: bool
+) -> list[dict[str, Any]]:
     lines = []
     print(throughput.WRITE_HEADINGS)
-    for line in throughput.write(side, is_quick=is_quick, has_connector=has_connector):
+    for line in throughput.write(side, only, is_quick=is_quick, has_connector=has_connector):
         print(line, flush=True)
         lines.append(line._asdict())
         if line.side == throughput.OURS:
@@ -116,11 +127,13 @@ def _write(side: SparkSide, part: Part, *, is_quick: bool, has_connector: bool) 
     return lines
 
 
-def _triggers(side: SparkSide, part: Part, *, is_quick: bool, has_connector: bool) -> list[dict[str, Any]]:
+def _triggers(
+    side: SparkSide, part: Part, only: str, *, is_quick: bool, has_connector: bool
+) -> list[dict[str, Any]]:
     lines = []
     print(triggers.HEADINGS)
     medians: dict[tuple[int, str], float] = {}
-    for line in triggers.measure(side, is_quick=is_quick, has_connector=has_connector):
+    for line in triggers.measure(side, only, is_quick=is_quick, has_connector=has_connector):
         print(line, flush=True)
         lines.append(line._asdict())
         medians[line.partitions, line.side] = line.p50_ms

@@ -23,7 +23,7 @@ from localcluster.java import find_java
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig, parse_bootstrap
 from pipeline.client.values import LATEST, TopicPartition
-from pipeline.jobs.session import make_session
+from pipeline.jobs.session import make_session, worker_python
 from tests.pipeline_proof.connector import connector_settings
 
 SLOTS = 2
@@ -115,7 +115,7 @@ def spark_side(*, brokers: int = BROKERS, settings: Mapping[str, str] | None = N
     """With `format("kafka")` where Spark's own connector is at hand."""
     os.environ["JAVA_HOME"] = str(find_java().executable.resolve().parents[1])
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYSPARK_DRIVER_PYTHON"] = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = os.environ.setdefault("PYSPARK_PYTHON", worker_python())
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package is kept compiled
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     with ExitStack() as stack:

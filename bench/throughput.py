@@ -110,11 +110,14 @@ def _rest(line: ReadLine | WriteLine) -> str:
 # --- reading ----------------------------------------------------------------------------------------------
 
 
-def read(side: SparkSide, *, is_quick: bool, has_connector: bool) -> Iterator[ReadLine]:
+def read(side: SparkSide, only: str, *, is_quick: bool, has_connector: bool) -> Iterator[ReadLine]:
+    """Yield the lines whose names, the bytes of a record and the codec, begin with `only`."""
     rounds = ROUNDS_QUICK if is_quick else ROUNDS
     for record_bytes, payload_bytes in READ_BYTES.items():
         for codec in CODECS:
             name = codec.name.lower()
+            if not f"{record_bytes} {name}".startswith(only):
+                continue
             topic = f"read-{record_bytes}-{name}"
             wanted = payload_bytes // QUICK if is_quick else payload_bytes
             records, payload = _fill(side, topic, record_bytes, codec, wanted)
@@ -153,10 +156,13 @@ def _fill(
 def _reading(side: SparkSide, topic: str, tasks: int, records: int) -> Callable[[], None]:
     # One task: everything packed together. More: one for each partition, so that no slot idles at the end.
     options = {"coalesceRecords": str(records)} if tasks == 1 else {"coalesce": "false"}
+    planned = side.reader(
+        topic, **options
+    ).rdd.getNumPartitions()  # not in `run`: Spark plans once more for it
+    assert planned == (1 if tasks == 1 else PARTITIONS)
 
     def run() -> None:
         frame = side.reader(topic, **options)
-        assert frame.rdd.getNumPartitions() == (1 if tasks == 1 else PARTITIONS)
         frame.write.format("noop").mode("overwrite").save()
 
     return run
@@ -190,9 +196,12 @@ def _streaming(
 # --- writing ----------------------------------------------------------------------------------------------
 
 
-def write(side: SparkSide, *, is_quick: bool, has_connector: bool) -> Iterator[WriteLine]:
+def write(side: SparkSide, only: str, *, is_quick: bool, has_connector: bool) -> Iterator[WriteLine]:
+    """Yield the lines whose bytes of a record are `only`, unless it is empty."""
     rounds = ROUNDS_QUICK if is_quick else ROUNDS
     for record_bytes, payload_bytes in WRITE_BYTES.items():
+        if only not in ("", str(record_bytes)):
+            continue
         records = (payload_bytes // QUICK if is_quick else payload_bytes) // record_bytes
         frame = _made_rows(side, record_bytes, records)
         runs = {

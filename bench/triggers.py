@@ -43,8 +43,11 @@ class Line(NamedTuple):
         )
 
 
-def measure(side: SparkSide, *, is_quick: bool, has_connector: bool) -> Iterator[Line]:
+def measure(side: SparkSide, only: str, *, is_quick: bool, has_connector: bool) -> Iterator[Line]:
+    """Yield the lines whose number of partitions is `only`, unless it is empty."""
     for count, triggers in (TRIGGERS_QUICK if is_quick else TRIGGERS).items():
+        if only not in ("", str(count)):
+            continue
         topic = f"trickle-{count}"
         _fill(side, topic, count, triggers + WARMING)
         rate = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(count)}

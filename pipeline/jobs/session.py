@@ -36,6 +36,8 @@ JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 MASTER_DEFAULT: Final = "local[*]"
 #: Set by spark-submit for the Python process that it starts.
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+#: Spares each worker compiling PySpark; see the file of that name.
+WORKER_COMMAND: Final = "springtide-python"
 _NO_SPARK: Final = "PySpark is not installed"
 _NO_JAVA: Final = "Spark needs Java 17 or newer"
 
@@ -69,13 +71,25 @@ def make_session(
         _check_java()
         if wanted["spark.master"].startswith("local"):
             # Workers are children of this process's JVM on this machine: this Python has what they need.
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-            os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+            os.environ.setdefault("PYSPARK_PYTHON", worker_python())
+            os.environ.setdefault("PYSPARK_DRIVER_PYTHON", worker_python())
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName(name)
     for key, value in wanted.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def worker_python() -> str:
+    """Return the command that runs Spark's workers on this machine: this Python, by `springtide-python` where
+    that is installed beside it.
+
+    With SPARK_HOME, Spark may be of another version than this Python's PySpark, so workers take PySpark from
+    Spark.
+    """
+    beside = Path(sys.executable).with_name(WORKER_COMMAND)
+    is_usable = "SPARK_HOME" not in os.environ and os.access(beside, os.X_OK)
+    return str(beside) if is_usable else sys.executable
 
 
 def _unless_submitted(defaults: Mapping[str, str]) -> dict[str, str]:

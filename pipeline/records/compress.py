@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 
 import cramjam
 import numpy as np
@@ -96,7 +97,11 @@ class Arena:
         Raise CorruptCompressedData or DecompressedTooLarge; the arena is then unchanged.
         """
         match compression:
-            case Compression.LZ4 | Compression.ZSTD:
+            case Compression.LZ4:
+                size = self._add_lz4_blocks(data, bytes_max)
+                if size < 0:
+                    size = self._add_growing(compression, data, bytes_max)
+            case Compression.ZSTD:
                 size = self._add_growing(compression, data, bytes_max)
             case _:  # they give bytes of their own: plain, gzip's members, snappy's blocks
                 opened = decompress(compression, data, decompressed_bytes_max=bytes_max)
@@ -105,6 +110,30 @@ class Arena:
                 self._octets[self.used : self.used + size] = np.frombuffer(opened, np.uint8)
         self.used += size
         return size
+
+    def _add_lz4_blocks(self, data: memoryview, bytes_max: int) -> int:
+        """Open a frame as most producers write it, block by block: a frame's decoder takes as long to be made
+        as a block of a small batch to be opened. Return -1 for other frames, and for what is wrong in one:
+        the frame's decoder has the last word."""
+        start = self.used
+        try:
+            for block, is_plain in _lz4_blocks(data):
+                if not len(block):
+                    return self.used - start
+                self._reserve(_LZ4_BLOCK_BYTES)
+                room = self._octets.data[self.used : min(self.used + _LZ4_BLOCK_BYTES, start + bytes_max)]
+                if len(room) < (len(block) if is_plain else 1):
+                    return -1
+                if is_plain:
+                    room[: len(block)] = block
+                    self.used += len(block)
+                else:
+                    self.used += int(cramjam.lz4.decompress_block_into(block, room))
+            return -1
+        except cramjam.DecompressionError:
+            return -1
+        finally:
+            self.used = start
 
     def _add_growing(self, compression: Compression, data: memoryview, bytes_max: int) -> int:
         codec = cramjam.lz4 if compression is Compression.LZ4 else cramjam.zstd
@@ -127,6 +156,24 @@ class Arena:
             grown = np.empty(max(self.used + size, 2 * len(self._octets)), np.uint8)
             grown[: self.used] = self._octets[: self.used]
             self._octets = grown
+
+
+def _lz4_blocks(frame: memoryview) -> Iterator[tuple[memoryview, bool]]:
+    """Yield (block, whether it is plain) of a frame that begins as `_compress_lz4` has it, and an empty block
+    where the frame ends with its bytes. Frames of other kinds, and the rest of a torn one, are not yielded.
+    """
+    if frame[: len(_LZ4_FRAME)] != _LZ4_FRAME:
+        return
+    position, last = len(_LZ4_FRAME), len(frame) - _LITTLE_UINT32.size
+    while position <= last:
+        (word,) = _LITTLE_UINT32.unpack_from(frame, position)
+        position += _LITTLE_UINT32.size
+        size = word & ~_LZ4_IS_PLAIN
+        is_end = not word and position == len(frame)
+        if size > len(frame) - position or not (size or is_end):
+            return
+        yield frame[position : position + size], bool(word & _LZ4_IS_PLAIN)
+        position += size
 
 
 def _compress_lz4(payload: memoryview, level: int | None) -> bytes:
