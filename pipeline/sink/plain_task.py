@@ -73,10 +73,12 @@ class PlainTaskWriter:
             self._run_round(wait_ms=0)
 
     def _run_round(self, *, wait_ms: int) -> None:
-        """Send one batch to each partition whose last one is answered, which keeps the order, and to each
-        leader that owes no answer; then take in what has come, and wait if that is nothing."""
+        """Take in the answers that have come; then send one batch to each partition whose last one is
+        answered, which keeps the order, and to each leader that owes no answer. If that is nothing, wait for
+        an answer."""
         self._new_bytes = 0
         producing = self._client.producing
+        has_answers = self._settle(producing.take(wait_ms=0))
         chosen = producing.sendable(
             {where: batches[0] for where, batches in self._full.items() if where not in self._under_way}
         )
@@ -84,7 +86,13 @@ class PlainTaskWriter:
             self._under_way[where] = self._full[where].popleft()
             if not self._full[where]:
                 del self._full[where]
-        results: Results = {**producing.start(chosen)} or producing.take(wait_ms=wait_ms)
+        if chosen:
+            self._settle({**producing.start(chosen)})
+        elif not has_answers:
+            self._settle(producing.take(wait_ms=wait_ms))
+
+    def _settle(self, results: Results) -> bool:
+        """Take in the results, and send again what is not stored; return whether there are any."""
         again = {}
         for where, result in results.items():
             batch = self._under_way.pop(where)
@@ -93,3 +101,4 @@ class PlainTaskWriter:
                 again[where] = batch
         if again:
             self._client.produce(again)
+        return bool(results)

@@ -8,7 +8,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from pipeline.client.values import TopicPartition
+from pipeline.client.values import ProduceResult, TopicPartition, Unsettled
 from pipeline.errors import DeliveryFailed, InvalidRows
 from pipeline.records.decode import decode_records
 from pipeline.records.encode import BatchOptions
@@ -360,6 +360,27 @@ def test_at_least_once_sends_again_what_was_not_answered_before_what_follows() -
     for partition, each in values(cluster).items():
         assert list(dict.fromkeys(each)) == expected()[partition]
         assert len(each) > 100  # the batch whose answer was lost is there twice
+
+
+class LaterClient(MemoryClient):
+    """Its answers come when `has_come` says so."""
+
+    has_come = False
+
+    def take(self, *, wait_ms: int) -> dict[TopicPartition, ProduceResult | Unsettled]:
+        return super().take(wait_ms=wait_ms) if self.has_come else {}
+
+
+def test_at_least_once_sends_the_next_batches_in_the_round_that_takes_in_answers() -> None:
+    cluster = MemoryCluster.of(TOPIC, 2)
+    client = LaterClient(cluster)
+    placement = RowPlacement(topic=TOPIC, task_index=0, partition_count=lambda topic: 2)
+    writer = PlainTaskWriter(client, placement=placement, batches=BATCHES, now_ms=lambda: 5)  # type: ignore[arg-type]
+    writer.add(rows_of(0, 200))
+    under_way = len(cluster.sent)
+    client.has_come = True
+    writer.add(rows_of(200, 1))
+    assert len(cluster.sent) == 2 * under_way > 0
 
 
 # Placement.
