@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
 
 import cramjam
 import numpy as np
@@ -115,11 +114,12 @@ class Arena:
         """Open a frame as most producers write it, block by block: a frame's decoder takes as long to be made
         as a block of a small batch to be opened. Return -1 for other frames, and for what is wrong in one:
         the frame's decoder has the last word."""
+        blocks = _lz4_blocks(data, count_max=bytes_max // _LZ4_BLOCK_BYTES + 1)
+        if blocks is None:
+            return -1
         start = self.used
         try:
-            for block, is_plain in _lz4_blocks(data):
-                if not len(block):
-                    return self.used - start
+            for block, is_plain in blocks:
                 self._reserve(_LZ4_BLOCK_BYTES)
                 room = self._octets.data[self.used : min(self.used + _LZ4_BLOCK_BYTES, start + bytes_max)]
                 if len(room) < (len(block) if is_plain else 1):
@@ -128,8 +128,8 @@ class Arena:
                     room[: len(block)] = block
                     self.used += len(block)
                 else:
-                    self.used += int(cramjam.lz4.decompress_block_into(block, room))
-            return -1
+                    self.used += cramjam.lz4.decompress_block_into(block, room)
+            return self.used - start
         except cramjam.DecompressionError:
             return -1
         finally:
@@ -158,22 +158,25 @@ class Arena:
             self._octets = grown
 
 
-def _lz4_blocks(frame: memoryview) -> Iterator[tuple[memoryview, bool]]:
-    """Yield (block, whether it is plain) of a frame that begins as `_compress_lz4` has it, and an empty block
-    where the frame ends with its bytes. Frames of other kinds, and the rest of a torn one, are not yielded.
+def _lz4_blocks(frame: memoryview, *, count_max: int) -> list[tuple[memoryview, bool]] | None:
+    """Return (block, whether it is plain) of a frame that begins as `_compress_lz4` has it, ends with its
+    bytes, and has at most so many blocks; None for any other. A hostile frame has a block in each five bytes.
     """
     if frame[: len(_LZ4_FRAME)] != _LZ4_FRAME:
-        return
+        return None
+    blocks: list[tuple[memoryview, bool]] = []
     position, last = len(_LZ4_FRAME), len(frame) - _LITTLE_UINT32.size
     while position <= last:
         (word,) = _LITTLE_UINT32.unpack_from(frame, position)
         position += _LITTLE_UINT32.size
+        if not word:
+            return blocks if position == len(frame) else None
         size = word & ~_LZ4_IS_PLAIN
-        is_end = not word and position == len(frame)
-        if size > len(frame) - position or not (size or is_end):
-            return
-        yield frame[position : position + size], bool(word & _LZ4_IS_PLAIN)
+        if not 0 < size <= len(frame) - position or len(blocks) == count_max:
+            return None
+        blocks.append((frame[position : position + size], word >= _LZ4_IS_PLAIN))
         position += size
+    return None
 
 
 def _compress_lz4(payload: memoryview, level: int | None) -> bytes:

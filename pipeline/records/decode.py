@@ -128,6 +128,7 @@ class Opener:
         self._position = headers.position.tolist()
         self._size = headers.size_bytes.tolist()
         self._crc = headers.crc.tolist()
+        self._codec = headers.compression.tolist()
         self._checked = 0
 
     def groups(
@@ -193,7 +194,7 @@ class Opener:
         self._checked = max(end, self._checked)
 
     def _open(self, arena: Arena, index: int) -> None:
-        codec = int(self._headers.compression[index])
+        codec = self._codec[index]
         if codec > Compression.ZSTD:
             raise self._headers.damaged(index, f"unknown codec {codec}")
         start = self._position[index]

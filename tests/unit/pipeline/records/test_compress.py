@@ -60,6 +60,11 @@ def test_an_lz4_frame_is_opened_up_to_the_most_bytes_and_not_beyond(whole: bytes
             opened(frame, bytes_max=length - 1)
 
 
+def test_an_lz4_frame_of_many_short_blocks_is_opened() -> None:
+    head, block, end = compress(Compression.LZ4, b"")[:7], b"\x01\x00\x00\x80x", bytes(4)
+    assert opened(head + 100_000 * block + end) == 100_000 * b"x"
+
+
 def test_a_broken_lz4_frame_gives_what_its_decoder_says() -> None:
     rng = random.Random(11)
     outcomes = set()
