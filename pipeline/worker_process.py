@@ -10,7 +10,7 @@ from functools import cache
 def calm_the_collector() -> None:
     """Leave what is loaded until now out of garbage collection, once a process.
 
-    PySpark's daemon collects after each task, which with PySpark, Arrow and this package loaded takes 25 ms
-    of a core: most of what a small task costs.
+    PySpark's daemons collect after each task, and after each query that they plan or commit, which with
+    PySpark, Arrow and this package loaded takes 20 to 35 ms of a core: most of what a small task costs.
     """
     gc.freeze()

@@ -35,12 +35,16 @@ class DefaultSource(DataSource):
         from pipeline.source.options import parse_shape
         from pipeline.source.schemas import schema_of
         from pipeline.source.tables import with_table_options
+        from pipeline.worker_process import calm_the_collector
 
+        calm_the_collector()
         return with_table_options(schema_of(parse_shape(self.options)), self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from pipeline.source.batch import batch_reader
+        from pipeline.worker_process import calm_the_collector
 
+        calm_the_collector()
         return batch_reader(self._read_options(schema, is_streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -50,12 +54,16 @@ class DefaultSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from pipeline.sink.writer import batch_writer
+        from pipeline.worker_process import calm_the_collector
 
+        calm_the_collector()
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from pipeline.sink.writer import stream_writer
+        from pipeline.worker_process import calm_the_collector
 
+        calm_the_collector()
         return stream_writer(self.options, schema)
 
     def _read_options(self, schema: StructType, *, is_streaming: bool) -> SourceOptions:

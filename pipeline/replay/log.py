@@ -19,8 +19,8 @@ from pipeline.replay.lake import Found
 from pipeline.replay.plan import NO_TIME, ReplayRange, ReplaySettings
 from pipeline.replay.rows import sink_rows
 from pipeline.sink.target import known_partitions
-from pipeline.source.options import Isolation, SourceView
-from pipeline.source.reading import DamagedRecords, TaskReading, read_ranges
+from pipeline.source.options import Isolation, SourceView, TaskReading
+from pipeline.source.reading import DamagedRecords, read_ranges
 
 SCHEME = "kafka"
 COLUMNS = ("key", "value", "partition", "timestamp", "headers")

@@ -211,6 +211,7 @@ def write_rows(
 
 def commit_messages(plan: SinkPlan, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
     """Commit the tasks' reports; under at-least-once there are none."""
+    calm_the_collector()
     if plan.options.mode is DeliveryMode.AT_LEAST_ONCE:
         return
     reports = []

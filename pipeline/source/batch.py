@@ -18,10 +18,9 @@ from pipeline.client.client import Client
 from pipeline.client.values import PartitionRange
 from pipeline.source.cluster import SourceCluster
 from pipeline.source.offsets import check_order, ranges_between
-from pipeline.source.options import SourceOptions, SourceView
+from pipeline.source.options import SourceOptions, SourceView, TaskReading
 from pipeline.source.planning import plan_tasks
 from pipeline.source.positions import LogEnd
-from pipeline.source.reading import TaskReading, read_ranges
 from pipeline.source.schemas import columns_of
 from pipeline.worker_process import calm_the_collector
 
@@ -70,6 +69,8 @@ class RecordReader(DataSourceReader):
         return [ReadTask(each) for each in plan_tasks(ranges, options.plan) or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from pipeline.source.reading import read_ranges  # noqa: PLC0415 - the driver, which plans, decodes nothing
+
         assert isinstance(partition, ReadTask)
         calm_the_collector()
         return read_ranges(self._reading, partition.ranges)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import Enum
+from typing import NamedTuple
 
 from pipeline.client.config import CLIENT_PREFIX, ClientConfig
 from pipeline.client.security import JAAS_OPTION
@@ -164,6 +165,17 @@ class SourceOptions:
             self.max_records_per_partition,
             self.coalesce_records if self.coalesce else None,
         )
+
+
+class TaskReading(NamedTuple):
+    """Settings for reading, the same for every task of a query. Pickles, and needs no Spark."""
+
+    client: ClientConfig
+    view: SourceView
+    columns: tuple[str, ...]
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    replica_id: int | None = None
+    fail_on_data_loss: bool = True
 
 
 def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:

@@ -24,7 +24,7 @@ from pipeline.errors import HOW_TO_SKIP, DataLossError
 from pipeline.records.decode import decode_records
 from pipeline.records.headers import DamagedBatch, header_rows, scan_headers
 from pipeline.records.together import Piece, decode_together
-from pipeline.source.options import Isolation, SourceView
+from pipeline.source.options import Isolation, SourceView, TaskReading
 
 JOINED_BYTES = 1024 * 1024
 """Record batches below this are joined with the next."""
@@ -40,17 +40,6 @@ _log = logging.getLogger(__name__)
 
 class DamagedRecords(Exception):
     """A broker sent a record batch that is damaged. Nothing of it was yielded."""
-
-
-class TaskReading(NamedTuple):
-    """Settings for reading, the same for every task of a query. Pickles, and needs no Spark."""
-
-    client: ClientConfig
-    view: SourceView
-    columns: tuple[str, ...]
-    isolation: Isolation = Isolation.READ_UNCOMMITTED
-    replica_id: int | None = None
-    fail_on_data_loss: bool = True
 
 
 class _Learnt(NamedTuple):

@@ -23,8 +23,8 @@ from pipeline.client.config import ClientConfig, parse_bootstrap
 from pipeline.client.values import PartitionRange, TopicPartition
 from pipeline.jobs.cli import execute
 from pipeline.land.reading import dataset
-from pipeline.source.options import SourceView
-from pipeline.source.reading import TaskReading, read_ranges
+from pipeline.source.options import SourceView, TaskReading
+from pipeline.source.reading import read_ranges
 from springtide.wire.records import NewRecord, encode_batch
 from tests.kit.pipeline.spark_jvm import DRIVER_ENVIRONMENT
 

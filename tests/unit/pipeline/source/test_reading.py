@@ -16,8 +16,8 @@ from pipeline.client.values import PartitionRange
 from pipeline.errors import DataLossError
 from pipeline.records.decode import PLAIN_COLUMNS, record_schema
 from pipeline.records.headers import HEADER_SCHEMA
-from pipeline.source.options import Isolation, SourceView
-from pipeline.source.reading import DamagedRecords, TaskReading, joined, read_ranges
+from pipeline.source.options import Isolation, SourceView, TaskReading
+from pipeline.source.reading import DamagedRecords, joined, read_ranges
 from springtide.wire.apis import ApiKey
 from springtide.wire.compression import Compression
 from springtide.wire.errors import ErrorCode
