@@ -16,6 +16,7 @@ from .cut import RECORD_OVERHEAD_MAX
 from .varints import Bools, Int64s, Octets, Words, varint_sizes, write_varints, zigzag
 
 _NO_HEADERS = b"\0"
+_OFFSET_BYTES = 4
 _MS_PER_SECOND = 1000
 _UNITS_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 _INT64_MAX = 2**63 - 1
@@ -87,8 +88,15 @@ def record_rows(rows: pa.RecordBatch, *, timestamp_ms: int, first_row: int) -> R
 
 
 def lengths(array: pa.Array) -> Int64s:
-    """Return the bytes of each value, -1 for a null, as on the wire."""
-    sizes: Int64s = pc.fill_null(pc.binary_length(array), -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    """Return the bytes of each value of a binary array, -1 for a null, as on the wire."""
+    if not len(array):
+        return np.empty(0, np.int64)
+    _, offsets, _ = array.buffers()
+    sizes = np.diff(np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * _OFFSET_BYTES)).astype(
+        np.int64
+    )
+    if array.null_count:
+        sizes[array.is_null().to_numpy(zero_copy_only=False)] = -1
     return sizes
 
 

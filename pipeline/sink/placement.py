@@ -25,6 +25,8 @@ time, which an attempt can't repeat)."""
 TOPICS_MAX = 10_000
 """Topics that one task may write to."""
 
+SMALL_MAX = 2**16
+
 
 class RowPlacement:
     """The placement of one task attempt. `partition_count` returns a topic's frozen count, and may raise."""
@@ -44,7 +46,9 @@ class RowPlacement:
             if (numbers == first).all():
                 yield TopicPartition(topic, first), some
                 continue
-            order = np.argsort(numbers, kind="stable")
+            # NumPy sorts small numbers by their digits, which takes an eighth of the time.
+            small = numbers.astype(np.uint16) if self._partition_count(topic) <= SMALL_MAX else numbers
+            order = np.argsort(small, kind="stable")
             sorted_rows = some.take(pa.array(order))
             ends = np.flatnonzero(np.diff(numbers[order], append=-1)) + 1
             start = 0

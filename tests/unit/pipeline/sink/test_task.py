@@ -386,6 +386,16 @@ def test_at_least_once_sends_the_next_batches_in_the_round_that_takes_in_answers
 # Placement.
 
 
+@pytest.mark.parametrize("numbers", [(3, 0, 3, 0), (2**16 + 4, 4, 2**16 + 4, 4)])
+def test_each_partition_gets_its_rows_at_once_and_in_order(numbers: tuple[int, ...]) -> None:
+    placement = RowPlacement(topic=TOPIC, task_index=0, partition_count=lambda topic: max(numbers) + 1)
+    rows = pa.record_batch(
+        {"value": pa.array(["a", "b", "c", "d"]), "partition": pa.array(numbers, pa.int32())}
+    )
+    split = [(where.partition, some["value"].to_pylist()) for where, some in placement.split(rows)]
+    assert split == [(numbers[1], ["b", "d"]), (numbers[0], ["a", "c"])]
+
+
 @pytest.mark.parametrize(
     ("key", "hashed"),
     [
