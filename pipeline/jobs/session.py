@@ -87,9 +87,10 @@ def worker_python() -> str:
     With SPARK_HOME, Spark may be of another version than this Python's PySpark, so workers take PySpark from
     Spark.
     """
-    beside = Path(sys.executable).with_name(WORKER_COMMAND)
-    is_usable = "SPARK_HOME" not in os.environ and os.access(beside, os.X_OK)
-    return str(beside) if is_usable else sys.executable
+    folder = Path(sys.executable).parent
+    command, python = folder / WORKER_COMMAND, folder / "python"
+    is_usable = os.access(command, os.X_OK) and python.exists() and python.samefile(sys.executable)
+    return str(command) if is_usable and "SPARK_HOME" not in os.environ else sys.executable
 
 
 def _unless_submitted(defaults: Mapping[str, str]) -> dict[str, str]:
