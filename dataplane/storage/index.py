@@ -14,16 +14,20 @@ position, and rebuilds the index from the log on a mismatch. A torn index costs 
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from contextlib import closing
 from typing import NamedTuple
 
-from dataplane.storage.disk import Disk, File, fsync_file, stored_bytes
+from dataplane.storage.disk import Buffer, Disk, fsync_file, stored_bytes
 
 _ENTRY = struct.Struct(">IIq")
 ENTRY_BYTES = _ENTRY.size
 RELATIVE_OFFSET_MAX = 2**31 - 1
 POSITION_MAX = 2**32 - 1
 NO_TIMESTAMP = -1
+ENTRIES_PER_READ = 512
+"""Entries on disk that are read at once and searched in memory: the last steps of a search would each cost
+a system call."""
 
 
 class IndexEntry(NamedTuple):
@@ -65,19 +69,23 @@ class SparseIndex:
         self.count += 1
 
     def last(self) -> IndexEntry:
-        return self._lookup(_BY_POSITION, POSITION_MAX)
+        return self._lookup(_BY_POSITION, POSITION_MAX)[1]
 
     def for_offset(self, relative_offset: int) -> IndexEntry:
         """The last entry at or before an offset."""
-        return self._lookup(_BY_OFFSET, relative_offset)
+        return self._lookup(_BY_OFFSET, relative_offset)[1]
 
     def for_position(self, position: int) -> IndexEntry:
         """The last entry at or before a position: a batch boundary there."""
+        return self._lookup(_BY_POSITION, position)[1]
+
+    def two_for_position(self, position: int) -> tuple[IndexEntry, IndexEntry]:
+        """Return the entry before that of `for_position`, and that."""
         return self._lookup(_BY_POSITION, position)
 
     def for_timestamp(self, timestamp_ms: int) -> IndexEntry:
         """The last entry before which no batch reaches `timestamp_ms`."""
-        return self._lookup(_BY_TIMESTAMP, timestamp_ms - 1)
+        return self._lookup(_BY_TIMESTAMP, timestamp_ms - 1)[1]
 
     def positions_after(self, position: int) -> list[int]:
         """Return the positions of all entries beyond a position, in order."""
@@ -118,34 +126,37 @@ class SparseIndex:
         if self._entries is None:
             fsync_file(self._disk, self._path)
 
-    def _lookup(self, column: int, key: int) -> IndexEntry:
-        """The last entry whose `column` is at most `key`."""
+    def _lookup(self, column: int, key: int) -> tuple[IndexEntry, IndexEntry]:
+        """The last entry whose `column` is at most `key`, and before it the one before it."""
         if self._entries is not None:
-            return self._search(self._entries, None, column, key)
+            return _last_two(self._entries, column, key)
         if not self.count:
-            return START
-        with closing(self._disk.open(self._path)) as file:
-            return self._search(b"", file, column, key)
-
-    def _search(self, entries: bytes | bytearray, file: File | None, column: int, key: int) -> IndexEntry:
+            return START, START
         low, high = 0, self.count
-        found = START
-        while low < high:
-            middle = (low + high) // 2
-            if file is None:
-                entry = _ENTRY.unpack_from(entries, middle * ENTRY_BYTES)
-            else:
+        with closing(self._disk.open(self._path)) as file:
+            while high - low > ENTRIES_PER_READ:
+                middle = (low + high) // 2
                 raw = file.pread(ENTRY_BYTES, middle * ENTRY_BYTES)
-                if len(raw) < ENTRY_BYTES:  # shorter than on open: treat the missing rest as not there
+                # Shorter than on open: the missing rest is treated as not there.
+                if len(raw) == ENTRY_BYTES and _ENTRY.unpack(raw)[column] <= key:
+                    low = middle
+                else:
                     high = middle
-                    continue
-                entry = _ENTRY.unpack(raw)
-            if entry[column] <= key:
-                found = IndexEntry._make(entry)
-                low = middle + 1
-            else:
-                high = middle
-        return found
+            first = max(low - 1, 0)
+            return _last_two(file.pread((high - first) * ENTRY_BYTES, first * ENTRY_BYTES), column, key)
+
+
+def _last_two(entries: Buffer, column: int, key: int) -> tuple[IndexEntry, IndexEntry]:
+    after = bisect_right(
+        range(len(entries) // ENTRY_BYTES),
+        key,
+        key=lambda place: int(_ENTRY.unpack_from(entries, place * ENTRY_BYTES)[column]),
+    )
+    return _entry_at(entries, after - 2), _entry_at(entries, after - 1)
+
+
+def _entry_at(entries: Buffer, place: int) -> IndexEntry:
+    return START if place < 0 else IndexEntry._make(_ENTRY.unpack_from(entries, place * ENTRY_BYTES))
 
 
 def new_index(disk: Disk, path: str) -> SparseIndex:

@@ -34,7 +34,9 @@ from springtide.wire.record_batch import (
     decode_header,
 )
 
-WALK_CHUNK_BYTES = 64 * 1024
+WALK_CHUNK_BYTES_MIN, WALK_CHUNK_BYTES_MAX = 4 * 1024, 64 * 1024
+"""Bytes read at once by a walk over batch headers: many while batches are small, few between large ones."""
+WALK_CHUNK_GROWTH = 4
 NO_TIMESTAMP = -1
 
 
@@ -168,15 +170,15 @@ class Segment:
         found, next_offset = after, -1
         if position_max >= self.size_bytes and end_offset >= self.next_offset:
             return (self.size_bytes, self.next_offset) if after < self.size_bytes else (after, -1)
-        hint = min(
-            self._checked(self.index.for_position(position_max)),
-            self._checked(self.index.for_offset(end_offset - self.base_offset)),
-        )
+        earlier, hint = self.index.two_for_position(position_max)
+        if end_offset < self.next_offset:
+            by_offset = self.index.for_offset(end_offset - self.base_offset)
+            if by_offset.position < hint.position:
+                earlier, hint = self.index.two_for_position(by_offset.position)
         start = after
-        if hint.position > after:
-            # The entry is a boundary, but what offset stands before it only the walk of one batch tells.
-            earlier = self._checked(self.index.for_position(hint.position - 1))
-            start = max(after, earlier.position)
+        if after < earlier.position < hint.position:
+            # The hint is a boundary, but what offset stands before it only the walk of one batch tells.
+            start = max(after, self._checked(earlier).position)
         for position, header in self.walk(start):
             following = position + header.size_bytes
             if following > position_max or header.next_offset > end_offset:
@@ -187,7 +189,7 @@ class Segment:
     def walk(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of each batch from a boundary on. Raises CorruptLog where none can be."""
         end = self.size_bytes
-        chunk, chunk_start = b"", 0
+        chunk, chunk_start, chunk_bytes = b"", 0, WALK_CHUNK_BYTES_MIN
         while position < end:
             if self.holes:
                 hole = next((hole for hole in self.holes if hole.position == position), None)
@@ -197,7 +199,14 @@ class Segment:
             if end - position < HEADER_BYTES:
                 raise self.corrupt(position, "fewer bytes than a header")
             if position + HEADER_BYTES > chunk_start + len(chunk):
-                chunk = self.file.pread(min(WALK_CHUNK_BYTES, end - position), position)
+                if chunk:
+                    is_dense = position < chunk_start + 2 * len(chunk)
+                    chunk_bytes = (
+                        min(WALK_CHUNK_GROWTH * chunk_bytes, WALK_CHUNK_BYTES_MAX)
+                        if is_dense
+                        else WALK_CHUNK_BYTES_MIN
+                    )
+                chunk = self.file.pread(min(chunk_bytes, end - position), position)
                 chunk_start = position
                 if len(chunk) < HEADER_BYTES:
                     raise self.corrupt(position, "the file is shorter than what was written to it")

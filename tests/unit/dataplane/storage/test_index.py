@@ -1,0 +1,53 @@
+"""The sparse index: what its searches find, in memory and on disk."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataplane.storage.index as index_module
+from dataplane.storage.index import START, IndexEntry, SparseIndex, new_index, open_index
+from tests.simulation.memory_disk import MemoryDisk
+
+PATH = "/a.index"
+ENTRIES = [IndexEntry(10 * number, 1_000 * number, 5 * number) for number in range(1, 24)]
+
+
+def built(disk: MemoryDisk) -> SparseIndex:
+    index = new_index(disk, PATH)
+    for entry in ENTRIES:
+        index.append(*entry)
+    return index
+
+
+@given(key=st.integers(min_value=0, max_value=250), at_once=st.integers(min_value=1, max_value=30))
+def test_a_search_finds_the_last_entry_at_or_before_its_key(key: int, at_once: int) -> None:
+    """On disk its last steps are made in memory, over as many entries as one read takes."""
+    disk = MemoryDisk()
+    index = built(disk)
+    at_or_before = [START, START, *(entry for entry in ENTRIES if entry.relative_offset <= key)]
+    before = [START, *(entry for entry in ENTRIES if entry.max_timestamp_before_ms < key)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_module, "ENTRIES_PER_READ", at_once)
+        for _ in ("in memory", "on disk"):
+            assert index.for_offset(key) == at_or_before[-1]
+            assert index.two_for_position(100 * key) == tuple(at_or_before[-2:])
+            assert index.for_timestamp(key) == before[-1]
+            assert index.last() == ENTRIES[-1]
+            index.write()
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 512])
+def test_entries_that_are_gone_from_the_file_are_not_found(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "ENTRIES_PER_READ", at_once)
+    disk = MemoryDisk()
+    built(disk).write()
+    index = open_index(disk, PATH)
+    assert index is not None
+    disk.open(PATH).truncate(2 * struct.calcsize(">IIq") + 3)
+    assert index.last() == ENTRIES[1]
