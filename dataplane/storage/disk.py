@@ -31,6 +31,8 @@ from typing import Protocol
 Buffer = bytes | bytearray | memoryview
 
 PAGE_BYTES = 4096
+PROBE_BYTES = 128 * 1024
+"""Linux reads ahead, and so fills its page cache, in pieces of this size by default (read_ahead_kb)."""
 IOV_MAX = 1024
 """Linux takes so many buffers in one pwritev."""
 
@@ -71,6 +73,10 @@ class File(Protocol):
 
     def pread(self, length: int, position: int) -> bytes:
         """Return up to `length` bytes; fewer only at the end of the file."""
+
+    def is_cached(self, length: int, position: int) -> bool:
+        """Return whether these bytes are very probably in the page cache. False if the file system can't
+        tell."""
 
     def forget(self, length: int, position: int) -> None:
         """Drop what the kernel remembers of these bytes, so that the next read comes from the disk. A page
@@ -161,6 +167,16 @@ class PosixFile:
             parts.append(data)
             missing -= len(data)
         return b"".join(parts)
+
+    def is_cached(self, length: int, position: int) -> bool:
+        byte, last = bytearray(1), position + length - 1
+        try:
+            return all(
+                os.preadv(self._fd, (byte,), probed, os.RWF_NOWAIT)
+                for probed in (*range(position, last, PROBE_BYTES), last)
+            )
+        except OSError:  # EAGAIN: a disk is needed. EOPNOTSUPP: it can't be told.
+            return False
 
     def forget(self, length: int, position: int) -> None:
         # Only whole pages are dropped.

@@ -5,8 +5,8 @@ while the ones before it wait for replication, and only the answers queue. Each 
 `PendingAnswer`, its place in the queue. The handler completes it, at once or when the high watermark moves;
 the complete answers at the head of the queue leave in one send.
 
-No task belongs to a connection. The server calls it when its socket can be read or written; only ranges of
-files, which may have to come from a disk, are sent by a task and a thread.
+No task belongs to a connection. The server calls it when its socket can be read or written; only a range of
+a file that has to come from a disk is sent by a task and a thread.
 
 Bounds limit what a peer can make a broker hold: requests and bytes in flight, bytes not yet taken by the
 peer. A connection at a bound is not read from until it is below again; one whose client is above a quota is
@@ -20,8 +20,6 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
-
-import trio
 
 from springtide.node.authorization import ClientRights
 from springtide.node.clock import Clock
@@ -51,7 +49,10 @@ TURN_REQUESTS_MAX = 64
 JOINED_BYTES_MAX = 8 * 1024
 """Answers up to this size are copied together before they are sent."""
 SEND_FILE_BYTES_MAX = 1024 * 1024
-"""Bytes per sendfile call in a thread, so that one slow reader does not hold a thread for long."""
+"""Bytes of a file per turn or, if a disk is needed, per sendfile call in a thread: one slow reader does not
+hold either for long."""
+READ_FILE_BYTES_MAX = 256 * 1024
+"""Bytes of a file that are read at once where the channel has to encrypt them."""
 
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -63,11 +64,14 @@ _FILE_ENDED = "a log segment ended before the range that was to be sent from it"
 
 class FileSource(Protocol):
     """The source of a FileChunk: an open file of the storage layer. One without a descriptor, whose `fileno`
-    raises OSError, is in memory and is read here."""
+    raises OSError, is read instead."""
 
     def fileno(self) -> int: ...
 
     def pread(self, length: int, position: int) -> bytes: ...
+
+    def is_cached(self, length: int, position: int) -> bool:
+        """Return whether these bytes can very probably be read without waiting for a disk."""
 
 
 class Host(Protocol):
@@ -420,29 +424,40 @@ class Connection:
             self._send()
 
     def _send(self) -> None:
-        """Send what waits, until the kernel takes no more or a range of a file is due."""
+        """Send what waits, until the kernel takes no more, the turn is over, or a disk is needed."""
         if self._is_sending_file:
             return
         unsent = self._unsent
+        file_bytes = 0
         wants_write = False
         try:
-            while unsent and not isinstance(unsent[0], FileChunk):
-                self._send_some()
+            while unsent and file_bytes < SEND_FILE_BYTES_MAX:
+                head = unsent[0]
+                if not isinstance(head, FileChunk):
+                    self._send_some()
+                elif _is_cached(head):
+                    file_bytes += self._send_cached(head)
+                else:
+                    self._is_sending_file = True
+                    self._server.spawn(self._send_from_disk)
+                    break
+            else:
+                wants_write = bool(unsent)
         except BlockingIOError:
             wants_write = True
         except OSError:
             self.close()
             return
-        if wants_write is not self._wants_write:
-            self._wants_write = wants_write
-            self._update_interest()
-        if unsent and not wants_write:
-            self._is_sending_file = True
-            self._server.spawn(self._send_ranges)
+        self._set_wants_write(wants_write)
         if self._is_ending and not unsent:
             self.close()
         elif self._is_paused:
             self.resume()
+
+    def _set_wants_write(self, wants_write: bool) -> None:
+        if wants_write is not self._wants_write:
+            self._wants_write = wants_write
+            self._update_interest()
 
     def _send_some(self) -> None:
         """Send the buffers in front once. Raise BlockingIOError if the kernel takes nothing."""
@@ -467,29 +482,45 @@ class Connection:
             unsent.popleft()
             sent -= size
 
-    async def _send_ranges(self) -> None:
-        """Send the ranges of files in front, as a task; later chunks are sent as usual."""
-        unsent = self._unsent
+    def _send_cached(self, part: FileChunk) -> int:
+        """Send or read the beginning of a range here and return its size. Raise BlockingIOError, OSError."""
+        source = cast(FileSource, part.source)
+        descriptor = self._descriptor(source)
+        if descriptor is None:
+            data = source.pread(min(part.length, READ_FILE_BYTES_MAX), part.position)
+            self._put_in_front(part, data)
+            return len(data)
+        length = min(part.length, SEND_FILE_BYTES_MAX)
+        sent = self._channel.send_file(descriptor, position=part.position, length=length)
+        self._on_sent(part, sent)
+        self.last_progress_ms = self._server.now_ms
+        return sent
+
+    async def _send_from_disk(self) -> None:
+        """Send or read the beginning of the range in front in a thread, as a task; then go on as usual."""
+        is_full = False
         try:
-            while unsent and not self.closed and isinstance(unsent[0], FileChunk):
-                await self._send_range(unsent[0])
+            if not self.closed:
+                await self._send_in_thread(cast(FileChunk, self._unsent[0]))
                 self.last_progress_ms = self._server.clock.mono_ms()
-        except (OSError, trio.ClosedResourceError):
+        except BlockingIOError:
+            is_full = True
+        except OSError:
             self.close()
         finally:
             self._is_sending_file = False
-        if not self.closed:
+        if self.closed:
+            return
+        if is_full:
+            self._set_wants_write(True)
+        else:
             self._send()
 
-    async def _send_range(self, part: FileChunk) -> None:
-        """Send part of a file in a thread, because the bytes may have to come from a disk."""
-        length = min(part.length, SEND_FILE_BYTES_MAX)
-        descriptor = _descriptor(part.source)
-        source = cast(FileSource, part.source)
+    async def _send_in_thread(self, part: FileChunk) -> None:
+        """Raise BlockingIOError, OSError."""
+        source, length = cast(FileSource, part.source), min(part.length, SEND_FILE_BYTES_MAX)
+        descriptor = self._descriptor(source)
         if descriptor is None:
-            self._put_in_front(part, source.pread(length, part.position))
-            return
-        if not self._channel.sends_files:
             data = await self._server.threads.run(lambda: source.pread(length, part.position))
             if not self.closed:
                 self._put_in_front(part, data)
@@ -499,17 +530,23 @@ class Connection:
             sent = await self._server.threads.run(
                 lambda: self._channel.send_file(descriptor, position=part.position, length=length)
             )
-        except BlockingIOError:
-            sent = -1
         finally:
             self._is_in_thread = False
             if self.closed:
                 self._channel.close()
-        if self.closed:  # by the peer's leaving, while the thread sent: nothing is left to account for
-            return
-        if sent < 0:
-            await self._channel.wait_writable()
-            return
+        if not self.closed:  # by the peer's leaving, while the thread sent: nothing is left to account for
+            self._on_sent(part, sent)
+
+    def _descriptor(self, source: FileSource) -> int | None:
+        """Return the descriptor to send from; None if the bytes are to be read."""
+        if not self._channel.sends_files:
+            return None
+        try:
+            return source.fileno()
+        except OSError:
+            return None
+
+    def _on_sent(self, part: FileChunk, sent: int) -> None:
         if sent == 0:
             raise OSError(_FILE_ENDED)
         self._unsent_bytes -= sent
@@ -550,8 +587,6 @@ class Connection:
         self._server.on_closed(self)
 
 
-def _descriptor(source: object) -> int | None:
-    try:
-        return cast(FileSource, source).fileno()
-    except OSError:
-        return None
+def _is_cached(part: FileChunk) -> bool:
+    source = cast(FileSource, part.source)
+    return source.is_cached(min(part.length, SEND_FILE_BYTES_MAX), part.position)

@@ -100,6 +100,9 @@ class FencedFile:
         self._disk.check()
         return self._file.pread(length, position)
 
+    def is_cached(self, length: int, position: int) -> bool:
+        return self._file.is_cached(length, position)
+
     def forget(self, length: int, position: int) -> None:
         self._disk.check()
         self._file.forget(length, position)
