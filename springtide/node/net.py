@@ -91,6 +91,10 @@ class Poller(Protocol):
     async def wait(self) -> None:
         """Wait until a channel is ready, or `wake` is called."""
 
+    def linger(self, wait_ms: int) -> bool:
+        """Wait here for at most so long, while no other task can run; return whether a channel is ready, so
+        that `dispatch` follows at once."""
+
     def dispatch(self) -> None:
         """Call `on_ready` of the channels that are ready now, without waiting."""
 
@@ -204,6 +208,8 @@ class EpollPoller:
         self._muted: dict[int, None] = {}
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._wake_fd, select.EPOLLIN)
+        #: What `linger` has found, for `dispatch`.
+        self._found: list[tuple[int, int]] = []
         self._is_closed = False
 
     def add(self, channel: Channel, on_ready: OnReady) -> None:
@@ -230,10 +236,19 @@ class EpollPoller:
         self._muted.pop(fd, None)
 
     async def wait(self) -> None:
-        if self._buffered and not self._buffered.keys() <= self._muted.keys():
+        if self._has_unmuted():
             await trio.lowlevel.checkpoint()
         else:
             await trio.lowlevel.wait_readable(self._epoll.fileno())
+
+    def linger(self, wait_ms: int) -> bool:
+        if self._has_unmuted():
+            return True
+        self._found = self._epoll.poll(wait_ms / 1000, EVENTS_MAX)
+        return bool(self._found)
+
+    def _has_unmuted(self) -> bool:
+        return bool(self._buffered) and not self._buffered.keys() <= self._muted.keys()
 
     def dispatch(self) -> None:
         ready = self._ready
@@ -242,7 +257,8 @@ class EpollPoller:
                 del self._buffered[fd]
                 if (on_ready := ready.get(fd)) is not None:
                     on_ready(READABLE)
-        for fd, events in self._epoll.poll(0, EVENTS_MAX):
+        found, self._found = self._found, []
+        for fd, events in found or self._epoll.poll(0, EVENTS_MAX):
             on_ready = ready.get(fd)
             if on_ready is None:
                 if fd == self._wake_fd:

@@ -259,6 +259,9 @@ class SimPoller:
             del self._marked[channel]
         return False
 
+    def linger(self, wait_ms: int) -> bool:
+        return False  # time is virtual, and goes on only while all tasks wait
+
     def dispatch(self) -> None:
         self._is_woken = False
         for channel in list(self._marked):

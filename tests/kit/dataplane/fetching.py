@@ -123,6 +123,9 @@ class Readable:
     async def wait(self) -> None:
         raise AssertionError
 
+    def linger(self, wait_ms: int) -> bool:
+        raise AssertionError
+
     def dispatch(self) -> None:
         raise AssertionError
 

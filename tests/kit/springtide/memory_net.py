@@ -91,6 +91,9 @@ class MemoryPoller:
     async def wait(self) -> None:
         await trio.sleep_forever()
 
+    def linger(self, wait_ms: int) -> bool:
+        return False  # time is virtual, and goes on only while all tasks wait
+
     def dispatch(self) -> None:
         for channel, on_ready in list(self._watched.items()):
             assert isinstance(channel, MemoryChannel)
