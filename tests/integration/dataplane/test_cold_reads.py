@@ -117,7 +117,7 @@ async def slow_fetch(cluster: ClusterInProcess, wire: Raw) -> None:
     )
     connections = cluster.brokers[1].broker.server._connections
     await cluster.controller.wait_for(
-        lambda: any(0 < one._unsent_bytes < 5_000_000 and one._is_sending_file for one in connections),
+        lambda: any(0 < one._unsent_bytes < 5_000_000 and one._wants_write for one in connections),
         "the broker is in the middle of a range",
     )
 
