@@ -463,13 +463,17 @@ class Connection:
         """Send the buffers in front once. Raise BlockingIOError if the kernel takes nothing."""
         unsent = self._unsent
         batch: list[Buffer] = []
+        is_file_next = False
         for chunk in unsent:
-            if isinstance(chunk, FileChunk) or len(batch) == SEND_CHUNKS_MAX:
+            if isinstance(chunk, FileChunk):
+                is_file_next = True
+                break
+            if len(batch) == SEND_CHUNKS_MAX:
                 break
             batch.append(chunk)
         if len(batch) > 1 and self._unsent_bytes <= JOINED_BYTES_MAX:
             batch = [b"".join(batch)]  # cheaper than to tell the kernel of each
-        sent = self._channel.send(batch)
+        sent = self._channel.send(batch, is_more_at_hand=is_file_next)
         self._unsent_bytes -= sent
         self.last_progress_ms = self._server.now_ms
         while sent:

@@ -49,8 +49,9 @@ class Channel(Protocol):
     def recv_into(self, buffer: memoryview) -> int:
         """Return the number of bytes read, 0 if the other side has closed. Raise BlockingIOError."""
 
-    def send(self, chunks: Sequence[Buffer]) -> int:
-        """Return the bytes accepted of `chunks` (at most SEND_CHUNKS_MAX) in order. Raise BlockingIOError."""
+    def send(self, chunks: Sequence[Buffer], *, is_more_at_hand: bool = False) -> int:
+        """Return the bytes accepted of `chunks` (at most SEND_CHUNKS_MAX) in order. Raise BlockingIOError.
+        is_more_at_hand: a range of a file follows at once, and these bytes may leave with it."""
 
     def send_file(self, file_descriptor: int, *, position: int, length: int) -> int:
         """Return the bytes sent straight from a file. May block on a disk, so call it in a thread."""
@@ -153,10 +154,11 @@ class SocketChannel:
         #: Bound once: the read path calls nothing of ours between the loop and the kernel.
         self.recv_into = sock.recv_into
 
-    def send(self, chunks: Sequence[Buffer]) -> int:
+    def send(self, chunks: Sequence[Buffer], *, is_more_at_hand: bool = False) -> int:
+        flags = socket.MSG_MORE if is_more_at_hand else 0
         if len(chunks) == 1:
-            return self._socket.send(chunks[0])
-        return self._socket.sendmsg(chunks)
+            return self._socket.send(chunks[0], flags)
+        return self._socket.sendmsg(chunks, (), flags)
 
     def send_file(self, file_descriptor: int, *, position: int, length: int) -> int:
         return os.sendfile(self._socket.fileno(), file_descriptor, position, length)

@@ -135,7 +135,7 @@ class TlsChannel(BufferingChannel):
             self.on_buffered()
         return taken
 
-    def send(self, chunks: Sequence[Buffer]) -> int:
+    def send(self, chunks: Sequence[Buffer], *, is_more_at_hand: bool = False) -> int:
         if not self._promised:
             self._promised = self._encrypt(chunks)
         self._push()

@@ -142,7 +142,7 @@ class SimChannel:
             return 0
         raise BlockingIOError(errno.EAGAIN, "nothing to read")
 
-    def send(self, chunks: Sequence[Buffer]) -> int:
+    def send(self, chunks: Sequence[Buffer], *, is_more_at_hand: bool = False) -> int:
         self._check()
         if self.error is not None:
             raise self.error

@@ -43,7 +43,7 @@ class LeaderEnd:
         #: The follower's, called when there is something to read.
         self.on_ready: OnReady | None = None
 
-    def send(self, chunks: Sequence[Buffer]) -> int:
+    def send(self, chunks: Sequence[Buffer], *, is_more_at_hand: bool = False) -> int:
         data = b"".join(chunks)
         self._frames.writable()[: len(data)] = data
         self._frames.received(len(data))

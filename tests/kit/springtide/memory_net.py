@@ -48,7 +48,7 @@ class MemoryChannel:
         del self.incoming[:count]
         return count
 
-    def send(self, chunks: Sequence[Buffer]) -> int:
+    def send(self, chunks: Sequence[Buffer], *, is_more_at_hand: bool = False) -> int:
         data = b"".join(bytes(chunk) for chunk in chunks)[: self.room_bytes]
         if not data:
             raise BlockingIOError
