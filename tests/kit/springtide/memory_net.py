@@ -32,6 +32,8 @@ class MemoryChannel:
         self.outgoing = bytearray()
         self.room_bytes = 2**30
         self.sends = 0
+        self.held_sends = 0
+        """Sends that may leave with a range of a file."""
         self.is_ended = False
         self.is_closed = False
 
@@ -55,6 +57,7 @@ class MemoryChannel:
         self.outgoing += data
         self.room_bytes -= len(data)
         self.sends += 1
+        self.held_sends += is_more_at_hand
         return len(data)
 
     def send_file(self, file_descriptor: int, *, position: int, length: int) -> int:

@@ -189,6 +189,7 @@ def test_a_cached_range_leaves_at_once_so_much_a_turn(monkeypatch: pytest.Monkey
     harness.turn()
     assert bytes(channel.outgoing) == b"head" + CONTENT[10:2_310] + b"tail"
     assert threads.runs == 0
+    assert (channel.sends, channel.held_sends) == (5, 1)  # the head's; three of the file; the tail's
     assert harness.poller.interest[channel] == (True, False)
 
 
