@@ -52,6 +52,8 @@ _INT32 = struct.Struct(">i")
 _SINGLE_HEAD = struct.Struct(">BhiBB")
 _SINGLE_PARTITION = struct.Struct(">BiB")
 _SINGLE_BY_ID = struct.Struct(f">BhiB{TOPIC_ID_BYTES}sBiB")
+_FIXED_HEAD = struct.Struct(">hhiih")
+_FIXED_PARTITION = struct.Struct(">iii")
 _SINGLE_SHIFT_MAX = 21  # lengths of four bytes: above any frame
 _PARTITION_AND_SIZE = struct.Struct(">ii")
 _OUTCOME_V0 = struct.Struct(">ihq")
@@ -96,9 +98,13 @@ def decode_produce_request(
 ) -> ProduceRequest:
     """Return the request whose body is `frame` from `position` on. Raise MalformedRequest, nothing else."""
     try:
-        if api_version >= FLEXIBLE_SINCE and (
-            request := _read_single(memoryview(frame), position, api_version)
-        ):
+        if api_version >= FLEXIBLE_SINCE:
+            request = _read_single(memoryview(frame), position, api_version)
+        elif api_version >= TRANSACTIONAL_ID_SINCE:
+            request = _read_fixed_single(memoryview(frame), position)
+        else:
+            request = None
+        if request is not None:
             return request
     except MALFORMED_CAUSES:
         pass  # another shape, perhaps a good one
@@ -145,6 +151,21 @@ def _read_single(frame: memoryview, position: int, api_version: int) -> ProduceR
         return None
     topic = str(frame[position:name_end], "utf-8") if topic_id is None else topic_id
     return ProduceRequest(None, acks, timeout_ms, [(topic, partition, frame[start:end])])
+
+
+def _read_fixed_single(frame: memoryview, position: int) -> ProduceRequest | None:
+    """`_read_single` for versions 3 to 8, whose lengths have fixed sizes."""
+    transactional_id, acks, timeout_ms, topics, name_length = _FIXED_HEAD.unpack_from(frame, position)
+    if transactional_id != -1 or topics != 1 or name_length < 0:
+        return None
+    position += _FIXED_HEAD.size
+    name_end = position + name_length
+    partitions, partition, size = _FIXED_PARTITION.unpack_from(frame, name_end)
+    start = name_end + _FIXED_PARTITION.size
+    if partitions != 1 or size < 0 or start + size != len(frame):
+        return None
+    topic = str(frame[position:name_end], "utf-8")
+    return ProduceRequest(None, acks, timeout_ms, [(topic, partition, frame[start:])])
 
 
 def _read_request(reader: Reader, api_version: int, on_rest: OnRest | None) -> ProduceRequest:
