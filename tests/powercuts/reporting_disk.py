@@ -16,6 +16,7 @@ class ReportingFile:
         self.fileno = file.fileno
         self.size_bytes = file.size_bytes
         self.pread = file.pread
+        self.is_cached = file.is_cached
         self.forget = file.forget
         self.set_mount_mark = file.set_mount_mark
         self.has_mount_mark = file.has_mount_mark
