@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 from collections.abc import Awaitable, Callable
@@ -10,11 +11,12 @@ from pathlib import Path
 import pytest
 import trio
 
+from dataplane.storage.disk import File
 from springtide.node import connection as connection_module
 from springtide.wire.apis import ApiKey
 from tests.kit.dataplane.clients_in_threads import SMALL_BATCHES, produce, read
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
-from tests.kit.dataplane.gated_disk import REACHED_S_MAX, GatedDisk
+from tests.kit.dataplane.gated_disk import REACHED_S_MAX, GatedDisk, GatedFile
 from tests.kit.dataplane.raw import Raw, list_offsets_fields
 
 VALUES = [b"value %d " % number + b"x" * 90 for number in range(1_000)]
@@ -52,8 +54,24 @@ def log_bytes(cluster: ClusterInProcess, broker_id: int, topic_id: str) -> bytes
     return b"".join(path.read_bytes() for path in sorted(Path(hosted.log.directory).glob("*.log")))
 
 
+class ColdFile(GatedFile):
+    """A file of which nothing is ever in the page cache."""
+
+    __slots__ = ()
+
+    def is_cached(self, length: int, position: int) -> bool:
+        return False
+
+
+class ColdDisk(GatedDisk):
+    def open(self, path: str, *, create: bool = False) -> File:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return ColdFile(os.open(path, flags, 0o644), self, path)
+
+
+@pytest.mark.parametrize("disk", [None, ColdDisk()], ids=["by the loop", "by threads"])
 def test_a_stock_consumer_reads_closed_segments_from_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    disk: GatedDisk | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_module, "SEND_FILE_BYTES_MAX", 3_000)
 
@@ -66,7 +84,7 @@ def test_a_stock_consumer_reads_closed_segments_from_files(
         assert not hosted.log.is_in_memory(500)
         assert await read(cluster.bootstrap(), "orders", 1_000) == VALUES
 
-    on_brokers(tmp_path, 1)(test)
+    on_brokers(tmp_path, 1)(test, disk)
 
 
 def test_a_wiped_follower_gets_closed_segments_byte_for_byte(tmp_path: Path) -> None:
@@ -135,7 +153,9 @@ def test_retention_may_delete_a_segment_that_is_being_sent(tmp_path: Path) -> No
         async with SlowReader(cluster.brokers[1].port) as wire:
             await slow_fetch(cluster, wire)
             now_ms = cluster.brokers[1].broker._ports.clock.mono_ms()
-            hosted.replica.role.delete_records(-1, waiter=None, expires_ms=now_ms, now_ms=now_ms)
+            hosted.replica.role.delete_records(
+                -1, waiter=lambda _result: None, expires_ms=now_ms, now_ms=now_ms
+            )
             await cluster.brokers[1].broker._maintenance.apply_retention()
             assert not first.exists()
             answer = await wire.answer(ApiKey.FETCH, 11)
