@@ -81,6 +81,7 @@ class Host(Protocol):
     clock: Clock
     threads: Threads
     now_ms: int
+    file_bytes_left: int
     dirty: list[Connection]
     mutes: Mutes
 
@@ -427,7 +428,7 @@ class Connection:
         """Send what waits, until the kernel takes no more, the turn is over, or a disk is needed."""
         if self._is_sending_file:
             return
-        unsent = self._unsent
+        unsent, server = self._unsent, self._server
         file_bytes = 0
         wants_write = False
         try:
@@ -435,8 +436,13 @@ class Connection:
                 head = unsent[0]
                 if not isinstance(head, FileChunk):
                     self._send_some()
+                elif server.file_bytes_left <= 0:
+                    wants_write = True
+                    break
                 elif _is_cached(head):
-                    file_bytes += self._send_cached(head)
+                    sent = self._send_cached(head)
+                    file_bytes += sent
+                    server.file_bytes_left -= sent
                 else:
                     self._is_sending_file = True
                     self._server.spawn(self._send_from_disk)

@@ -38,6 +38,9 @@ LINGER_MS = 1
 thread ends meanwhile. epoll counts in milliseconds."""
 TASKS_WAIT_US_MAX = 2_000
 """After so long without other tasks no turn begins before they have run."""
+TURN_FILE_BYTES_MAX = 4 * 1024 * 1024
+"""Bytes of files that a turn sends for all readers together: a millisecond or two, for which small requests
+wait."""
 WATCH_INTERVAL_MS = 250
 PARTIAL_FRAME_MS_MAX = 30_000
 """The time a frame may stay incomplete; the time its bytes take at PARTIAL_FRAME_BYTES_PER_MS is added."""
@@ -108,6 +111,8 @@ class Server:
         self.threads = threads
         #: Monotonic time of the running pass.
         self.now_ms = clock.mono_ms()
+        #: What the running turn may still send of files.
+        self.file_bytes_left = TURN_FILE_BYTES_MAX
         self.counters = counters
         self.mutes = Mutes(clock)
         self._connection_delay_ms = connection_delay_ms
@@ -251,6 +256,7 @@ class Server:
             for connection in dirty:
                 connection.flush()
             dirty = self.dirty
+        self.file_bytes_left = TURN_FILE_BYTES_MAX
 
     # Bounds
 

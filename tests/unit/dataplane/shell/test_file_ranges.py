@@ -15,6 +15,7 @@ import trio.testing
 
 from dataplane.storage.disk import PosixDisk, PosixFile
 from springtide.node import connection as connection_module
+from springtide.node import server as server_module
 from springtide.node.net import EpollPoller, SocketChannel
 from springtide.wire.framing import FileChunk
 from tests.kit.springtide.memory_net import Harness, MemoryChannel, frame
@@ -191,6 +192,24 @@ def test_a_cached_range_leaves_at_once_so_much_a_turn(monkeypatch: pytest.Monkey
     assert threads.runs == 0
     assert (channel.sends, channel.held_sends) == (5, 1)  # the head's; three of the file; the tail's
     assert harness.poller.interest[channel] == (True, False)
+
+
+def test_the_readers_of_a_turn_share_what_it_sends_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred of them with a megabyte each would else hold up small requests for a tenth of a second."""
+    monkeypatch.setattr(server_module, "TURN_FILE_BYTES_MAX", 1_000)
+    harness, channels = Harness(), [FileChannel(), FileChannel()]
+    for number, channel in enumerate(channels):
+        harness.server._admit(channel, "")
+        channel.incoming += frame(b"%d" % number)
+    harness.turn()
+    for number in range(len(channels)):
+        chunk = FileChunk(NumberedFile(is_cached=True), 0, 1_000)
+        harness.answers.pop(b"%d" % number).complete([b"head", chunk, b"tail"])
+    whole = b"head" + CONTENT[:1_000] + b"tail"
+    harness.server.end_turn()
+    assert [bytes(channel.outgoing) for channel in channels] == [whole, b"head"]
+    harness.turn()
+    assert [bytes(channel.outgoing) for channel in channels] == [whole, whole]
 
 
 def test_a_range_that_is_not_cached_waits_for_room_without_a_thread() -> None:
