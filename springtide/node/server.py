@@ -9,7 +9,8 @@ completes a hundred requests costs as many sends as there are connections.
 Sockets stay registered with one epoll of our own, in which trio sees a single descriptor. Waiting for each
 through trio costs a task switch and a system call per request, which is half of a small one. Even one wait
 through trio costs a fifth of a small request, so after a turn the server first waits a moment in its own
-epoll, unless another task has something to do.
+epoll, unless another task has something to do. It does so only while waits are that short: where they are
+longer it would wake once more for each.
 
 The server also watches: peers that connect too often, send nothing, stop in the middle of a frame, or do not
 take their answers are closed, each by a bound with a name.
@@ -165,16 +166,18 @@ class Server:
         """
         poller, clock = self.poller, self.clock
         tasks_ran_us = ended_us = 0
+        was_wait_short = False
         while True:
             if self._ready_again:
                 await trio.lowlevel.checkpoint()
                 tasks_ran_us = clock.mono_us()
-            elif ended_us - tasks_ran_us >= TASKS_WAIT_US_MAX or not self._linger():
+            elif not was_wait_short or ended_us - tasks_ran_us >= TASKS_WAIT_US_MAX or not self._linger():
                 self._is_waiting = True
                 await poller.wait()
                 self._is_waiting = False
                 tasks_ran_us = clock.mono_us()
             started_us = clock.mono_us()
+            was_wait_short = started_us - ended_us < LINGER_MS * 1000
             self.now_ms = started_us // 1000
             again, self._ready_again = self._ready_again, {}
             poller.dispatch()

@@ -28,7 +28,7 @@ def echo(connection: Connection, request: memoryview, answer: PendingAnswer) -> 
 @contextmanager
 def serving_one() -> Iterator[tuple[Server, socket.socket]]:
     """A server that echoes, and the peer of its only connection."""
-    poller = EpollPoller()
+    poller = CountingPoller()
     server = Server(
         listeners={},
         poller=poller,
@@ -49,6 +49,18 @@ def serving_one() -> Iterator[tuple[Server, socket.socket]]:
     finally:
         server.stop_serving()
         poller.close()
+
+
+class CountingPoller(EpollPoller):
+    """It counts how often the server lingers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lingers = 0
+
+    def linger(self, wait_ms: int) -> bool:
+        self.lingers += 1
+        return super().linger(wait_ms)
 
 
 class Client:
@@ -96,6 +108,22 @@ def test_the_server_does_not_linger_while_a_task_can_run_or_soon_will() -> None:
             assert server._linger()
 
     trio.run(run, clock=trio.testing.MockClock())
+
+
+def test_the_server_does_not_linger_between_requests_that_come_with_pauses() -> None:
+    async def run() -> None:
+        with serving_one() as (server, theirs):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(server.drive)
+                for _ in range(5):
+                    await trio.sleep(LINGER_MS / 100)
+                    theirs.sendall(frame(b"a"))
+                    assert await trio.to_thread.run_sync(theirs.recv, 100) == frame(b"a")
+                nursery.cancel_scope.cancel()
+            assert isinstance(server.poller, CountingPoller)
+            assert server.poller.lingers == 0
+
+    trio.run(run)
 
 
 def test_threads_and_timers_have_their_turn_under_traffic_without_a_pause() -> None:
