@@ -129,6 +129,7 @@ class NodeProcess:
     directory: Path
     process: SupervisedProcess
     address: str = LOOPBACK
+    tls: ssl.SSLContext | None = None
 
     @property
     def endpoint(self) -> str:
@@ -146,7 +147,9 @@ class NodeProcess:
 
     def metrics(self) -> str:
         """The text of its Prometheus page."""
-        return httpx.get(f"http://{self.address}:{self.metrics_port}/metrics", timeout=PROBE_SECONDS_MAX).text
+        scheme = "http" if self.tls is None else "https"
+        url = f"{scheme}://{self.address}:{self.metrics_port}/metrics"
+        return httpx.get(url, timeout=PROBE_SECONDS_MAX, verify=self.tls or True).text
 
 
 def endpoints_of(nodes: Mapping[int, NodeProcess]) -> str:
@@ -172,7 +175,7 @@ class LocalCluster:
             it is created.
         on_progress: called with a line for each thing worth telling a person who waits.
         place_of: where each process runs; the folder must be the same everywhere.
-        is_secure: whether all but pages of metrics speak TLS, with certificates made for this machine.
+        is_secure: whether all speak TLS, with certificates made for this machine.
         sasl: settings of one more listener, SASL, of a secure cluster's brokers and coordinators, without
             its prefix; then those who show a certificate are known by it, too. None: there is none.
         has_users: whether clients of a secure cluster log in at that listener, ACLs decide what they may do,
@@ -725,6 +728,7 @@ class LocalCluster:
             directory=directory,
             process=process,
             address=place.address,
+            tls=None if self.tls is None else self.tls.known,
         )
 
     def _wait_controller_ready(self, controller: ControllerProcess) -> None:

@@ -2,12 +2,14 @@
 
 clients --SSL--> CLIENTS     brokers, coordinators, controllers --SSL with certificates--> INTERNAL
 clients --SASL_SSL--> SASL, where there is that listener
+Prometheus --HTTPS with a certificate--> the page of metrics of brokers and coordinators
 operators, brokers, coordinators --HTTPS--> controllers --TLS with certificates, a password--> ZooKeeper
 """
 
 from __future__ import annotations
 
 import secrets
+import ssl
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,9 +45,13 @@ class ClusterTls:
 
     @property
     def zookeeper(self) -> ZooKeeperServerTls:
+        return ZooKeeperServerTls(keystore=self._keystore, truststore=self.ca, context=self.known)
+
+    @property
+    def known(self) -> ssl.SSLContext:
+        """Return what a client trusts and shows that is let in where certificates are asked for."""
         cert = str(self._keystore)
-        known = client_context(ca=str(self.ca), cert=cert, key=cert)
-        return ZooKeeperServerTls(keystore=self._keystore, truststore=self.ca, context=known)
+        return client_context(ca=str(self.ca), cert=cert, key=cert)
 
     @property
     def controller_flags(self) -> Sequence[str]:
@@ -80,6 +86,8 @@ class ClusterTls:
             "inter.broker.listener.name": "INTERNAL",
             "listener.name.clients.ssl.client.auth": "none" if sasl is None else "requested",
             "listener.name.internal.ssl.client.auth": "required",
+            "metrics.security.protocol": "SSL",
+            "listener.name.metrics.ssl.client.auth": "required",
             "ssl.keystore.location": str(self._keystore),
             "ssl.truststore.location": str(self.ca),
             **{f"listener.name.sasl.{key}": value for key, value in (sasl or {}).items()},

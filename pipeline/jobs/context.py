@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import ssl
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -154,6 +155,12 @@ class Context:
         if not found:
             raise UsageError("--cluster NAME is needed: the cluster's name in the controller")
         return found
+
+    @property
+    def verify(self) -> ssl.SSLContext | bool:
+        """What is trusted and shown over HTTPS: `--ca-file`, `--cert-file`, `--key-file`. Raises
+        UsageError."""
+        return load_settings(self._options, self._environment).verify
 
     @contextmanager
     def controllers(self) -> Iterator[Controllers]:

@@ -6,6 +6,7 @@ in memory are written when the collection ends, also by an error.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -134,12 +135,12 @@ class Collector:
                 self._files.append(written)
 
 
-def ask_metrics(where: str) -> Sequence[TopicCounters]:
-    """Read a broker's metrics at `host:port` or a URL. Raises BadMetrics."""
+def ask_metrics(where: str, *, verify: ssl.SSLContext | bool = True) -> Sequence[TopicCounters]:
+    """Read a broker's metrics at `host:port` or a URL. verify: as httpx takes it. Raises BadMetrics."""
     url = where if "://" in where else f"http://{where}/metrics"
     page = bytearray()
     try:
-        with httpx.stream("GET", url, timeout=METRICS_SECONDS_MAX) as answer:
+        with httpx.stream("GET", url, timeout=METRICS_SECONDS_MAX, verify=verify) as answer:
             answer.raise_for_status()
             for chunk in answer.iter_bytes():
                 page += chunk

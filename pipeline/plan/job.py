@@ -72,8 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=words.address,
         action="append",
         default=[],
-        metavar="BROKER=HOST:PORT",
-        help="a broker's --metrics-listen address, to count what consumers read; repeatable",
+        metavar="BROKER=ADDRESS",
+        help="a broker's --metrics-listen address, to count what consumers read, or the URL of its page "
+        "(https://HOST:PORT/metrics, with --ca-file, --cert-file and --key-file); repeatable",
     )
     history = parser.add_argument_group("what counts")
     history.add_argument("--last", type=words.span, default=7 * 86_400.0, metavar="SPAN", help="of it (7d)")
@@ -155,7 +156,7 @@ def _collect(options: argparse.Namespace, context: Context) -> JobOutcome:
             ClusterReader(controllers, cluster),
             None if options.dry_run else history,
             metrics=dict(options.broker_metrics),
-            ask_metrics=ask_metrics,
+            ask_metrics=partial(ask_metrics, verify=context.verify),
             now_ms=wall_ms,
             sleep_ms=lambda ms: time.sleep(ms / 1000),
             note=context.note,

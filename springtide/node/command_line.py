@@ -32,7 +32,7 @@ from springtide.exposure import (
 from springtide.log_lines import LOG_FORMATS, LOG_LEVELS
 from springtide.node.config import ConfigKey, NodeConfig, read_properties, split_pair
 from springtide.node.controller_session import RegistrationRefused, WentBack
-from springtide.node.listeners import HostPort, ListenersSettings, parse_listeners
+from springtide.node.listeners import HostPort, ListenersSettings, metrics_listener, parse_listeners
 from springtide.node.settings import NodeSettings
 from springtide.secret_places import SecretExposed, check_secret_file
 from springtide.tls import TlsFilesInvalid, client_context
@@ -124,11 +124,7 @@ def node_settings(arguments: argparse.Namespace, config: NodeConfig) -> dict[str
         raise CommandLineError("--controllers takes URLs, such as http://127.0.0.1:8080")
     if any("@" in urlsplit(url).netloc for url in controllers):
         raise CommandLineError("--controllers takes URLs without a password: use --controller-token-file")
-    metrics = (
-        (None, 0)
-        if arguments.metrics_listen is None
-        else _address(arguments.metrics_listen, "--metrics-listen")
-    )
+    metrics = arguments.metrics_listen and HostPort(*_address(arguments.metrics_listen, "--metrics-listen"))
     listeners = _listeners(arguments, config)
     if not arguments.insecure_network:
         _check_exposure(listeners)
@@ -139,8 +135,7 @@ def node_settings(arguments: argparse.Namespace, config: NodeConfig) -> dict[str
         "controller_token": _token(arguments.controller_token_file),
         "controller_tls": _tls(arguments),
         "rack": arguments.rack,
-        "metrics_host": metrics[0],
-        "metrics_port": metrics[1],
+        "metrics": metrics_listener(config, metrics),
         "version": _version(),
     }
 

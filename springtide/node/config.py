@@ -160,6 +160,9 @@ NODE_KEYS: dict[str, ConfigKey] = {
     "inter.broker.listener.name": ConfigKey(
         "", str, "the listener that brokers, coordinators and controllers use; needed if there are several"
     ),
+    "metrics.security.protocol": ConfigKey(
+        PLAINTEXT, one_of(PLAINTEXT, SSL), "of --metrics-listen; its listener.name.NAME is METRICS"
+    ),
     **LISTENER_KEYS,
     "quota.window.num": ConfigKey("11", between(1, 3_600), "samples over which use of quotas is measured"),
     "quota.window.size.seconds": ConfigKey("1", between(1, 3_600), "the time of each of these samples"),

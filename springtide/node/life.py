@@ -17,7 +17,7 @@ from prometheus_client.metrics_core import Metric
 from springtide.node.authentication import Authentication
 from springtide.node.controller_client import ControllerClient
 from springtide.node.controller_session import ControllerSession
-from springtide.node.listeners import BoundListeners
+from springtide.node.listeners import METRICS, BoundListeners
 from springtide.node.net import Listener
 from springtide.node.server import Server
 from springtide.node.settings import NodePorts, NodeSettings
@@ -84,7 +84,8 @@ class NodeLife:
         nursery.start_soon(self._serve_when_alone)
         if self.status is not None:
             nursery.start_soon(self.status.serve)
-            _log.info("metrics_served url=%s", "http://{}:{}/metrics".format(*self.status.address))
+            scheme = "http" if METRICS not in self.listeners.materials else "https"
+            _log.info("metrics_served url=%s", f"{scheme}://" + "{}:{}/metrics".format(*self.status.address))
         nursery.start_soon(self._session.run)
         nursery.start_soon(keep_fresh, self.listeners.materials, self._ports.clock, self._ports.threads)
         for keys in self._authentication.issuers.values():

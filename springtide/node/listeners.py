@@ -6,6 +6,8 @@
     inter.broker.listener.name=INTERNAL
     listener.name.clients.sasl.enabled.mechanisms=SCRAM-SHA-512
 
+The page of metrics is a listener, too, without a client of Kafka: `metrics_listener`.
+
 Brokers, coordinators and the controller use the inter-broker listener of each other. A client that came by
 a listener is told the addresses of the same listener everywhere (KIP-103).
 """
@@ -35,6 +37,9 @@ from springtide.node.sasl_settings import SaslSettings, parse_sasl
 from springtide.node.tls_files import TlsFiles, TlsMaterial
 from springtide.node.tls_net import SecuredListener, SecuredNet
 from springtide.security.certificates import DEFAULT_RULES, PrincipalRule, parse_principal_rules
+
+METRICS = "METRICS"
+"""The name of the listener that serves the page of metrics; no other has it."""
 
 _ENTRY = re.compile(r"([A-Za-z0-9_-]{1,60})://(.*):([0-9]{1,5})\Z")
 
@@ -101,6 +106,17 @@ def parse_listeners(config: NodeConfig) -> ListenersSettings | None:
     return ListenersSettings(all=found, inter_broker=_inter_broker(config, found))
 
 
+def metrics_listener(config: NodeConfig, bind: HostPort | None) -> ListenerSettings | None:
+    """Return the listener of the page of metrics. bind: None where the process has no such page. Raise
+    NodeConfigError."""
+    has_tls = config.text("metrics.security.protocol") == SSL
+    if bind is None:
+        if has_tls:
+            raise NodeConfigError("metrics.security.protocol needs --metrics-listen")
+        return None
+    return ListenerSettings(name=METRICS, bind=bind, tls=_tls(config, METRICS) if has_tls else None)
+
+
 def _listener(
     config: NodeConfig,
     name: str,
@@ -135,6 +151,8 @@ def _entries(config: NodeConfig, key: str) -> dict[str, HostPort]:
         name = match[1].upper()
         if name in found:
             raise NodeConfigError(f"{key} names {name} twice")
+        if name == METRICS:
+            raise NodeConfigError(f"{key}: {METRICS} is the listener of --metrics-listen")
         found[name] = HostPort(match[2].removeprefix("[").removesuffix("]"), int(match[3]))
     if len(found) > LISTENERS_MAX:
         raise NodeConfigError(f"{key}: at most {LISTENERS_MAX}")
@@ -200,7 +218,8 @@ def _named_inter_broker(config: NodeConfig, found: Sequence[ListenerSettings]) -
 
 @dataclass(frozen=True, slots=True)
 class BoundListeners:
-    """Listeners that are bound, with the TLS of those that have it. by_name: in the order of the settings."""
+    """Listeners that are bound. by_name: in the order of the settings. materials: the TLS of those that have
+    it, by name, and of the page of metrics."""
 
     settings: ListenersSettings
     by_name: Mapping[str, Listener]
@@ -244,6 +263,13 @@ class BoundListeners:
             listener.close()
 
 
+async def bind_listener(one: ListenerSettings, net: Net, materials: Mapping[str, TlsMaterial]) -> Listener:
+    """Raise OSError."""
+    listener = await net.listen(one.bind.host, one.bind.port)
+    material = materials.get(one.name)
+    return listener if material is None else SecuredListener(listener, material)
+
+
 async def bind_listeners(
     settings: ListenersSettings, net: Net, materials: Mapping[str, TlsMaterial]
 ) -> BoundListeners:
@@ -251,9 +277,7 @@ async def bind_listeners(
     bound: dict[str, Listener] = {}
     try:
         for one in settings.all:
-            listener = await net.listen(one.bind.host, one.bind.port)
-            material = materials.get(one.name)
-            bound[one.name] = listener if material is None else SecuredListener(listener, material)
+            bound[one.name] = await bind_listener(one, net, materials)
     except BaseException:
         for listener in bound.values():
             listener.close()

@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 import httpx
 
 from springtide.node.clock import Clock, MachineClock
-from springtide.node.listeners import BoundListeners, ListenersSettings, bind_listeners
+from springtide.node.listeners import (
+    BoundListeners,
+    ListenerSettings,
+    ListenersSettings,
+    bind_listener,
+    bind_listeners,
+)
 from springtide.node.net import Listener, Net, SystemNet
 from springtide.node.threads import Threads, TrioThreads
 from springtide.node.tls_files import TlsMaterial
@@ -25,8 +31,7 @@ class NodeSettings:
     controller_token: str | None = field(default=None, repr=False)
     controller_tls: ssl.SSLContext | None = None
     rack: str | None = None
-    metrics_host: str | None = None
-    metrics_port: int = 0
+    metrics: ListenerSettings | None = None
     version: str = ""
 
 
@@ -43,12 +48,14 @@ class NodePorts:
 
 async def bind(settings: NodeSettings, net: Net) -> tuple[BoundListeners, Listener | None]:
     """Bind the listeners for clients and, if wanted, the one for metrics. Raise OSError, TlsFilesInvalid."""
-    materials = {one.name: TlsMaterial(one.tls) for one in settings.listeners.all if one.tls is not None}
+    metrics = settings.metrics
+    all_of_them = settings.listeners.all if metrics is None else (*settings.listeners.all, metrics)
+    materials = {one.name: TlsMaterial(one.tls) for one in all_of_them if one.tls is not None}
     bound = await bind_listeners(settings.listeners, net, materials)
-    if settings.metrics_host is None:
+    if metrics is None:
         return bound, None
     try:
-        return bound, await net.listen(settings.metrics_host, settings.metrics_port)
+        return bound, await bind_listener(metrics, net, materials)
     except BaseException:
         bound.close()
         raise

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, liveness and readiness, over plain HTTP/1.1.
+"""Metrics for Prometheus, liveness and readiness, over HTTP/1.1, in TLS if its listener has it.
 
 GET /metrics, /healthz (the process lives) and /readyz (it may serve clients), one request a connection.
 Sources of metrics are asked each time the page is read.
@@ -6,8 +6,8 @@ Sources of metrics are asked each time the page is read.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 
 import trio
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -19,6 +19,9 @@ from springtide.node.clock import Clock
 from springtide.node.net import Channel, Listener
 from springtide.node.question import send_all
 from springtide.node.threads import Threads
+from springtide.node.tls_channel import TlsFailed
+
+_log = logging.getLogger(__name__)
 
 REQUEST_BYTES_MAX = 8 * 1024
 REQUEST_TIMEOUT_MS = 5_000
@@ -115,7 +118,7 @@ class StatusServer:
 
     async def _serve_one(self, channel: Channel) -> None:
         try:
-            with self._clock.timeout_ms(REQUEST_TIMEOUT_MS), suppress(OSError, trio.ClosedResourceError):
+            with self._clock.timeout_ms(REQUEST_TIMEOUT_MS):
                 request_line = await _read_request(channel)
                 status, kind, body = await self._answer(request_line)
                 head = (
@@ -123,6 +126,10 @@ class StatusServer:
                     "Connection: close\r\n\r\n"
                 )
                 await send_all(channel, head.encode("ascii") + body)
+        except TlsFailed as error:
+            _log.info("connection_closed peer=%s cause=%s", channel.peer, f"TLS: {error}")
+        except (OSError, trio.ClosedResourceError):
+            pass  # it left, or took too long
         finally:
             self._open -= 1
             channel.close()

@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import trio
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from springtide.node import tls_files
-from springtide.tls import TlsFilesInvalid
+from springtide.tls import TlsFilesInvalid, client_context
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
 from tests.kit.secret_file import write_secret
 from tests.kit.springtide.certificates import PrivateCa
@@ -53,7 +54,7 @@ def client(ca: PrivateCa, bootstrap: str, **more: Any) -> dict[str, Any]:
 
 def write(settings: dict[str, Any], values: list[bytes]) -> None:
     failed: list[object] = []
-    producer = Producer(settings | {"acks": "all", "message.max.bytes": 2_000_000})
+    producer = Producer(settings | {"enable.idempotence": True, "message.max.bytes": 2_000_000})
     for value in values:
         producer.produce(TOPIC, value, on_delivery=lambda error, _: failed.append(error) if error else None)
     assert producer.flush(SECONDS_MAX) == 0
@@ -186,8 +187,42 @@ def test_a_renewed_certificate_is_shown_to_new_connections_and_old_ones_go_on(
             assert old.recv(8)[4:] == b"\x00\x00\x00\x07"
 
     async def test(cluster: ClusterInProcess) -> None:
-        await cluster.form(1, configs=configs(ca, str(keystore)))
-        await in_thread(walk, cluster.brokers[1].process.life.listeners.named["CLIENTS"].port)
+        await cluster.form(1, configs=configs(ca, str(keystore), metrics_security_protocol="SSL"))
+        life = cluster.brokers[1].process.life
+        await in_thread(walk, life.listeners.named["CLIENTS"].port)
+        assert life.status is not None
+        await in_thread(wait_for, partial(is_shown, b"second", life.status.address[1]))
+
+    run(tmp_path, test)
+
+
+def test_the_page_of_metrics_is_for_those_that_show_a_certificate(
+    ca: PrivateCa, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    settings = {"metrics.security.protocol": "SSL", "listener.name.metrics.ssl.client.auth": "required"}
+
+    def ask(url: str, context: ssl.SSLContext) -> str:
+        return httpx.get(url, verify=context, timeout=SECONDS_MAX).text
+
+    async def test(cluster: ClusterInProcess) -> None:
+        keystore = ca.keystore("broker")
+        await cluster.form(1, configs=configs(ca, keystore, **settings))
+        await cluster.form_coordinators(1001, configs=configs(ca, keystore, **settings))
+        knows_prometheus = client_context(ca=ca.file, cert=keystore, key=keystore)
+        for life in (cluster.brokers[1].process.life, cluster.coordinators[1001].process.life):
+            assert life.status is not None
+            url = f"https://127.0.0.1:{life.status.address[1]}/metrics"
+            assert f"metrics_served url={url}" in caplog.text
+            page = await in_thread(ask, url, knows_prometheus)
+            assert 'springtide_certificate_expiry_time_seconds{listener="METRICS"}' in page
+            with pytest.raises(httpx.HTTPError):
+                await in_thread(ask, url, client_context(ca=ca.file, cert=None, key=None))
+            with pytest.raises(httpx.HTTPError):
+                await in_thread(ask, url.replace("https", "http"), knows_prometheus)
+            assert await in_thread(ask, url, knows_prometheus)
+        for cause in ("peer did not return a certificate", "http request"):
+            assert caplog.text.count(f"peer=127.0.0.1 cause=TLS: {cause}") == 2
 
     run(tmp_path, test)
 

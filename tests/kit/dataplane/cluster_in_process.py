@@ -62,7 +62,7 @@ from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.tail_cache import TailBudget
 from springtide.node.clock import MachineClock
 from springtide.node.config import NodeConfig
-from springtide.node.listeners import ListenersSettings, parse_listeners
+from springtide.node.listeners import HostPort, ListenersSettings, metrics_listener, parse_listeners
 from springtide.node.settings import NodePorts
 from tests.kit.controller.images import build_update
 
@@ -358,7 +358,7 @@ class ClusterInProcess:
             broker_id=broker_id,
             listeners=self._listeners(broker_id, config),
             controllers=("http://controller.invalid",),
-            metrics_host="127.0.0.1",
+            metrics=metrics_listener(config, HostPort("127.0.0.1", 0)),
             config=config,
             version="test",
         )
@@ -388,7 +388,7 @@ class ClusterInProcess:
             coordinator_id=coordinator_id,
             listeners=self._listeners(coordinator_id, config),
             controllers=("http://controller.invalid",),
-            metrics_host="127.0.0.1",
+            metrics=metrics_listener(config, HostPort("127.0.0.1", 0)),
             config=config,
             version="test",
         )

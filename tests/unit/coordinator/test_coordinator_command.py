@@ -10,7 +10,7 @@ from coordinator.core.groups.options import GroupOptions
 from coordinator.process import CoordinatorSettings
 from springtide.node.command_line import CommandLineError
 from springtide.node.config import NodeConfigError
-from springtide.node.listeners import HostPort, ListenersSettings
+from springtide.node.listeners import HostPort, ListenerSettings, ListenersSettings
 
 SERVE = ("serve", "--cluster", "prod", "--coordinator-id", "1001", "--controllers", "http://c1:1,http://c2:2")
 
@@ -26,7 +26,7 @@ def test_the_options_of_any_process_that_serves_clients_are_taken() -> None:
     assert (told.coordinator_id, told.cluster, told.rack) == (1001, "prod", "r")
     assert told.controllers == ("http://c1:1", "http://c2:2")
     assert told.listeners == ListenersSettings.one("::1", 9, advertised=HostPort("desk1", 10))
-    assert (told.metrics_host, told.metrics_port) == ("h", 11)
+    assert told.metrics == ListenerSettings(name="METRICS", bind=HostPort("h", 11))
     with pytest.raises(CommandLineError, match="--coordinator-id"):
         settings("--coordinator-id", "-1")
 

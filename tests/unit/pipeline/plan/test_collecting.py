@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import httpx
@@ -27,7 +29,10 @@ from pipeline.plan.samples import PARTITIONS, TOPICS, BadMetrics, TopicCounters,
 from springtide.cli.call import UsageError
 from springtide.cli.client import Controllers, RequestRefused, Unreachable
 from springtide.cli.settings import Settings, parse_urls
+from springtide.node.tls_files import TlsFiles, TlsMaterial
+from springtide.tls import client_context
 from springtide.wire.errors import ErrorCode
+from tests.kit.springtide.certificates import PrivateCa
 
 NOON_MS = 1_795_348_800_000
 METRICS = """\
@@ -326,6 +331,36 @@ def test_pages_that_are_none_are_refused(told: str) -> None:
 def test_an_address_where_nothing_is_is_bad_metrics_too(where: str) -> None:
     with pytest.raises(BadMetrics):
         ask_metrics(where)
+
+
+class Page(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(METRICS.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_page_over_tls_is_read_with_a_certificate(tmp_path: Path) -> None:
+    ca = PrivateCa(tmp_path)
+    keystore = ca.keystore("broker")
+    material = TlsMaterial(TlsFiles(keystore=keystore, truststore=ca.file, client_auth="required"))
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        server.socket = material.server.wrap_socket(server.socket, server_side=True)
+        url = f"https://127.0.0.1:{server.server_port}/metrics"
+        serving = Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            known = client_context(ca=ca.file, cert=keystore, key=keystore)
+            assert ask_metrics(url, verify=known) == parse_metrics(METRICS)
+            for stranger in (True, client_context(ca=ca.file, cert=None, key=None)):
+                with pytest.raises(BadMetrics):
+                    ask_metrics(url, verify=stranger)
+        finally:
+            server.shutdown()
+            serving.join()
 
 
 # --- collecting ---------------------------------------------------------------------------------------------

@@ -7,7 +7,13 @@ import pytest
 from controller.contract.session import ListenerAddress
 from dataplane.shell.config import BrokerConfig
 from springtide.node.config import NodeConfigError
-from springtide.node.listeners import HostPort, ListenersSettings, parse_listeners
+from springtide.node.listeners import (
+    HostPort,
+    ListenerSettings,
+    ListenersSettings,
+    metrics_listener,
+    parse_listeners,
+)
 from springtide.node.sasl_settings import IssuerSettings, SaslSettings
 from springtide.node.tls_files import TlsFiles
 from springtide.security.sasl.exchange import Mechanism
@@ -66,6 +72,7 @@ def test_without_listeners_there_is_nothing_to_read() -> None:
         ({"listeners": "A://h:99999"}, "is not NAME://HOST:PORT"),
         ({"listeners": "A://h:1,a://h:2"}, "names A twice"),
         ({"listeners": ",".join(f"L{n}://h:{n}" for n in range(1, 18))}, "at most 16"),
+        ({"listeners": "metrics://h:1"}, "METRICS is the listener of --metrics-listen"),
         ({"listeners": None, "advertised__listeners": "A://h:1"}, "needs listeners"),
         ({"advertised__listeners": "OTHER://h:1"}, "names OTHER, which listeners does not"),
         ({"listener__security__protocol__map": "INTERNAL:PLAINTEXT"}, "CLIENTS has no protocol"),
@@ -89,6 +96,37 @@ def test_what_can_not_be_meant_is_refused_with_what_to_do(
         parsed(**changed)
     assert message in str(refused.value)
     assert "secret" not in str(refused.value)
+
+
+AT = HostPort("10.0.0.1", 9192)
+
+
+def test_the_page_of_metrics_has_the_files_of_all_listeners_unless_it_has_its_own() -> None:
+    assert metrics_listener(BrokerConfig.parse(()), None) is None
+    assert metrics_listener(BrokerConfig.parse(TWO.items()), AT) == ListenerSettings(name="METRICS", bind=AT)
+    settings = TWO | {
+        "metrics.security.protocol": "SSL",
+        "ssl.truststore.location": "/keys/ca.pem",
+        "listener.name.metrics.ssl.client.auth": "required",
+    }
+    found = metrics_listener(BrokerConfig.parse(settings.items()), AT)
+    assert found is not None
+    assert found.tls == TlsFiles(keystore="/keys/all.pem", truststore="/keys/ca.pem", client_auth="required")
+
+
+@pytest.mark.parametrize(
+    ("changed", "bind", "message"),
+    [
+        ({"metrics.security.protocol": "SSL"}, AT, "METRICS speaks TLS: name the PEM file"),
+        ({"metrics.security.protocol": "SSL"}, None, "needs --metrics-listen"),
+        ({"metrics.security.protocol": "SASL_SSL"}, AT, "must be PLAINTEXT or SSL"),
+    ],
+)
+def test_a_page_of_metrics_that_can_not_be_served_is_refused(
+    changed: dict[str, str], bind: HostPort | None, message: str
+) -> None:
+    with pytest.raises(NodeConfigError, match=message):
+        metrics_listener(BrokerConfig.parse(changed.items()), bind)
 
 
 SASL = TWO | {
