@@ -163,6 +163,11 @@ class SocketChannel:
     def send_file(self, file_descriptor: int, *, position: int, length: int) -> int:
         return os.sendfile(self._socket.fileno(), file_descriptor, position, length)
 
+    def give_up(self) -> socket.socket:
+        """Return the socket, which is the caller's from now on; the channel is closed."""
+        self._closed = True
+        return self._socket
+
     def fileno(self) -> int:
         return self._socket.fileno()
 

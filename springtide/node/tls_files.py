@@ -17,6 +17,7 @@ from typing import Final
 from cryptography import x509
 
 from springtide.node.clock import Clock
+from springtide.node.kernel_tls import OP_ENABLE_KTLS, OPENSSL_VERSION_MIN
 from springtide.node.threads import Threads
 from springtide.tls import TlsFilesInvalid, load_ca, load_cert
 
@@ -101,6 +102,8 @@ def _load(files: TlsFiles) -> tuple[ssl.SSLContext, ssl.SSLContext, int]:
 def _contexts(files: TlsFiles) -> tuple[ssl.SSLContext, ssl.SSLContext, int]:
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.verify_mode = CLIENT_AUTH[files.client_auth]
+    if ssl.OPENSSL_VERSION_INFO >= OPENSSL_VERSION_MIN:
+        server.options |= OP_ENABLE_KTLS  # without effect where OpenSSL does not write to the socket itself
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = files.verifies_names
     for context in (server, client):

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import logging
+import ssl
 from collections import Counter
+from contextlib import suppress
 from functools import partial
+from typing import Final
 
-from springtide.node.net import Channel, Listener, Net, Poller
+from springtide.node.kernel_tls import KernelTlsChannel, has_kernel_tls
+from springtide.node.net import Channel, Listener, Net, Poller, SocketChannel
 from springtide.node.tls_channel import TlsChannel
 from springtide.node.tls_files import TlsMaterial
 
 _log = logging.getLogger(__name__)
 
 
-class SecuredListener:
-    """A listener whose connections are TLS."""
+KERNEL_MISSES_MAX: Final = 16
+"""Connections in a row, of a cipher that the kernel has, that it did not encrypt: OpenSSL is built without
+it. One alone may be of a peer that left too early."""
 
-    __slots__ = ("_listener", "_material")
+
+class SecuredListener:
+    """A listener whose connections are TLS, encrypted by the kernel where it can."""
+
+    __slots__ = ("_is_in_kernel", "_listener", "_material", "_misses")
 
     def __init__(self, listener: Listener, material: TlsMaterial) -> None:
         self._listener = listener
         self._material = material
+        self._is_in_kernel = False
+        self._misses = 0 if has_kernel_tls() else KERNEL_MISSES_MAX
 
     @property
     def address(self) -> tuple[str, int]:
@@ -30,10 +41,32 @@ class SecuredListener:
         self._listener.begin()
 
     async def accept(self) -> Channel:
-        return TlsChannel(await self._listener.accept(), self._material.server)
+        while True:
+            channel, context = await self._listener.accept(), self._material.server
+            if self._misses >= KERNEL_MISSES_MAX or not isinstance(channel, SocketChannel):
+                return TlsChannel(channel, context)
+            with suppress(OSError):  # the peer has left
+                return KernelTlsChannel(channel.give_up(), channel.peer, context, self._on_open)
 
     def close(self) -> None:
         self._listener.close()
+
+    def _on_open(self, channel: KernelTlsChannel) -> None:
+        """Count, and log once, whether the kernel encrypts."""
+        if channel.sends_files:
+            self._misses = 0
+            if not self._is_in_kernel:
+                self._is_in_kernel = True
+                _log.info("tls_in_kernel address=%s cipher=%s", "{}:{}".format(*self.address), channel.cipher)
+        elif "GCM" in channel.cipher:
+            self._misses += 1
+            if self._misses == KERNEL_MISSES_MAX:
+                _log.warning(
+                    "tls_not_in_kernel address=%s openssl=%s consequence=%s",
+                    "{}:{}".format(*self.address),
+                    ssl.OPENSSL_VERSION,
+                    "this process encrypts",
+                )
 
 
 class SecuredNet:
