@@ -75,29 +75,7 @@ class NewRecord(NamedTuple):
     headers: tuple[RecordHeader, ...] = ()
 
 
-class RecordSpans(NamedTuple):
-    """Where the records of one batch stand in its payload, and the fields that compaction needs of each.
-
-    starts: of each record, its length included, and at last the payload's end. without_value: the numbers of
-        those whose value is null, rising.
-    """
-
-    payload: bytes
-    starts: list[int]
-    offset_deltas: list[int]
-    keys: list[bytes | None]
-    without_value: list[int]
-
-    def timestamp_delta(self, number: int) -> int:
-        """Return one record's. Raise CorruptBatch: `read_spans` only passed over it."""
-        try:
-            position, end = _record_end(self.payload, self.starts[number])
-            return _read_varint(self.payload, position + 1, end, VARLONG_SHIFT_MAX)[1]
-        except _BadRecords as error:
-            raise CorruptBatch(str(error)) from error
-
-
-class _BadRecords(Exception):
+class BadRecords(Exception):
     """The bytes break the record layout."""
 
 
@@ -114,32 +92,16 @@ def iter_records(view: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BYT
     if not crc_is_valid(view, header):
         raise CorruptBatch("CRC does not match")
     try:
-        payload = _payload(view, header, decompressed_bytes_max)
+        payload = open_payload(view, header, decompressed_bytes_max)
         append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
         position = 0
         for _ in range(header.record_count):
             position, record = _read_record(payload, position, header, append_time)
             yield record
-    except (CorruptCompressedData, DecompressedTooLarge, _BadRecords) as error:
+    except (CorruptCompressedData, DecompressedTooLarge, BadRecords) as error:
         raise CorruptBatch(str(error) or type(error).__name__) from error
     if position != len(payload):
         raise CorruptBatch("bytes after the last record")
-
-
-def read_spans(view: memoryview, header: BatchHeader, *, decompressed_bytes_max: int) -> RecordSpans:
-    """Return where the records stand of the batch that begins `view`.
-
-    Raise CorruptBatch if the payload can't be opened within the cap or breaks the record layout, or offset
-    deltas do not rise, or leave the header's range. Timestamps, values and headers are not looked at, the CRC
-    is not checked: the caller reads its own log.
-    """
-    try:
-        payload = bytes(_payload(view, header, decompressed_bytes_max))
-        return _spans(payload, header)
-    except (CorruptCompressedData, DecompressedTooLarge, _BadRecords) as error:
-        raise CorruptBatch(str(error) or type(error).__name__) from error
-    except IndexError:
-        raise CorruptBatch("a record exceeds the batch") from None
 
 
 def check_records_deep(
@@ -157,7 +119,7 @@ def check_records_deep(
     and fails its consumers instead.
     """
     try:
-        payload = _payload(view, header, decompressed_bytes_max)
+        payload = open_payload(view, header, decompressed_bytes_max)
     except DecompressedTooLarge:
         return ErrorCode.MESSAGE_TOO_LARGE
     except CorruptCompressedData:
@@ -166,7 +128,7 @@ def check_records_deep(
     try:
         for offset_delta in range(header.record_count):
             position = _skip_record(payload, position, offset_delta, needs_key=needs_keys)
-    except _BadRecords:
+    except BadRecords:
         return ErrorCode.INVALID_RECORD
     return ErrorCode.NONE if position == len(payload) else ErrorCode.INVALID_RECORD
 
@@ -231,7 +193,7 @@ def write_varint(out: bytearray, value: int) -> None:
     out.append(raw)
 
 
-def _payload(view: memoryview, header: BatchHeader, decompressed_bytes_max: int) -> Buffer:
+def open_payload(view: memoryview, header: BatchHeader, decompressed_bytes_max: int) -> Buffer:
     if header.compression > Compression.ZSTD:
         raise CorruptCompressedData(f"unknown codec {header.compression}")
     records = view[HEADER_BYTES : header.batch_length + LENGTH_FIELD_END]
@@ -240,13 +202,13 @@ def _payload(view: memoryview, header: BatchHeader, decompressed_bytes_max: int)
     return decompress(Compression(header.compression), records, decompressed_bytes_max=decompressed_bytes_max)
 
 
-def _read_varint(buffer: Buffer, position: int, end: int, shift_max: int) -> tuple[int, int]:
+def read_varint(buffer: Buffer, position: int, end: int, shift_max: int) -> tuple[int, int]:
     """Return (position after it, value) of a zigzag varint of at most five (ten) bytes that ends before
     `end`."""
     raw = shift = 0
     while True:
         if position >= end or shift > shift_max:
-            raise _BadRecords("varint runs too long")
+            raise BadRecords("varint runs too long")
         byte = buffer[position]
         position += 1
         raw |= (byte & 0x7F) << shift
@@ -255,126 +217,70 @@ def _read_varint(buffer: Buffer, position: int, end: int, shift_max: int) -> tup
         shift += 7
 
 
-def _spans(payload: bytes, header: BatchHeader) -> RecordSpans:
-    """Raise _BadRecords, IndexError. Each varint's common sizes are read in line: a pass of compaction spends
-    most of its time here."""
-    starts: list[int] = []
-    offset_deltas: list[int] = []
-    keys: list[bytes | None] = []
-    without_value: list[int] = []
-    position, before = 0, -1
-    size_bytes, last_delta = len(payload), header.last_offset_delta
-    for number in range(header.record_count):
-        starts.append(position)
-        if (low := payload[position]) < 0x80:
-            position, length = position + 1, (low >> 1) ^ -(low & 1)
-        elif (high := payload[position + 1]) < 0x80:
-            position, length = position + 2, (low >> 1 & 0x3F | high << 6) ^ -(low & 1)
-        else:
-            position, length = _read_varint(payload, position, size_bytes, VARINT_SHIFT_MAX)
-        end = position + length
-        if length < 1 or end > size_bytes:
-            raise _BadRecords(f"record length {length} in a batch of {size_bytes}")
-        position += 1  # attributes
-        while payload[position] >= 0x80:  # the timestamp's delta
-            position += 1
-        position += 1
-        if (low := payload[position]) < 0x80:
-            position, delta = position + 1, (low >> 1) ^ -(low & 1)
-        elif (high := payload[position + 1]) < 0x80:
-            position, delta = position + 2, (low >> 1 & 0x3F | high << 6) ^ -(low & 1)
-        else:
-            position, delta = _read_varint(payload, position, end, VARINT_SHIFT_MAX)
-        if not before < delta <= last_delta:
-            raise _BadRecords(f"offset delta {delta} after {before}, the header says up to {last_delta}")
-        before = delta
-        offset_deltas.append(delta)
-        if (low := payload[position]) < 0x80:
-            position, length = position + 1, (low >> 1) ^ -(low & 1)
-        else:
-            position, length = _read_varint(payload, position, end, VARINT_SHIFT_MAX)
-        if length >= 0:
-            keys.append(payload[position : position + length])
-            position += length
-        elif length == -1:
-            keys.append(None)
-        else:
-            raise _BadRecords(f"key length {length}")
-        if position >= end:  # the value's length is due
-            raise _BadRecords("key exceeds its record")
-        if payload[position] & 1:  # a negative length: null
-            without_value.append(number)
-        position = end
-    if position != size_bytes:
-        raise _BadRecords("bytes after the last record")
-    starts.append(position)
-    return RecordSpans(payload, starts, offset_deltas, keys, without_value)
-
-
 def _read_sized(buffer: Buffer, position: int, end: int) -> tuple[int, bytes | None]:
-    position, length = _read_varint(buffer, position, end, VARINT_SHIFT_MAX)
+    position, length = read_varint(buffer, position, end, VARINT_SHIFT_MAX)
     if length < -1 or length > end - position:
-        raise _BadRecords(f"length {length} exceeds its record")
+        raise BadRecords(f"length {length} exceeds its record")
     if length < 0:
         return position, None
     return position + length, bytes(buffer[position : position + length])
 
 
-def _record_end(payload: Buffer, position: int) -> tuple[int, int]:
-    position, length = _read_varint(payload, position, len(payload), VARINT_SHIFT_MAX)
+def record_end(payload: Buffer, position: int) -> tuple[int, int]:
+    position, length = read_varint(payload, position, len(payload), VARINT_SHIFT_MAX)
     if length < 0 or length > len(payload) - position:
-        raise _BadRecords(f"record length {length} exceeds the batch")
+        raise BadRecords(f"record length {length} exceeds the batch")
     if length == 0:
-        raise _BadRecords("empty record")
+        raise BadRecords("empty record")
     return position, position + length
 
 
 def _read_record(
     payload: Buffer, position: int, header: BatchHeader, append_time: int | None
 ) -> tuple[int, Record]:
-    position, end = _record_end(payload, position)
-    position, timestamp_delta = _read_varint(payload, position + 1, end, VARLONG_SHIFT_MAX)
-    position, offset_delta = _read_varint(payload, position, end, VARINT_SHIFT_MAX)
+    position, end = record_end(payload, position)
+    position, timestamp_delta = read_varint(payload, position + 1, end, VARLONG_SHIFT_MAX)
+    position, offset_delta = read_varint(payload, position, end, VARINT_SHIFT_MAX)
     position, key = _read_sized(payload, position, end)
     position, value = _read_sized(payload, position, end)
-    position, header_count = _read_varint(payload, position, end, VARINT_SHIFT_MAX)
+    position, header_count = read_varint(payload, position, end, VARINT_SHIFT_MAX)
     if header_count < 0 or header_count * 2 > end - position:
-        raise _BadRecords(f"header count {header_count} exceeds its record")
+        raise BadRecords(f"header count {header_count} exceeds its record")
     headers: list[RecordHeader] = []
     for _ in range(header_count):
         position, name = _read_sized(payload, position, end)
         if name is None:
-            raise _BadRecords("header key is null")
+            raise BadRecords("header key is null")
         try:
             text = name.decode()
         except UnicodeDecodeError:
-            raise _BadRecords("header key is not UTF-8") from None
+            raise BadRecords("header key is not UTF-8") from None
         position, header_value = _read_sized(payload, position, end)
         headers.append((text, header_value))
     if position != end:
-        raise _BadRecords("record is longer than its fields")
+        raise BadRecords("record is longer than its fields")
     timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
     return end, Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers))
 
 
 def _skip_record(payload: Buffer, position: int, offset_delta_expected: int, *, needs_key: bool) -> int:
-    position, end = _record_end(payload, position)
-    position, _ = _read_varint(payload, position + 1, end, VARLONG_SHIFT_MAX)
-    position, offset_delta = _read_varint(payload, position, end, VARINT_SHIFT_MAX)
+    position, end = record_end(payload, position)
+    position, _ = read_varint(payload, position + 1, end, VARLONG_SHIFT_MAX)
+    position, offset_delta = read_varint(payload, position, end, VARINT_SHIFT_MAX)
     if offset_delta != offset_delta_expected:
-        raise _BadRecords(f"offset delta {offset_delta} where {offset_delta_expected} is due")
+        raise BadRecords(f"offset delta {offset_delta} where {offset_delta_expected} is due")
     position = _skip_sized(payload, position, end, is_nullable=not needs_key)
     position = _skip_sized(payload, position, end, is_nullable=True)
     if position == end - 1 and payload[position] == 0:  # no headers: nearly always
         return end
-    position, header_count = _read_varint(payload, position, end, VARINT_SHIFT_MAX)
+    position, header_count = read_varint(payload, position, end, VARINT_SHIFT_MAX)
     if header_count < 0 or header_count * 2 > end - position:
-        raise _BadRecords(f"header count {header_count} exceeds its record")
+        raise BadRecords(f"header count {header_count} exceeds its record")
     for _ in range(header_count):
         position = _skip_sized(payload, position, end, is_nullable=False)
         position = _skip_sized(payload, position, end, is_nullable=True)
     if position != end:
-        raise _BadRecords("record is longer than its fields")
+        raise BadRecords("record is longer than its fields")
     return end
 
 
@@ -382,14 +288,14 @@ def _skip_sized(payload: Buffer, position: int, end: int, *, is_nullable: bool) 
     if position < end and (byte := payload[position]) < 0x80 and not byte & 1:  # a length below 64, not null
         position += 1 + (byte >> 1)
     else:
-        position, length = _read_varint(payload, position, end, VARINT_SHIFT_MAX)
+        position, length = read_varint(payload, position, end, VARINT_SHIFT_MAX)
         if length < 0:
             if length != -1 or not is_nullable:
-                raise _BadRecords(f"length {length}")
+                raise BadRecords(f"length {length}")
             return position
         position += length
     if position > end:
-        raise _BadRecords("length exceeds its record")
+        raise BadRecords("length exceeds its record")
     return position
 
 

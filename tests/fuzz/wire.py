@@ -23,14 +23,8 @@ from springtide.wire.record_batch import (
     decode_header,
     iter_headers,
 )
-from springtide.wire.records import (
-    NewRecord,
-    check_records_deep,
-    encode_batch,
-    iter_records,
-    read_spans,
-    seal_batch,
-)
+from springtide.wire.record_spans import read_payload, read_spans
+from springtide.wire.records import NewRecord, check_records_deep, encode_batch, iter_records, seal_batch
 from tests.fuzz.target import Target, seeded
 from tests.kit.springtide.random_message import random_message
 
@@ -102,7 +96,7 @@ def check_batch(data: bytes) -> bool:
     with suppress(CorruptBatch):
         list(iter_records(view, decompressed_bytes_max=cap))
     with suppress(CorruptBatch):
-        read_spans(view, header, decompressed_bytes_max=cap)
+        read_spans(read_payload(view, header, bytes_max=cap), header)
     return error is ErrorCode.NONE
 
 

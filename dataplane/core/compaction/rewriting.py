@@ -23,13 +23,23 @@ from springtide.wire.record_batch import (
     CorruptBatch,
     TimestampType,
 )
-from springtide.wire.records import RecordSpans, read_spans, seal_batch
+from springtide.wire.record_spans import (
+    POSITION_OF_NONE,
+    copy_records,
+    has_value,
+    largest_timestamp_delta,
+    place_of,
+    read_payload,
+    read_spans,
+)
+from springtide.wire.records import seal_batch
 
-from .newest import BATCH_BYTES_MAX, KEYS_MAX, NewestOffsets
+from .newest import KEYS_MAX, NewestRecords
 from .rounds import Round, is_round_key
 
-_NO_MORE = 2**63 - 1
-"""Above every offset."""
+TIMESTAMP_LIMIT = 2**63
+_NO_MORE = place_of(2**63)
+"""Above every place."""
 
 
 class Rewrite:
@@ -47,7 +57,7 @@ class Rewrite:
         """from_offset: the end of the last round that this replica applied, or where the last pass got."""
         self._round = round_
         self._from_offset = from_offset
-        self._newest = NewestOffsets(keys_max=keys_max)
+        self._newest = NewestRecords(keys_max=keys_max)
         self._in_order = self._newest.in_order()
         self._next_newest = -1
         self._boundaries = _Boundaries(round_.producers_floor)
@@ -71,50 +81,54 @@ class Rewrite:
         if header.base_offset >= self.reaches:
             return whole
         newest = self._newest_of(header)
-        if newest is not None:  # most batches need not be opened again
+        if newest is not None:  # most batches need not be opened again, and none needs to be read as a whole
             if not newest:
                 return self._emptied(header)
+            if newest[0] & POSITION_OF_NONE == POSITION_OF_NONE:
+                return whole
             if len(newest) == header.record_count and header.base_offset >= self._round.tombstone_floor:
                 return whole
         try:
-            spans = read_spans(view, header, decompressed_bytes_max=BATCH_BYTES_MAX)
-            kept = self._kept(header, spans, newest)
+            payload = read_payload(view, header)
+            kept = (
+                self._kept_of_earlier(payload, header)
+                if newest is None
+                else self._without_deletions(payload, newest)
+            )
             if not kept:
                 return self._emptied(header)
-            return whole if len(kept) == header.record_count else _with_records(header, spans, kept)
+            return whole if len(kept) == header.record_count else _with_records(header, payload, kept)
         except CorruptBatch:
             return whole
 
-    def _newest_of(self, header: BatchHeader) -> set[int] | None:
-        """Return which offsets of the batch are the newest of their keys; None if this pass has not read the
-        batch's keys."""
+    def _newest_of(self, header: BatchHeader) -> list[int] | None:
+        """Return the places of the batch's records that are the newest of their keys; None if this pass has
+        not read the batch's keys."""
         if header.is_control or header.base_offset < self._from_offset:
             return None
-        newest: set[int] = set()
-        while self._next_newest < header.next_offset:
-            if self._next_newest >= header.base_offset:
-                newest.add(self._next_newest)
+        newest: list[int] = []
+        begin, end = place_of(header.base_offset), place_of(header.next_offset)
+        while self._next_newest < end:
+            if self._next_newest >= begin:
+                newest.append(self._next_newest)
             self._next_newest = next(self._in_order, _NO_MORE)
         return newest
 
-    def _kept(self, header: BatchHeader, spans: RecordSpans, newest: set[int] | None) -> list[int]:
-        """Return the numbers of the records that stay. One without a key goes, as in Kafka: it can't be
+    def _kept_of_earlier(self, payload: bytes, header: BatchHeader) -> list[int]:
+        """Return the places of the records that stay of a control batch, or of one whose keys this pass has
+        not read: all that it has read are newer. A record without a key goes, as in Kafka: it can't be
         written to a compacted topic, so it is from before the topic's policy was set to compact."""
+        places, keys, without_value = read_spans(payload, header)
         if header.is_control:
-            return [number for number, key in enumerate(spans.keys) if not is_round_key(key)]
-        offsets = [header.base_offset + delta for delta in spans.offset_deltas]
-        if newest is not None:
-            kept = [number for number, offset in enumerate(offsets) if offset in newest]
-        else:
-            is_newest = self._newest.is_newest
-            kept = [
-                number
-                for number, (key, offset) in enumerate(zip(spans.keys, offsets, strict=True))
-                if key is not None and is_newest(key, offset)
-            ]
-        floor = self._round.tombstone_floor
-        gone = {number for number in spans.without_value if offsets[number] < floor}
-        return [number for number in kept if number not in gone] if gone else kept
+            return [place for place, key in zip(places, keys, strict=True) if not is_round_key(key)]
+        floor = place_of(self._round.tombstone_floor)
+        gone = {number for number in without_value if places[number] < floor}
+        return [places[number] for number in self._newest.missing(keys) if number not in gone]
+
+    def _without_deletions(self, payload: bytes, newest: list[int]) -> list[int]:
+        """Return the places without those of tombstones below the round's floor."""
+        floor = place_of(self._round.tombstone_floor)
+        return [place for place in newest if place >= floor or has_value(payload, place)]
 
     def _emptied(self, header: BatchHeader) -> bytes | None:
         return _without_records(header) if self._boundaries.holds(header) else None
@@ -157,14 +171,16 @@ class _Boundaries:
         )
 
 
-def _with_records(header: BatchHeader, spans: RecordSpans, kept: Sequence[int]) -> bytes:
-    """Return the batch with only these of its records."""
+def _with_records(header: BatchHeader, payload: bytes, kept: Sequence[int]) -> bytes:
+    """Return the batch with only the records at these places. Raise CorruptBatch if no header can hold their
+    largest timestamp."""
     codec = Compression(header.compression)
-    payload, starts = spans.payload, spans.starts
-    body = compress(codec, b"".join(payload[starts[number] : starts[number + 1]] for number in kept))
+    body = compress(codec, copy_records(payload, kept))
     max_timestamp = header.max_timestamp
     if header.timestamp_type is TimestampType.CREATE_TIME:
-        max_timestamp = header.base_timestamp + max(map(spans.timestamp_delta, kept))
+        max_timestamp = header.base_timestamp + largest_timestamp_delta(payload, kept)
+        if not -TIMESTAMP_LIMIT <= max_timestamp < TIMESTAMP_LIMIT:
+            raise CorruptBatch(f"timestamp {max_timestamp}")
     return _sealed(header._replace(max_timestamp=max_timestamp, record_count=len(kept)), codec, body)
 
 

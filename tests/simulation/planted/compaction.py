@@ -10,7 +10,7 @@ from coordinator.core.replay import ShardReplay
 from dataplane.core import leader
 from dataplane.core.compaction import deciding, newest
 from dataplane.core.compaction.known import KnownRounds, PlacedRound
-from dataplane.core.compaction.newest import NewestOffsets
+from dataplane.core.compaction.newest import NewestRecords
 from dataplane.core.compaction.rewriting import Rewrite
 from dataplane.core.compaction.rounds import Dirt, Round
 from dataplane.core.leader import Leader
@@ -54,17 +54,17 @@ def copied_counts_as_compacted() -> Patches:
 
 @plant(breaks="I35", seen="KAFKA-7400: a pass whose map of keys is full goes on to the end", compacted=True)
 def full_map_goes_unnoticed() -> Patches:
-    original = NewestOffsets.add
+    original = NewestRecords.add
 
-    def add(self: NewestOffsets, *args: Any) -> bool:
+    def add(self: NewestRecords, *args: Any) -> bool:
         return original(self, *args) or True
 
-    return [(NewestOffsets, "add", add)]
+    return [(NewestRecords, "add", add)]
 
 
 @plant(breaks="I35", seen="a key's hash stands for the key, too short", compacted=True)
 def keys_collide() -> Patches:
-    return [(newest, "fingerprint", lambda key: bytes((key[0] & 3,)))]
+    return [(newest, "fingerprints", lambda keys: [None if key is None else key[0] & 3 for key in keys])]
 
 
 @plant(breaks="L5", seen="replicas at different rounds are compared byte by byte", compacted=True)

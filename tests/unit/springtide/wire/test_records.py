@@ -7,7 +7,6 @@ import random
 import struct
 import time
 import tracemalloc
-from itertools import pairwise
 
 import cramjam
 import pytest
@@ -30,13 +29,18 @@ from springtide.wire.record_batch import (
     check_produced_batch,
     decode_header,
 )
+from springtide.wire.record_spans import (
+    copy_records,
+    largest_timestamp_delta,
+    read_payload,
+    read_spans,
+)
 from springtide.wire.records import (
     NewRecord,
     Record,
     check_records_deep,
     encode_batch,
     iter_records,
-    read_spans,
     seal_batch,
 )
 
@@ -253,40 +257,6 @@ def test_a_header_round_trips_through_struct_and_io() -> None:
     assert struct.unpack(">qii", head) == (2**40, len(batch) - 12, 9)
 
 
-@pytest.mark.parametrize("compression", list(Compression))
-def test_spans_say_what_reading_says_at_every_size_of_a_varint(compression: Compression) -> None:
-    sizes = [0, 1, 50, 63, 64, 65, 8_191, 8_192, 70_000]
-    records = [
-        NewRecord(None if key < 0 else b"k" * key, None if value < 0 else b"v" * value, 1_000 + when)
-        for key in [-1, *sizes]
-        for value, when in zip(
-            [-1, *sizes], [0, 1, -1, 63, 64, 8_192, 2**20, 2**27, 2**40, -(2**40)], strict=True
-        )
-    ]
-    batch = encode_batch(records, compression=compression)
-    spans = read_spans(memoryview(batch), decode_header(batch), decompressed_bytes_max=16 * MIB)
-    read = list(iter_records(batch))
-    assert spans.keys == [record.key for record in read]
-    assert spans.offset_deltas == [record.offset for record in read]
-    base_timestamp = decode_header(batch).base_timestamp
-    numbers = range(len(read))
-    assert [base_timestamp + spans.timestamp_delta(number) for number in numbers] == [
-        record.timestamp for record in read
-    ]
-    assert spans.without_value == [number for number in numbers if read[number].value is None]
-    plain = encode_batch(records)[HEADER_BYTES:]
-    assert b"".join(spans.payload[a:b] for a, b in pairwise(spans.starts)) == spans.payload == plain
-
-
-@pytest.mark.parametrize("deltas", [b"\x02\x00", b"\x00\x00", b"\x00\x04", b"\x01\x02"])
-def test_spans_need_offsets_that_rise_within_the_header(deltas: bytes) -> None:
-    """0, 1 is what the header says; of records with other offsets nobody can say which is the newest."""
-    payload = b"".join(b"\x0c\x00\x00%c\x01\x01\x00" % delta for delta in deltas)
-    batch = lying(payload, count=2)
-    with pytest.raises(CorruptBatch, match="offset delta"):
-        read_spans(memoryview(batch), decode_header(batch), decompressed_bytes_max=MIB)
-
-
 def test_mutated_records_under_a_true_crc_fail_only_in_named_ways_and_the_walks_agree() -> None:
     rng = random.Random(6)
     good = [NewRecord(b"key", b"v" * n, n, (("h", b"x"), ("i", None))) for n in range(5)]
@@ -304,9 +274,10 @@ def test_mutated_records_under_a_true_crc_fail_only_in_named_ways_and_the_walks_
         except CorruptBatch as error:  # a header name's characters are the reader's concern alone
             assert code is not ErrorCode.NONE or "UTF-8" in error.reason
         try:
-            spans = read_spans(mutated, decode_header(mutated), decompressed_bytes_max=MIB)
-            for number in range(len(spans.keys)):
-                spans.timestamp_delta(number)
+            records = read_payload(mutated, decode_header(mutated))
+            places = read_spans(records, decode_header(mutated)).places
+            copy_records(records, places)
+            largest_timestamp_delta(records, places)
         except CorruptBatch:
             assert code is not ErrorCode.NONE
         refused += code is not ErrorCode.NONE

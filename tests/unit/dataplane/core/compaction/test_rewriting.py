@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 import pytest
 
-from dataplane.core.compaction.newest import NewestOffsets
+from dataplane.core.compaction.newest import NewestRecords
 from dataplane.core.compaction.rewriting import Rewrite
 from dataplane.core.compaction.rounds import Round, encode_round
 from springtide.wire.compression import Compression
 from springtide.wire.record_batch import BatchHeader, TimestampType, decode_header
-from springtide.wire.records import NewRecord, encode_batch, iter_records
+from springtide.wire.record_spans import offset_of
+from springtide.wire.records import NewRecord, encode_batch, iter_records, seal_batch
 
 Pair = tuple[bytes, bytes | None]
 
@@ -181,17 +183,56 @@ def test_control_batches_share_no_key_and_only_an_older_round_goes() -> None:
 
 
 def test_keys_of_any_length_are_told_apart() -> None:
-    newest = NewestOffsets()
-    long_key = b"x" * 100
-    data = batch(0, (long_key, b"1"), (b"x" * 16, b"1"), (b"", b"1"))
+    newest = NewestRecords()
+    keys = [b"x" * length for length in (0, 1, 15, 16, 39, 40, 41, 100)]
+    data = batch(0, *((key, b"1") for key in keys))
     assert newest.add(memoryview(data), decode_header(data))
-    assert [newest.is_newest(key, 0) for key in (long_key, b"x" * 16, b"")] == [True, False, False]
-    assert len(newest) == 3
+    assert len(newest) == len(keys)
+    assert newest.missing([*keys, b"x" * 99, None, b"y", b"x" * 39 + b"y", b"x" * 99 + b"y"]) == [
+        8,
+        10,
+        11,
+        12,
+    ]
+
+
+def test_a_batch_that_cannot_be_opened_is_no_key_of_another() -> None:
+    newest = NewestRecords()
+    good = batch(0, (bytes(8), b"1"), compression=Compression.ZSTD)
+    bad = good[:61] + b"\xff" * (len(good) - 61)
+    assert newest.add(memoryview(bad), decode_header(bad))
+    assert newest.missing([bytes(8), bytes(25)]) == [0, 1]
 
 
 def test_a_map_without_room_takes_nothing_but_one_batch_always_fits() -> None:
-    newest = NewestOffsets(keys_max=1)
+    newest = NewestRecords(keys_max=1)
     first, second = batch(0, (b"k", b"1"), (b"l", b"1")), batch(2, (b"m", b"1"), (b"k", b"2"))
     assert newest.add(memoryview(first), decode_header(first))
     assert not newest.add(memoryview(second), decode_header(second))
-    assert newest.is_newest(b"k", 0)
+    assert newest.missing([b"k", b"l", b"m"]) == [2]
+    assert [offset_of(place) for place in newest.in_order()] == [0, 1]
+
+
+def test_many_places_come_in_the_order_of_their_offsets() -> None:
+    """More than are sorted at once, and nearly all of them in one part."""
+    rng = random.Random(5)
+    newest = NewestRecords()
+    last: dict[bytes, int] = {}
+    base = 0
+    for count, keys in [(30_000, 30_000), (1, 1), (25_000, 12_000)]:
+        names = [b"%d" % rng.randrange(keys) for _ in range(count)]
+        data = batch(base, *((name, b"") for name in names))
+        assert newest.add(memoryview(data), decode_header(data))
+        last |= {name: base + number for number, name in enumerate(names)}
+        base += 10_000_000
+    assert [offset_of(place) for place in newest.in_order()] == sorted(last.values())
+
+
+def test_a_timestamp_that_fits_no_header_keeps_its_batch_whole() -> None:
+    """Ten bytes of a varlong hold more than 64 bits, and so may a base timestamp and a delta."""
+    body = b"\x00" + b"\xfe" + b"\xff" * 8 + b"\x7f" + b"\x02\x02l\x01\x00"
+    plain = batch(0, (b"k", b"1"), (b"k", b"2"))
+    first = plain[61 : 61 + 1 + plain[61] // 2]
+    payload = first + bytes((2 * len(body),)) + body
+    bad = seal_batch(decode_header(plain)._replace(batch_length=49 + len(payload)), payload)
+    assert rewrite([bad, batch(2, (b"k", b"2"))], up_to(3))[0] == bad

@@ -1,0 +1,181 @@
+"""Where the records of a batch stand: what compaction reads of them, without an object for each.
+
+A place is a record's offset and the position in its batch's payload at which it begins, in one number: places
+rise with offsets, and a record is found again by its place without reading those before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .compression import CorruptCompressedData, DecompressedTooLarge
+from .record_batch import BatchHeader, CorruptBatch
+from .records import (
+    VARINT_SHIFT_MAX,
+    VARLONG_SHIFT_MAX,
+    BadRecords,
+    open_payload,
+    read_varint,
+    record_end,
+)
+
+POSITION_BITS = 28
+PAYLOAD_BYTES_MAX = 2**POSITION_BITS
+"""Cap of one batch's records when they are opened, 256 MiB."""
+POSITION_OF_NONE = PAYLOAD_BYTES_MAX - 1
+"""No record begins there: it takes several bytes."""
+
+
+class RecordSpans(NamedTuple):
+    """The fields that compaction needs of each record of a batch.
+
+    without_value: the numbers of those whose value is null, rising.
+    """
+
+    places: list[int]
+    keys: list[bytes | None]
+    without_value: list[int]
+
+
+def place_of(offset: int) -> int:
+    """Return the lowest place that a record at this offset can have."""
+    return offset << POSITION_BITS
+
+
+def offset_of(place: int) -> int:
+    return place >> POSITION_BITS
+
+
+def read_payload(view: memoryview, header: BatchHeader, *, bytes_max: int = PAYLOAD_BYTES_MAX) -> bytes:
+    """Return the bytes of the records, decompressed, of the batch that begins `view`.
+
+    Raise CorruptBatch if they can't be opened within `bytes_max`. The CRC is not checked: the caller
+    reads its own log.
+    """
+    try:
+        payload = open_payload(view, header, bytes_max)
+    except (CorruptCompressedData, DecompressedTooLarge) as error:
+        raise CorruptBatch(str(error) or type(error).__name__) from error
+    if len(payload) > bytes_max:
+        raise CorruptBatch(f"records of {len(payload)} bytes")
+    return bytes(payload)
+
+
+def read_spans(payload: bytes, header: BatchHeader) -> RecordSpans:
+    """Return where the records stand in a batch's payload.
+
+    Raise CorruptBatch if it breaks the record layout, or offset deltas do not rise, or leave the header's
+    range. Timestamps, values and headers are not looked at.
+    """
+    try:
+        return _spans(payload, header)
+    except BadRecords as error:
+        raise CorruptBatch(str(error)) from error
+    except IndexError:
+        raise CorruptBatch("a record exceeds the batch") from None
+
+
+def copy_records(payload: bytes, places: Sequence[int]) -> bytes:
+    """Return the bytes of the records at these places, which `read_spans` has found."""
+    found: list[bytes] = []
+    for place in places:
+        start = place & POSITION_OF_NONE
+        if (low := payload[start]) < 0x80:
+            end = start + 1 + (low >> 1)
+        elif (high := payload[start + 1]) < 0x80:
+            end = start + 2 + (low >> 1 & 0x3F | high << 6)
+        else:
+            _, end = record_end(payload, start)
+        found.append(payload[start:end])
+    return b"".join(found)
+
+
+def largest_timestamp_delta(payload: bytes, places: Sequence[int]) -> int:
+    """Return that of the records at these places, at least one, which `read_spans` has found. Raise
+    CorruptBatch if one is too long: `read_spans` only passed over them."""
+    largest = -(2**63)
+    try:
+        for place in places:
+            position = place & POSITION_OF_NONE
+            while payload[position] >= 0x80:  # the length
+                position += 1
+            if (low := payload[position + 2]) < 0x80:
+                delta = low >> 1 ^ -(low & 1)
+            else:
+                _, delta = read_varint(payload, position + 2, len(payload), VARLONG_SHIFT_MAX)
+            largest = max(largest, delta)
+    except BadRecords as error:
+        raise CorruptBatch(str(error)) from error
+    return largest
+
+
+def has_value(payload: bytes, place: int) -> bool:
+    """Return whether the record at this place, which `read_spans` has found, has a value that is not null."""
+    position, end = record_end(payload, place & POSITION_OF_NONE)
+    position += 1  # attributes
+    while payload[position] >= 0x80:  # the timestamp's delta
+        position += 1
+    position, _ = read_varint(payload, position + 1, end, VARINT_SHIFT_MAX)
+    position, key_bytes = read_varint(payload, position, end, VARINT_SHIFT_MAX)
+    return not payload[position + max(0, key_bytes)] & 1
+
+
+def _spans(payload: bytes, header: BatchHeader) -> RecordSpans:
+    """Raise BadRecords, IndexError. Each varint's common sizes are read in line: a pass of compaction spends
+    most of its time here."""
+    places: list[int] = []
+    keys: list[bytes | None] = []
+    without_value: list[int] = []
+    position, before = 0, -1
+    base_offset, last_delta = header.base_offset, header.last_offset_delta
+    size_bytes = len(payload)
+    for number in range(header.record_count):
+        start = position
+        if (low := payload[position]) < 0x80:
+            end = position + 1 + (low >> 1 ^ -(low & 1))
+            position += 2  # the length, and attributes
+        elif (high := payload[position + 1]) < 0x80:
+            end = position + 2 + ((low >> 1 & 0x3F | high << 6) ^ -(low & 1))
+            position += 3
+        else:
+            position, length = read_varint(payload, position, size_bytes, VARINT_SHIFT_MAX)
+            end = position + length
+            position += 1
+        if not position <= end <= size_bytes:
+            raise BadRecords(f"record length {end - position + 1} in a batch of {size_bytes}")
+        while payload[position] >= 0x80:  # the timestamp's delta
+            position += 1
+        if (low := payload[position + 1]) < 0x80:
+            position += 2
+            delta = low >> 1 ^ -(low & 1)
+        elif (high := payload[position + 2]) < 0x80:
+            position += 3
+            delta = (low >> 1 & 0x3F | high << 6) ^ -(low & 1)
+        else:
+            position, delta = read_varint(payload, position + 1, end, VARINT_SHIFT_MAX)
+        if not before < delta <= last_delta:
+            raise BadRecords(f"offset delta {delta} after {before}, the header says up to {last_delta}")
+        before = delta
+        places.append(base_offset + delta << POSITION_BITS | start)
+        if (low := payload[position]) < 0x80 and not low & 1:
+            start = position + 1
+            position = start + (low >> 1)
+            keys.append(payload[start:position])
+        else:
+            position, length = read_varint(payload, position, end, VARINT_SHIFT_MAX)
+            if length >= 0:
+                keys.append(payload[position : position + length])
+                position += length
+            elif length == -1:
+                keys.append(None)
+            else:
+                raise BadRecords(f"key length {length}")
+        if position >= end:  # the value's length is due
+            raise BadRecords("key exceeds its record")
+        if payload[position] & 1:  # a negative length: null
+            without_value.append(number)
+        position = end
+    if position != size_bytes:
+        raise BadRecords("bytes after the last record")
+    return RecordSpans(places, keys, without_value)

@@ -1,0 +1,109 @@
+"""What compaction reads of a batch's records agrees with what readers find in them."""
+
+from __future__ import annotations
+
+import pytest
+
+from springtide.wire.compression import Compression
+from springtide.wire.record_batch import HEADER_BYTES, BatchHeader, CorruptBatch, decode_header
+from springtide.wire.record_spans import (
+    copy_records,
+    has_value,
+    largest_timestamp_delta,
+    offset_of,
+    place_of,
+    read_payload,
+    read_spans,
+)
+from springtide.wire.records import NewRecord, encode_batch, iter_records, seal_batch
+
+MIB = 1024 * 1024
+BASE = 2**40
+
+
+def opened(batch: bytes) -> tuple[bytes, BatchHeader]:
+    header = decode_header(batch)
+    return read_payload(memoryview(batch), header), header
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_spans_say_what_reading_says_at_every_size_of_a_varint(compression: Compression) -> None:
+    sizes = [0, 1, 50, 63, 64, 65, 8_191, 8_192, 70_000]
+    records = [
+        NewRecord(None if key < 0 else b"k" * key, None if value < 0 else b"v" * value, 1_000 + when)
+        for key in [-1, *sizes]
+        for value, when in zip(
+            [-1, *sizes], [0, 1, -1, 63, 64, 8_192, 2**20, 2**27, 2**40, -(2**40)], strict=True
+        )
+    ]
+    batch = encode_batch(records, base_offset=BASE, compression=compression)
+    payload, header = opened(batch)
+    places, keys, without_value = read_spans(payload, header)
+    read = list(iter_records(batch))
+    assert keys == [record.key for record in read]
+    assert [offset_of(place) for place in places] == [record.offset for record in read]
+    assert all(place_of(record.offset) <= place for record, place in zip(read, places, strict=True))
+    assert [header.base_timestamp + largest_timestamp_delta(payload, [place]) for place in places] == [
+        record.timestamp for record in read
+    ]
+    assert without_value == [number for number, record in enumerate(read) if record.value is None]
+    assert [number for number, place in enumerate(places) if not has_value(payload, place)] == without_value
+    assert copy_records(payload, places) == payload == encode_batch(records)[HEADER_BYTES:]
+    chosen = places[3::7]
+    assert copy_records(payload, chosen) == b"".join(copy_records(payload, [place]) for place in chosen)
+
+
+def test_two_byte_offset_deltas_are_read() -> None:
+    batch = encode_batch([NewRecord(b"k", b"v", n) for n in range(20_000)])
+    payload, header = opened(batch)
+    places = read_spans(payload, header).places
+    assert [offset_of(place) for place in places] == list(range(20_000))
+    assert largest_timestamp_delta(payload, places) == 19_999
+
+
+@pytest.mark.parametrize("deltas", [b"\x02\x00", b"\x00\x00", b"\x00\x04", b"\x01\x02"])
+def test_spans_need_offsets_that_rise_within_the_header(deltas: bytes) -> None:
+    """0, 1 is what the header says; of records with other offsets nobody can say which is the newest."""
+    payload = b"".join(b"\x0c\x00\x00%c\x01\x01\x00" % delta for delta in deltas)
+    header = decode_header(encode_batch([NewRecord(), NewRecord()]))
+    with pytest.raises(CorruptBatch, match="offset delta"):
+        read_spans(payload, header)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\x0c",
+        b"\x00\x00\x00\x00\x01\x01\x00",  # an empty record
+        b"\x0b\x00\x00\x00\x01\x01\x00",  # a negative length
+        b"\x0e\x00\x00\x00\x01\x01\x00",  # longer than the batch
+        b"\x0c\x00\x00\x00\x03\x01\x00",  # a key of -2 bytes
+        b"\x0c\x00\x00\x00\x06\x01\x00",  # a key that leaves no room for a value
+        b"\x0c\x00\x00\x00\x01\x01\x00\x00",  # bytes after the last record
+        b"\x80\x80\x80\x80\x80\x01" + b"\x00" * 6,  # a length of six bytes
+    ],
+)
+def test_what_breaks_the_layout_is_not_opened(payload: bytes) -> None:
+    header = decode_header(encode_batch([NewRecord()]))
+    with pytest.raises(CorruptBatch):
+        read_spans(payload, header)
+
+
+def test_records_beyond_the_cap_are_not_opened() -> None:
+    for compression in (Compression.NONE, Compression.ZSTD):
+        batch = encode_batch([NewRecord(b"k", b"\x00" * MIB)], compression=compression)
+        with pytest.raises(CorruptBatch):
+            read_payload(memoryview(batch), decode_header(batch), bytes_max=MIB)
+
+
+def test_a_timestamp_delta_that_is_too_long_is_found_when_it_is_read() -> None:
+    body = b"\x00" + b"\xff" * 10 + b"\x01\x00\x01\x01\x00"
+    payload = bytes([2 * len(body)]) + body
+    batch = seal_batch(
+        decode_header(encode_batch([NewRecord()]))._replace(batch_length=49 + len(payload)), payload
+    )
+    opened_payload, header = opened(batch)
+    places = read_spans(opened_payload, header).places
+    with pytest.raises(CorruptBatch, match="too long"):
+        largest_timestamp_delta(opened_payload, places)
