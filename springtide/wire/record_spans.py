@@ -7,6 +7,9 @@ rise with offsets, and a record is found again by its place without reading thos
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from struct import Struct
+from struct import error as StructError
 from typing import NamedTuple
 
 from .compression import CorruptCompressedData, DecompressedTooLarge
@@ -18,8 +21,12 @@ from .records import (
     open_payload,
     read_varint,
     record_end,
+    write_varint,
 )
 
+SMALL_VARINTS = 8_192
+READ_ANY = 16
+"""Records that are read one by one before the others are tried as like them: trying takes as long as two."""
 POSITION_BITS = 28
 PAYLOAD_BYTES_MAX = 2**POSITION_BITS
 """Cap of one batch's records when they are opened, 256 MiB."""
@@ -122,15 +129,25 @@ def has_value(payload: bytes, place: int) -> bool:
 
 
 def _spans(payload: bytes, header: BatchHeader) -> RecordSpans:
-    """Raise BadRecords, IndexError. Each varint's common sizes are read in line: a pass of compaction spends
-    most of its time here."""
-    places: list[int] = []
-    keys: list[bytes | None] = []
-    without_value: list[int] = []
-    position, before = 0, -1
-    base_offset, last_delta = header.base_offset, header.last_offset_delta
-    size_bytes = len(payload)
-    for number in range(header.record_count):
+    """Raise BadRecords, IndexError. A few records are read one by one; then as many as are laid out like the
+    last of those, which are nearly all of a large batch."""
+    spans = RecordSpans([], [], [])
+    position, count = 0, header.record_count
+    while (number := len(spans.places)) < count:
+        position = _read_any(payload, position, header, spans, min(count, number + READ_ANY))
+        if len(spans.places) < count:
+            position = _read_alike(payload, position, header, spans)
+    if position != len(payload):
+        raise BadRecords("bytes after the last record")
+    return spans
+
+
+def _read_any(payload: bytes, position: int, header: BatchHeader, spans: RecordSpans, until: int) -> int:
+    """Add the records up to number `until`, of any layout; return where the next one begins."""
+    places, keys, without_value = spans
+    base_offset, last_delta, size_bytes = header.base_offset, header.last_offset_delta, len(payload)
+    before = offset_of(places[-1]) - base_offset if places else -1
+    for number in range(len(places), until):
         start = position
         if (low := payload[position]) < 0x80:
             end = position + 1 + (low >> 1 ^ -(low & 1))
@@ -176,6 +193,64 @@ def _spans(payload: bytes, header: BatchHeader) -> RecordSpans:
         if payload[position] & 1:  # a negative length: null
             without_value.append(number)
         position = end
-    if position != size_bytes:
-        raise BadRecords("bytes after the last record")
-    return RecordSpans(places, keys, without_value)
+    return position
+
+
+def _read_alike(payload: bytes, position: int, header: BatchHeader, spans: RecordSpans) -> int:
+    """Add the records that have varints of the same sizes as the last one before them, as far as it goes;
+    return where the next one begins. Varints of a byte or two are looked up."""
+    places, keys, without_value = spans
+    last = places[-1]
+    length_bytes, timestamp_bytes, delta_bytes = sizes = _varint_sizes(payload, last & POSITION_OF_NONE)
+    if max(sizes) > 2:
+        return position
+    layout = Struct(f"{length_bytes}sx{timestamp_bytes}s{delta_bytes}sB")
+    unpack, size_bytes, varints = layout.unpack_from, layout.size, _small_varints()
+    base_offset, last_delta = header.base_offset, header.last_offset_delta
+    before = offset_of(last) - base_offset
+    try:
+        for number in range(len(places), header.record_count):
+            length, timestamp, offset, key_bytes = unpack(payload, position)
+            end = position + length_bytes + varints[length]
+            delta = varints[offset]
+            key = position + size_bytes
+            value = key + (key_bytes >> 1)
+            if (
+                key_bytes & 0x81
+                or value >= end
+                or timestamp not in varints
+                or not before < delta <= last_delta
+            ):
+                break
+            if payload[value] & 1:
+                without_value.append(number)
+            before = delta
+            places.append(base_offset + delta << POSITION_BITS | position)
+            keys.append(payload[key:value])
+            position = end
+    except (KeyError, IndexError, StructError):
+        pass  # another layout, or none at all
+    return position
+
+
+def _varint_sizes(payload: bytes, position: int) -> list[int]:
+    """Return the sizes of a record's length, timestamp delta and offset delta."""
+    sizes: list[int] = []
+    for before in (0, 1, 0):  # attributes
+        start = position = position + before
+        while payload[position] >= 0x80:
+            position += 1
+        position += 1
+        sizes.append(position - start)
+    return sizes
+
+
+@cache
+def _small_varints() -> dict[bytes, int]:
+    """Return the values of those of one or two bytes that are not negative."""
+    found: dict[bytes, int] = {}
+    for value in range(SMALL_VARINTS):
+        encoded = bytearray()
+        write_varint(encoded, value)
+        found[bytes(encoded)] = value
+    return found

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
+from springtide.wire import record_spans
 from springtide.wire.compression import Compression
 from springtide.wire.record_batch import HEADER_BYTES, BatchHeader, CorruptBatch, decode_header
 from springtide.wire.record_spans import (
@@ -107,3 +110,46 @@ def test_a_timestamp_delta_that_is_too_long_is_found_when_it_is_read() -> None:
     places = read_spans(opened_payload, header).places
     with pytest.raises(CorruptBatch, match="too long"):
         largest_timestamp_delta(opened_payload, places)
+
+
+def test_records_are_found_wherever_their_layout_changes() -> None:
+    """Stretches of records that are laid out alike, with others between, and holes as compaction leaves
+    them."""
+    rng = random.Random(8)
+    records: list[NewRecord] = []
+    while len(records) < 2_000:
+        key_bytes, value_bytes = rng.choice([1, 9, 63, 64]), rng.choice([-1, 0, 40, 60, 70, 9_000])
+        when = rng.choice([0, 5, 70, 9_000])
+        for _ in range(rng.choice([1, 3, 30, 200])):
+            key = None if rng.random() < 0.01 else rng.randbytes(key_bytes)
+            records.append(NewRecord(key, None if value_bytes < 0 else bytes(value_bytes), when))
+    whole, header = opened(encode_batch(records, base_offset=BASE))
+    for left in (list(range(len(records))), sorted(rng.sample(range(len(records)), 1_500))):
+        all_places = read_spans(whole, header).places
+        payload = copy_records(whole, [all_places[number] for number in left])
+        places, keys, without_value = read_spans(payload, header._replace(record_count=len(left)))
+        assert [offset_of(place) - BASE for place in places] == left
+        assert keys == [records[number].key for number in left]
+        assert without_value == [n for n, number in enumerate(left) if records[number].value is None]
+        assert copy_records(payload, places) == payload
+
+
+def test_damage_among_records_that_are_laid_out_alike_is_found_as_anywhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    payload, header = opened(encode_batch([NewRecord(b"k" * 9, b"v" * 70) for _ in range(200)]))
+    start = copy_records(payload, read_spans(payload, header).places[:100])
+
+    def outcome(place: int, byte: int) -> object:
+        broken = bytearray(payload)
+        broken[len(start) + place] = byte
+        try:
+            return read_spans(bytes(broken), header)
+        except CorruptBatch:
+            return None
+
+    damage = [(place, byte) for place in range(8) for byte in (0x00, 0x01, 0x7F, 0x80, 0xFF)]
+    found = [outcome(*each) for each in damage]
+    monkeypatch.setattr(record_spans, "READ_ANY", 200)  # each one by itself
+    assert found == [outcome(*each) for each in damage]
+    assert None in found and any(found)
