@@ -24,7 +24,6 @@ from .records import (
     write_varint,
 )
 
-SMALL_VARINTS = 8_192
 READ_ANY = 16
 """Records that are read one by one before the others are tried as like them: trying takes as long as two."""
 POSITION_BITS = 28
@@ -198,29 +197,26 @@ def _read_any(payload: bytes, position: int, header: BatchHeader, spans: RecordS
 
 def _read_alike(payload: bytes, position: int, header: BatchHeader, spans: RecordSpans) -> int:
     """Add the records that have varints of the same sizes as the last one before them, as far as it goes;
-    return where the next one begins. Varints of a byte or two are looked up."""
+    return where the next one begins. A varint of a byte or two is looked up."""
     places, keys, without_value = spans
     last = places[-1]
-    length_bytes, timestamp_bytes, delta_bytes = sizes = _varint_sizes(payload, last & POSITION_OF_NONE)
+    sizes = _varint_sizes(payload, last & POSITION_OF_NONE)
     if max(sizes) > 2:
         return position
-    layout = Struct(f"{length_bytes}sx{timestamp_bytes}s{delta_bytes}sB")
-    unpack, size_bytes, varints = layout.unpack_from, layout.size, _small_varints()
+    layout = Struct(">{}x{}{}B".format(*("BH"[size - 1] for size in sizes)))
+    lengths, timestamps, deltas = map(_varints_of, sizes)
+    unpack, size_bytes, length_bytes = layout.unpack_from, layout.size, sizes[0]
     base_offset, last_delta = header.base_offset, header.last_offset_delta
     before = offset_of(last) - base_offset
     try:
         for number in range(len(places), header.record_count):
-            length, timestamp, offset, key_bytes = unpack(payload, position)
-            end = position + length_bytes + varints[length]
-            delta = varints[offset]
+            length, timestamp, delta, key_bytes = unpack(payload, position)
+            end = position + length_bytes + lengths[length]
+            delta = deltas[delta]
             key = position + size_bytes
             value = key + (key_bytes >> 1)
-            if (
-                key_bytes & 0x81
-                or value >= end
-                or timestamp not in varints
-                or not before < delta <= last_delta
-            ):
+            is_alike = not key_bytes & 0x81 and value < end and timestamps[timestamp] >= 0
+            if not is_alike or not before < delta <= last_delta:
                 break
             if payload[value] & 1:
                 without_value.append(number)
@@ -228,8 +224,8 @@ def _read_alike(payload: bytes, position: int, header: BatchHeader, spans: Recor
             places.append(base_offset + delta << POSITION_BITS | position)
             keys.append(payload[key:value])
             position = end
-    except (KeyError, IndexError, StructError):
-        pass  # another layout, or none at all
+    except (IndexError, StructError):
+        pass  # beyond the batch
     return position
 
 
@@ -246,11 +242,12 @@ def _varint_sizes(payload: bytes, position: int) -> list[int]:
 
 
 @cache
-def _small_varints() -> dict[bytes, int]:
-    """Return the values of those of one or two bytes that are not negative."""
-    found: dict[bytes, int] = {}
-    for value in range(SMALL_VARINTS):
+def _varints_of(size_bytes: int) -> list[int]:
+    """Return the value of each varint of one or two bytes, read as a number; -1 where it is none of that
+    size, or negative."""
+    found = [-1] * 256**size_bytes
+    for value in range(64) if size_bytes == 1 else range(64, 8_192):
         encoded = bytearray()
         write_varint(encoded, value)
-        found[bytes(encoded)] = value
+        found[int.from_bytes(encoded)] = value
     return found
