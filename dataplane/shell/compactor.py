@@ -39,6 +39,9 @@ _log = logging.getLogger(__name__)
 RESTS_PER_WAIT = 2
 """A pass rests for so many times as long as the loop let its result wait: a tenth of a slice if it is idle,
 longer than a slice takes if it is busy."""
+REST_US_MIN = 4_000
+"""Shorter rests are saved up: timers round each up to a millisecond or two, so that on an idle broker a pass
+would rest for longer than it works."""
 
 
 class Compactor:
@@ -196,12 +199,15 @@ class Compactor:
         def advance() -> tuple[bool, float]:
             return under_way.advance(), self._clock.mono_us()
 
-        is_written = False
+        is_written, owed_us = False, 0.0
         while not is_written:
             begun_us = self._clock.mono_us()
             is_written, ended_us = await self._threads.run(advance, limiter=self._limiter)
             waited_us = self._clock.mono_us() - ended_us
-            await self._clock.sleep_ms(min(ended_us - begun_us, RESTS_PER_WAIT * waited_us) / 1_000)
+            owed_us += min(ended_us - begun_us, RESTS_PER_WAIT * waited_us)
+            if owed_us >= REST_US_MIN:
+                await self._clock.sleep_ms(owed_us / 1_000)
+                owed_us = 0.0
 
     def _on_error(self, hosted: HostedPartition, error: LogError) -> None:
         """The log was changed meanwhile: there is another look soon. It can't be compacted now: the alarm

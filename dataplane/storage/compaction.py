@@ -40,9 +40,9 @@ from dataplane.storage.segment_list import CommittedPass, SegmentList
 from springtide.wire.record_batch import HEADER_BYTES, BatchHeader, decode_header
 
 WRITE_BUFFER_BYTES = 1024 * 1024
-SLICE_BYTES = 128 * 1024
-"""Read in one slice, or one batch. Opening records in Python takes the interpreter's lock from the loop: here
-about a millisecond for records of a hundred bytes."""
+SLICE_BYTES = 512 * 1024
+"""Read in one slice, or one batch: some milliseconds of work, many times what it takes to hand a slice to a
+thread. The loop does not wait for its end (`favour_the_loop`)."""
 
 
 class PassPutOff(LogError):

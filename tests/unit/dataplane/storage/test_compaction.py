@@ -522,8 +522,9 @@ def test_a_committed_pass_that_a_deletion_puts_in_place_is_known_at_once() -> No
 
 
 def test_a_pass_is_written_in_slices() -> None:
-    found = world(400)
+    found = world(8_000)
     begun = found.log.begin_compaction(found.placed, now_ms=1000)
+    assert begun.bytes_before > SLICE_BYTES
     slices = 1
     while not begun.advance():
         slices += 1
