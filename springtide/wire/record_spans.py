@@ -50,6 +50,7 @@ def place_of(offset: int) -> int:
 
 
 def offset_of(place: int) -> int:
+    """Return the offset of the record at this place."""
     return place >> POSITION_BITS
 
 

@@ -194,11 +194,13 @@ def write_varint(out: bytearray, value: int) -> None:
 
 
 def open_payload(view: memoryview, header: BatchHeader, decompressed_bytes_max: int) -> Buffer:
+    """Return the bytes of the records of the batch that begins `view`; a view where they are not compressed,
+    and then as large as they are. Raise CorruptCompressedData, DecompressedTooLarge."""
     if header.compression > Compression.ZSTD:
         raise CorruptCompressedData(f"unknown codec {header.compression}")
     records = view[HEADER_BYTES : header.batch_length + LENGTH_FIELD_END]
     if header.compression == Compression.NONE:
-        return records  # as large as it is: the frame limit has bounded it
+        return records  # the frame limit has bounded it
     return decompress(Compression(header.compression), records, decompressed_bytes_max=decompressed_bytes_max)
 
 
@@ -227,6 +229,7 @@ def _read_sized(buffer: Buffer, position: int, end: int) -> tuple[int, bytes | N
 
 
 def record_end(payload: Buffer, position: int) -> tuple[int, int]:
+    """Return (position of the attributes, position after the record) of the one that begins here."""
     position, length = read_varint(payload, position, len(payload), VARINT_SHIFT_MAX)
     if length < 0 or length > len(payload) - position:
         raise BadRecords(f"record length {length} exceeds the batch")
