@@ -101,7 +101,7 @@ def copy_records(payload: bytes, places: Sequence[int]) -> bytes:
 def largest_timestamp_delta(payload: bytes, places: Sequence[int]) -> int:
     """Return that of the records at these places, at least one, which `read_spans` has found. Raise
     CorruptBatch if one is too long: `read_spans` only passed over them."""
-    largest = -(2**63)
+    deltas: list[int] = []
     try:
         for place in places:
             position = place & POSITION_OF_NONE
@@ -111,10 +111,10 @@ def largest_timestamp_delta(payload: bytes, places: Sequence[int]) -> int:
                 delta = low >> 1 ^ -(low & 1)
             else:
                 _, delta = read_varint(payload, position + 2, len(payload), VARLONG_SHIFT_MAX)
-            largest = max(largest, delta)
+            deltas.append(delta)
     except BadRecords as error:
         raise CorruptBatch(str(error)) from error
-    return largest
+    return max(deltas)
 
 
 def has_value(payload: bytes, place: int) -> bool:

@@ -79,19 +79,19 @@ class NewestRecords:
             number for number, key in enumerate(fingerprints(keys)) if key is not None and key not in known
         ]
 
-    def in_order(self) -> Iterator[int]:
-        """Yield the places, rising. Of a batch that was added those records stay that have one of them; of a
-        batch that could not be opened there is one, with POSITION_OF_NONE. Begin when all batches are
-        added."""
+    def in_order(self) -> Iterator[list[int]]:
+        """Yield the places, rising, in lists. Of a batch that was added those records stay that have one of
+        them; of a batch that could not be opened there is one, with POSITION_OF_NONE. Begin when all batches
+        are added."""
         yield from _sorted_in_parts(
             self._places.values(), place_of(self._first_offset), place_of(self._next_offset)
         )
 
 
-def _sorted_in_parts(places: Collection[int], low: int, high: int) -> Iterator[int]:
-    """Yield the places in [low, high), rising."""
+def _sorted_in_parts(places: Collection[int], low: int, high: int) -> Iterator[list[int]]:
+    """Yield the places in [low, high), rising, in lists of at most SORTED_AT_ONCE."""
     if len(places) <= SORTED_AT_ONCE:
-        yield from sorted(places)
+        yield sorted(places)
         return
     parts: list[list[int]] = [[] for _ in range(PARTS)]
     width = -(-(high - low) // PARTS)

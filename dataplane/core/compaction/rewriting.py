@@ -11,6 +11,7 @@ header stays, without records, as KIP-98 does it for sequences.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -38,7 +39,7 @@ from .newest import KEYS_MAX, NewestRecords
 from .rounds import Round, is_round_key
 
 TIMESTAMP_LIMIT = 2**63
-_NO_MORE = place_of(2**63)
+_NO_MORE = [place_of(2**63)]
 """Above every place."""
 
 
@@ -51,7 +52,16 @@ class Rewrite:
     older records of their keys may stand below it still.
     """
 
-    __slots__ = ("_boundaries", "_from_offset", "_in_order", "_newest", "_next_newest", "_round", "reaches")
+    __slots__ = (
+        "_boundaries",
+        "_from_offset",
+        "_in_order",
+        "_newest",
+        "_part",
+        "_round",
+        "_taken",
+        "reaches",
+    )
 
     def __init__(self, round_: Round, *, from_offset: int, keys_max: int = KEYS_MAX) -> None:
         """from_offset: the end of the last round that this replica applied, or where the last pass got."""
@@ -59,7 +69,9 @@ class Rewrite:
         self._from_offset = from_offset
         self._newest = NewestRecords(keys_max=keys_max)
         self._in_order = self._newest.in_order()
-        self._next_newest = -1
+        #: Of the places in order: those that are at hand, and how many of them belong to earlier batches.
+        self._part: list[int] = []
+        self._taken = 0
         self._boundaries = _Boundaries(round_.producers_floor)
         self.reaches = round_.end_offset
 
@@ -107,11 +119,12 @@ class Rewrite:
         if header.is_control or header.base_offset < self._from_offset:
             return None
         newest: list[int] = []
-        begin, end = place_of(header.base_offset), place_of(header.next_offset)
-        while self._next_newest < end:
-            if self._next_newest >= begin:
-                newest.append(self._next_newest)
-            self._next_newest = next(self._in_order, _NO_MORE)
+        end = place_of(header.next_offset)
+        while (stop := bisect_left(self._part, end, self._taken)) == len(self._part):
+            newest += self._part[self._taken :]
+            self._part, self._taken = next(self._in_order, _NO_MORE), 0
+        newest += self._part[self._taken : stop]
+        self._taken = stop
         return newest
 
     def _kept_of_earlier(self, payload: bytes, header: BatchHeader) -> list[int]:
