@@ -3,8 +3,9 @@
 A leader looks at its logs now and then and decides rounds; each replica applies the rounds that stand in its
 log, once they are committed and under any policy of its topic: replicas stay equal. One pass runs at a
 time, so that the memory for keys is bounded per broker. It runs in a thread, a slice at a time, and rests
-after each slice: for as long as it took where the loop is busy, so that the loop has the interpreter for half
-of the time at least, and hardly at all where the loop takes the slice's result at once.
+after each slice: for as long as it worked where the loop is busy, so that the loop has the interpreter for
+half of the time at least, and hardly at all where the loop takes the slice's result at once. To wait, for the
+interpreter or on a crowded host for a processor, is no work.
 A pass that is given up, by a stop or because the log was changed, has changed nothing.
 """
 
@@ -196,18 +197,19 @@ class Compactor:
         )
 
     async def _write(self, under_way: CompactionPass) -> None:
-        def advance() -> tuple[bool, float]:
-            return under_way.advance(), self._clock.mono_us()
+        def advance() -> tuple[bool, int, int]:
+            begun_us = self._clock.worked_us()
+            is_written = under_way.advance()
+            return is_written, self._clock.worked_us() - begun_us, self._clock.mono_us()
 
-        is_written, owed_us = False, 0.0
+        is_written, owed_us = False, 0
         while not is_written:
-            begun_us = self._clock.mono_us()
-            is_written, ended_us = await self._threads.run(advance, limiter=self._limiter)
+            is_written, worked_us, ended_us = await self._threads.run(advance, limiter=self._limiter)
             waited_us = self._clock.mono_us() - ended_us
-            owed_us += min(ended_us - begun_us, RESTS_PER_WAIT * waited_us)
+            owed_us += min(worked_us, RESTS_PER_WAIT * waited_us)
             if owed_us >= REST_US_MIN:
                 await self._clock.sleep_ms(owed_us / 1_000)
-                owed_us = 0.0
+                owed_us = 0
 
     def _on_error(self, hosted: HostedPartition, error: LogError) -> None:
         """The log was changed meanwhile: there is another look soon. It can't be compacted now: the alarm

@@ -42,6 +42,18 @@ class SlowThreads(InlineThreads):
         return result
 
 
+class WorkingClock(EagerClock):
+    """A thread has worked for ten milliseconds from one reading to the next."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._worked_us = 0
+
+    def worked_us(self) -> int:
+        self._worked_us += 10_000
+        return self._worked_us
+
+
 class Bench:
     """Broker 1 leads a compacted topic; `wrong` and `suspects` are what was told of logs."""
 
@@ -156,8 +168,8 @@ def test_a_dirty_log_is_compacted_to_the_newest_of_each_key() -> None:
 @pytest.mark.parametrize(("wait_ms", "rests_ms"), [(0, set()), (1, {4}), (2, {4}), (9, {10})])
 def test_a_pass_rests_only_where_the_loop_is_busy_and_not_in_bits(wait_ms: int, rests_ms: set[int]) -> None:
     async def main() -> None:
-        clock = EagerClock()
-        bench = Bench(clock=clock, threads=SlowThreads(clock, job_ms=10, wait_ms=wait_ms))
+        clock = WorkingClock()
+        bench = Bench(clock=clock, threads=SlowThreads(clock, job_ms=50, wait_ms=wait_ms))
         await bench.lead()
         bench.produce(60)
         await bench.compactor.decide_rounds()
