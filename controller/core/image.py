@@ -98,10 +98,11 @@ class ClusterImage:
         self.last_broker_epoch = 0
         #: Records replayed: the head of the metadata stream.
         self.sequence = start_sequence
-        #: Sequence of each broker's latest row; and of the row that began its, or a coordinator's, present
-        #: incarnation.
+        #: Sequence of each broker's latest row; of the row that began its, or a coordinator's, present
+        #: incarnation; and of the row that admitted it.
         self.broker_sequences: dict[int, int] = {}
         self.registered_sequences: dict[int, int] = {}
+        self.admitted_sequences: dict[int, int] = {}
         #: Sequence of each topic's latest row: its partitions are told to no broker before the first.
         self.announced_at: dict[str, int] = {}
         self.deletions: dict[str, Deletion] = {}
@@ -153,12 +154,14 @@ class ClusterImage:
                 self.demoted.pop(record.broker_id, None)
                 self.broker_sequences.pop(record.broker_id, None)
                 self.registered_sequences.pop(record.broker_id, None)
+                self.admitted_sequences.pop(record.broker_id, None)
                 changed = Changed("broker", record.broker_id)
             case CoordinatorRecord():
                 changed = self._replay_coordinator(record.registration)
             case RemoveCoordinatorRecord():
                 self.coordinators.pop(record.coordinator_id, None)
                 self.registered_sequences.pop(record.coordinator_id, None)
+                self.admitted_sequences.pop(record.coordinator_id, None)
                 changed = Changed("coordinator", record.coordinator_id)
             case ClusterRecord():
                 self.cluster_id = record.cluster_id
@@ -209,6 +212,8 @@ class ClusterImage:
         self.broker_sequences[broker_id] = self.sequence
         if before is None or before.broker_epoch != registration.broker_epoch:
             self.registered_sequences[broker_id] = self.sequence
+        if registration.admitted:
+            self.admitted_sequences.setdefault(broker_id, self.sequence)
         if registration.demoted:
             self.demoted[broker_id] = None
         else:
@@ -222,6 +227,8 @@ class ClusterImage:
         self.coordinators[coordinator_id] = registration
         if before is None or before.coordinator_epoch != registration.coordinator_epoch:
             self.registered_sequences[coordinator_id] = self.sequence
+        if registration.admitted:
+            self.admitted_sequences.setdefault(coordinator_id, self.sequence)
         self.last_broker_epoch = max(self.last_broker_epoch, registration.coordinator_epoch)
         return Changed("coordinator", coordinator_id)
 

@@ -5,8 +5,11 @@ after that position and the position was reached by the present incarnation unde
 the FULL state. Deltas merge several changes of one partition into its latest state, which is safe (I3, only
 this epoch's evidence counts; I14, truncate before fetching), and are bounded, the rest following under the
 next poll. A FULL batch is one batch, because absence from it means "not yours any more" (I22, deletion needs
-evidence). Batches differ between brokers in nothing but `broker_epoch`, so that the shell can encode one and
-serve many.
+evidence). Batches of one range differ between brokers in nothing but `broker_epoch`, so that the shell can
+encode one and serve many.
+
+Users' secrets are for admitted members only: a process that has merely registered may be a stranger's. Once
+it is admitted it gets a FULL batch, because it lacks the users that there were before.
 """
 
 from __future__ import annotations
@@ -30,11 +33,13 @@ DELTA_PARTITIONS_MAX = 1_000
 
 class UpdateRange(NamedTuple):
     """The part of the stream that answers a poll: FULL state at `to_sequence`, or what changed in
-    (from_sequence, to_sequence]. Equal ranges have equal content for every broker: a key for a cache."""
+    (from_sequence, to_sequence]. Equal ranges have equal content for every broker: a key for a cache.
+    has_secrets: whether users are in it, which are for admitted members."""
 
     full: bool
     from_sequence: int
     to_sequence: int
+    has_secrets: bool = False
 
 
 def check_poll(image: ClusterImage, request: PollRequest) -> ControllerError:
@@ -55,14 +60,18 @@ def plan_update(
 ) -> UpdateRange | None:
     """Return the range that answers `request`; None if nothing is new, so the request waits."""
     applied = request.applied_sequence
+    member = image.member(request.broker_id)
+    has_secrets = member is not None and member.admitted
     if (
         request.applied_controller_epoch != controller_epoch
         # Before this incarnation registered: the position is not its own, so it never had a FULL batch.
         or applied < image.registered_sequences.get(request.broker_id, 0)
+        # Before it was admitted: it has not been told the users there were.
+        or (image.users and applied < image.admitted_sequences.get(request.broker_id, 0))
         or applied < image.change_log_start
         or applied > image.sequence
     ):
-        return UpdateRange(True, -1, image.sequence)
+        return UpdateRange(True, -1, image.sequence, has_secrets)
     if applied == image.sequence:
         return None
     changes = image.changes_since(applied)
@@ -82,7 +91,7 @@ def plan_update(
             seen.add(key)
             size += 1
         to_sequence += 1
-    return UpdateRange(False, applied, to_sequence)
+    return UpdateRange(False, applied, to_sequence, has_secrets)
 
 
 def build_range(
@@ -113,7 +122,7 @@ def build_range(
             ),
             cluster_configs=image.configs,
             acls=tuple(image.acls.values()),
-            users=tuple(image.users.values()),
+            users=tuple(image.users.values()) if update.has_secrets else (),
             quotas=tuple(image.quotas.values()),
             lineage=lineage,
             records=image.records_before + update.to_sequence,
@@ -168,7 +177,7 @@ def build_range(
                 acls[key] = image.acls.get((resource_type, name, pattern_type)) or AclsOfPattern(
                     resource_type=resource_type, resource_name=name, pattern_type=pattern_type
                 )
-            case "user", str(user):
+            case "user", str(user) if update.has_secrets:
                 users[user] = image.users.get(user) or UserSecrets(user=user)
             case "quotas", QuotaEntity() as entity:
                 quotas[entity] = image.quotas.get(entity) or EntityQuotas(entity=entity)

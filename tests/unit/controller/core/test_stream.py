@@ -19,6 +19,7 @@ from controller.core.events import (
     UserToAlter,
 )
 from controller.core.image import ClusterImage
+from controller.core.records import Cause, Change, CoordinatorRecord, CoordinatorRegistration
 from controller.core.stream import build_range, plan_update
 from springtide.node.cluster_view import ClusterView
 from springtide.security.acls.model import AclFilter, PatternType, ResourceType
@@ -305,3 +306,49 @@ def test_a_delta_has_the_security_data_that_changed_and_a_full_batch_has_all() -
     assert [len(told) for told in (delta.users, delta.quotas)] == [1, 1]
     later = answer(cluster, poll(cluster, applied=position + 3))
     assert (later.acls, later.users, len(later.quotas)) == ((), (), 1)
+
+
+def alter_user(cluster: Cluster, user: str) -> None:
+    users = (UserToAlter(user=user, upsertions=(SHA_256,)),)
+    cluster.step(AlterUsers(wall_ms=0, actor="ann", users=users))
+
+
+def names_of(view: ClusterView) -> set[str]:
+    return set(view.users)
+
+
+def test_a_process_that_only_registered_is_told_no_secrets_and_all_of_them_once_it_is_admitted() -> None:
+    cluster = Cluster()
+    alter_user(cluster, "alice")
+    cluster.register(4)
+    view = ClusterView()
+    batch = answer(cluster, poll(cluster, 4))
+    view.apply(batch, now_ms=0)
+    assert (batch.full, names_of(view), set(view.brokers)) == (True, set(), {1, 2, 3})
+    alter_user(cluster, "bob")
+    delta = answer(cluster, poll(cluster, 4, applied=batch.sequence))
+    assert (delta.full, delta.users) == (False, ())
+    cluster.step(AdmitBrokers(broker_ids=(4,), actor="ann", wall_ms=0))
+    alter_user(cluster, "carol")
+    view.apply(answer(cluster, poll(cluster, 4, applied=delta.sequence)), now_ms=0)
+    assert names_of(view) == {"alice", "bob", "carol"}
+    alter_user(cluster, "dave")
+    delta = answer(cluster, poll(cluster, 4, applied=cluster.image.sequence - 1))
+    assert (delta.full, [told.user for told in delta.users]) == (False, ["dave"])
+
+
+def test_a_coordinator_that_only_registered_is_told_no_secrets() -> None:
+    cluster = Cluster()
+    alter_user(cluster, "alice")
+    coordinator = CoordinatorRegistration(
+        coordinator_id=1001, coordinator_epoch=9, incarnation_id="x", host="c", port=1, fenced=True
+    )
+    change = Change(cause=Cause.COORDINATOR_REGISTERED, at_ms=0, actor="ann")
+    cluster.image.replay(CoordinatorRecord(registration=coordinator, change=change))
+    request = PollRequest(broker_id=1001, broker_epoch=9)
+    assert answer(cluster, request).users == ()
+    admitted = msgspec.structs.replace(coordinator, admitted=True)
+    position = cluster.image.sequence
+    cluster.image.replay(CoordinatorRecord(registration=admitted, change=change))
+    told = answer(cluster, msgspec.structs.replace(request, applied_sequence=position))
+    assert [secrets.user for secrets in told.users] == ["alice"]
