@@ -20,7 +20,7 @@ from pipeline.client import messages
 from pipeline.client.backoff import Patience
 from pipeline.client.config import Address, ClientConfig
 from pipeline.client.connection import BrokerConnection, now_ms
-from pipeline.client.errors import BrokerError, ConnectionLost, RetriesExhausted
+from pipeline.client.errors import UNAUTHORIZED, ConnectionLost, RetriesExhausted, broker_error
 from pipeline.client.fetch_stream import FetchStream
 from pipeline.client.messages import Answered
 from pipeline.client.pool import ConnectionPool, shared_pool
@@ -98,7 +98,8 @@ class Client:
         error.
 
         Partitions without a leader, and topics that are new to the broker, are returned as they are. Raises
-        RetriesExhausted if no broker answers within the budget.
+        NotAuthorized for a topic that this client may not see, RetriesExhausted if no broker answers within
+        the budget.
         """
         patience = self._patience()
         while True:
@@ -108,7 +109,8 @@ class Client:
                 self._again_or_raise(patience, f"metadata: {error}")
 
     def _ask_metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:
-        """Ask the known brokers, in any order, then the bootstrap addresses, until one answers."""
+        """Ask the known brokers, in any order, then the bootstrap addresses, until one answers. Raises
+        ConnectionLost, NotAuthorized."""
         error: ConnectionLost | None = None
         for address in self._addresses():
             try:
@@ -123,9 +125,16 @@ class Client:
                 continue
             self._metadata = fresh if topics is None else self._metadata.updated(fresh)
             self._is_stale = False
+            self._check_authorized(fresh, topics or ())
             return fresh
         assert error is not None, "there is always an address to ask"
         raise error
+
+    def _check_authorized(self, metadata: ClusterMetadata, topics: Sequence[str]) -> None:
+        for name in topics:
+            topic = metadata.topics.get(name)
+            if topic is not None and topic.error in UNAUTHORIZED:
+                raise broker_error(f"topic {name!r}", topic.error, principal=self.config.security.principal)
 
     def _addresses(self) -> list[Address]:
         known = [(broker.host, broker.port) for broker in self._metadata.brokers.values()]
@@ -137,7 +146,7 @@ class Client:
         return self._metadata
 
     def refresh(self, topics: Sequence[str]) -> ClusterMetadata:
-        """Read the leaders of topics in one attempt. Raises ConnectionLost."""
+        """Read the leaders of topics in one attempt. Raises ConnectionLost, NotAuthorized."""
         self._ask_metadata(topics)
         return self._metadata
 
@@ -210,8 +219,9 @@ class Client:
         acks: int = ACKS_ALL,
         timeout_ms: int = PRODUCE_TIMEOUT_MS,
     ) -> dict[TopicPartition, ProduceResult | Unsettled]:
-        """Produce in one attempt to the known leaders. No error of the cluster is raised: each partition has
-        a result or is Unsettled. The next call reads Metadata again if this one found it wrong.
+        """Produce in one attempt to the known leaders. No answer to Produce is raised: each partition has a
+        result or is Unsettled. The next call reads Metadata again if this one found it wrong, and raises
+        NotAuthorized for a topic that this client may not see.
 
         `acks` 0 is not offered: the caller would not learn the result.
         """
@@ -305,7 +315,8 @@ class Client:
                     reason = f"{what} {where}: {result.error.name}"
                     is_unknown = is_unknown and result.error in UNKNOWN_TOPIC
                 else:
-                    raise BrokerError(f"{what} {where}", result.error, result.message)
+                    principal = self.config.security.principal
+                    raise broker_error(f"{what} {where}", result.error, result.message, principal=principal)
             if reason:
                 self._again_or_raise(patience, reason, is_unknown_topic=is_unknown)
         return {where: done[where] for where in asked}

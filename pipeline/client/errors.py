@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from springtide.wire.errors import ErrorCode
+
+UNAUTHORIZED: Final = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+"""What a broker answers where the cluster's ACLs do not allow a request."""
 
 
 class ClientError(Exception):
@@ -36,6 +48,21 @@ class BrokerError(ClientError):
     def __init__(self, what: str, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(f"{what}: {code.name} ({int(code)})" + (f": {message}" if message else ""))
         self.code = code
+
+
+class NotAuthorized(BrokerError, AccessRefused):
+    """The cluster's ACLs do not allow the request. The message names the resource and the principal."""
+
+
+def broker_error(what: str, code: ErrorCode, message: str | None = None, *, principal: str) -> BrokerError:
+    """Return the error for a code that asking again does not change."""
+    if code in UNAUTHORIZED:
+        return NotAuthorized(what, code, not_allowed_to(principal))
+    return BrokerError(what, code, message)
+
+
+def not_allowed_to(principal: str) -> str:
+    return f"the cluster's ACLs do not allow it to {principal}"
 
 
 class RetriesExhausted(ClientError):

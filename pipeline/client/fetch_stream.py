@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pipeline.client.connection import BrokerConnection
-from pipeline.client.errors import BrokerError, ConnectionLost, OffsetsGone, RetriesExhausted
+from pipeline.client.errors import ConnectionLost, OffsetsGone, RetriesExhausted, broker_error
 from pipeline.client.fetch_order import AsTheyCome, OneAfterAnother
 from pipeline.client.fetching import Gone, RangeFetching, Stalled
 from pipeline.client.messages import fetch_request, parse_fetched
@@ -238,7 +238,7 @@ class FetchStream:
     def _on_answer(self, wanted: list[FetchPartition], answer: FetchResponse) -> None:
         if answer.error is not ErrorCode.NONE:
             if not answer.error.is_retriable:
-                raise BrokerError("fetch", answer.error)
+                raise broker_error("fetch", answer.error, principal=self._config.security.principal)
             raise ConnectionLost(f"fetch: {answer.error.name}")
         progress = self._fetching.on_answer(wanted, answer.partitions, now_ms=self._now_ms())
         self._is_stale = self._is_stale or progress.is_stale

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from pipeline.client.backoff import Patience
 from pipeline.client.batch_walk import Walk, walk_batches
 from pipeline.client.config import ClientConfig
-from pipeline.client.errors import BrokerError
+from pipeline.client.errors import broker_error
 from pipeline.client.values import (
     NO_LEADER,
     UNKNOWN_TOPIC,
@@ -325,7 +325,8 @@ class RangeFetching:
             )
             return
         if not error.is_retriable or error is ErrorCode.CORRUPT_MESSAGE:
-            raise BrokerError(f"fetch of {reading.where} at offset {reading.next_offset}", error)
+            what = f"fetch of {reading.where} at offset {reading.next_offset}"
+            raise broker_error(what, error, principal=self._config.security.principal)
         reading.is_unknown_topic = error in UNKNOWN_TOPIC
         progress.is_stale = True
         self._pause(reading, error.name, now_ms)

@@ -92,6 +92,18 @@ class ClientSecurity:
     def option(self, name: str) -> str:
         return self.prefix + name
 
+    @property
+    def principal(self) -> str:
+        """Return by what name the cluster knows this client, as far as the options tell."""
+        match self.login:
+            case PasswordLogin(username=username):
+                return f"User:{username}"
+            case TokenLogin():
+                return "the user of its token"
+            case None if self.tls is not None and self.tls.keystore is not None:
+                return "the subject of its certificate"
+        return "User:ANONYMOUS"
+
 
 PLAIN: Final = ClientSecurity()
 

@@ -25,7 +25,15 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from pipeline.client.client import Client
-from pipeline.client.errors import AccessRefused, BrokerError, ClientError, ConnectionLost, UnsupportedBroker
+from pipeline.client.errors import (
+    UNAUTHORIZED,
+    AccessRefused,
+    BrokerError,
+    ClientError,
+    ConnectionLost,
+    UnsupportedBroker,
+    not_allowed_to,
+)
 from pipeline.client.values import LATEST, FoundOffset, TopicPartition, Unsettled
 from pipeline.errors import DeliveryFailed
 from pipeline.records.encode import BatchOptions, EncodedBatch, PartitionEncoder
@@ -353,5 +361,8 @@ class TaskWriter:
             self._is_metadata_doubtful = self._is_metadata_doubtful or result.error.is_retriable
             is_new = result.log_append_time_ms < 0  # brokers give a duplicate the time of what is stored
             base_offset = result.base_offset if is_new else -1
-            self._step(where, steps.SendAnswered(result.error, result.message or "", base_offset))
+            message = result.message or ""
+            if result.error in UNAUTHORIZED:
+                message = not_allowed_to(self._client.config.security.principal)
+            self._step(where, steps.SendAnswered(result.error, message, base_offset))
         return bool(results)

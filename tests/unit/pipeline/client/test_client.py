@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig, client_config, parse_bootstrap
 from pipeline.client.connection import BrokerConnection
 from pipeline.client.errors import (
@@ -18,6 +19,7 @@ from pipeline.client.errors import (
     ConnectionLost,
     InvalidClientOption,
     MalformedAnswer,
+    NotAuthorized,
     OffsetsGone,
     RetriesExhausted,
     UnsupportedBroker,
@@ -166,6 +168,50 @@ def test_an_error_that_stays_is_raised_at_once(cluster: Cluster) -> None:
     with pytest.raises(BrokerError) as caught:
         cluster.client().list_offsets({T0: LATEST})
     assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert cluster.clock.slept_s == []
+
+
+DENIED = r"TOPIC_AUTHORIZATION_FAILED \(29\): the cluster's ACLs do not allow it to User:ANONYMOUS"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.metadata(["t"]),
+        lambda client: client.list_offsets({T0: LATEST}),
+        lambda client: client.produce({T0: batch(0, 1)}),
+        lambda client: client.refresh(["t"]),
+        lambda client: next(client.fetch([PartitionRange("t", 0, 0, 5)])),
+    ],
+)
+def test_a_topic_that_the_acls_hide_is_told_at_once_with_the_principal(
+    cluster: Cluster, ask: Callable[[Client], object]
+) -> None:
+    cluster.lead({}, errors={"t": ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+    with pytest.raises(NotAuthorized, match=f"topic 't': {DENIED}"):
+        ask(cluster.client())
+    assert cluster.clock.slept_s == []
+
+
+def test_an_answer_that_the_acls_forbid_names_partition_and_principal(cluster: Cluster) -> None:
+    cluster.on(ApiKey.PRODUCE, produced(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    with pytest.raises(NotAuthorized, match=f"produce to t-0: {DENIED}"):
+        cluster.client().produce({T0: batch(0, 1)})
+    assert cluster.clock.slept_s == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ],
+)
+def test_other_resources_that_the_acls_forbid_are_told_so_too(cluster: Cluster, error: ErrorCode) -> None:
+    cluster.on(ApiKey.LIST_OFFSETS, offsets(error_code=error))
+    with pytest.raises(NotAuthorized, match=f"{error.name}.*do not allow it to User:ANONYMOUS"):
+        cluster.client().list_offsets({T0: LATEST})
     assert cluster.clock.slept_s == []
 
 

@@ -48,6 +48,22 @@ def test_options_say_how_connections_are_secured() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "principal"),
+    [
+        ({}, "User:ANONYMOUS"),
+        ({"security.protocol": "SSL"}, "User:ANONYMOUS"),
+        ({"security.protocol": "SSL", "ssl.keystore.location": "a.pem"}, "the subject of its certificate"),
+        (LOGIN | ALICE, "User:alice"),
+        (BEARER | {"sasl.oauthbearer.token": "ab"}, "the user of its token"),
+    ],
+)
+def test_a_client_knows_its_principal_as_far_as_its_options_tell(
+    options: dict[str, str], principal: str
+) -> None:
+    assert client_security(options).principal == principal
+
+
+@pytest.mark.parametrize(
     ("given", "login"),
     [
         ({"sasl.oauthbearer.token": " ab.c=="}, TokenLogin("ab.c==")),
