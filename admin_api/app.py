@@ -92,6 +92,7 @@ def create_app(
         clock=clock,
         ids=Ids(random_bytes),
         random_bytes=random_bytes,
+        tokens=tokens,
     )
     app = FastAPI(
         title=TITLE,

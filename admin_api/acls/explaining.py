@@ -1,6 +1,6 @@
 """Why a client may or may not do something: the decision of the ACLs in words, and what would change it.
 
-It is made from the bindings that stand for one resource, which are few, though a cluster may have many.
+What its role gives over REST, and what a request there needs, is told by `over_rest`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from admin_api.acls.models import Explanation, binding_view
-from controller.contract.security import AclsOfPattern, PatternKey, is_everyone_allowed, super_users
+from controller.contract.security import AclsOfPattern, PatternKey
+from controller.core.acls import acls_about
 from springtide.security.acls.model import (
     ANY_USER,
     WILDCARD,
@@ -26,13 +27,6 @@ from springtide.security.acls.table import Acls
 DENYING_SHOWN_MAX: Final = 100
 
 
-def patterns_for(resource_type: ResourceType, name: str) -> list[PatternKey]:
-    """Return each pattern that stands for the resource: its name, `*`, and each beginning of its name."""
-    prefixes = [(resource_type, name[:end], PatternType.PREFIXED) for end in range(1, len(name) + 1)]
-    names = dict.fromkeys((name, WILDCARD))
-    return [(resource_type, one, PatternType.LITERAL) for one in names] + prefixes
-
-
 def explain(
     acls: Mapping[PatternKey, AclsOfPattern],
     configs: Mapping[str, str],
@@ -41,14 +35,7 @@ def explain(
     is_authorizer_on: bool,
 ) -> Explanation:
     """Return the explanation for a client that asks for what the binding `asked` would allow."""
-    keys = patterns_for(asked.resource_type, asked.resource_name)
-    bindings = [binding for key in keys if key in acls for binding in acls[key].bindings]
-    table = Acls(
-        bindings,
-        version=0,
-        super_users=super_users(configs),
-        allow_everyone_if_no_acl_found=is_everyone_allowed(configs),
-    )
+    table = acls_about(acls, configs, asked.resource_type, asked.resource_name)
     decision = _decide(table, asked)
     denying: list[AclBinding] = []
     add: AclBinding | None = None

@@ -210,10 +210,38 @@ class RemovedAcls(View):
     items: list[BindingView]
 
 
+class RightView(View):
+    operation: str = Field(examples=["create"])
+    resource_type: str = Field(
+        description="`topic`, `group`, `cluster`; `access`: ACLs and users; `protection`: what may lose "
+        "records, and what guards them",
+        examples=["topic"],
+    )
+    resource_name: str = Field(examples=["orders"])
+
+
+class RestView(View):
+    """What the same principal may do over REST, and why."""
+
+    request: str | None = Field(description="that was asked about", examples=["POST /clusters/prod/topics"])
+    needs: RightView
+    allowed: bool = Field(description="whether the controller allows it now")
+    role: str | None = Field(
+        description="the highest role of its tokens and certificates in the tokens file; null: it has none "
+        "there, and a token of an OpenID issuer brings its role along"
+    )
+    roles: list[str] = Field(description="which give that right, the least one first")
+    given_by_role: bool
+    given_by_acls: bool = Field(
+        description="by a binding or `super.users`, once an authorizer is set; not by a default"
+    )
+    words: str
+
+
 class Explanation(View):
     """What a client may do, and why."""
 
-    allowed: bool = Field(description="whether a broker allows it now")
+    allowed: bool = Field(description="whether a broker allows it now; of a `request`, the controller")
     authorizer: bool = Field(
         description="whether ACLs decide: the cluster's setting `authorizer.class.name` is not empty"
     )
@@ -232,6 +260,9 @@ class Explanation(View):
     )
     add: BindingView | None = Field(
         description="what would have to be there, too: the narrowest binding that allows it"
+    )
+    rest: RestView | None = Field(
+        default=None, description="the same over REST; null for what no request there is about"
     )
 
 

@@ -12,7 +12,6 @@ from admin_api.acls.models import (
     AddAcls,
     AddedAcls,
     AskedOperation,
-    BindingBody,
     BindingList,
     Explanation,
     HostName,
@@ -26,13 +25,13 @@ from admin_api.acls.models import (
     ResourceTypeName,
     filter_of,
 )
+from admin_api.acls.over_rest import REQUEST_CHARS_MAX, find_request, refuse_together
 from admin_api.http.answers import AGE_HEADERS, done, show
 from admin_api.http.models import ClusterPath
 from admin_api.http.paging import Paged
 from admin_api.http.problems import problems
 from admin_api.http.routes import StrictRoute
-from admin_api.http.services import Asking, Serving
-from admin_api.http.tokens import Role
+from admin_api.http.services import Serving
 from admin_api.http.writes import Asked, Write
 from controller.audit.change import Entity
 
@@ -50,7 +49,6 @@ async def list_acls(
     *,
     request: Request,
     services: Serving,
-    caller: Asking,
     cluster: ClusterPath,
     paging: Paged,
     resource_type: Annotated[ResourceTypeName | None, Query(description="only of this type")] = None,
@@ -69,7 +67,6 @@ async def list_acls(
 ) -> Response:
     """List the bindings that a filter matches, by the beginnings of their resources' names. Requires the role
     operator."""
-    caller.need(Role.OPERATOR)
     view = services.engine.image(cluster)
     wanted = filter_of(
         resource_type=resource_type,
@@ -96,13 +93,9 @@ async def list_acls(
         "too_many_acls",
     ),
 )
-async def add_acls(
-    body: AddAcls, services: Serving, caller: Asking, write: Write, cluster: ClusterPath
-) -> Response:
+async def add_acls(body: AddAcls, services: Serving, write: Write, cluster: ClusterPath) -> Response:
     """Add bindings, all or none; while the cluster has no authorizer, they are stored and decide nothing.
     Requires the role admin."""
-    caller.need(Role.OPERATOR)  # of a dry run, too: its answer tells ACLs
-    write.need(Role.ADMIN)
     asked = Asked(
         cluster=cluster,
         action="add_acls",
@@ -120,13 +113,9 @@ async def add_acls(
     response_model=RemovedAcls,
     responses=done("Done; of a dry run, what would go", "cluster_not_found", "invalid_acl"),
 )
-async def remove_acls(
-    body: RemoveAcls, services: Serving, caller: Asking, write: Write, cluster: ClusterPath
-) -> Response:
+async def remove_acls(body: RemoveAcls, services: Serving, write: Write, cluster: ClusterPath) -> Response:
     """Remove each binding that has what the body names; a body that names all fields removes one binding.
     Requires the role admin."""
-    caller.need(Role.OPERATOR)
-    write.need(Role.ADMIN)
     asked = Asked(
         cluster=cluster,
         action="remove_acls",
@@ -148,25 +137,38 @@ async def explain_acls(
     *,
     request: Request,
     services: Serving,
-    caller: Asking,
     cluster: ClusterPath,
     principal: Annotated[PrincipalName, Query()],
-    operation: Annotated[AskedOperation, Query(description="what the client wants to do")],
-    resource_type: Annotated[ResourceTypeName, Query(description="of the resource")],
-    resource_name: Annotated[ResourceName, Query()],
+    operation: Annotated[
+        AskedOperation | None, Query(description="what the client wants to do, over Kafka's protocol")
+    ] = None,
+    resource_type: Annotated[ResourceTypeName | None, Query(description="of the resource")] = None,
+    resource_name: Annotated[
+        ResourceName | None, Query(description="of the resource; of a `request`, the topic that it creates")
+    ] = None,
+    asked_request: Annotated[
+        str | None,
+        Query(
+            alias="request",
+            min_length=1,
+            max_length=REQUEST_CHARS_MAX,
+            description="a request over REST, by its method and path, instead of operation and resource_type",
+            examples=["POST /clusters/prod/topics"],
+        ),
+    ] = None,
     host: Annotated[
         HostName, Query(description="the client's IP address; `*`: one that no binding names")
     ] = "*",
 ) -> Response:
-    """Show the decision of the ACLs, the binding that decided, whether an authorizer asks them at all, and
-    what would have to change. Requires the role operator."""
-    caller.need(Role.OPERATOR)
+    """Show the decision of the ACLs, the binding that decided, whether an authorizer asks them at all, what
+    the principal's role gives, and what would have to change. Requires the role operator."""
     view = services.engine.image(cluster)
-    asked = BindingBody(
-        resource_type=resource_type,
-        resource_name=resource_name,
-        principal=principal,
-        host=host,
-        operation=operation,
-    )
-    return show(request, service.explanation(view.image, asked), view=view)
+    if asked_request is None:
+        named = {"operation": operation, "resource_type": resource_type, "resource_name": resource_name}
+        asked, found = service.asked_binding(principal, host, named), None
+    else:
+        refuse_together(operation=operation, resource_type=resource_type)
+        found = find_request(request.app.routes, asked_request, cluster, resource_name)
+        asked = service.binding_of(principal, host, found.right)
+    told = service.explanation(view.image, asked, tokens=services.tokens, request=found)
+    return show(request, told, view=view)

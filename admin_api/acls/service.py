@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
+from typing import Any
 
 import msgspec
 
@@ -20,16 +21,19 @@ from admin_api.acls.models import (
     added_view,
     binding_view,
 )
+from admin_api.acls.over_rest import AskedRequest, over_rest, right_about
 from admin_api.http.all_or_none import Part, submit_whole
 from admin_api.http.answers import Answer
 from admin_api.http.paging import Paging
 from admin_api.http.problems import FieldProblem, ProblemError
+from admin_api.http.rights import RESOURCE_TYPES, Area, Right
 from admin_api.http.services import Services
+from admin_api.http.tokens import Tokens
 from admin_api.http.writes import Attempt
-from controller.contract.security import AclsOfPattern, PatternKey, is_authorizer_on
+from controller.contract.security import ALLOW_EVERYONE, AclsOfPattern, PatternKey, is_authorizer_on
 from controller.core.events import AclsAltered, AlterAcls
 from controller.core.image import ClusterImage
-from springtide.security.acls.model import AclBinding, AclFilter
+from springtide.security.acls.model import AclBinding, AclFilter, PatternType, Permission, ResourceType
 from springtide.security.acls.validation import InvalidAcl, validate_binding, validate_filter
 
 #: How much of a resource's name is in a page's token.
@@ -100,11 +104,51 @@ async def remove_acls(services: Services, cluster: str, body: RemoveAcls, attemp
     return Answer.of(200, RemovedAcls(items=items))
 
 
-def explanation(image: ClusterImage, asked: BindingBody) -> Explanation:
-    """Return why the client may, or may not, do what the binding would allow. Raise invalid_acl if no client
-    can ask for that."""
+def explanation(
+    image: ClusterImage, asked: AclBinding, *, tokens: Tokens | None, request: AskedRequest | None = None
+) -> Explanation:
+    """Return why the client may, or may not, do what the binding would allow, or send a request over REST.
+    Raise invalid_acl if no client can ask for that."""
     try:
-        binding = validate_binding(asked.binding())
+        asked = validate_binding(asked)
     except InvalidAcl as error:
         raise ProblemError("invalid_acl", str(error)) from None
-    return explain(image.acls, image.configs, binding, is_authorizer_on=is_authorizer_on(image.configs))
+    is_on = is_authorizer_on(image.configs)
+    if request is None:
+        right = right_about(asked)
+        rest = None if right is None else over_rest(image, asked, right, tokens=tokens)
+        told = explain(image.acls, image.configs, asked, is_authorizer_on=is_on)
+        return told.model_copy(update={"rest": rest})
+    rest = over_rest(image, asked, request.right, tokens=tokens, request=request)
+    # Over REST a default gives nothing: a binding would have to be there.
+    named = {name: value for name, value in image.configs.items() if name != ALLOW_EVERYONE}
+    told = explain(image.acls, named, asked, is_authorizer_on=is_on)
+    of_request: dict[str, Any] = {"rest": rest, "allowed": rest.allowed, "words": rest.words}
+    if rest.allowed or request.right.area is Area.PROTECTION:
+        of_request |= {"remove": [], "add": None}
+    return told.model_copy(update=of_request)
+
+
+def asked_binding(principal: str, host: str, named: Mapping[str, str | None]) -> AclBinding:
+    """Return the binding that would allow what is asked about. Raise invalid_request if a part is missing."""
+    errors = tuple(
+        FieldProblem(parameter=name, message="is needed where no request is named")
+        for name, value in named.items()
+        if value is None
+    )
+    if errors:
+        raise ProblemError("invalid_request", f"{errors[0].parameter} {errors[0].message}", errors=errors)
+    return BindingBody.model_validate({"principal": principal, "host": host, **named}).binding()
+
+
+def binding_of(principal: str, host: str, right: Right) -> AclBinding:
+    """Return the binding that would give the right."""
+    return AclBinding(
+        RESOURCE_TYPES.get(right.area, ResourceType.CLUSTER),
+        right.resource_name,
+        PatternType.LITERAL,
+        principal,
+        host,
+        right.operation,
+        Permission.ALLOW,
+    )

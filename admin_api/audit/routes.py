@@ -28,9 +28,9 @@ from admin_api.http.models import (
 )
 from admin_api.http.paging import Paged, decode_token
 from admin_api.http.problems import FieldProblem, ProblemError, problems
+from admin_api.http.rights import SEE_ACCESS
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Asking, Caller, Serving
-from admin_api.http.tokens import Role
 from controller.audit.change import Entity
 from controller.audit.queries import AuditFilter, AuditRow, get_row, list_rows
 from controller.audit.verification import verify
@@ -89,7 +89,7 @@ async def list_them(
 
 def _shown(row: AuditRow, caller: Caller) -> AuditView:
     shown = audit_view(row)
-    return shown if caller.has(Role.OPERATOR) else for_viewer(shown)
+    return shown if caller.has(SEE_ACCESS) else for_viewer(shown)
 
 
 @router.get(

@@ -23,9 +23,9 @@ from admin_api.http.answers import AGE_HEADERS, ETAG_HEADERS, REPLAYED_HEADERS, 
 from admin_api.http.models import ClusterPath
 from admin_api.http.paging import Paged
 from admin_api.http.problems import WRITE_PROBLEMS, problems
+from admin_api.http.rights import CHANGE_PROTECTION
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
-from admin_api.http.tokens import Role
 from admin_api.http.writes import Asked, Write
 from controller.audit.change import Entity
 from controller.core.alarms import alarm_order
@@ -60,7 +60,7 @@ async def create_cluster(body: NewCluster, services: Serving, write: Write) -> R
         reason=body.reason,
     )
     if AUTHORIZATION_SETTINGS.keys() & body.configs.keys():
-        write.need(Role.ADMIN)
+        write.need(CHANGE_PROTECTION)
     return await write.carry_out(asked, partial(service.create_cluster, services.engine, body))
 
 
@@ -119,7 +119,6 @@ async def recover_metadata(
     """Rebuild brokers, topics and partitions from what every broker reports that it holds, with every epoch
     above all reported ones; name the brokers that will never come back in `gone_brokers`. Requires the role
     admin."""
-    write.need(Role.ADMIN)
     asked = Asked(
         cluster=cluster,
         action="recover_metadata",
@@ -177,7 +176,6 @@ async def bring_back_topics(
     """Bring topics back from logs that brokers have set aside, each with its old id, its settings as far as a
     broker knows them, and replicas where its logs are; topics that exist are not changed. Requires the role
     admin."""
-    write.need(Role.ADMIN)
     asked = Asked(
         cluster=cluster,
         action="bring_back_topics",

@@ -17,9 +17,9 @@ from admin_api.http.conditions import IfMatch
 from admin_api.http.models import BrokerPath, ClusterPath, ReasonQuery, TopicPath
 from admin_api.http.paging import Paged
 from admin_api.http.problems import CONDITION_PROBLEMS, problems
+from admin_api.http.rights import CHANGE_PROTECTION
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
-from admin_api.http.tokens import Role
 from admin_api.http.writes import ADMIN_SETTINGS, Write, Writing
 from controller.audit.change import Entity
 
@@ -49,10 +49,10 @@ async def cluster_address(cluster: ClusterPath) -> Address:
     return Address(cluster=cluster, entity=Entity.CLUSTER)
 
 
-def _check_role(write: Writing, address: Address, names: Iterable[str]) -> None:
-    """Raise forbidden if an operator changes a setting that guards a cluster."""
+def _check_protection(write: Writing, address: Address, names: Iterable[str]) -> None:
+    """Raise forbidden if a setting that guards a cluster is changed without the right."""
     if address.entity is Entity.CLUSTER and not ADMIN_SETTINGS.isdisjoint(names):
-        write.need(Role.ADMIN)
+        write.need(CHANGE_PROTECTION)
 
 
 def _add_routes(
@@ -138,7 +138,7 @@ def _add_routes(
         address: Whose,
         name: ConfigPath,
     ) -> Response:
-        _check_role(write, address, [name])
+        _check_protection(write, address, [name])
         asked = service.asked_of(
             address, "set_config", {"name": name} | body.model_dump(mode="json"), body.reason
         )
@@ -165,7 +165,7 @@ def _add_routes(
         name: ConfigPath,
         reason: ReasonQuery = None,
     ) -> Response:
-        _check_role(write, address, [name])
+        _check_protection(write, address, [name])
         asked = service.asked_of(address, "unset_config", {"name": name}, reason)
         return await write.carry_out(
             asked,
@@ -189,7 +189,7 @@ def _add_routes(
         condition: IfMatch,
         address: Whose,
     ) -> Response:
-        _check_role(write, address, body.configs)
+        _check_protection(write, address, body.configs)
         asked = service.asked_of(address, "alter_configs", body.model_dump(mode="json"), body.reason)
         return await write.carry_out(
             asked,

@@ -1,5 +1,5 @@
-"""The gate around every request: its id, the bounds of its head, whether its client may send a request of
-this kind, its metrics, and the last error handler.
+"""The gate around every request: its id, the bounds of its head, who its client is, its metrics, and the last
+error handler.
 
 It is plain ASGI, outside everything else, and knows no route. So it also covers routes that are added later,
 an unknown address also answers with a request id, and an internal error becomes a problem document instead of
@@ -7,9 +7,9 @@ a dropped connection. Details of such an error stay in the log, under the same r
 on unchanged, so that a broker's closed connection is noticed at once.
 
 Without a token, or a certificate that is known, only the paths listed here are served. Brokers' requests need
-a broker's role. Every request with a method that is not safe counts as a write. The only exception is a dry
-run: a route either carries it out as one or refuses the unknown parameter. A route may ask for more
-(`Caller.need`), never for less.
+a broker's role, which is good for nothing else; what other callers may do is decided in front of each route
+(`guard`). Every request with a method that is not safe counts as a write. The only exception is a dry run: a
+route either carries it out as one or refuses the unknown parameter.
 
 Brokers' requests do not count as operators' writes: leases and elections go on in read-only mode.
 """
@@ -190,11 +190,11 @@ class Gate:
             _check_origin(scope)
         if self._tokens is not None and not is_open(scope):
             principal = _authenticate(scope, self._tokens, self._issuer)
-            check_role(principal, needed_role(scope))
+            _check_broker(principal, scope)
             scope[PRINCIPAL_SCOPE_KEY] = principal
-        if self._settings.read_only and is_write(scope):
-            method = scope["method"][:20]
-            raise ProblemError("read_only", f"{method} is not possible: this controller is read-only")
+            if principal.role is Role.VIEWER:
+                return  # To most of what it might write it has no right, which the guard says first.
+        check_writable(scope, self._settings)
 
 
 def is_open(scope: Scope) -> bool:
@@ -211,22 +211,30 @@ def is_write(scope: Scope) -> bool:
     return b"dry_run=true" not in scope["query_string"].split(b"&")
 
 
-def needed_role(scope: Scope) -> Role:
-    if scope["path"].startswith(BROKERS_PREFIX):
-        return Role.BROKER
-    return Role.OPERATOR if is_write(scope) else Role.VIEWER
+def check_writable(scope: Scope, settings: ApiSettings) -> None:
+    """Raise read_only if the request is a write and the controller takes none."""
+    if settings.read_only and is_write(scope):
+        method = scope["method"][:20]
+        raise ProblemError("read_only", f"{method} is not possible: this controller is read-only")
 
 
-def check_role(principal: Principal, needed: Role) -> None:
-    """Raise forbidden unless the principal has the role."""
-    if principal.role.includes(needed):
+def insufficient_scope() -> dict[str, str]:
+    """Return the header of a refusal to a caller who is known (RFC 6750)."""
+    return {"WWW-Authenticate": f'{_REALM}, error="insufficient_scope"'}
+
+
+def _check_broker(principal: Principal, scope: Scope) -> None:
+    """Raise forbidden if a broker's request comes from another caller, or another request from a broker."""
+    is_brokers = scope["path"].startswith(BROKERS_PREFIX)
+    if is_brokers == (principal.role is Role.BROKER):
         return
+    needed = Role.BROKER if is_brokers else Role.VIEWER
     _log.warning("forbidden name=%s role=%s needed=%s", principal.name, principal.role.value, needed.value)
     raise ProblemError(
         "forbidden",
         f"this takes the role {needed}; the token of {principal.name} has the role {principal.role}",
         facts={"role": principal.role.value, "needed": needed.value},
-        headers={"WWW-Authenticate": f'{_REALM}, error="insufficient_scope"'},
+        headers=insufficient_scope(),
     )
 
 

@@ -1,4 +1,5 @@
-"""The checks in front of every route: media types, unknown parameters, body size, JSON that has one meaning.
+"""The checks in front of every route: the caller's rights, media types, unknown parameters, body size, JSON
+that has one meaning.
 
 FastAPI checks only what it was told to expect, so a mistyped parameter would be ignored silently. Here
 everything that the route does not know is an error, before the route runs.
@@ -15,6 +16,7 @@ from fastapi.routing import APIRoute
 from starlette.convertors import Convertor, register_url_convertor
 
 from admin_api.http.bodies import JSON_MEDIA_TYPES, read_json
+from admin_api.http.guard import check_request
 from admin_api.http.problems import FieldProblem, ProblemError
 from admin_api.settings import ApiSettings
 
@@ -74,8 +76,11 @@ class StrictRoute(APIRoute):
             for field in parameters
         )
 
+        operation_id = self.operation_id or ""
+
         async def strict(request: Request) -> Response:
             settings: ApiSettings = request.app.state.settings
+            check_request(request, operation_id)
             check_accept(request.headers.get("accept"), self.produces)
             check_query(request.query_params.multi_items(), known, repeatable)
             if not is_conditional and "if-match" in request.headers:

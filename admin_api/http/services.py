@@ -7,9 +7,11 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
-from admin_api.http.gate import PRINCIPAL_SCOPE_KEY, check_role
+from admin_api.http.gate import PRINCIPAL_SCOPE_KEY
+from admin_api.http.guard import check_right
 from admin_api.http.problems import REQUEST_ID_SCOPE_KEY, FieldProblem, ProblemError
-from admin_api.http.tokens import Principal, Role
+from admin_api.http.rights import Right, gives
+from admin_api.http.tokens import Principal, Tokens
 from admin_api.settings import ApiSettings
 from controller.audit.outbox import AuditOutbox
 from controller.database.sql import Database
@@ -33,6 +35,8 @@ class Services:
     clock: ControllerClock
     ids: Ids
     random_bytes: RandomBytes
+    #: None where tokens are not used.
+    tokens: Tokens | None = None
 
 
 async def services_of(request: Request) -> Services:
@@ -50,14 +54,14 @@ class Caller:
     #: None where tokens are not used: every client may then send any request.
     principal: Principal | None = None
 
-    def has(self, role: Role) -> bool:
-        return self.principal is None or self.principal.role.includes(role)
+    def has(self, right: Right) -> bool:
+        """Return whether the caller's role gives the right."""
+        return self.principal is None or gives(self.principal.role, right)
 
-    def need(self, role: Role) -> None:
-        """Raise forbidden unless the caller has the role. For requests that need more than their method
-        implies."""
+    def need(self, request: Request, right: Right, cluster: str | None) -> None:
+        """Raise forbidden unless the caller's role, or an ACL of the cluster, gives the right."""
         if self.principal is not None:
-            check_role(self.principal, role)
+            check_right(request, self.principal, right, cluster)
 
 
 async def caller_of(

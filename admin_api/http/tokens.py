@@ -41,21 +41,14 @@ _RESERVED: Final = frozenset({"controller", "anonymous"})
 
 
 class Role(StrEnum):
-    """viewer: may read, and try changes with dry runs. operator: may make changes. admin: may also make
-    changes that can lose records. broker: may send brokers' requests and nothing else."""
+    """viewer: may read, and try changes with dry runs. operator: may make changes. admin: may also change who
+    may do what, and what can lose records. broker: may send brokers' requests and nothing else. What each
+    gives is in `rights`."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
     ADMIN = "admin"
     BROKER = "broker"
-
-    def includes(self, other: Role) -> bool:
-        if Role.BROKER in (self, other):
-            return self is other
-        return _RANKS.index(self) >= _RANKS.index(other)
-
-
-_RANKS: Final = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
 
 
 class TokensInvalid(Exception):
@@ -84,6 +77,12 @@ class Tokens:
     @property
     def names_certificates(self) -> bool:
         return bool(self._certificates)
+
+    def role_of(self, name: str) -> Role | None:
+        """Return the highest role that a token or certificate of this name has, brokers' left out."""
+        holders = (*(holder for _, holder in self._holders), *self._certificates.values())
+        held = {holder.role for holder in holders if holder.name == name}
+        return next((role for role in (Role.ADMIN, Role.OPERATOR, Role.VIEWER) if role in held), None)
 
     def holder_of_certificate(self, names: Sequence[str]) -> Principal | None:
         """Return the holder of a verified certificate with these names; None if none of them is known, or if
@@ -168,14 +167,15 @@ def _parse(line: str) -> tuple[bytes | str, Principal]:
         raise TokensInvalid("the name must be up to 64 of A-Z a-z 0-9 . _ @ + - and no word of ours")
     if role not in list(Role):
         raise TokensInvalid(f"the role must be one of {', '.join(Role)}")
+    holder = Principal(name, Role(role))
     digest = _DIGEST.fullmatch(secret)
     if digest is not None:
-        return bytes.fromhex(digest[1]), Principal(name, Role(role))
+        return bytes.fromhex(digest[1]), holder
     certificate = _CERTIFICATE.fullmatch(secret)
     if certificate is not None:
-        return certificate[1].lower(), Principal(name, Role(role))
+        return certificate[1].lower(), holder
     if not _TOKEN.fullmatch(secret):
         raise TokensInvalid(
             "a token has 20 to 200 of A-Z a-z 0-9 . _ ~ + / -, such as `openssl rand -hex 24` makes"
         )
-    return hashlib.sha256(secret.encode("ascii")).digest(), Principal(name, Role(role))
+    return hashlib.sha256(secret.encode("ascii")).digest(), holder

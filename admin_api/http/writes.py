@@ -45,8 +45,8 @@ from admin_api.http.problems import (
     refusal_problem,
     target_of,
 )
+from admin_api.http.rights import Right
 from admin_api.http.services import Asking, Caller, Services, Serving
-from admin_api.http.tokens import Role
 from admin_api.operations.models import accepted
 from admin_api.settings import RETRY_AFTER_S
 from controller.audit import history
@@ -166,11 +166,11 @@ class Writing:
         self._key = key
         self._dry_run = dry_run
 
-    def need(self, role: Role) -> None:
-        """Raise forbidden unless the caller has the role. For writes that need more than an operator; dry
-        runs are exempt."""
+    def need(self, right: Right, cluster: str | None = None) -> None:
+        """Raise forbidden unless the caller's role, or an ACL of the cluster, gives the right. For what only
+        the body tells; dry runs are exempt."""
         if not self._dry_run:
-            self._caller.need(role)
+            self._caller.need(self._request, right, cluster)
 
     def without_key(self) -> Writing:
         """Return the same write without its Idempotency-Key, for a body with a secret: what is stored under a

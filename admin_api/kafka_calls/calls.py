@@ -17,8 +17,8 @@ from admin_api.http.catalogue import CATALOGUE
 from admin_api.http.conditions import Precondition
 from admin_api.http.messages import plain_message
 from admin_api.http.problems import ProblemError
+from admin_api.http.rights import CHANGE_ACCESS
 from admin_api.http.services import Services
-from admin_api.http.tokens import Role
 from admin_api.http.writes import Asked, Service, Writing
 from controller.contract.administration import AdminOutcome
 from controller.core.events import Refusal
@@ -134,7 +134,7 @@ class Calls:
         """Raise forbidden unless ACLs and users may be changed: with the role admin, or with the operation
         ALTER on the cluster, which the authorizer checked."""
         if not self.is_authorized:
-            self.writing(False).need(Role.ADMIN)
+            self.writing(False).need(CHANGE_ACCESS)
 
     async def carry_out(
         self, asked: Asked, service: Service, *, dry_run: bool = False

@@ -16,7 +16,7 @@ from admin_api.configs.models import AlterConfigs
 from admin_api.configs.service import Address, Holder, holder_of
 from admin_api.http.models import INT32_MAX
 from admin_api.http.problems import ProblemError
-from admin_api.http.tokens import Role
+from admin_api.http.rights import CHANGE_PROTECTION
 from admin_api.http.writes import ADMIN_SETTINGS
 from admin_api.kafka_calls.calls import (
     UNCONDITIONAL,
@@ -63,7 +63,7 @@ async def _alter(calls: Calls, resource: ConfigsToAlter, *, dry_run: bool) -> Ad
             return AdminOutcome()
         body = AlterConfigs.model_validate({"configs": configs})
         if ADMIN_SETTINGS.intersection(body.configs):
-            calls.writing(dry_run).need(Role.ADMIN)
+            calls.writing(dry_run).need(CHANGE_PROTECTION)
     except ProblemError as problem:
         return outcome_of_problem(problem)
     except ValidationError as error:

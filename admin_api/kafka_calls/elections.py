@@ -8,7 +8,7 @@ from functools import partial
 
 from admin_api.http.answers import Answer
 from admin_api.http.problems import ProblemError, refusal_problem
-from admin_api.http.tokens import Role
+from admin_api.http.rights import CHANGE_PROTECTION
 from admin_api.http.writes import Asked, Attempt
 from admin_api.kafka_calls.calls import UNCONDITIONAL, Calls, Kafka, failed, message_of, outcome_of_problem
 from admin_api.partitions import elections
@@ -108,7 +108,7 @@ async def _elect_unclean(calls: Calls, name: str, number: int) -> AdminOutcome:
         )
     writing = calls.writing(False)
     try:
-        writing.need(Role.ADMIN)
+        writing.need(CHANGE_PROTECTION)
     except ProblemError as problem:
         return outcome_of_problem(problem)
     body = ElectUncleanLeader(

@@ -241,8 +241,15 @@ def _add_problems(response: dict[str, Any]) -> set[str]:
 _SAID: Final[dict[str, tuple[str, dict[str, Any], tuple[FieldProblem, ...]]]] = {
     "unauthenticated": ("no token was sent", {}, ()),
     "forbidden": (
-        "this takes the role operator; the token of grafana has the role viewer",
-        {"role": "viewer", "needed": "operator"},
+        "this needs create on topic 'orders', which the role viewer of grafana does not give; "
+        "the role operator does",
+        {
+            "role": "viewer",
+            "needed": "operator",
+            "operation": "create",
+            "resource_type": "topic",
+            "resource_name": "orders",
+        },
         (),
     ),
     "read_only": ("POST is not possible: this controller is read-only", {}, ()),

@@ -18,9 +18,9 @@ from admin_api.http.conditions import IfMatch
 from admin_api.http.models import ClusterPath, PartitionPath, TopicPath
 from admin_api.http.paging import Paged
 from admin_api.http.problems import CONDITION_PROBLEMS, problems
+from admin_api.http.rights import CHANGE_PROTECTION
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
-from admin_api.http.tokens import Role
 from admin_api.http.writes import Asked, Write
 from admin_api.operations.models import OperationView
 from admin_api.partitions import elections, service
@@ -95,7 +95,7 @@ async def elect_leader(
     chooses a leader for a partition without one and loses the records that its log lacks, at most
     `lost_records_max`: look at the loss preview first."""
     if body.election == "unclean":
-        write.need(Role.ADMIN)
+        write.need(CHANGE_PROTECTION)
     asked = Asked(
         cluster=cluster,
         action=f"elect_leader_{body.election}",

@@ -18,6 +18,7 @@ from admin_api.http.conditions import IfMatch
 from admin_api.http.models import ClusterPath, ReasonQuery, TopicPath
 from admin_api.http.paging import Paged
 from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
+from admin_api.http.rights import ALTER_CLUSTER, Area, Right
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
 from admin_api.http.writes import Write
@@ -33,6 +34,7 @@ from admin_api.topics.models import (
     TopicView,
     check_one_change,
 )
+from springtide.security.acls.model import Operation
 
 router = APIRouter(route_class=StrictRoute, tags=["Topics"])
 
@@ -93,6 +95,7 @@ async def create_topic_in_cluster(
 ) -> Response:
     """Create a topic in this cluster, as POST /topics does."""
     service.check_path_agrees(cluster, body)
+    write.need(Right(Area.TOPIC, Operation.CREATE, body.name), cluster)
     return await write.carry_out(
         service.creation_of(cluster, body), partial(service.create_topic, services, cluster, body)
     )
@@ -182,6 +185,8 @@ async def change_topic(
     so that it can be throttled, scheduled, paused, cancelled and undone."""
     check_one_change(body)
     is_factor = body.replication_factor is not None
+    if is_factor:
+        write.need(ALTER_CLUSTER, cluster)
     change = service.change_replication_factor if is_factor else service.add_partitions
     return await write.carry_out(
         service.change_of(cluster, topic, body),

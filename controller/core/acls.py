@@ -6,25 +6,31 @@ one step. Bindings of a pattern are one row in ZooKeeper and one entity of the a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
-from controller.contract.security import AclsOfPattern, PatternKey
+from controller.contract.security import AclsOfPattern, PatternKey, is_everyone_allowed, super_users
 from controller.core.draft import Draft
 from controller.core.events import AclAdded, AclsAltered, AclsRemoved, AlterAcls, Refusal, RefusalCode
 from controller.core.image import ClusterImage
 from controller.core.records import AclsRecord, Cause
 from controller.core.request_size import check_size
 from controller.core.topics import operator_change
-from springtide.security.acls.model import AclBinding, AclFilter, PatternType, ResourceType
-from springtide.security.acls.validation import InvalidAcl, validate_binding, validate_filter
+from springtide.security.acls.model import WILDCARD, AclBinding, AclFilter, PatternType, ResourceType
+from springtide.security.acls.table import Acls
+from springtide.security.acls.validation import (
+    NAME_LENGTH_MAX,
+    InvalidAcl,
+    validate_binding,
+    validate_filter,
+)
 
 BINDINGS_MAX: Final = 100_000
 #: Of the names and principals of all bindings: a FULL batch of the metadata stream has them in one piece.
 CHARACTERS_MAX: Final = 20_000_000
-#: Each pattern is a row, and a controller that takes over reads all rows: so many take it some seconds.
+#: Each pattern is a row, and a controller that takes over decodes all rows.
 PATTERNS_MAX: Final = 20_000
 #: A row of ZooKeeper holds a megabyte.
 PATTERN_BYTES_MAX: Final = 800_000
@@ -32,6 +38,25 @@ PATTERN_BYTES_MAX: Final = 800_000
 SCANS_MAX: Final = 5
 #: Punctuation, host, operation and permission of a binding in its row.
 _BINDING_BYTES: Final = 120
+
+
+def acls_about(
+    acls: Mapping[PatternKey, AclsOfPattern],
+    configs: Mapping[str, str],
+    resource_type: ResourceType,
+    name: str,
+) -> Acls:
+    """Return the ACLs that decide about one resource: those of its name, of `*`, and of each beginning of its
+    name. They are few, though a cluster may have many."""
+    keys = [(resource_type, one, PatternType.LITERAL) for one in dict.fromkeys((name, WILDCARD))]
+    lengths = range(1, min(len(name), NAME_LENGTH_MAX) + 1)
+    keys += [(resource_type, name[:length], PatternType.PREFIXED) for length in lengths]
+    return Acls(
+        (binding for key in keys if key in acls for binding in acls[key].bindings),
+        version=0,
+        super_users=super_users(configs),
+        allow_everyone_if_no_acl_found=is_everyone_allowed(configs),
+    )
 
 
 def alter_acls(draft: Draft, event: AlterAcls) -> AclsAltered | Refusal:

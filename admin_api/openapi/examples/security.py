@@ -22,6 +22,36 @@ _DENIED: Final = _READS | {
     "operation": "all",
     "permission": "deny",
 }
+_CREATE: Final = {
+    "allowed": False,
+    "authorizer": True,
+    "allowed_by_acls": False,
+    "reason": "no_binding",
+    "words": "User:grafana may not POST /clusters/prod/topics, which needs create on topic 'orders': its "
+    "role viewer does not give it, the role operator does; its ACLs do not give it",
+    "binding": None,
+    "remove": [],
+    "add": {
+        "resource_type": "topic",
+        "resource_name": "orders",
+        "pattern_type": "literal",
+        "principal": "User:grafana",
+        "host": "*",
+        "operation": "create",
+        "permission": "allow",
+    },
+    "rest": {
+        "request": "POST /clusters/prod/topics",
+        "needs": {"operation": "create", "resource_type": "topic", "resource_name": "orders"},
+        "allowed": False,
+        "role": "viewer",
+        "roles": ["operator", "admin"],
+        "given_by_role": False,
+        "given_by_acls": False,
+        "words": "User:grafana may not POST /clusters/prod/topics, which needs create on topic 'orders': its "
+        "role viewer does not give it, the role operator does; its ACLs do not give it",
+    },
+}
 _BOTH: Final = [
     {"mechanism": "SCRAM-SHA-256", "iterations": 4096},
     {"mechanism": "SCRAM-SHA-512", "iterations": 4096},
@@ -63,8 +93,21 @@ SECURITY: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
                 "binding": _DENIED,
                 "remove": [_DENIED],
                 "add": None,
+                "rest": {
+                    "request": None,
+                    "needs": {"operation": "read", "resource_type": "topic", "resource_name": "payments"},
+                    "allowed": False,
+                    "role": None,
+                    "roles": [],
+                    "given_by_role": False,
+                    "given_by_acls": False,
+                    "words": "User:billing may not do this over REST, which needs read on topic 'payments': "
+                    "the controller's tokens file does not name it, and no role gives it; its ACLs do not "
+                    "give it",
+                },
             },
         ),
+        Shown("request", "A request over REST: the role does not give it, and a binding would", _CREATE),
     ),
     ("listUsers", 200): (Shown("one", "One user", items(_USER)),),
     ("getUser", 200): (Shown("both", "It may log in by both mechanisms", _USER),),

@@ -80,8 +80,13 @@ def _removed(options: Namespace) -> dict[str, Any]:
 
 
 def _explained(options: Namespace) -> Call:
+    about = {"resource_name": options.topic} if options.resource is None else options.resource
     query = given(
-        principal=options.principal, operation=options.operation, host=options.host, **options.resource
+        principal=options.principal,
+        operation=options.operation,
+        request=options.request,
+        host=options.host,
+        **about,
     )
     return Call(
         method="GET", path=address("clusters", options.cluster, "acls", action="explain"), query=query
@@ -143,11 +148,16 @@ COMMANDS = (
     Command(
         words=("acls", "explain"),
         summary="Say why a client may, or may not, do something, and what would allow it",
-        examples=("acls explain User:alice read topic:payments --host 10.0.0.7",),
+        examples=(
+            "acls explain User:alice read topic:payments --host 10.0.0.7",
+            "acls explain User:alice --request 'POST /clusters/prod/topics' --topic orders",
+        ),
         arguments=(
             _PRINCIPAL,
-            argument("operation", metavar="OPERATION", type=str.lower, help="read, write, …"),
-            argument("resource", metavar="RESOURCE", type=resource, help="TYPE:NAME, or cluster"),
+            argument("operation", metavar="OPERATION", nargs="?", type=str.lower, help="read, write, …"),
+            argument("resource", metavar="RESOURCE", nargs="?", type=resource, help="TYPE:NAME, or cluster"),
+            argument("--request", metavar="'METHOD PATH'", help="a request over REST instead of these two"),
+            argument("--topic", metavar="NAME", help="the topic that the request would create"),
             argument("--host", metavar="ADDRESS", help="the client's address"),
         ),
         call=_explained,

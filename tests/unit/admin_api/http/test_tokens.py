@@ -102,10 +102,8 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
             load_tokens(file=tmp_path / name, environment=None)
 
 
-def test_roles_grow_and_brokers_stand_apart() -> None:
-    people = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
-    for rank, role in enumerate(people):
-        assert [role.includes(other) for other in people] == [place <= rank for place in range(3)]
-        assert not role.includes(Role.BROKER)
-        assert not Role.BROKER.includes(role)
-    assert Role.BROKER.includes(Role.BROKER)
+def test_the_highest_role_of_a_name_is_found_but_for_those_of_brokers() -> None:
+    lines = (f"alice viewer {ALICE}", "alice operator cert:alice.example.com", f"store broker {BROKER}")
+    tokens = load_tokens(file=None, environment=";".join(lines))
+    assert tokens is not None
+    assert [tokens.role_of(name) for name in ("alice", "store", "bob")] == [Role.OPERATOR, None, None]

@@ -362,6 +362,13 @@ def test_an_explanation_is_asked_for_without_changing_anything() -> None:
         "resource_name": "a/b",
         "host": "10.0.0.7",
     }
+    asked = ("acls", "explain", "User:alice", "--request", "POST /clusters/prod/topics", "--topic", "orders")
+    (request,) = run(lambda request: ok({}), *asked).asked
+    assert dict(request.url.params) == {
+        "principal": "User:alice",
+        "request": "POST /clusters/prod/topics",
+        "resource_name": "orders",
+    }
 
 
 def test_a_password_comes_from_standard_input() -> None:
