@@ -37,6 +37,8 @@ _log = logging.getLogger(__name__)
 #: Path prefix of all brokers' requests, and of no others.
 BROKERS_PREFIX: Final = "/internal/"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+#: A broker's or coordinator's request, with its id.
+_OF_NODE: Final = re.compile(BROKERS_PREFIX + r"clusters/[^/]+/(?:brokers|coordinators)/([0-9]{1,10}):[^/]*")
 #: Probes, the documentation, and the pages that call the interface; they contain no data of any cluster.
 OPEN_PATHS: Final = frozenset({"/", "/healthz", "/readyz", "/docs", "/openapi.json", "/problems"})
 OPEN_PREFIXES: Final = ("/console/", "/docs/", "/problems/")
@@ -224,9 +226,12 @@ def insufficient_scope() -> dict[str, str]:
 
 
 def _check_broker(principal: Principal, scope: Scope) -> None:
-    """Raise forbidden if a broker's request comes from another caller, or another request from a broker."""
+    """Raise forbidden if a broker's request comes from another caller or in another's name, or another
+    request from a broker. The route compares the id in the path with the one in the body."""
     is_brokers = scope["path"].startswith(BROKERS_PREFIX)
     if is_brokers == (principal.role is Role.BROKER):
+        if is_brokers and principal.ids is not None:
+            _check_id(principal, principal.ids, scope["path"])
         return
     needed = Role.BROKER if is_brokers else Role.VIEWER
     _log.warning("forbidden name=%s role=%s needed=%s", principal.name, principal.role.value, needed.value)
@@ -234,6 +239,21 @@ def _check_broker(principal: Principal, scope: Scope) -> None:
         "forbidden",
         f"this takes the role {needed}; the token of {principal.name} has the role {principal.role}",
         facts={"role": principal.role.value, "needed": needed.value},
+        headers=insufficient_scope(),
+    )
+
+
+def _check_id(principal: Principal, ids: frozenset[int], path: str) -> None:
+    """Raise forbidden unless the request is that of a broker or coordinator with one of the ids."""
+    named = _OF_NODE.fullmatch(path)
+    if named is not None and int(named[1]) in ids:
+        return
+    own = ", ".join(str(number) for number in sorted(ids))
+    _log.warning("forbidden name=%s ids=%s path=%s", principal.name, own, path[:PATH_CHARS_SHOWN_MAX])
+    raise ProblemError(
+        "forbidden",
+        f"the token of {principal.name} is for {own} only",
+        facts={"role": principal.role.value, "needed": Role.BROKER.value, "ids": sorted(ids)},
         headers=insufficient_scope(),
     )
 

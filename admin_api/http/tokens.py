@@ -10,7 +10,10 @@ where no token is sent.
     ci      operator  3f6c1f0e9b4d4c0a8f4e2a7d
     grafana viewer    0d9a1b2c3e4f5a6b7c8d9e0f
     brokers broker    7a6b5c4d3e2f1a0b9c8d7e6f
-    store1  broker    cert:store1.example.com
+    store1  broker:1  cert:store1.example.com
+    store2  broker:2,1002  7d0c4f5b1a9e4b1b9d8a3c6e
+
+`broker` with ids is for the brokers and coordinators of these ids only; without, for each.
 """
 
 from __future__ import annotations
@@ -30,12 +33,14 @@ from springtide.secret_places import SecretExposed, check_secret_file
 LINE_END: Final = ";"
 FILE_BYTES_MAX: Final = 1024 * 1024
 TOKENS_MAX: Final = 1_000
+IDS_MAX: Final = 100
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
 #: RFC 6750's alphabet; long enough that a token can't be guessed.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]{20,200}={0,2}")
 _DIGEST: Final = re.compile(r"sha256:([0-9a-fA-F]{64})")
 _CERTIFICATE: Final = re.compile(r"cert:([A-Za-z0-9._@:+/-]{1,253})")
+_IDS: Final = re.compile(r"[0-9]{1,10}(,[0-9]{1,10})*")
 #: The audit's names for actors that hold no token.
 _RESERVED: Final = frozenset({"controller", "anonymous"})
 
@@ -57,10 +62,12 @@ class TokensInvalid(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The holder of a token or a certificate."""
+    """The holder of a token or a certificate. ids: the brokers and coordinators that it may speak for; None:
+    each."""
 
     name: str
     role: Role
+    ids: frozenset[int] | None = None
 
 
 class Tokens:
@@ -165,9 +172,7 @@ def _parse(line: str) -> tuple[bytes | str, Principal]:
     name, role, secret = parts
     if not is_name(name):
         raise TokensInvalid("the name must be up to 64 of A-Z a-z 0-9 . _ @ + - and no word of ours")
-    if role not in list(Role):
-        raise TokensInvalid(f"the role must be one of {', '.join(Role)}")
-    holder = Principal(name, Role(role))
+    holder = Principal(name, *_role_of(role))
     digest = _DIGEST.fullmatch(secret)
     if digest is not None:
         return bytes.fromhex(digest[1]), holder
@@ -179,3 +184,15 @@ def _parse(line: str) -> tuple[bytes | str, Principal]:
             "a token has 20 to 200 of A-Z a-z 0-9 . _ ~ + / -, such as `openssl rand -hex 24` makes"
         )
     return hashlib.sha256(secret.encode("ascii")).digest(), holder
+
+
+def _role_of(text: str) -> tuple[Role, frozenset[int] | None]:
+    """Return the role, and the ids behind that of brokers. Raise TokensInvalid."""
+    role, colon, named = text.partition(":")
+    if role not in list(Role):
+        raise TokensInvalid(f"the role must be one of {', '.join(Role)}")
+    if not colon:
+        return Role(role), None
+    if role != Role.BROKER or not _IDS.fullmatch(named) or named.count(",") >= IDS_MAX:
+        raise TokensInvalid(f"only broker has ids, 1 to {IDS_MAX} of them, such as broker:1,1001")
+    return Role.BROKER, frozenset(int(number) for number in named.split(","))

@@ -5,6 +5,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from admin_api.http.gate import BROKERS_PREFIX, SAFE_METHODS
+from admin_api.http.tokens import load_tokens
 from admin_api.settings import ApiSettings
 from controller.contract.errors import ControllerError
 from controller.contract.session import RegisterResponse
@@ -125,6 +126,35 @@ async def test_what_may_lose_records_takes_an_admin(zookeeper: MemoryZooKeeper) 
         assert problem(tried) == (409, "partition_changed"), "looking at what would be lost is for everybody"
         preferred = await ask(rest, "POST", path, "operator", json={"election": "preferred"})
         assert problem(preferred) == (409, "election_not_needed")
+
+
+async def test_a_token_with_ids_speaks_for_these_brokers_and_coordinators_only(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    bound = f"store1 broker:1,1001 {SECRETS['broker']};an-admin admin {SECRETS['admin']}"
+    async with controller(zookeeper, tokens=load_tokens(file=None, environment=bound)) as rest:
+        assert (await ask(rest, "POST", "/clusters", "admin", json=CLUSTER)).status_code == 201
+        for number in (1, 2):
+            request = msgspec.json.encode(Broker(rest.engine, number).request)
+            path = f"{BROKERS_PREFIX}clusters/prod/brokers/{number}:register"
+            answered = await ask(rest, "POST", path, "broker", content=request)
+            if number == 1:
+                assert answered.status_code == 200
+            else:
+                assert problem(answered) == (403, "forbidden")
+                assert answered.json()["detail"] == "the token of store1 is for 1, 1001 only"
+        nodes = f"{BROKERS_PREFIX}clusters/prod"
+        # The id of the path is that of the body: 409, not another broker's registration.
+        other = msgspec.json.encode(Broker(rest.engine, 2).request)
+        assert (
+            await ask(rest, "POST", f"{nodes}/brokers/1:register", "broker", content=other)
+        ).status_code == 409
+        for path in ("brokers/2:poll", "coordinators/1002:poll", "brokers/+1:poll", "brokers/1/2:poll", "x"):
+            refused = await ask(rest, "POST", f"{nodes}/{path}", "broker", content=b"{}")
+            assert problem(refused) == (403, "forbidden"), path
+        assert (
+            await ask(rest, "POST", f"{nodes}/coordinators/1001:poll", "broker", content=b"{}")
+        ).status_code == 400
 
 
 async def test_the_audit_names_who_holds_the_token(zookeeper: MemoryZooKeeper) -> None:

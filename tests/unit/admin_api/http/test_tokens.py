@@ -66,6 +66,11 @@ def test_without_a_source_there_are_no_tokens_at_all() -> None:
         ("alice admin sha256:0123", "20 to 200"),
         (f"controller admin {ALICE}", "no word of ours"),
         (f"broker:1 broker {ALICE}", "the name must be"),
+        (f"store broker: {ALICE}", "only broker has ids"),
+        (f"store broker:1, {ALICE}", "only broker has ids"),
+        (f"store broker:-1 {ALICE}", "only broker has ids"),
+        (f"store broker:{','.join(['1'] * 101)} {ALICE}", "only broker has ids, 1 to 100"),
+        (f"alice viewer:1 {ALICE}", "only broker has ids"),
         (f"{'a' * 65} admin {ALICE}", "the name must be"),
         (";".join(f"a admin token-{n:020}" for n in range(TOKENS_MAX + 1)), "there may be 1000"),
     ],
@@ -87,6 +92,13 @@ def test_a_certificate_is_known_by_one_of_its_names() -> None:
     assert tokens.holder_of_certificate(("other",)) is tokens.holder_of_certificate(()) is None
     assert tokens.holder_of(b"alice@example.com") is None
     assert not given(f"alice admin {ALICE}").names_certificates
+
+
+def test_a_broker_s_token_may_name_the_ids_that_it_is_for() -> None:
+    tokens = given(f"store1 broker:1,1001 cert:store1;brokers broker {BROKER}")
+    bound = Principal("store1", Role.BROKER, frozenset({1, 1001}))
+    assert tokens.holder_of_certificate(("store1",)) == bound
+    assert tokens.holder_of(BROKER.encode()) == Principal("brokers", Role.BROKER)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
