@@ -14,7 +14,7 @@ from admin_api.http.answers import Answer
 from admin_api.http.problems import ProblemError, refusal_problem
 from admin_api.http.writes import Asked, Attempt, submit
 from admin_api.kafka_calls.calls import Calls, Kafka, failed, outcome_of_problem
-from admin_api.users.service import secret_of
+from admin_api.users.service import SALT_KEY_BYTES, secret_of
 from controller.audit.change import Entity
 from controller.contract.administration import (
     AdminOutcome,
@@ -89,10 +89,11 @@ async def alter_users(calls: Calls, call: AlterScramCall) -> list[AdminOutcome]:
             one.user: {"set": [secret.mechanism for secret in one.upsertions], "deleted": one.deletions}
             for one in wanted
         }
+        salt_key = calls.services.random_bytes(SALT_KEY_BYTES)
         done = await _decided(
             calls,
             Asked(cluster=calls.cluster, action="alter_users", entity=Entity.USER, body={"users": body}),
-            lambda attempt: AlterUsers(**attempt.event, users=wanted),
+            lambda attempt: AlterUsers(**attempt.event, users=wanted, salt_key=salt_key),
             UsersAltered,
             needs_admin=True,
         )

@@ -32,6 +32,8 @@ from springtide.security.sasl.credentials import (
 
 #: Random bytes from which a salt is made.
 SALT_BYTES = 17
+#: Of the key of unknown users' salts.
+SALT_KEY_BYTES = 32
 #: How much of a name is in a page's token.
 _ORDER_CHARS = 40
 
@@ -129,7 +131,8 @@ async def delete_user(change: UserChange, attempt: Attempt) -> Answer:
 
 
 async def _alter(change: UserChange, attempt: Attempt, asked: UserToAlter) -> UserSecrets:
-    event = AlterUsers(**attempt.event, users=(asked,))
+    salt_key = change.services.random_bytes(SALT_KEY_BYTES)
+    event = AlterUsers(**attempt.event, users=(asked,), salt_key=salt_key)
 
     def parts(done: UsersAltered) -> list[Part]:
         return [("/user", one.refusal) for one in done.users]

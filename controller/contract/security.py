@@ -23,6 +23,9 @@ ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 #: Name of the default of all users, client ids or addresses (KIP-257), as Kafka writes it in its metadata.
 DEFAULT_ENTITY: Final = "<default>"
 
+#: Stands in the users' rows for one that no client is: its key makes the salts of unknown users.
+UNKNOWN_USERS: Final = "<unknown>"
+
 #: A pattern of resources. Patterns have the order of their bindings.
 PatternKey = tuple[ResourceType, str, PatternType]
 
@@ -79,6 +82,12 @@ class UserSecrets(msgspec.Struct, frozen=True, kw_only=True):
 
     user: str
     scram: tuple[ScramSecret, ...] = ()
+
+
+def key_of_unknown_users(key: bytes) -> UserSecrets:
+    """Return the row for the key of unknown users' salts. key: 32 random bytes, of the cluster for good."""
+    secret = ScramSecret(mechanism="SCRAM-SHA-256", iterations=4096, salt=b"", stored_key=key, server_key=key)
+    return UserSecrets(user=UNKNOWN_USERS, scram=(secret,))
 
 
 class QuotaEntity(msgspec.Struct, frozen=True, kw_only=True, order=True):

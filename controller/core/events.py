@@ -263,9 +263,11 @@ class UserToAlter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlterUsers(_OperatorEvent, frozen=True, kw_only=True):
-    """Each user is carried out whole or refused alone. -> UsersAltered"""
+    """Each user is carried out whole or refused alone. salt_key: 32 random bytes, which become the key of
+    unknown users' salts if the cluster has none yet. -> UsersAltered"""
 
     users: tuple[UserToAlter, ...]
+    salt_key: bytes = b""
 
 
 class AlterQuotas(_OperatorEvent, frozen=True, kw_only=True):

@@ -92,6 +92,8 @@ class ClusterImage:
         self.acl_bindings = 0
         self.acl_characters = 0
         self.users: dict[str, UserSecrets] = {}
+        #: The key of unknown users' salts; not in `users`, because no client is that user.
+        self.unknown_users: UserSecrets | None = None
         self.quotas: dict[QuotaEntity, EntityQuotas] = {}
         self.next_producer_id = 0
         #: Highest broker or coordinator epoch ever minted.
@@ -174,7 +176,9 @@ class ClusterImage:
             case AclsRecord():
                 changed = self._replay_acls(record)
             case UserRecord(secrets=secrets):
-                if record.is_removal:
+                if record.is_of_unknown:
+                    self.unknown_users = secrets
+                elif record.is_removal:
                     self.users.pop(secrets.user, None)
                 else:
                     self.users[secrets.user] = secrets

@@ -14,7 +14,7 @@ from enum import StrEnum
 import msgspec
 
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
-from controller.contract.security import AclsOfPattern, EntityQuotas, UserSecrets
+from controller.contract.security import UNKNOWN_USERS, AclsOfPattern, EntityQuotas, UserSecrets
 from controller.contract.session import BrokerStatus, ListenerAddress, ShutdownKind
 from controller.core.effects import ProbeBroker
 
@@ -308,6 +308,11 @@ class UserRecord(msgspec.Struct, frozen=True, kw_only=True, tag="user"):
     @property
     def is_removal(self) -> bool:
         return not self.secrets.scram
+
+    @property
+    def is_of_unknown(self) -> bool:
+        """Return whether it has the key of unknown users' salts, which has no history and is never shown."""
+        return self.secrets.user == UNKNOWN_USERS
 
 
 class QuotasRecord(msgspec.Struct, frozen=True, kw_only=True, tag="quotas"):

@@ -20,7 +20,13 @@ import msgspec
 
 from controller.contract.errors import ControllerError
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
-from controller.contract.security import AclsOfPattern, EntityQuotas, QuotaEntity, UserSecrets
+from controller.contract.security import (
+    UNKNOWN_USERS,
+    AclsOfPattern,
+    EntityQuotas,
+    QuotaEntity,
+    UserSecrets,
+)
 from controller.contract.session import BrokerStatus
 from controller.contract.updates import BrokerEndpoint, PollRequest, UpdateBatch
 from controller.core.image import ClusterImage
@@ -67,7 +73,10 @@ def plan_update(
         # Before this incarnation registered: the position is not its own, so it never had a FULL batch.
         or applied < image.registered_sequences.get(request.broker_id, 0)
         # Before it was admitted: it has not been told the users there were.
-        or (image.users and applied < image.admitted_sequences.get(request.broker_id, 0))
+        or (
+            (image.users or image.unknown_users)
+            and applied < image.admitted_sequences.get(request.broker_id, 0)
+        )
         or applied < image.change_log_start
         or applied > image.sequence
     ):
@@ -122,7 +131,7 @@ def build_range(
             ),
             cluster_configs=image.configs,
             acls=tuple(image.acls.values()),
-            users=tuple(image.users.values()) if update.has_secrets else (),
+            users=_all_users(image) if update.has_secrets else (),
             quotas=tuple(image.quotas.values()),
             lineage=lineage,
             records=image.records_before + update.to_sequence,
@@ -178,7 +187,8 @@ def build_range(
                     resource_type=resource_type, resource_name=name, pattern_type=pattern_type
                 )
             case "user", str(user) if update.has_secrets:
-                users[user] = image.users.get(user) or UserSecrets(user=user)
+                of_unknown = image.unknown_users if user == UNKNOWN_USERS else None
+                users[user] = of_unknown or image.users.get(user) or UserSecrets(user=user)
             case "quotas", QuotaEntity() as entity:
                 quotas[entity] = image.quotas.get(entity) or EntityQuotas(entity=entity)
             case _:
@@ -201,6 +211,11 @@ def build_range(
         lineage=lineage,
         records=image.records_before + update.to_sequence,
     )
+
+
+def _all_users(image: ClusterImage) -> tuple[UserSecrets, ...]:
+    of_unknown = () if image.unknown_users is None else (image.unknown_users,)
+    return (*of_unknown, *image.users.values())
 
 
 def is_announced(image: ClusterImage, topic_id: str) -> bool:

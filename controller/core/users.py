@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from typing import Final, get_args
 
-from controller.contract.security import DEFAULT_ENTITY, ScramSecret, UserSecrets
+from controller.contract.security import (
+    DEFAULT_ENTITY,
+    UNKNOWN_USERS,
+    ScramSecret,
+    UserSecrets,
+    key_of_unknown_users,
+)
 from controller.core.draft import Draft
 from controller.core.events import (
     AlterUsers,
@@ -29,8 +35,8 @@ from springtide.security.sasl.credentials import (
 
 USERS_MAX: Final = 10_000
 USER_LENGTH_MAX: Final = 255
-#: ACLs, super users and quotas mean others by these: each user, a client without a name, each other user.
-RESERVED_USERS: Final = ("*", "ANONYMOUS", DEFAULT_ENTITY)
+#: Others are meant by these: each user, a client without a name, each other user, users that there are not.
+RESERVED_USERS: Final = ("*", "ANONYMOUS", DEFAULT_ENTITY, UNKNOWN_USERS)
 SCRAM_MECHANISMS: Final[tuple[ScramMechanism, ...]] = get_args(ScramMechanism)
 
 
@@ -60,6 +66,8 @@ def alter_users(draft: Draft, event: AlterUsers) -> UsersAltered | Refusal:
         count += bool(after.scram) - bool(before.scram)
         outcomes.append(UserAltered(secrets=after))
         if after != before and not event.dry_run:
+            if image.unknown_users is None and event.salt_key:
+                draft.write(UserRecord(secrets=key_of_unknown_users(event.salt_key), change=change))
             draft.write(UserRecord(secrets=after, change=change))
     return UsersAltered(users=tuple(outcomes), dry_run=event.dry_run)
 

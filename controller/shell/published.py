@@ -79,10 +79,10 @@ class Published:
                 self._remember((Entity.BROKER, str(registration.broker_id)), change, number)
             case ClusterRecord(change=change):
                 self._remember((Entity.CLUSTER, self.cluster), change, number)
+            case UserRecord(is_of_unknown=True) | ProducerIdsRecord():
+                pass  # A key that is made once, and blocks of numbers, have no history.
             case AclsRecord() | UserRecord() | QuotasRecord():
                 self._replay_security(record, number)
-            case ProducerIdsRecord():
-                pass  # Blocks of numbers have no history.
             case _:
                 assert_never(record)
 
@@ -141,11 +141,11 @@ def observe(published: Published, record: Record, number: int) -> PersistedChang
         case ClusterRecord():
             previous = AuditedCluster.of(image) if image.cluster_id else None
             return PersistedChange(record, number, previous)
+        case UserRecord(is_of_unknown=True) | ProducerIdsRecord():
+            return None
         case AclsRecord() | UserRecord() | QuotasRecord():
             entity, entity_id, _ = _secured(record)
             return PersistedChange(record, number, published.secured.get((entity, entity_id)))
-        case ProducerIdsRecord():
-            return None
         case _:
             assert_never(record)
 

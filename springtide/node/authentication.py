@@ -114,5 +114,5 @@ class Authentication:
         change."""
         users, known = self._view.users, self._known
         if known.users is not users:
-            known = self._known = KnownUsers(users, self._view.cluster_id or "")
+            known = self._known = KnownUsers(users, self._view.cluster_id or "", self._view.unknown_users)
         return known

@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.security import (
+    UNKNOWN_USERS,
     EntityQuotas,
     QuotaEntity,
     UserSecrets,
@@ -56,6 +57,7 @@ class ClusterView:
         "is_authorizer_on",
         "quotas",
         "topics",
+        "unknown_users",
         "unmade",
         "users",
     )
@@ -68,6 +70,8 @@ class ClusterView:
         self.coordinators: dict[int, BrokerEndpoint] = {}
         #: The secrets of those who may log in, by name: another dict whenever they change.
         self.users: dict[str, UserSecrets] = {}
+        #: The key of unknown users' salts; None until the cluster has one.
+        self.unknown_users: UserSecrets | None = None
         self.topics: dict[str, TopicState] = {}
         #: Its version grows with each change of the bindings, of the super users, and of the default.
         self.acls = Acls(version=0)
@@ -102,7 +106,11 @@ class ClusterView:
             self._change_acls(batch)
         if batch.full or batch.users:
             users = {} if batch.full else dict(self.users)
+            self.unknown_users = None if batch.full else self.unknown_users
             for secrets in batch.users:
+                if secrets.user == UNKNOWN_USERS:
+                    self.unknown_users = secrets
+                    continue
                 _keep(users, secrets.user, secrets, is_empty=not secrets.scram)
             self.users = users
         if batch.full or batch.quotas:

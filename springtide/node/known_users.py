@@ -2,9 +2,12 @@
 
 An unknown user is answered as a known one is, or clients could find out which users exist. Its salt must be
 the same at each login, on all nodes and after restarts, and must not be computable by a client (RFC 5802
-section 5.1). Nodes share no secret but those of the users, so the key of these salts is made of one user's:
-the one whose name has the lowest hash. It changes when that user does, or when a user with a lower hash is
-added, which is the rarer the more users there are. Without any user there is nothing to hide.
+section 5.1). It must not change either when users come, go or change their passwords: a client that keeps
+the salts of many names would learn which of them are made up. So the key of these salts is random bytes,
+which the controller makes with the first user, and which stay.
+
+A cluster whose users are older has no such key until the next change of a user. Until then the key is made of
+the secret of the user whose name has the lowest hash. Without any user there is nothing to hide.
 
 Its iterations, and the hash by which PLAIN checks its password, are drawn from those of the known users, each
 as often as it is there, so that neither the answer nor the time that it takes tells who is known.
@@ -36,13 +39,16 @@ S = TypeVar("S", int, tuple[int, int])
 
 
 class KnownUsers:
-    """The users of one state of the cluster. cluster_id: makes the salts of two clusters differ."""
+    """The users of one state of the cluster. cluster_id: makes the salts of two clusters differ.
+    unknown_users: has the key of unknown users' salts, once the cluster has one."""
 
     __slots__ = ("_drawn_by", "_iterations", "_plain", "fake_salt_key", "users")
 
-    def __init__(self, users: Mapping[str, UserSecrets], cluster_id: str) -> None:
+    def __init__(
+        self, users: Mapping[str, UserSecrets], cluster_id: str, unknown_users: UserSecrets | None = None
+    ) -> None:
         self.users = users
-        self.fake_salt_key = _fake_salt_key(users, cluster_id)
+        self.fake_salt_key = _fake_salt_key(unknown_users or _key_user(users, cluster_id), cluster_id)
         self._iterations: dict[ScramMechanism, Counter[int]] = {each: Counter() for each in SCRAM_MECHANISMS}
         #: By the number of the mechanism and the iterations.
         self._plain: Counter[tuple[int, int]] = Counter()
@@ -137,10 +143,14 @@ def _fits(password: str, mechanism: ScramMechanism, secret: ScramSecret | ScramC
     return hmac.compare_digest(derived.stored_key, secret.stored_key)
 
 
-def _fake_salt_key(users: Mapping[str, UserSecrets], cluster_id: str) -> bytes:
+def _key_user(users: Mapping[str, UserSecrets], cluster_id: str) -> UserSecrets | None:
     def place(name: str) -> bytes:
         return hashlib.sha256(f"{cluster_id}\0{name}".encode()).digest()
 
     chosen = min((name for name in users if users[name].scram), key=place, default=None)
-    keys = b"" if chosen is None else b"".join(secret.server_key for secret in users[chosen].scram)
+    return None if chosen is None else users[chosen]
+
+
+def _fake_salt_key(made_of: UserSecrets | None, cluster_id: str) -> bytes:
+    keys = b"" if made_of is None else b"".join(secret.server_key for secret in made_of.scram)
     return hmac.digest(keys, f"salts of unknown users\0{cluster_id}".encode(), "sha256")

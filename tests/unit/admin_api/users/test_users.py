@@ -51,6 +51,29 @@ async def test_a_user_gets_salted_secrets_of_both_mechanisms(zookeeper: MemoryZo
         assert "key" not in looked_at.text
 
 
+async def test_the_key_of_unknown_users_salts_comes_with_the_first_user_and_is_never_shown(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        await put(rest, "alice")
+        key = rest.engine.image("prod").image.unknown_users
+        assert key is not None and len(key.scram[0].server_key) == 32
+        await put(rest, "bob")
+        assert (await rest.client.delete(f"{PATH}/alice")).status_code == 200
+        assert rest.engine.image("prod").image.unknown_users == key
+        listed = (await rest.client.get(PATH)).json()["items"]
+        assert [item["user"] for item in listed] == ["bob"]
+        reserved = f"{PATH}/%3Cunknown%3E"
+        assert problem(await rest.client.get(reserved)) == (404, "user_not_found")
+        refused = await rest.client.put(reserved, json={"password": PASSWORD})
+        assert (problem(refused), pointers(refused)) == ((422, "invalid_user"), ["/user"])
+        told = await rest.recorded(entity="user", kind="change")
+        assert {row["entity_id"] for row in told} == {"alice", "bob"}
+    async with controller(zookeeper, name="c2") as later:
+        assert later.engine.image("prod").image.unknown_users == key
+
+
 async def test_a_new_password_replaces_the_secrets_of_all_mechanisms(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         await rest.form()

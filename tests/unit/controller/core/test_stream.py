@@ -7,7 +7,7 @@ import pytest
 
 from controller.contract.administration import QuotasToAlter
 from controller.contract.partition_state import PartitionState, TopicState
-from controller.contract.security import QuotaEntity, UserSecrets
+from controller.contract.security import QuotaEntity, UserSecrets, key_of_unknown_users
 from controller.contract.updates import BrokerEndpoint, PollRequest, UpdateBatch
 from controller.core.events import (
     AdmitBrokers,
@@ -335,6 +335,27 @@ def test_a_process_that_only_registered_is_told_no_secrets_and_all_of_them_once_
     alter_user(cluster, "dave")
     delta = answer(cluster, poll(cluster, 4, applied=cluster.image.sequence - 1))
     assert (delta.full, [told.user for told in delta.users]) == (False, ["dave"])
+
+
+def test_the_key_of_unknown_users_is_made_once_and_told_to_admitted_members_but_is_no_user() -> None:
+    cluster = Cluster()
+    view = ClusterView()
+    for number, user in enumerate(("alice", "bob")):
+        asked = (UserToAlter(user=user, upsertions=(SHA_256,)),)
+        key, position = bytes([number]) * 32, cluster.image.sequence
+        cluster.step(AlterUsers(wall_ms=0, actor="ann", users=asked, salt_key=key, dry_run=True))
+        cluster.step(AlterUsers(wall_ms=0, actor="ann", users=asked, salt_key=key))
+        view.apply(answer(cluster, poll(cluster, applied=position)), now_ms=0)
+    cluster.step(
+        AlterUsers(wall_ms=0, actor="ann", users=(UserToAlter(user="alice", deletions=(SHA_256.mechanism,)),))
+    )
+    cluster.register(4)
+    whole, without = ClusterView(), ClusterView()
+    whole.apply(answer(cluster, poll(cluster)), now_ms=0)
+    without.apply(answer(cluster, poll(cluster, 4)), now_ms=0)
+    assert whole.unknown_users == view.unknown_users == key_of_unknown_users(bytes(32))
+    assert (without.unknown_users, without.users) == (None, {})
+    assert (names_of(whole), set(cluster.image.users)) == ({"bob"}, {"bob"})
 
 
 def test_a_coordinator_that_only_registered_is_told_no_secrets() -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from controller.contract.security import ScramSecret, UserSecrets
+from controller.contract.security import ScramSecret, UserSecrets, key_of_unknown_users
 from springtide.node import known_users
 from springtide.node.known_users import KnownUsers, VerifiedPasswords, credential_of, is_current
 from springtide.security.sasl.credentials import ScramCredential, ScramMechanism, credential_from_password
@@ -51,7 +51,22 @@ def test_the_key_of_unknown_users_salts_can_not_be_computed_without_a_secret() -
     assert KnownUsers(others, "cluster").fake_salt_key != KNOWN.fake_salt_key
 
 
-def test_unknown_users_salts_seldom_change_when_users_do() -> None:
+def test_unknown_users_salts_stay_while_users_come_and_go_once_the_cluster_has_a_key_of_its_own() -> None:
+    key = key_of_unknown_users(b"k" * 32)
+    fake = KnownUsers(PEOPLE, "cluster", key).fake_salt_key
+    for people in (
+        {},
+        users(alice="changed", bob="other"),
+        users(bob="other"),
+        users(carol="new", **{"bob": "x"}),
+    ):
+        assert KnownUsers(people, "cluster", key).fake_salt_key == fake
+    assert KnownUsers(PEOPLE, "another", key).fake_salt_key != fake
+    assert KnownUsers(PEOPLE, "cluster", key_of_unknown_users(b"x" * 32)).fake_salt_key != fake
+    assert KnownUsers(PEOPLE, "cluster", key).secret("<unknown>", SHA_256) is None
+
+
+def test_without_such_a_key_unknown_users_salts_seldom_change_when_users_do() -> None:
     many = {f"user{number}": UserSecrets(user="", scram=(secret_number(number),)) for number in range(100)}
     before = KnownUsers(many, "cluster").fake_salt_key
     changes = sum(
