@@ -45,6 +45,7 @@ from controller.core.records import (
     UserRecord,
 )
 from controller.core.witnesses import TermStart
+from controller.shell.acl_chunks import CHUNK_PREFIX, AclChunks, number_of
 from controller.shell.clock import ControllerClock, Ids
 from controller.shell.leadership import Term
 from controller.shell.meta import (
@@ -92,6 +93,7 @@ from controller.shell.rows import (
     topics_path,
 )
 from controller.shell.security_rows import (
+    ACLS,
     FOLDERS,
     decode_security,
     encode_security,
@@ -185,6 +187,7 @@ class ClusterStore:
         #: Paths of the folders that exist, of those that are made with their first row.
         self._folders: set[str] = set()
         self._topics: dict[str, _Topic] = {}
+        self._acl_chunks = AclChunks(cluster, folder_path(cluster, ACLS))
 
     # -- reading --
 
@@ -276,6 +279,10 @@ class ClusterStore:
         for folder, directory in paths.items():
             names = sorted(await self._meta.children(directory)) if directory in self._folders else []
             for done, (path, node) in enumerate(await self._load_nodes(directory, names), start=1):
+                if folder == ACLS and path.startswith(f"{directory}/{CHUNK_PREFIX}"):
+                    self._acl_chunks.load(path, node)
+                    await anyio.lowlevel.checkpoint()
+                    continue
                 record, number = decode_security(folder, node.data)
                 if security_path(self.cluster, record) != path:
                     raise MetadataCorrupt(f"{path} holds the row of another name")
@@ -342,6 +349,7 @@ class ClusterStore:
         yield self._cluster[:2]
         if self._producer_ids is not None:
             yield self._producer_ids[:2]
+        yield from self._acl_chunks.records()
         for record, number, _ in self._entities.values():
             yield record, number
         for topic_id in sorted(self._topics):
@@ -517,6 +525,11 @@ class ClusterStore:
                 size = 0 if is_removal else len(msgspec.json.encode(record))
                 # With the first, their folder.
                 count = 2 if isinstance(record, CoordinatorRecord | SecurityRecord) else 1
+                if isinstance(record, AclsRecord):
+                    path = security_path(self.cluster, record)
+                    size += _PATH_BYTES
+                    size += 0 if number_of(path) in batch.acl_chunks else self._acl_chunks.bytes_of(path)
+                    count += 1  # Where the row was before: its own znode, or its chunk.
                 return size + change + _SMALL_ROW_BYTES + _PATH_BYTES, count
 
     def _apply(self, record: Record, batch: _Batch) -> None:
@@ -553,10 +566,13 @@ class ClusterStore:
                 self._remove_entity(coordinator_path(self.cluster, coordinator_id), batch)
             case AclsRecord() | UserRecord() | QuotasRecord():
                 path = security_path(self.cluster, record)
-                if record.is_removal:
+                if not record.is_removal:
+                    self._make_folder(folder_path(self.cluster, folder_of(record)), batch)
+                if (
+                    isinstance(record, AclsRecord) and self._put_in_chunk(path, record, batch)
+                ) or record.is_removal:
                     self._remove_entity(path, batch)
                 else:
-                    self._make_folder(folder_path(self.cluster, folder_of(record)), batch)
                     self._put_entity(path, record, batch)
             case ClusterRecord():
                 assert self._cluster is not None
@@ -573,6 +589,15 @@ class ClusterStore:
         if path not in self._folders:
             self._folders.add(path)
             batch.extra.append(Create(path, b""))
+
+    def _put_in_chunk(self, path: str, record: AclsRecord, batch: _Batch) -> bool:
+        """Put a pattern's row into its chunk; return False if it is to have a znode of its own, or none. Then
+        its chunk has none of it."""
+        number = None if record.is_removal else self._acl_chunks.put(path, record, self.record_number)
+        touched = self._acl_chunks.remove(path) if number is None else number
+        if touched is not None:
+            batch.acl_chunks[touched] = None
+        return number is not None
 
     def _put_entity(self, path: str, record: _EntityRecord, batch: _Batch) -> None:
         known = self._entities.get(path)
@@ -627,6 +652,7 @@ class ClusterStore:
             operations.append(SetData(topic_path(self.cluster, topic_id), encode_row(row), topic.version))
             topic.version += 1
         operations += batch.deletions
+        operations += filter(None, (self._acl_chunks.seal(number) for number in batch.acl_chunks))
         self._seal_small_rows(batch, operations)
         return _Write(write_id, self.record_number, tuple(operations))
 
@@ -679,6 +705,7 @@ class _Batch:
     topics: dict[str, None] = field(default_factory=dict)
     entities: dict[str, None] = field(default_factory=dict)
     removed_entities: dict[str, int] = field(default_factory=dict)
+    acl_chunks: dict[int, None] = field(default_factory=dict)
     #: The chunk and the change of the last partition record.
     last_change: Change | None = None
     last_topic_id: str = ""

@@ -1,6 +1,6 @@
 """The rows of ACLs, users and quotas in ZooKeeper, and their paths.
 
-    /clusters/{cluster}/acls/{pattern}     AclsRow
+    /clusters/{cluster}/acls/{pattern}     AclsRow, if it is not in a chunk (acl_chunks.py)
     /clusters/{cluster}/users/{user}       UserRow: secrets, in base64
     /clusters/{cluster}/quotas/{entity}    QuotasRow
 
@@ -92,11 +92,20 @@ def pattern_row(acls: AclsOfPattern) -> PatternRow:
     )
 
 
+def acls_row(record: AclsRecord, version: int) -> AclsRow:
+    return AclsRow(acls=pattern_row(record.acls), version=version, change=shorten(record.change))
+
+
+def acls_record(row: AclsRow) -> AclsRecord:
+    """Return the record of a row. Raise msgspec.ValidationError."""
+    return AclsRecord(acls=_acls(row.acls), change=row.change)
+
+
 def encode_security(record: SecurityRecord, version: int) -> bytes:
     change = shorten(record.change)
     match record:
-        case AclsRecord(acls=acls):
-            return msgspec.json.encode(AclsRow(acls=pattern_row(acls), version=version, change=change))
+        case AclsRecord():
+            return msgspec.json.encode(acls_row(record, version))
         case UserRecord(secrets=secrets):
             return msgspec.json.encode(UserRow(secrets=secrets, version=version, change=change))
         case QuotasRecord(quotas=quotas):
@@ -111,7 +120,7 @@ def decode_security(folder: str, data: bytes) -> tuple[SecurityRecord, int]:
     match folder:
         case "acls":
             row = msgspec.json.decode(data, type=AclsRow)
-            return AclsRecord(acls=_acls(row.acls), change=row.change), row.version
+            return acls_record(row), row.version
         case "users":
             user = msgspec.json.decode(data, type=UserRow)
             return UserRecord(secrets=user.secrets, change=user.change), user.version

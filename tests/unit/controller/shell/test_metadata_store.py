@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count, islice
+
 import anyio
 import pytest
 
@@ -20,7 +22,9 @@ from controller.core.records import (
     RemoveBrokerRecord,
     RemoveCoordinatorRecord,
     RemoveTopicRecord,
+    SecurityRecord,
 )
+from controller.shell.acl_chunks import CHUNK_BYTES_MAX, CHUNKS, ROW_BYTES_MAX, number_of
 from controller.shell.meta import Create, SetData
 from controller.shell.metadata_store import Conflict, Fenced, MetadataCorrupt
 from controller.shell.rows import (
@@ -30,6 +34,7 @@ from controller.shell.rows import (
     head_path,
     topic_path,
 )
+from controller.shell.security_rows import encode_security, security_path
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.security import (
     SHA_256,
@@ -322,8 +327,8 @@ async def test_acls_users_and_quotas_are_read_back_in_folders_that_come_with_the
     assert {path for path in zookeeper.nodes if path.count("/") == 4} == {
         f"/clusters/prod/{row}"
         for row in (
-            "acls/topic:literal:a",
-            "acls/topic:literal:b%2F.",
+            f"acls/chunk-{number_of('topic:literal:a')}",
+            f"acls/chunk-{number_of('topic:literal:b%2F.')}",
             "quotas/user=alice,client-id=%3Cdefault%3E",
             "users/%2E",
             "users/alice",
@@ -346,6 +351,85 @@ async def test_bindings_that_come_back_go_on_counting_versions(meta: MemoryMeta,
     await store.persist([acls_record("a", READS)], term)
     found = [(record, number) for record, number in (await load_store(meta, clock)).records()]
     assert found[1:] == [(acls_record("a", READS), 6)]  # The cluster's own row was 1.
+
+
+ACLS = "/clusters/prod/acls"
+
+
+async def test_many_patterns_take_few_znodes_and_are_read_back(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    given: list[Record] = [acls_record(f"topic-{number}", READS) for number in range(2_000)]
+    await store.persist(given, term)
+    assert sum(path.startswith(f"{ACLS}/") for path in zookeeper.nodes) <= CHUNKS
+    assert sorted((await read_back(meta, clock))[1:], key=repr) == sorted(given, key=repr)
+    await store.persist([acls_record(f"topic-{number}") for number in range(2_000)], term)
+    assert [path for path in zookeeper.nodes if path.startswith(f"{ACLS}/")] == []
+    assert len(await read_back(meta, clock)) == 1
+
+
+async def test_a_pattern_with_a_znode_of_its_own_is_read_and_moves_into_its_chunk_when_it_changes(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    """As clusters have them that were written before there were chunks."""
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    old: list[SecurityRecord] = [acls_record("a", READS), acls_record("b", READS)]
+    rows = [Create(security_path("prod", one), encode_security(one, 2)) for one in old]
+    await meta.start_write([Create(ACLS, b""), *rows]).outcome()
+    store = await load_store(meta, clock)
+    assert (await read_back(meta, clock))[1:] == old
+    await store.persist([acls_record("a", WRITES), acls_record("b")], term)
+    assert [path for path in zookeeper.nodes if path.startswith(f"{ACLS}/")] == [
+        f"{ACLS}/chunk-{number_of('topic:literal:a')}"
+    ]
+    assert (await read_back(meta, clock))[1:] == [acls_record("a", WRITES)]
+
+
+async def test_a_row_that_grows_leaves_its_chunk_and_comes_back_when_it_shrinks(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    large = acls_record("a", *(f"ALLOW {'x' * 900}{number}@* READ" for number in range(ROW_BYTES_MAX // 800)))
+    chunk, own = f"{ACLS}/chunk-{number_of('topic:literal:a')}", f"{ACLS}/topic:literal:a"
+    for record, place in ((acls_record("a", READS), chunk), (large, own), (acls_record("a", WRITES), chunk)):
+        await store.persist([record], term)
+        assert [path for path in zookeeper.nodes if path.startswith(f"{ACLS}/")] == [place]
+        assert (await read_back(meta, clock))[1:] == [record]
+
+
+async def test_a_chunk_that_is_full_takes_no_more_rows(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    names = (name for name in map(str, count()) if number_of(f"topic:literal:{name}") == 0)
+    lines = [f"ALLOW {'x' * 900}{number}@* READ" for number in range(ROW_BYTES_MAX // 1_200)]
+    given: list[Record] = [acls_record(name, *lines) for name in islice(names, CHUNK_BYTES_MAX // 5_000)]
+    await store.persist(given, term)
+    sizes = {path: len(node.data) for path, node in zookeeper.nodes.items() if path.startswith(f"{ACLS}/")}
+    assert CHUNK_BYTES_MAX // 2 < sizes.pop(f"{ACLS}/chunk-0") <= CHUNK_BYTES_MAX + ROW_BYTES_MAX
+    assert 0 < len(sizes) < len(given)
+    assert sorted((await read_back(meta, clock))[1:], key=repr) == sorted(given, key=repr)
+
+
+async def test_a_row_of_another_chunk_is_reported(meta: MemoryMeta, clock: VirtualClock) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    await store.persist([acls_record("a", READS)], term)
+    number = number_of("topic:literal:a")
+    node = await meta.get(f"{ACLS}/chunk-{number}")
+    assert node is not None
+    await meta.start_write([Create(f"{ACLS}/chunk-{number ^ 1}", node.data)]).outcome()
+    with pytest.raises(MetadataCorrupt, match=f"chunk-{number ^ 1} holds the row of another chunk"):
+        await load_store(meta, clock)
 
 
 async def test_the_largest_row_of_a_pattern_is_written_alone_and_read_back(
