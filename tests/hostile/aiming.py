@@ -23,6 +23,13 @@ AIMED_ELSEWHERE = 0.5
 UNCONDITIONAL = 0.7
 #: How many parents' lists are read.
 PARENTS_MAX = 4
+#: Lists whose items have no address of their own, and the names in them that requests take.
+_UNADDRESSED = {
+    "/clusters/{cluster}/acls": ("principal", "resource_name", "host"),
+    "/clusters/{cluster}/quotas": ("user", "client_id", "ip"),
+}
+#: The keys of a `quotas`, which the document leaves open.
+_QUOTAS = ("consumer_byte_rate", "controller_mutation_rate", "producer_byte_rate", "request_percentage")
 _LAST = re.compile(r"^(.+)/\{(\w+)\}$")
 _COUNTS = {
     "partitions": (1, 8),
@@ -57,6 +64,11 @@ class Known:
                     self.note(path, name, body.get("items"))
                     if body.get("next_page_token"):
                         self.tokens.setdefault(parent, []).append(body["next_page_token"])
+        for path, names in _UNADDRESSED.items():
+            for address in self._addresses(path):
+                body = await get(f"{address}?limit=20")
+                for name in names:
+                    self.note(path, name, body.get("items") if isinstance(body, dict) else ())
 
     def note(self, path: str, name: str, items: Any) -> None:
         candidates = (name, name.removesuffix("_id"), "id", "name")
@@ -128,6 +140,8 @@ class Aim:
 
     def _within(self, name: str, value: Any) -> Any:
         if isinstance(value, dict):
+            if name == "quotas" and len(value) <= len(_QUOTAS) and self._random.random() < AIMED_ELSEWHERE:
+                value = dict(zip(self._random.sample(_QUOTAS, len(value)), value.values(), strict=True))
             return {key: self._within(key, inner) for key, inner in value.items()}
         if isinstance(value, list) and name not in _IDS:
             return [self._within(name, inner) for inner in value]

@@ -11,6 +11,7 @@ import pytest
 from schemathesis.generation.meta import CoverageScenario
 
 from controller.audit.outbox import AuditOutbox
+from tests.fullstack.clock import run_virtually
 from tests.hostile.aftermath import Asked, check_requests
 from tests.hostile.aiming import Aim, Known
 from tests.hostile.asking import Reply, body_of, prepared
@@ -19,6 +20,7 @@ from tests.hostile.judging import Findings, judge
 from tests.hostile.report import part_of
 from tests.hostile.rounds import Job, Tally, draw, play
 from tests.hostile.sweep import Result
+from tests.hostile.world import furnished
 
 LOOK = "GET /clusters/{cluster}"
 CREATE = "POST /clusters"
@@ -172,6 +174,29 @@ def test_names_that_exist_replace_drawn_ones_only_where_the_document_allows_the_
         elif "path" in str(case.meta.components):
             assert case.path_parameters == before
     assert aimed > 5
+
+
+def test_users_acls_and_entities_with_quotas_are_known_by_their_names() -> None:
+    known = Known()
+
+    async def learn(_clock: Any) -> None:
+        async with furnished() as world:
+
+            async def get(path: str) -> Any:
+                return (await world.rest.client.get(path)).json()
+
+            await known.learn(drawer().document, get)
+
+    run_virtually(7, learn)
+    names = ("user", "principal", "resource_name", "client_id", "ip")
+    assert {name: known.by_name.get(name) for name in names} == {
+        "user": ["alice", "b/ob"],
+        "principal": ["User:alice"],
+        "resource_name": ["payments", "bill"],
+        "client_id": ["app"],
+        "ip": ["10.0.0.7"],
+    }
+    assert known.for_path("/clusters/{cluster}/users/{user}", "user") == ["alice", "b/ob"]
 
 
 def test_a_few_hundred_cases_leave_nothing_to_complain_about_and_equal_seeds_ask_alike() -> None:

@@ -1,4 +1,5 @@
-"""What the questions are put to: a controller with clusters, brokers that live, topics, moves and operations.
+"""What the questions are put to: a controller with clusters, brokers that live, topics, moves, operations,
+users, ACLs and quotas.
 
 Small, and made anew for each round, so that what one case deletes is there for the next round. The brokers
 renew their leases and confirm what they are told; leaders report followers as in sync, so that moves go on
@@ -149,6 +150,7 @@ async def _furnish(rest: Rest) -> None:
     await _done(rest, "PUT", f"{prod}/topics/clicks/configs/min.insync.replicas", {"value": "2"})
     await _done(rest, "PATCH", f"{prod}/brokers/5", {"cordoned": True})
     await _done(rest, "POST", f"{prod}/brokers", {"broker_id": 9, "endpoint": "store9:9092"})
+    await _grant(rest, prod)
     for partition in (0, 1):
         await _done(
             rest,
@@ -157,6 +159,24 @@ async def _furnish(rest: Rest) -> None:
             _elsewhere(rest, partition),
         )
     await anyio.sleep(2.0)
+
+
+async def _grant(rest: Rest, prod: str) -> None:
+    """Users, one with a slash in its name; ACLs of each kind of pattern; quotas of each kind of entity."""
+    for user in ("alice", "b%2Fob"):
+        await _done(rest, "PUT", f"{prod}/users/{user}", {"password": "secret", "iterations": 4096})
+    read = {"principal": "User:alice", "operation": "read"}
+    bindings = [
+        {**read, "resource_type": "topic", "resource_name": "payments", "host": "10.0.0.7"},
+        {**read, "resource_type": "group", "resource_name": "bill", "pattern_type": "prefixed"},
+    ]
+    await _done(rest, "POST", f"{prod}/acls", {"bindings": bindings})
+    entities = [
+        {"user": "alice", "quotas": {"producer_byte_rate": 1000.0}},
+        {"client_id": "app", "quotas": {"consumer_byte_rate": 1000.0}},
+        {"ip": "10.0.0.7", "quotas": {"connection_creation_rate": 10.0}},
+    ]
+    await _done(rest, "POST", f"{prod}/quotas:alter", {"entities": entities})
 
 
 def _placed(partitions: int, replicas: int) -> list[list[int]]:
