@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -30,15 +30,25 @@ CHUNK_PREFIX: Final = "chunk-"
 
 
 class AclsChunkRow(msgspec.Struct, frozen=True, kw_only=True):
-    rows: tuple[AclsRow, ...]
+    """rows: each an AclsRow, encoded."""
+
+    rows: tuple[msgspec.Raw, ...]
+
+
+class _Row(NamedTuple):
+    """A row with the record that it is of: a change of one pattern encodes no other of its chunk again."""
+
+    record: AclsRecord
+    number: int
+    encoded: bytes
 
 
 @dataclass(slots=True)
 class _Chunk:
-    """rows: by the path that a znode of the pattern's own would have, with the number of the record.
+    """rows: by the path that a znode of the pattern's own would have.
     size: of the znode, or more. version None: it does not exist."""
 
-    rows: dict[str, tuple[AclsRecord, int]] = field(default_factory=dict)
+    rows: dict[str, _Row] = field(default_factory=dict)
     version: int | None = None
     size: int = 0
 
@@ -56,17 +66,18 @@ class AclChunks:
         """Take in the chunk at a path. Raise msgspec.MsgspecError, or ValueError for another chunk's row."""
         number = int(path.removeprefix(f"{self._folder}/{CHUNK_PREFIX}"))
         chunk = self._chunks[number] = _Chunk(version=node.version, size=len(node.data))
-        for row in msgspec.json.decode(node.data, type=AclsChunkRow).rows:
+        for raw in msgspec.json.decode(node.data, type=AclsChunkRow).rows:
+            row = msgspec.json.decode(raw, type=AclsRow)
             record = acls_record(row)
             of_pattern = security_path(self._cluster, record)
             if number_of(of_pattern) != number:
                 raise ValueError(f"{path} holds the row of another chunk")
-            chunk.rows[of_pattern] = (record, row.version)
+            chunk.rows[of_pattern] = _Row(record, row.version, bytes(raw))
 
     def records(self) -> Iterator[tuple[AclsRecord, int]]:
         """Yield the records of all chunks, with their numbers."""
         for number in sorted(self._chunks):
-            yield from self._chunks[number].rows.values()
+            yield from (row[:2] for row in self._chunks[number].rows.values())
 
     def bytes_of(self, path: str) -> int:
         """Return the size of the chunk that has, or would have, the pattern of a path: what is written beside
@@ -77,12 +88,12 @@ class AclChunks:
     def put(self, path: str, record: AclsRecord, number: int) -> int | None:
         """Put the pattern's row into its chunk, in place of the one that it has. Return the chunk's number;
         None if the row needs a znode of its own."""
-        size = len(msgspec.json.encode(acls_row(record, number)))
+        encoded = msgspec.json.encode(acls_row(record, number))
         chunk = self._chunks.setdefault(number_of(path), _Chunk())
-        if size > ROW_BYTES_MAX or chunk.size + size > CHUNK_BYTES_MAX:
+        if len(encoded) > ROW_BYTES_MAX or chunk.size + len(encoded) > CHUNK_BYTES_MAX:
             return None
-        chunk.rows[path] = (record, number)
-        chunk.size += size
+        chunk.rows[path] = _Row(record, number, encoded)
+        chunk.size += len(encoded)
         return number_of(path)
 
     def remove(self, path: str) -> int | None:
@@ -99,7 +110,7 @@ class AclChunks:
         if not chunk.rows:
             chunk.version, chunk.size = None, 0
             return None if version is None else Delete(path, version)
-        rows = tuple(acls_row(*chunk.rows[name]) for name in sorted(chunk.rows))
+        rows = tuple(msgspec.Raw(chunk.rows[name].encoded) for name in sorted(chunk.rows))
         data = msgspec.json.encode(AclsChunkRow(rows=rows))
         chunk.size = len(data)
         chunk.version = 0 if version is None else version + 1
