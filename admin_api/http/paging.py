@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import heapq
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Annotated, Any, NoReturn, TypeVar
 
 from fastapi import Depends, Query
@@ -82,13 +84,14 @@ class Paging:
         position: of an item, distinct; its parts are of these kinds, and numbers are not negative. name: as
         for `after`.
         """
-        ordered = sorted(items, key=position, reverse=descending)
         last = self.after(name, *kinds)
+        placed = ((position(item), item) for item in items)
         if last is not None:
-            ordered = [
-                item for item in ordered if (position(item) < last if descending else position(item) > last)
-            ]
-        return self.cut(ordered, lambda item: [name, *position(item)])
+            placed = (one for one in placed if (one[0] < last if descending else one[0] > last))
+        choose = heapq.nlargest if descending else heapq.nsmallest  # A sort of all would cost far more.
+        found = choose(self.rows, placed, key=itemgetter(0))
+        page, token = self.cut(found, lambda one: [name, *one[0]])
+        return [item for _, item in page], token
 
     def cut(
         self, items: Sequence[T], position: Callable[[T], Sequence[str | int]]

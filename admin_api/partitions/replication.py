@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
+import anyio.lowlevel
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
@@ -24,6 +25,7 @@ from admin_api.http.services import Serving
 from admin_api.partitions.models import PartitionList
 from admin_api.partitions.routes import StateWord
 from admin_api.partitions.service import show_partition, state_word
+from admin_api.partitions.worst_first import SEVERITY, position_of, worst_first
 from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import PartitionState
 from controller.contract.session import BrokerStatus
@@ -32,13 +34,9 @@ from controller.shell.engine_port import EnginePort
 from controller.shell.published import Published
 
 router = APIRouter(route_class=StrictRoute)
-#: Worst first.
-SEVERITY = {
-    word: rank
-    for rank, word in enumerate(
-        ("leaderless", "under_min_isr", "recovering", "under_replicated", "creating", "online")
-    )
-}
+#: Partitions summed up before other tasks get a turn.
+PARTITIONS_PER_TURN: Final = 2_000
+_LIST: Final = "partitions of the cluster"
 
 
 class BrokerReplicationView(View):
@@ -103,14 +101,12 @@ class ReplicationView(View):
     brokers: list[BrokerReplicationView] = Field(description="those that hold replicas, or may")
 
 
-def severity(state: PartitionState) -> int:
-    return SEVERITY[state_word(state)]
-
-
 def living(image: ClusterImage) -> Iterator[PartitionState]:
-    """Return the partitions of topics that are not being deleted."""
-    for (topic_id, _), state in image.partitions.items():
-        if topic_id in image.topics and topic_id not in image.deletions:
+    """Yield the partitions of topics that are not being deleted, as of the first."""
+    states = list(image.partitions.values())
+    topics = {topic_id for topic_id, topic in image.topics.items() if not topic.deleting}
+    for state in states:
+        if state.topic_id in topics:
             yield state
 
 
@@ -129,7 +125,8 @@ class _Sum:
     farthest: PartitionState | None = None
 
 
-def sum_up(engine: EnginePort, cluster: str, view: Published) -> ReplicationView:
+async def sum_up(engine: EnginePort, cluster: str, view: Published) -> ReplicationView:
+    """Return the sums over the partitions as they are now; heartbeats are answered in between."""
     image = view.image
     sums = {
         broker.broker_id: _Sum()
@@ -138,7 +135,9 @@ def sum_up(engine: EnginePort, cluster: str, view: Published) -> ReplicationView
     }
     reported = 0
     states: Counter[str] = Counter()
-    for state in living(image):
+    for done, state in enumerate(living(image), start=1):
+        if done % PARTITIONS_PER_TURN == 0:
+            await anyio.lowlevel.checkpoint()
         states[state_word(state)] += 1
         for broker_id in state.replicas:
             if broker_id not in state.isr:
@@ -226,12 +225,8 @@ async def list_partitions(
     leader that has not confirmed its log, lacking a replica, healthy. Partitions in the same state are
     ordered by topic and number."""
     view = services.engine.image(cluster)
-    page, token = paging.page_of(
-        (p for p in living(view.image) if state is None or state_word(p) == state),
-        lambda p: (severity(p), p.topic, p.partition),
-        name="partitions of the cluster",
-        kinds=(int, str, int),
-    )
+    found = worst_first(view.image, word=state, after=paging.after(_LIST, int, str, int), count=paging.rows)
+    page, token = paging.cut(found, lambda p: [_LIST, *position_of(p)])
     items = [show_partition(services.engine, cluster, view, p) for p in page]
     return show(request, PartitionList(items=items, next_page_token=token), view=view)
 
@@ -248,4 +243,4 @@ async def get_replication(request: Request, services: Serving, cluster: ClusterP
     """Show the cluster's replication, with the lags and sizes that leaders last reported. Only the active
     controller receives reports: a standby shows placement only."""
     view = services.engine.image(cluster)
-    return show(request, sum_up(services.engine, cluster, view), view=view)
+    return show(request, await sum_up(services.engine, cluster, view), view=view)

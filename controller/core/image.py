@@ -47,6 +47,10 @@ from controller.core.records import (
 CHANGE_LOG_ENTRIES_MAX = 200_000
 
 
+#: Indexes of an image that hold a set of partitions a broker.
+_BY_BROKER = frozenset({"replicas_of", "seats_of", "leader_of"})
+
+
 class Changed(NamedTuple):
     """One replayed record, by what it touched. key: broker or coordinator id, topic id, partition key,
     pattern of ACLs, user, entity with quotas, or None."""
@@ -118,6 +122,7 @@ class ClusterImage:
         self.preferred_counts: dict[int, int] = {}
         self.leaderless: dict[PartitionKey, None] = {}
         self.below_min: dict[PartitionKey, None] = {}
+        self.under_replicated: dict[PartitionKey, None] = {}
         self.not_preferred: dict[PartitionKey, None] = {}
         self.recovering: dict[PartitionKey, None] = {}
         self.reassigning: dict[PartitionKey, None] = {}
@@ -132,6 +137,17 @@ class ClusterImage:
         self._entries_max = change_log_entries_max
         self._changes: list[Changed] = []
         self._changes_start = start_sequence  # sequence before the first remembered change
+
+    def copy(self) -> ClusterImage:
+        """Return an equal image, to be moved by its own records: what is never changed in place is shared,
+        keys and states among it. It takes a tenth of the time of replaying."""
+        other = ClusterImage()
+        for name, value in vars(self).items():
+            if name in _BY_BROKER:
+                setattr(other, name, {broker_id: keys.copy() for broker_id, keys in value.items()})
+            else:
+                setattr(other, name, value.copy() if isinstance(value, dict | list) else value)
+        return other
 
     # --- the only way state moves -----------------------------------------------------------------------
 
@@ -253,13 +269,10 @@ class ClusterImage:
         return Changed("topic", state.topic_id)
 
     def _replay_topic_removal(self, topic_id: str) -> Changed:
+        keys = self.keys_of(topic_id)
         topic = self.topics.pop(topic_id, None)
-        if topic is None:  # never announced (4.7, creation): rare, so the scan is all right
-            keys = [key for key in self.partitions if key[0] == topic_id]
-        else:
-            keys = [(topic_id, number) for number in range(topic.partitions)]
-            if self.topic_ids.get(topic.topic) == topic_id:
-                del self.topic_ids[topic.topic]
+        if topic is not None and self.topic_ids.get(topic.topic) == topic_id:
+            del self.topic_ids[topic.topic]
         for key in keys:
             state = self.partitions.pop(key, None)
             if state is not None and topic_id not in self.deletions:
@@ -305,6 +318,7 @@ class ClusterImage:
             self.seats_of[broker_id].pop(key, None)
         self._unindex_leader(key, state)
         self.below_min.pop(key, None)
+        self.under_replicated.pop(key, None)
         self.recovering.pop(key, None)
         self.reassigning.pop(key, None)
 
@@ -343,6 +357,10 @@ class ClusterImage:
             self.below_min[key] = None
         elif self.below_min:
             self.below_min.pop(key, None)
+        if len(state.isr) < state.replication_factor:
+            self.under_replicated[key] = None
+        elif self.under_replicated:
+            self.under_replicated.pop(key, None)
         if state.recovery is LeaderRecovery.RECOVERING:
             self.recovering[key] = None
         elif self.recovering:
@@ -374,6 +392,14 @@ class ClusterImage:
     def topic_named(self, topic: str) -> TopicState | None:
         topic_id = self.topic_ids.get(topic)
         return None if topic_id is None else self.topics[topic_id]
+
+    def keys_of(self, topic_id: str) -> list[PartitionKey]:
+        """Return the keys that the topic's removal takes, also of one that was never announced (4.7,
+        creation): that is rare, so the scan is all right."""
+        topic = self.topics.get(topic_id)
+        if topic is None:
+            return [key for key in self.partitions if key[0] == topic_id]
+        return [(topic_id, number) for number in range(topic.partitions)]
 
     def partition_keys(self, topic_id: str) -> Iterator[PartitionKey]:
         """Return the keys of a topic's partitions, in order."""

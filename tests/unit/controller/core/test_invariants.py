@@ -138,7 +138,14 @@ def check_indexes(image: ClusterImage) -> None:
     live = {k: s for k, s in image.partitions.items() if k[0] not in image.deletions}
     for state in live.values():
         rebuilt._replay_partition(state)
-    for name in ("leaderless", "below_min", "not_preferred", "recovering", "reassigning"):
+    for name in (
+        "leaderless",
+        "below_min",
+        "under_replicated",
+        "not_preferred",
+        "recovering",
+        "reassigning",
+    ):
         assert set(getattr(rebuilt, name)) == set(getattr(image, name)), name
     for name in ("replicas_of", "seats_of", "leader_of"):
         mine = {b: set(keys) for b, keys in getattr(image, name).items() if keys}
