@@ -415,7 +415,7 @@ def _document(published: Published) -> dict[str, Any]:
         "next_producer_id": image.next_producer_id,
         "brokers": [image.brokers[broker_id] for broker_id in sorted(image.brokers)],
         "topics": [image.topics[topic_id] for topic_id in sorted(image.topics)],
-        "partitions": [image.partitions[key] for key in sorted(image.partitions)],
+        "partitions": [snapshot(image.partitions[key]) for key in sorted(image.partitions)],
         "acls": [snapshot(acls) for acls in image.acls.values()],
         "users": [snapshot(secrets) for secrets in image.users.values()],
         "quotas": [snapshot(quotas) for quotas in image.quotas.values()],

@@ -67,8 +67,9 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
     opener_epoch: int = NO_EPOCH
 
 
-class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition under one partition epoch.
+class PartitionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One partition under one partition epoch. What it says by default is not sent, or each FULL batch would
+    be twice as long. gc=False: there may be a million, and none can be part of a cycle.
 
     topic_id: Kafka's textual form, 22 characters of URL-safe base64 of 16 bytes.
     replicas: assignment in order of preference; the first is the preferred leader. While a reassignment

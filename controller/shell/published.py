@@ -189,7 +189,8 @@ def snapshot(value: msgspec.Struct) -> dict[str, Any]:
             value = AuditedUser(user=user, mechanisms=mechanisms)
         case _:
             pass
-    shown: dict[str, Any] = msgspec.to_builtins(value)
+    # By its fields: a PartitionState leaves out what stands in it by default, and people are to see it.
+    shown: dict[str, Any] = msgspec.to_builtins(msgspec.structs.asdict(value))
     return shown
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from controller.audit.change import AuditedChange, Entity, partition_id
 from controller.audit.receipts import Receipt, read_receipt
 from controller.contract.partition_state import PartitionState
 from controller.database.sql import Database
+from controller.shell.published import snapshot
 
 
 def state(epoch: int, **fields: Any) -> PartitionState:
@@ -41,8 +40,8 @@ def change(
         "cause": "topic_created" if before is None else "isr_shrunk",
         "actor": "controller",
         "at_ms": at_ms,
-        "before": None if before is None else msgspec.to_builtins(before),
-        "after": None if after is None else msgspec.to_builtins(after),
+        "before": None if before is None else snapshot(before),
+        "after": None if after is None else snapshot(after),
         "controller_epoch": 1,
     }
     return AuditedChange(**(values | fields))
