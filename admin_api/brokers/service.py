@@ -190,7 +190,8 @@ async def preview_add(services: Services, cluster: str, spec: BrokerAdd) -> Brok
     image = engine.image(cluster).image
     checks = engine.preflight(cluster, [broker.broker_id for broker in spec.brokers])
     goals = goals_of(spec)
-    snapshot = _with_new(snapshot_of(engine, cluster), spec, engine, cluster)
+    known = await snapshot_of(engine, services.database, cluster)
+    snapshot = _with_new(known, spec, engine, cluster)
     plans = await services.database.compute(partial(_plan_all, snapshot, goals)) if goals else []
     return BrokerPlan(
         brokers=[broker.broker_id for broker in spec.brokers],

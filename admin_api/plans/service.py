@@ -260,7 +260,7 @@ async def _as_of_now(
     if body.drifted == "refuse":
         raise _stale_problem(plan, image, stale)
     make_new = replanned if body.drifted == "re_plan" else without
-    snapshot = snapshot_of(services.engine, cluster)
+    snapshot = await snapshot_of(services.engine, services.database, cluster)
     new = await services.database.compute(partial(make_new, snapshot, plan, frozenset(stale)))
     check_outcome(new)
     if attempt.dry_run:

@@ -71,7 +71,7 @@ async def write_policy(
         revision=_first_revision(attempt.seed) if before is None else before.revision + 1,
     )
     if attempt.dry_run:
-        facts = Facts(snapshot=snapshot_of(services.engine, cluster), plan=None)
+        facts = Facts(snapshot=await snapshot_of(services.engine, services.database, cluster), plan=None)
         (verdict,) = await services.database.compute(partial(judge, [(name, body.sql)], facts))
         return Answer.of(200, PolicyTried(policy=policy_view(row, shape), verdict=VerdictView.of(verdict)))
     if not await services.database.write(partial(put_policy, row=row, replaces=before)):

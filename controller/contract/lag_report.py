@@ -46,7 +46,7 @@ class IsrProposal(msgspec.Struct, frozen=True, kw_only=True):
     recovery: LeaderRecovery = LeaderRecovery.RECOVERED
 
 
-class FollowerLag(msgspec.Struct, frozen=True, kw_only=True):
+class FollowerLag(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A follower as its leader sees it. lag_ms counts from when it last had everything; -1 offsets: not heard
     from in this leader epoch. remaining_bytes: of a learner, how much of the leader's log it lacks; in
     proportion within a segment; -1: not heard from, or no learner."""
@@ -58,7 +58,7 @@ class FollowerLag(msgspec.Struct, frozen=True, kw_only=True):
     remaining_bytes: int = -1
 
 
-class PartitionLag(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionLag(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Informational: shown to operators and used to judge preferred elections, never to decide durability."""
 
     topic_id: str

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple, Protocol, assert_never
+from typing import Final, Protocol, assert_never
 
 import anyio
 import anyio.lowlevel
@@ -108,13 +108,6 @@ class Outbox(Protocol):
     def backfill(self, cluster: str, /) -> None: ...
 
 
-class ReportedLag(NamedTuple):
-    """A leader's latest word on one partition."""
-
-    lag: PartitionLag
-    broker_id: int
-
-
 class _Waiting:
     """A step whose records wait to be persisted, or whose reply waits for those before it."""
 
@@ -158,7 +151,8 @@ class ClusterDriver:
     ) -> None:
         self.cluster = store.cluster
         self.published = Published(self.cluster)
-        self.lags: dict[PartitionKey, ReportedLag] = {}
+        #: The latest word of each partition's leader; forgotten with its topic.
+        self.lags: dict[PartitionKey, PartitionLag] = {}
         #: As each broker's latest heartbeat told it.
         self.disks: dict[int, DiskSpace] = {}
         self.groups = GroupBook()
@@ -607,7 +601,7 @@ class ClusterDriver:
             key = (lag.topic_id, lag.partition)
             state = image.partitions.get(key)
             if state is not None and state.leader == event.request.broker_id:
-                self.lags[key] = ReportedLag(lag, event.request.broker_id)
+                self.lags[key] = lag
                 self._unreported.pop(key, None)
 
     def _note_disk(self, request: HeartbeatRequest) -> None:
@@ -626,10 +620,6 @@ class ClusterDriver:
         known = self.published.image.coordinators.get(request.broker_id)
         if known is not None and known.coordinator_epoch == request.broker_epoch and request.groups:
             self.groups.note(request.groups)
-
-    def lag_of(self, key: PartitionKey) -> ReportedLag | None:
-        """The latest report; forgotten with its topic."""
-        return self.lags.get(key)
 
     def first_unreported(self) -> PartitionKey | None:
         """Return a partition that was taken over, whose leader is there and has not reported since, or

@@ -396,8 +396,12 @@ class Engine:
     def lag(self, cluster: str, key: PartitionKey) -> PartitionLag | None:
         """The leader's latest report; None when there is none or this controller is not active."""
         driver = self._drivers.get(cluster)
-        reported = None if driver is None else driver.lag_of(key)
-        return None if reported is None else reported.lag
+        return None if driver is None else driver.lags.get(key)
+
+    def lags(self, cluster: str) -> dict[PartitionKey, PartitionLag]:
+        """The leaders' latest reports, as a copy; none when this controller is not active."""
+        driver = self._drivers.get(cluster)
+        return {} if driver is None else dict(driver.lags)
 
     def disk(self, cluster: str, broker_id: int) -> DiskSpace | None:
         """The broker's latest word; None when there is none or this controller is not active."""

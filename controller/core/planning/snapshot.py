@@ -7,13 +7,18 @@ because sizes are not part of the image: brokers report them, and may not have d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from controller.contract.lag_report import PartitionLag
-from controller.contract.partition_state import LeaderRecovery, PartitionKey, PartitionState
+from controller.contract.partition_state import (
+    LeaderRecovery,
+    PartitionKey,
+    PartitionState,
+    TopicState,
+)
 from controller.contract.session import DiskSpace
 from controller.core.configs import disk_reserve_percent, effective
 from controller.core.image import ClusterImage
@@ -127,8 +132,29 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return next((topic for topic in self.topics if topic.topic_id == topic_id), None)
 
 
+class Moment(NamedTuple):
+    """An image's rows at one moment. Copying them takes a hundredth of the time that a snapshot of them
+    takes, which may then be taken beside the controller's work."""
+
+    brokers: Mapping[int, BrokerRegistration]
+    topics: Mapping[str, TopicState]
+    partitions: Mapping[PartitionKey, PartitionState]
+    configs: Mapping[str, str]
+    reassigning: Collection[PartitionKey]
+
+    @classmethod
+    def of(cls, image: ClusterImage) -> Moment:
+        return cls(
+            dict(image.brokers),
+            dict(image.topics),
+            dict(image.partitions),
+            image.configs,
+            tuple(image.reassigning),
+        )
+
+
 def take_snapshot(
-    image: ClusterImage,
+    image: ClusterImage | Moment,
     lags: Mapping[PartitionKey, PartitionLag],
     disks: Mapping[int, DiskSpace] | None = None,
 ) -> Snapshot:
@@ -163,18 +189,19 @@ def take_snapshot(
         partitions=tuple(
             _partition(state, lags.get((state.topic_id, state.partition)))
             for topic in topics
-            for state in image.partitions_of(topic.topic_id)
+            for number in range(topic.partitions)
+            if (state := image.partitions.get((topic.topic_id, number))) is not None
         ),
     )
 
 
-def room_of(disk: DiskSpace, image: ClusterImage) -> int:
+def room_of(disk: DiskSpace, image: ClusterImage | Moment) -> int:
     """Bytes that moves may bring to a disk: what is free above the reserve that the cluster sets."""
     return disk.free_bytes - disk.total_bytes * disk_reserve_percent(image.configs) // 100
 
 
 def _on_their_way(
-    image: ClusterImage, lags: Mapping[PartitionKey, PartitionLag]
+    image: ClusterImage | Moment, lags: Mapping[PartitionKey, PartitionLag]
 ) -> tuple[Counter[int], Counter[int]]:
     """Return, by broker, the bytes that replicas that are being copied still lack, and those of replicas that
     go when others have come."""

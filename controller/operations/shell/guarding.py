@@ -41,7 +41,7 @@ async def verdicts_on(engine: EnginePort, store: Database, cluster: str, plan: P
     rows = await store.read(partial(list_policies, cluster=cluster))
     if not rows:
         return ()
-    facts = Facts(snapshot=snapshot_of(engine, cluster), plan=plan)
+    facts = Facts(snapshot=await snapshot_of(engine, store, cluster), plan=plan)
     return await store.compute(partial(judge, [(row.name, row.sql) for row in rows], facts))
 
 

@@ -1,6 +1,6 @@
 """Makes plans from the cluster as it is now, and stores them: the part that operations need, too.
 
-The snapshot is taken at once, without waiting; thinking happens where blocking work runs, so that heartbeats
+The rows are copied at once, without waiting; thinking happens where blocking work runs, so that heartbeats
 and elections go on meanwhile. A plan is named after the request or operation that asked for it, so that a
 second attempt of the same request, or the next controller going on with an operation, finds the first one's
 plan.
@@ -17,7 +17,7 @@ import msgspec
 from controller.core.planning.goals import Goal
 from controller.core.planning.plan import Plan
 from controller.core.planning.planner import make_plan
-from controller.core.planning.snapshot import Measured, Snapshot, take_snapshot
+from controller.core.planning.snapshot import Measured, Moment, Snapshot, take_snapshot
 from controller.database import plan_rows
 from controller.database.plan_rows import MOVES_PER_WRITE
 from controller.database.rows import MoveRow, PlanRow
@@ -55,13 +55,13 @@ def plan_id_of(seed: str, *, turn: int = 0) -> str:
     return name if turn == 0 else f"{name}_{turn}"
 
 
-def snapshot_of(engine: EnginePort, cluster: str) -> Snapshot:
+async def snapshot_of(engine: EnginePort, store: Database, cluster: str) -> Snapshot:
     """Return a snapshot of what has been decided, with the sizes that leaders and the disks that brokers
     reported. Raise NotActive, UnknownCluster."""
     image = engine.decided(cluster)
-    lags = {key: lag for key in image.partitions if (lag := engine.lag(cluster, key)) is not None}
+    lags = engine.lags(cluster)
     disks = {broker: disk for broker in image.brokers if (disk := engine.disk(cluster, broker)) is not None}
-    return take_snapshot(image, lags, disks)
+    return await store.compute(partial(take_snapshot, Moment.of(image), lags, disks))
 
 
 async def make(
@@ -75,7 +75,8 @@ async def make(
 ) -> Plan:
     """Make a plan and do not store it. An outcome other than READY is no error here. measured: by the client.
     destinations: as in Snapshot. Raise NotActive, UnknownCluster."""
-    snapshot = msgspec.structs.replace(snapshot_of(engine, cluster), destinations=destinations)
+    snapshot = await snapshot_of(engine, store, cluster)
+    snapshot = msgspec.structs.replace(snapshot, destinations=destinations)
     if measured is not None:
         snapshot = measured.seen_in(snapshot)
     return await store.compute(partial(make_plan, snapshot, goal))
