@@ -17,6 +17,7 @@ incarnations; I9, joining takes the epoch start).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -73,16 +74,22 @@ def eligible_ids(image: ClusterImage) -> frozenset[int]:
     return frozenset(b.broker_id for b in image.brokers.values() if b.is_eligible)
 
 
+#: Partitions of a topic that are elected one after the other. The shell writes so many rows as one
+#: (shell/rows.py): elected by single numbers, topic after topic, they would be written many times.
+SLICE: Final = 100
+
+
 def seats_in_order(image: ClusterImage, broker_id: int) -> list[PartitionKey]:
     """Return the partitions in which the broker leads or has a seat. Those that it leads come first: clients
     wait for them; and of those that it leads, and of the others, the ones that were there before the ones
-    that are being created, and by partition number: no topic waits for a larger one.
+    that are being created, and by partition number: no topic waits for a larger one. A topic's partitions of
+    one slice stay together, because they are stored together.
     """
     led = image.leader_of.get(broker_id, {})
     seats = image.seats_of.get(broker_id, {})
 
-    def turn(key: PartitionKey) -> tuple[bool, int]:
-        return key in image.unconfirmed_new, key[1]
+    def turn(key: PartitionKey) -> tuple[bool, int, PartitionKey]:
+        return key in image.unconfirmed_new, key[1] // SLICE, key
 
     return [*sorted(led, key=turn), *sorted((key for key in seats if key not in led), key=turn)]
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from unittest.mock import patch
 
@@ -20,6 +21,7 @@ from controller.contract.updates import ApplyFailure, ProducerIdsRequest, Produc
 from controller.core import alarms as alarms_module
 from controller.core import election as election_module
 from controller.core.effects import Alarm, AlarmCode, AlarmKey, ClearAlarm, MoreAlarms, Note
+from controller.core.election import SLICE, seats_in_order
 from controller.core.events import (
     AllocateProducerIds,
     ElectPreferred,
@@ -31,6 +33,7 @@ from controller.core.events import (
 )
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord
+from controller.shell.rows import PARTITIONS_PER_CHUNK
 from tests.kit.controller.core_cluster import Cluster, changed, seats, topic_id
 
 RECOVERING, RECOVERED = LeaderRecovery.RECOVERING, LeaderRecovery.RECOVERED
@@ -951,3 +954,15 @@ def test_partitions_that_were_there_get_a_leader_before_those_that_are_being_cre
     step = cluster.kill(1)
     moved = [record.state.partition for record in step.records if isinstance(record, PartitionRecord)]
     assert moved == [1, 0, 2]
+
+
+def test_a_dead_brokers_partitions_come_by_slices_of_which_none_comes_twice() -> None:
+    """A slice is stored as a whole: what comes back to it later writes it again."""
+    cluster = Cluster()
+    for number, count in enumerate((250, 20, 130)):
+        cluster.create(*[(1, 2, 3)] * count, number=number)
+    found = [(key[1] // SLICE, key[0]) for key in seats_in_order(cluster.image, 1)]
+    slices = [one for one, _ in itertools.groupby(found)]
+    assert len(found) == 400
+    assert slices == sorted(set(slices))
+    assert SLICE == PARTITIONS_PER_CHUNK
