@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 import hypothesis.strategies as st
 import msgspec
@@ -91,6 +92,33 @@ def test_a_drain_moves_what_must_go_to_where_it_is_best(cluster: Snapshot, data:
         assert not make_plan(after, Drain(broker_ids=tuple(sorted(gone)))).moves
     else:
         assert {r.code for r in plan.rejections} == {RejectionCode.NO_RECEIVER}
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters(brokers_max=4, partitions_max=4, has_domains=False), st.data())
+def test_what_donors_give_to_two_receivers_is_the_lightest_they_can(
+    cluster: Snapshot, data: st.DataObject
+) -> None:
+    layout = Layout(cluster)
+    offers = {donor: list(layout.held[donor]) for donor in range(len(layout.load))}
+    owed = {donor: data.draw(st.integers(0, len(numbers))) for donor, numbers in offers.items()}
+    chosen = select(layout, offers, owed, 2, Effort(10_000))
+    given = Counter(number for number, _ in chosen)
+    assert len(set(chosen)) == len(chosen)
+    assert max(given.values(), default=0) <= 2
+    assert all(number in offers[donor] for number, donor in chosen)
+    assert all(sum(donor == b for _, b in chosen) <= count for donor, count in owed.items())
+    best = (0, 0)
+    together = [
+        [pair for count in range(3) for pair in itertools.combinations(replicas, count)]
+        for replicas in layout.replicas
+    ]
+    for matched in itertools.product(*together):
+        givers = Counter(donor for pair in matched for donor in pair)
+        if all(givers[donor] <= count for donor, count in owed.items()):
+            sizes = [len(pair) * layout.size[number] for number, pair in enumerate(matched)]
+            best = max(best, (givers.total(), -sum(sizes)))
+    assert (len(chosen), -sum(layout.size[number] for number, _ in chosen)) == best
 
 
 @settings(max_examples=150, deadline=None)
