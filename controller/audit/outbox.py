@@ -18,13 +18,14 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 import anyio
 import sqlalchemy as sa
 
 from controller.audit import history
-from controller.audit.change import AuditedChange
+from controller.audit.change import AuditedChange, Entity
 from controller.audit.history import Outcome
 from controller.database.sql import Database, DatabaseRejected, DatabaseUnavailable
 
@@ -166,17 +167,19 @@ class AuditOutbox:
         # recognised by their version.
         was_dropping = self._behind.pop(cluster)
         try:
-            rows: list[AuditedChange] = await self._store.compute(partial(list, self._truth(cluster)))
-            if not rows:
-                return  # not ours to tell any more, and surely not a cluster that lost everything it had
-            epoch = max((row.controller_epoch for row in rows), default=-1)
-            present = [(row.entity, row.entity_id) for row in rows]
+            rows = iter(self._truth(cluster))
+            epoch = -1
+            present: list[tuple[Entity, str]] = []
             missing = 0
-            for start in range(0, len(rows), BATCH_MAX):
-                part = rows[start : start + BATCH_MAX]
+            # A part at a time: rendered, the partitions of a large cluster are gigabytes.
+            while part := await self._store.compute(lambda: list(islice(rows, BATCH_MAX))):
+                epoch = max(epoch, *(row.controller_epoch for row in part))
+                present += ((row.entity, row.entity_id) for row in part)
                 missing += await self._store.write(
                     partial(history.backfill_rows, rows=part, recorded_at_ms=self._clock.now_wall_ms())
                 )
+            if not present:
+                return  # not ours to tell any more, and surely not a cluster that lost everything it had
             gone = await self._store.read(partial(history.entities_not_in, cluster=cluster, present=present))
             for start in range(0, len(gone), BATCH_MAX):
                 missing += await self._store.write(

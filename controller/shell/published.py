@@ -58,15 +58,15 @@ class Published:
 
     def replay(self, record: Record, number: int) -> None:
         """Replay a record. `number`: the record's, over the cluster's life."""
+        removed = tuple(self.image.keys_of(record.topic_id)) if isinstance(record, RemoveTopicRecord) else ()
         self.image.replay(record)
         match record:
             case PartitionRecord(state=state, change=change):
                 self.partition_changes[(state.topic_id, state.partition)] = change
             case RemoveTopicRecord(topic_id=topic_id):
                 self._forget((Entity.TOPIC, topic_id))
-                stale = [key for key in self.partition_changes if key[0] == topic_id]
-                for key in stale:
-                    del self.partition_changes[key]
+                for key in removed:
+                    self.partition_changes.pop(key, None)
             case RemoveBrokerRecord(broker_id=broker_id):
                 self._forget((Entity.BROKER, str(broker_id)))
             case RemoveCoordinatorRecord(coordinator_id=coordinator_id):
