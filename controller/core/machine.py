@@ -554,10 +554,12 @@ class ClusterMachine:
         """3.6 (preferred leaders): a preferred replica that has been in sync and eligible for the delay leads
         again, a bounded number per round."""
         since = self._preferred_since_ms
+        image = self.image
+        ready = eligible_ids(image)  # Most of the many partitions that a dead broker led wait for it alone.
         self._preferred_since_ms = {
             key: since.get(key, now_ms)
-            for key in self.image.not_preferred
-            if can_lead_preferred(self.image, self.image.partitions[key])
+            for key in image.not_preferred
+            if image.partitions[key].replicas[0] in ready and can_lead_preferred(image, image.partitions[key])
         }
         moves = 0
         change = draft.change(Cause.PREFERRED_LEADER_ELECTED)
