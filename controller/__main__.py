@@ -390,7 +390,7 @@ async def dump_image(config: ControllerConfig, access: ZooKeeperAccess, cluster:
                 for _ in range(DUMP_TRIES_MAX if cluster in known else 0):
                     read = await read_published(meta, clock, Ids(os.urandom), cluster)
                     if read is not None:
-                        published = read[1]
+                        published = read.published
                         break
                     failure = (
                         f"cluster {cluster!r} can't be read, or changes too fast; see above, or try again"

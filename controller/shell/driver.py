@@ -52,7 +52,6 @@ from controller.core.events import (
     Tick,
 )
 from controller.core.group_book import GroupBook
-from controller.core.image import ClusterImage
 from controller.core.machine import ClusterMachine, Step
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, Record, RemoveTopicRecord
@@ -135,6 +134,7 @@ class ClusterDriver:
 
     Args:
         store: loaded; owned from now on.
+        published: made of the store's records; None: `build` makes it.
         deaf_ms: for how long heartbeats were not counted, of this process's life (loop_watch.py).
     """
 
@@ -142,6 +142,7 @@ class ClusterDriver:
         self,
         *,
         store: ClusterStore,
+        published: Published | None = None,
         term: Term,
         clock: Timekeeper,
         listeners: Listeners,
@@ -150,7 +151,8 @@ class ClusterDriver:
         deaf_ms: Callable[[], int],
     ) -> None:
         self.cluster = store.cluster
-        self.published = Published(self.cluster)
+        self._is_published_built = published is not None
+        self.published = published or Published(self.cluster)
         #: The latest word of each partition's leader; forgotten with its topic.
         self.lags: dict[PartitionKey, PartitionLag] = {}
         #: As each broker's latest heartbeat told it.
@@ -197,12 +199,12 @@ class ClusterDriver:
         if orphans:
             log.info("orphan_topics_removed cluster=%s topics=%d", self.cluster, len(orphans))
             await self._persist_or_resign(orphans)
-        speculative = ClusterImage()
-        for done, (record, number) in enumerate(self._store.records()):
-            speculative.replay(record)
-            self.published.replay(record, number)
-            if done % SLICE_RECORDS == SLICE_RECORDS - 1:
-                await anyio.lowlevel.checkpoint()
+        if not self._is_published_built:
+            for done, (record, number) in enumerate(self._store.records()):
+                self.published.replay(record, number)
+                if done % SLICE_RECORDS == SLICE_RECORDS - 1:
+                    await anyio.lowlevel.checkpoint()
+        speculative = self.published.image.copy()
         self._machine = ClusterMachine(
             speculative,
             cluster=self.cluster,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import anyio
 import anyio.lowlevel
@@ -42,6 +42,7 @@ from controller.shell.meta import (
     Committed,
     Meta,
     MetaUnavailable,
+    Node,
     Rejected,
     SessionState,
     Unknown,
@@ -57,6 +58,9 @@ log = logging.getLogger(__name__)
 
 #: How often a standby looks whether a cluster's head has moved.
 STANDBY_REFRESH_MS: Final = 1_000
+#: For how many times as long as it read a cluster it then rests: one that changes all the time and takes
+#: seconds to read must not keep its processor and ZooKeeper busy.
+STANDBY_REST: Final = 4
 CLUSTERS_MAX: Final = 100
 
 
@@ -104,7 +108,7 @@ class Engine:
         self._drivers: dict[str, ClusterDriver] = {}
         #: By cluster and broker, in this term: what was found before brokers are admitted.
         self._preflights: dict[str, dict[int, HeardReport]] = {}
-        self._copies: dict[str, tuple[int, Published]] = {}
+        self._copies: dict[str, Copy] = {}
         self._has_copies = False
         self._new_clusters: list[ClusterDriver] = []
         self._cluster_added = anyio.Event()
@@ -342,7 +346,7 @@ class Engine:
         copy = self._copies.get(cluster)
         if copy is None:
             raise UnknownCluster(cluster)
-        return copy[1]
+        return copy.published
 
     def decided(self, cluster: str) -> ClusterImage:
         """The image with what has been decided and not been persisted yet, for callers that must not miss a
@@ -463,6 +467,8 @@ class Engine:
             for cluster in await self._meta.children(CLUSTERS_PATH):
                 await self._open(cluster, term)
             self._serving = term
+            for driver in self._drivers.values():
+                driver.published.as_of_ms = None
             self._copies = {}
             self._has_copies = False
             log.info(
@@ -495,17 +501,24 @@ class Engine:
             self._drivers = {}
 
     async def _open(self, cluster: str, term: Term) -> None:
-        store = ClusterStore(meta=self._meta, clock=self._clock, ids=self._ids, cluster=cluster)
-        try:
-            if not await store.load():
-                log.error("cluster_incomplete cluster=%s detail=%s", cluster, "it has no head")
+        copy = self._copies.get(cluster)
+        if copy is not None and not copy.is_of(await self._meta.get(head_path(cluster))):
+            copy = None
+        if copy is not None:
+            store = copy.store
+        else:
+            store = ClusterStore(meta=self._meta, clock=self._clock, ids=self._ids, cluster=cluster)
+            try:
+                if not await store.load():
+                    log.error("cluster_incomplete cluster=%s detail=%s", cluster, "it has no head")
+                    return
+            except MetadataCorrupt as error:
+                # The others must go on. No controller serves this one until its znodes are repaired.
+                log.error("cluster_corrupt cluster=%s detail=%s", cluster, str(error))
                 return
-        except MetadataCorrupt as error:
-            # The others must go on. No controller serves this one until its znodes are repaired.
-            log.error("cluster_corrupt cluster=%s detail=%s", cluster, str(error))
-            return
         driver = ClusterDriver(
             store=store,
+            published=None if copy is None else copy.published,
             term=term,
             clock=self._clock,
             listeners=self._listeners,
@@ -522,6 +535,7 @@ class Engine:
 
     async def _refresh(self) -> None:
         while True:
+            began_ms = self._clock.now_mono_ms()
             try:
                 if self._serving is None:
                     await self._refresh_once()
@@ -529,7 +543,8 @@ class Engine:
                     await self._tell_standbys(self._serving)
             except MetaUnavailable as error:
                 log.debug("standby_refresh_failed detail=%s", str(error))
-            await self._clock.sleep_ms(STANDBY_REFRESH_MS)
+            took_ms = self._clock.now_mono_ms() - began_ms
+            await self._clock.sleep_ms(max(STANDBY_REFRESH_MS, STANDBY_REST * took_ms))
 
     async def _tell_standbys(self, term: Term) -> None:
         found = {driver.cluster: driver.machine.went_back for driver in self.drivers()}
@@ -547,20 +562,31 @@ class Engine:
             copy = self._copies.get(cluster)
             if head is None:
                 continue
-            if copy is None or copy[0] != head.version:
+            if copy is None or not copy.is_of(head):
                 # When it moved while it was read, the next round tries again and the old copy stays.
                 copy = await read_published(self._meta, self._clock, self._ids, cluster)
             if copy is not None and self._serving is None:
-                copy[1].as_of_ms = asked_ms
+                copy.published.as_of_ms = asked_ms
                 self._copies[cluster] = copy
         self._has_copies = self._serving is None
 
 
-async def read_published(
-    meta: Meta, clock: ControllerClock, ids: Ids, cluster: str
-) -> tuple[int, Published] | None:
-    """A cluster as ZooKeeper has it, with its head's version, from reads alone; None when it does not exist,
-    can't be read, or changed meanwhile. Raise MetaUnavailable."""
+class Copy(NamedTuple):
+    """A cluster as ZooKeeper had it when `head` was its head. Every write names itself in the head, so under
+    the same head it still has it: a controller that takes over need not read the cluster again."""
+
+    head: Node
+    store: ClusterStore
+    published: Published
+
+    def is_of(self, head: Node | None) -> bool:
+        """Return whether nothing was written since, if this is the head now."""
+        return head is not None and (head.version, head.data) == (self.head.version, self.head.data)
+
+
+async def read_published(meta: Meta, clock: ControllerClock, ids: Ids, cluster: str) -> Copy | None:
+    """Read a cluster; None when it does not exist, can't be read, or changed meanwhile. Raise
+    MetaUnavailable."""
     store = ClusterStore(meta=meta, clock=clock, ids=ids, cluster=cluster)
     try:
         if not await store.load():
@@ -577,4 +603,4 @@ async def read_published(
         if done % SLICE_RECORDS == SLICE_RECORDS - 1:
             await anyio.lowlevel.checkpoint()
     published.as_of_ms = clock.now_mono_ms()
-    return head.version, published
+    return Copy(head, store, published)

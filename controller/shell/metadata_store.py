@@ -113,6 +113,8 @@ WRITES_IN_FLIGHT_MAX: Final = 4
 READ_BACK_PAUSE_MS: Final = 20
 #: Rows decoded before other tasks get a turn.
 ROWS_PER_TURN: Final = 500
+#: Chunks read before they are decoded.
+CHUNKS_TOGETHER_MAX: Final = 512
 _PATH_BYTES: Final = 160
 _SMALL_ROW_BYTES: Final = 600
 _TERM_BYTES: Final = 110
@@ -316,22 +318,33 @@ class ClusterStore:
             record = TopicRecord(state=row.state, change=row.change)
             self._topics[topic_id] = _Topic(record, row.version, node.version)
             wanted += [(topic_id, chunk) for chunk in chunks_of(row.state.partitions)]
-        chunks = await self._meta.get_many([chunk_path(self.cluster, *key) for key in wanted])
-        for (topic_id, number), node in zip(wanted, chunks, strict=True):
-            topic = self._topics[topic_id]
-            if node is None:
-                if topic.record is None:
-                    continue
-                raise MetadataCorrupt(f"{chunk_path(self.cluster, topic_id, number)} is missing")
-            rows = decode_chunk(node.data)
-            name = rows[0].state.topic if rows else ""
-            topic.chunks[number] = _Chunk(
-                name, {row.state.partition: row for row in rows}, node.version, len(node.data)
-            )
-            await anyio.lowlevel.checkpoint()
+        await self._load_chunks(wanted)
         for topic_id, topic in self._topics.items():
             if topic.record is not None:
                 self._check_complete(topic_id, topic, topic.record.state)
+
+    async def _load_chunks(self, wanted: Sequence[tuple[str, int]]) -> None:
+        """Read these chunks, a part of them at a time, so that their bytes are soon dropped."""
+        same: dict[tuple[int, ...], tuple[int, ...]] = {}
+        rows_read = 0
+        for start in range(0, len(wanted), CHUNKS_TOGETHER_MAX):
+            part = wanted[start : start + CHUNKS_TOGETHER_MAX]
+            nodes = await self._meta.get_many([chunk_path(self.cluster, *key) for key in part])
+            for (topic_id, number), node in zip(part, nodes, strict=True):
+                topic = self._topics[topic_id]
+                if node is None:
+                    if topic.record is None:
+                        continue
+                    raise MetadataCorrupt(f"{chunk_path(self.cluster, topic_id, number)} is missing")
+                rows = decode_chunk(node.data, same)
+                name = rows[0].state.topic if rows else ""
+                topic.chunks[number] = _Chunk(
+                    name, {row.state.partition: row for row in rows}, node.version, len(node.data)
+                )
+                rows_read += len(rows)
+                if rows_read >= PARTITIONS_PER_CHUNK:  # many topics have few
+                    rows_read = 0
+                    await anyio.lowlevel.checkpoint()
 
     def _check_complete(self, topic_id: str, topic: _Topic, state: TopicState) -> None:
         found = sum(

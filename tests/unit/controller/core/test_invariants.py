@@ -154,6 +154,7 @@ def check_indexes(image: ClusterImage) -> None:
     assert {b: n for b, n in rebuilt.preferred_counts.items() if n} == counts
     assert set(image.demoted) == {b for b, registration in image.brokers.items() if registration.demoted}
     assert set(rebuilt.unconfirmed_new) == set(image.unconfirmed_new)
+    assert vars(image.copy()) == vars(image)
 
 
 brokers = st.sampled_from(BROKERS)

@@ -29,9 +29,11 @@ from controller.core.events import (
     UserToAlter,
 )
 from controller.core.options import ControllerOptions
+from controller.shell.clock import Ids
+from controller.shell.engine import read_published
 from controller.shell.leadership import ACTIVE_PATH, EPOCH_PATH
 from controller.shell.listeners import ListenerAnswer
-from controller.shell.meta import ANY_VERSION, Delete, SetData
+from controller.shell.meta import ANY_VERSION, Delete, Node, SetData
 from controller.shell.outcomes import (
     ClusterExists,
     MetadataWentBack,
@@ -363,6 +365,42 @@ async def test_the_loop_turns_between_the_writes_of_a_creation_and_the_chunks_of
         # Of two tasks that are ready trio runs either first, so a turn may see two writes: never more.
         assert max(after - before for before, after in itertools.pairwise(seen)) <= 2
         assert len(await writes_by_turn(take_over)) > 10_000 // PARTITIONS_PER_CHUNK
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+async def test_a_standby_that_has_the_cluster_as_it_is_does_not_read_it_again(
+    zookeeper: MemoryZooKeeper, clock: VirtualClock, is_changed: bool
+) -> None:
+    first_meta, second_meta = zookeeper.connect(), zookeeper.connect()
+    first = make_engine(first_meta, clock, name="c1")
+    second = make_engine(second_meta, clock, name="c2")
+    read: list[str] = []
+    get_many = second_meta.get_many
+
+    async def noted(paths: Sequence[str]) -> list[Node | None]:
+        read.extend(paths)
+        return await get_many(paths)
+
+    async with running(first, second):
+        await form_cluster(first)
+        await first.submit("prod", create_topic())
+        await anyio.sleep(2.5)
+        second_meta.get_many = noted  # type: ignore[method-assign]
+        if is_changed:
+            await first.submit("prod", create_topic("later", topic_id="l" * 22))
+        decided = dict(first.image("prod").image.partitions)
+        first_meta.lose_session()
+        await until_active([second])
+        assert any("/partitions-" in path for path in read) == is_changed
+        assert second.image("prod").image.partitions == decided
+        assert second.image("prod").as_of_ms is None
+        assert vars(second.decided("prod")) == vars(second.image("prod").image)
+        await second.submit("prod", create_topic("next", topic_id="n" * 22))
+        topics = second.image("prod").image.topic_ids
+        assert set(topics) == {"orders", "next"} | ({"later"} if is_changed else set())
+        rebuilt = await read_published(second_meta, clock, Ids(bytes), "prod")
+        assert rebuilt is not None
+        assert rebuilt.published.image.partitions == second.image("prod").image.partitions
 
 
 async def test_a_cluster_is_created_once(meta: MemoryMeta, clock: VirtualClock) -> None:

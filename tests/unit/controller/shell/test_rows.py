@@ -17,6 +17,7 @@ from controller.contract.partition_state import (
 from controller.core.records import Cause, Change, PartitionRecord
 from controller.shell.rows import (
     REASON_CHARS_MAX,
+    ChunkRow,
     change_bytes_max,
     chunk_frame_bytes_max,
     chunks_of,
@@ -91,6 +92,13 @@ def records(draw: st.DrawFn) -> list[PartitionRecord]:
 def test_a_chunk_is_read_as_it_was_written(written: list[PartitionRecord]) -> None:
     topic = written[0].state.topic if written else "t"
     assert decode_chunk(encode_chunk(topic, TOPIC_ID, written)) == written
+
+
+@given(records())
+def test_a_chunk_is_what_its_row_says(written: list[PartitionRecord]) -> None:
+    topic = written[0].state.topic if written else "t"
+    data = encode_chunk(topic, TOPIC_ID, written)
+    assert msgspec.json.encode(msgspec.json.decode(data, type=ChunkRow)) == data
 
 
 @given(records())
