@@ -61,7 +61,7 @@ async def create_cluster(body: NewCluster, services: Serving, write: Write) -> R
     )
     if AUTHORIZATION_SETTINGS.keys() & body.configs.keys():
         write.need(CHANGE_PROTECTION)
-    return await write.carry_out(asked, partial(service.create_cluster, services.engine, body))
+    return await write.carry_out(asked, partial(service.create_cluster, services, body))
 
 
 @router.get(
@@ -80,7 +80,7 @@ async def list_clusters(request: Request, services: Serving, paging: Paged) -> R
     engine = services.engine
     names, token = paging.page_of(engine.clusters(), lambda n: (n,), name="clusters", kinds=(str,))
     views = [(name, engine.image(name)) for name in names]
-    items = [service.cluster_view(engine, name, view, in_full=False) for name, view in views]
+    items = [service.cluster_view(engine, name, view) for name, view in views]
     oldest = min((view for _, view in views), key=lambda view: view.as_of_ms or 0, default=None)
     return show(request, ClusterList(items=items, next_page_token=token), view=oldest)
 
@@ -97,7 +97,9 @@ async def get_cluster(request: Request, services: Serving, cluster: ClusterPath)
     """Show a cluster with its counts. Answers 404 if no cluster has this name."""
     view = services.engine.image(cluster)
     version = service.version_of(cluster, view)
-    return show(request, service.cluster_view(services.engine, cluster, view), view=view, version=version)
+    look = await service.look_at(services, cluster, view)
+    shown = service.cluster_view(services.engine, cluster, view, look=look)
+    return show(request, shown, view=view, version=version)
 
 
 @router.post(

@@ -133,6 +133,7 @@ async def sum_up(engine: EnginePort, cluster: str, view: Published) -> Replicati
         for broker in image.brokers.values()
         if broker.status is not BrokerStatus.WAITING
     }
+    lags = engine.lags(cluster)
     reported = 0
     states: Counter[str] = Counter()
     for done, state in enumerate(living(image), start=1):
@@ -142,7 +143,7 @@ async def sum_up(engine: EnginePort, cluster: str, view: Published) -> Replicati
         for broker_id in state.replicas:
             if broker_id not in state.isr:
                 sums.setdefault(broker_id, _Sum()).out_of_sync += 1
-        lag = engine.lag(cluster, (state.topic_id, state.partition))
+        lag = lags.get((state.topic_id, state.partition))
         heard: set[int] = set()
         if lag is not None and lag.leader_epoch == state.leader_epoch:
             reported += 1
