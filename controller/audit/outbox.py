@@ -34,6 +34,10 @@ _log = logging.getLogger(__name__)
 #: Changes held in memory while SQL is away: some minutes of a bad day with 100,000 partitions.
 CHANGES_MAX = 200_000
 BATCH_MAX = 500
+#: For how many times as long as a part of a back-fill took it rests before the next, and how long at most:
+#: brokers that want the whole state from a new controller wait for the same processor.
+BACKFILL_REST = 3
+BACKFILL_REST_MS_MAX = 2_000
 RETRY_MS_FIRST = 100
 RETRY_MS_MAX = 5_000
 
@@ -143,13 +147,19 @@ class AuditOutbox:
     async def flush(self) -> None:
         """Write everything that waits now. Raise DatabaseUnavailable; what was not written stays."""
         async with self._flushing:
-            while self._queue:
-                batch = [self._queue[index] for index in range(min(BATCH_MAX, len(self._queue)))]
-                await self._write(batch)
-                for _ in batch:
-                    self._queue.popleft()
+            await self._write_queue()
             for cluster in tuple(self._behind):
                 await self._backfill(cluster)
+
+    async def _write_queue(self, written: list[tuple[Entity, str]] | None = None) -> None:
+        """Empty the queue; add the entities that changed to `written`."""
+        while self._queue:
+            batch = [self._queue[index] for index in range(min(BATCH_MAX, len(self._queue)))]
+            await self._write(batch)
+            if written is not None:
+                written += ((i.entity, i.entity_id) for i in batch if isinstance(i, AuditedChange))
+            for _ in batch:
+                self._queue.popleft()
 
     async def _write(self, batch: Sequence[AuditedChange | Outcome]) -> None:
         try:
@@ -171,6 +181,7 @@ class AuditOutbox:
             epoch = -1
             present: list[tuple[Entity, str]] = []
             missing = 0
+            began_ms = self._clock.now_wall_ms()
             # A part at a time: rendered, the partitions of a large cluster are gigabytes.
             while part := await self._store.compute(lambda: list(islice(rows, BATCH_MAX))):
                 epoch = max(epoch, *(row.controller_epoch for row in part))
@@ -178,6 +189,11 @@ class AuditOutbox:
                 missing += await self._store.write(
                     partial(history.backfill_rows, rows=part, recorded_at_ms=self._clock.now_wall_ms())
                 )
+                if len(part) == BATCH_MAX:
+                    await self._write_queue(present)  # what came to be meanwhile is there, too
+                    took_ms = self._clock.now_wall_ms() - began_ms
+                    await self._clock.sleep_ms(min(max(BACKFILL_REST * took_ms, 0), BACKFILL_REST_MS_MAX))
+                    began_ms = self._clock.now_wall_ms()
             if not present:
                 return  # not ours to tell any more, and surely not a cluster that lost everything it had
             gone = await self._store.read(partial(history.entities_not_in, cluster=cluster, present=present))

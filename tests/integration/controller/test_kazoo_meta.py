@@ -220,3 +220,19 @@ async def test_a_client_that_has_seen_more_than_a_restored_zookeeper_gets_a_new_
                 tasks.cancel_scope.cancel()
         finally:
             server.stop()
+
+
+async def test_many_reads_are_answered_in_order_with_what_is_missing(open_meta: OpenMeta) -> None:
+    """More than one request's worth, with empty and large znodes among them."""
+    async with open_meta() as meta:
+        await until_state(meta, SessionState.CONNECTED)
+        await meta.ensure_root()
+        sizes = [number * 997 % 40_000 for number in range(300)]
+        for start in range(0, 300, 20):
+            creations = [Create(f"/n{n}", b"x" * sizes[n]) for n in range(start, start + 20) if n % 7]
+            assert await meta.start_write(creations).outcome() == Committed()
+        nodes = await meta.get_many([f"/n{number}" for number in range(300)])
+        found = [None if node is None else len(node.data) for node in nodes]
+        assert found == [sizes[number] if number % 7 else None for number in range(300)]
+        assert nodes[8] == await meta.get("/n8")
+        assert await meta.get_many([]) == []

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from controller.audit import history
 from controller.audit.change import AuditedChange, Entity
-from controller.audit.outbox import AuditOutbox
+from controller.audit.outbox import BATCH_MAX, AuditOutbox
 from controller.audit.queries import AuditFilter, AuditRow, list_rows
 from controller.database.sql import Database, DatabaseUnavailable, create_sql_engine
 from controller.database.tables import metadata
@@ -149,6 +149,28 @@ async def test_a_back_fill_at_activation_is_idempotent_and_ends_what_is_gone(eng
         (1, "broker_registered"),
         (4, "broker_fenced"),
     ]
+
+
+@pytest.mark.anyio
+async def test_what_comes_to_be_during_a_long_back_fill_is_kept_and_does_not_wait_for_its_end(
+    engine: sa.Engine,
+) -> None:
+    store = Database(engine, run_in_place)
+    clock = EagerClock()
+
+    def truth(_cluster: str) -> Iterator[AuditedChange]:
+        for number in range(2 * BATCH_MAX):
+            if number == BATCH_MAX - 1:
+                outbox.record_changes([msgspec.structs.replace(broker(1, first=True), entity_id="9999")])
+            yield msgspec.structs.replace(broker(4), before=None, entity_id=str(number))
+
+    outbox = AuditOutbox(store, clock=clock, truth=truth)
+    outbox.backfill("prod")
+    await outbox.flush()
+    everything = await store.read(partial(list_rows, wanted=AuditFilter(), limit=3 * BATCH_MAX))
+    rows = [row for row in everything if row.cause != "broker_fenced"]
+    assert [(row.entity_id, row.cause) for row in rows] == [("9999", "broker_registered")]
+    assert rows[0].id == BATCH_MAX + 1
 
 
 @pytest.mark.anyio
