@@ -20,7 +20,7 @@ from controller.contract.lag_report import (
     ReplicaLogEnd,
     ReplicaProblem,
 )
-from controller.contract.partition_state import NO_LEADER, PartitionKey
+from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from controller.contract.updates import AHEAD, ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
 from controller.core.acls import alter_acls
 from controller.core.alarms import (
@@ -127,8 +127,9 @@ from controller.core.topics import (
 from controller.core.users import alter_users
 from controller.core.witnesses import HINT, TermStart, evidence_in, evidence_in_rows, reply_of_halted
 
-#: Partitions whose new replicas are confirmed per tick; the rest follows at the next.
+#: Partitions whose new replicas are confirmed per tick; the rest follows at the next, after so long.
 CONFIRMATIONS_MAX = 2_000
+CONFIRM_REST_MS = 100
 
 
 class Step(NamedTuple):
@@ -518,7 +519,7 @@ class ClusterMachine:
         if self._confirm_at_ms is not None and now_ms >= self._confirm_at_ms:
             self._confirm_at_ms = None
             self._sessions.has_news = False
-            self._confirm_new_replicas(draft)
+            self._confirm_new_replicas(draft, now_ms)
         if self._preferred_at_ms is not None and now_ms >= self._preferred_at_ms:
             self._preferred_at_ms = None
             for broker_id in list(self.image.demoted):
@@ -526,7 +527,7 @@ class ClusterMachine:
             if self._is_rebalancing:
                 self._return_to_preferred(draft, now_ms)
 
-    def _confirm_new_replicas(self, draft: Draft) -> None:
+    def _confirm_new_replicas(self, draft: Draft, now_ms: int) -> None:
         """Clear `new_replicas` of those that have told of their log: one that is missing later counts as
         lost, not as new. It changes what brokers may do, so it takes a partition epoch like
         any other change (I6, partition epochs order everything); to be cheap it waits until every live one
@@ -535,20 +536,23 @@ class ClusterMachine:
         eligible = eligible_ids(self.image)
         created = self._sessions.created
         change = draft.change(Cause.REPLICAS_CREATED)
-        count = 0
-        for key in list(self.image.unconfirmed_new):
+        confirmed: list[PartitionState] = []
+        for key in self.image.unconfirmed_new:
             state = self.image.partitions[key]
             live = [b for b in state.new_replicas if b in eligible]
             if not live or any(key not in created.get(b, ()) for b in live):
                 continue
             after = advance(state, isr=state.isr, leader=state.leader, confirmed=live)
             assert after is not None
-            draft.write_partition(after, change)
-            count += 1
-            if count >= CONFIRMATIONS_MAX:
+            confirmed.append(after)
+            if len(confirmed) >= CONFIRMATIONS_MAX:
                 self._sessions.has_news = True  # for the rest
+                self._confirm_at_ms = now_ms + CONFIRM_REST_MS
                 break
-        self._sessions.forget_confirmed(self.image)
+        for after in confirmed:
+            draft.write_partition(after, change)
+        if not self._sessions.has_news:
+            self._sessions.forget_confirmed(self.image)
 
     def _return_to_preferred(self, draft: Draft, now_ms: int) -> None:
         """3.6 (preferred leaders): a preferred replica that has been in sync and eligible for the delay leads

@@ -31,6 +31,7 @@ from controller.core.events import (
     RefusalCode,
     Report,
 )
+from controller.core.machine import CONFIRM_REST_MS, CONFIRMATIONS_MAX
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord
 from controller.shell.rows import PARTITIONS_PER_CHUNK
@@ -681,6 +682,24 @@ def test_new_replicas_are_confirmed_in_one_record_once_every_live_one_has_told_o
     cluster.beat_all()
     cluster.pass_ms(1_000)
     assert cluster.last.records == ()
+
+
+def test_of_very_many_new_replicas_the_rest_is_confirmed_soon() -> None:
+    """A round is bounded, so that heartbeats are answered; the next comes after a rest, not after the time
+    for which reports are collected."""
+    cluster = Cluster()
+    count = 2 * CONFIRMATIONS_MAX + 1
+    cluster.create(*[(1, 2, 3)] * count)
+    for broker_id in (1, 2, 3):
+        cluster.created(broker_id, *range(count))
+    confirmed = [len(cluster.pass_ms(1_000).records)]
+    for _ in range(2):
+        deadline_ms = cluster.machine.next_deadline_ms()
+        assert deadline_ms is not None and deadline_ms <= cluster.now_ms + CONFIRM_REST_MS
+        confirmed.append(len(cluster.pass_ms(CONFIRM_REST_MS).records))
+    assert confirmed == [CONFIRMATIONS_MAX, CONFIRMATIONS_MAX, 1]
+    assert not cluster.image.unconfirmed_new
+    assert not any(cluster.machine._sessions.created.values())
 
 
 def test_a_dead_new_replica_does_not_hold_up_the_others() -> None:
