@@ -1,0 +1,74 @@
+"""Stand-ins for brokers remember who leads; written rows are what a controller reads."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from bench.stand_in_brokers import StandIn, Told, ToldBatch
+from bench.written_rows import znodes
+from controller.core.image import ClusterImage
+from controller.core.records import Cause, Change, ClusterRecord
+from controller.shell.clock import Ids
+from controller.shell.leadership import CLUSTERS_PATH
+from controller.shell.meta import Committed, Create
+from controller.shell.metadata_store import ClusterStore
+from controller.shell.rows import (
+    ClusterRow,
+    HeadRow,
+    brokers_path,
+    cluster_path,
+    encode_row,
+    head_path,
+    topics_path,
+)
+from tests.kit.clocks import EagerClock
+from tests.simulation.memory_zookeeper import MemoryZooKeeper
+
+
+def told(partition: int, leader: int, *, epoch: int = 0) -> Told:
+    return Told(topic_id="t", partition=partition, leader=leader, leader_epoch=epoch, replicas=(1, 2, 3))
+
+
+def test_a_stand_in_counts_what_it_was_told_and_what_a_dead_broker_still_leads() -> None:
+    broker = StandIn(2, "prod", ["http://127.0.0.1:1"])
+    broker.apply(ToldBatch(full=True, sequence=5, partitions=(told(0, 1), told(1, 2), told(7, 1))))
+    assert (broker.told, broker.waits_for, broker.is_idle) == (3, 0, False)
+    broker.watch(1)
+    assert broker.waits_for == 2
+    broker.apply(ToldBatch(sequence=6, partitions=(told(0, 2, epoch=1),)))
+    assert (broker.told, broker.waits_for) == (3, 1)
+    broker.apply(ToldBatch(full=True, sequence=7, partitions=(told(0, 2, epoch=1), told(7, 3, epoch=1))))
+    assert (broker.told, broker.waits_for) == (2, 0)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("partitions", [7, 250])
+async def test_written_rows_are_read_as_healthy_topics(partitions: int) -> None:
+    meta = MemoryZooKeeper().connect()
+    change = Change(cause=Cause.CLUSTER_CREATED, at_ms=0)
+    written = list(znodes("prod", [1, 2, 3, 4], topics=3, partitions=partitions, records=1))
+    records = 1 + sum(count for _, _, count in written)
+    head = HeadRow(write_id="w", controller_epoch=1, records=records)
+    cluster = ClusterRow(cluster_id="c", version=1, change=change)
+    await meta.start_write(
+        [
+            Create(CLUSTERS_PATH, b""),
+            Create(cluster_path("prod"), encode_row(cluster)),
+            Create(head_path("prod"), encode_row(head)),
+            Create(brokers_path("prod"), b""),
+            Create(topics_path("prod"), b""),
+        ]
+    ).outcome()
+    creations = [Create(path, data) for path, data, _ in written]
+    assert await meta.start_write(creations).outcome() == Committed()
+    store = ClusterStore(meta=meta, clock=EagerClock(), ids=Ids(bytes), cluster="prod")
+    assert await store.load()
+    image = ClusterImage()
+    for record, _ in store.records():
+        image.replay(record)
+    assert records == 1 + 3 * (partitions + 1) == image.records
+    assert len(image.partitions) == 3 * partitions
+    assert not image.under_replicated and not image.unconfirmed_new and not image.not_preferred
+    assert isinstance(next(store.records())[0], ClusterRecord)
+    assert msgspec.json.decode(written[0][1])["state"]["partitions"] == partitions
