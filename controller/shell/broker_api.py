@@ -21,6 +21,7 @@ import anyio
 import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from controller.contract.administration import AdminRequest
 from controller.contract.errors import ControllerError
@@ -72,6 +73,11 @@ RETRY_AFTER_MS: Final = 250
 #: Encoded batches kept for the other brokers of the cluster: they ask for the same ranges within moments.
 CACHED_BATCHES_MAX: Final = 8
 CACHED_BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
+#: A longer answer is sent in slices of so many bytes.
+SLICE_BYTES: Final = 256 * 1024
+
+#: An answer's body, in order.
+Pieces = tuple[bytes, ...]
 
 RequestBody = TypeVar(
     "RequestBody",
@@ -270,7 +276,7 @@ class BrokerApi:
         )
 
     async def _wait_for_update(self, driver: ClusterDriver, body: PollRequest, request: Request) -> Response:
-        answer: bytes | None = None
+        answer: Pieces | None = None
         has_left = False
         not_active: NotActive | None = None
         wait_ms = min(max(0, body.wait_ms_max), POLL_WAIT_MS_MAX)
@@ -301,17 +307,16 @@ class BrokerApi:
             return Response(status_code=499)  # The broker has left and reads no answer.
         if answer is None:
             # Nothing happened: the same position again, so that the broker sees a live controller.
-            answer = self._encode(
-                UpdateBatch(
-                    controller_epoch=self._epoch(),
-                    broker_epoch=body.broker_epoch,
-                    sequence=body.applied_sequence,
-                    cluster_configs=driver.published.image.configs,
-                )
+            nothing = UpdateBatch(
+                controller_epoch=self._epoch(),
+                broker_epoch=body.broker_epoch,
+                sequence=body.applied_sequence,
+                cluster_configs=driver.published.image.configs,
             )
-        return _json(answer)
+            answer = (self._encode(nothing),)
+        return _json(*answer)
 
-    def _update(self, driver: ClusterDriver, body: PollRequest) -> bytes | None:
+    def _update(self, driver: ClusterDriver, body: PollRequest) -> Pieces | None:
         """The encoded answer, or None to go on waiting. Raise NotActive when the term is over: a batch is
         only worth something while we can prove that we are active (2.10, the controller's authority)."""
         if self._engine.role != "active" or driver is not self._engine.driver(driver.cluster):
@@ -321,7 +326,7 @@ class BrokerApi:
         if driver.machine.went_back is not None:
             error = ControllerError.METADATA_WENT_BACK
         if error is not ControllerError.NONE:
-            return self._encode(UpdateBatch(error=error, controller_epoch=self._epoch()))
+            return (self._encode(UpdateBatch(error=error, controller_epoch=self._epoch())),)
         update = plan_update(image, body, controller_epoch=self._epoch())
         if update is None:
             return None
@@ -418,7 +423,8 @@ class EncodedBatches:
         controller_epoch: int,
         broker_epoch: int,
         lineage: str = "",
-    ) -> bytes:
+    ) -> Pieces:
+        """Return the batch in pieces, of which all brokers share the large one."""
         # A range holds the states of the image as it is now: the key names that moment as well.
         key = (cluster, controller_epoch, update, image.sequence)
         halves = self._kept.get(key)
@@ -433,7 +439,7 @@ class EncodedBatches:
         else:
             self._kept.move_to_end(key)
         head, tail = halves
-        return b"".join((head, b'"broker_epoch":', str(broker_epoch).encode("ascii"), tail))
+        return head + b'"broker_epoch":%d' % broker_epoch, tail
 
     def _trim(self) -> None:
         """The newest stays, however large: it is about to be asked for again."""
@@ -476,8 +482,28 @@ async def read_body(request: Request, body_type: type[RequestBody], broker_id: i
     return body
 
 
-def _json(body: bytes) -> Response:
-    return Response(body, media_type="application/json")
+class _Sliced(Response):
+    """A large answer, sent as fast as its reader takes it: the FULL state of a large cluster goes to every
+    broker at once, and a copy for each would be more memory than the cluster itself."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        length = sum(map(len, pieces))
+        super().__init__(media_type="application/json", headers={"content-length": str(length)})
+        self._pieces = pieces
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for piece in self._pieces:
+            for start in range(0, len(piece), SLICE_BYTES):
+                body = piece[start : start + SLICE_BYTES]
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _json(*pieces: bytes) -> Response:
+    if sum(map(len, pieces)) > SLICE_BYTES:
+        return _Sliced(pieces)
+    return Response(b"".join(pieces), media_type="application/json")
 
 
 def refused_body(error: BodyRefused) -> Response:

@@ -20,7 +20,13 @@ from controller.contract.updates import PollRequest, ProducerIdsRequest, Produce
 from controller.core.events import CreateTopic
 from controller.core.image import ClusterImage
 from controller.core.stream import UpdateRange
-from controller.shell.broker_api import BODY_TIMEOUT_MS, SMALL_BODY_BYTES_MAX, EncodedBatches, create_router
+from controller.shell.broker_api import (
+    BODY_TIMEOUT_MS,
+    SLICE_BYTES,
+    SMALL_BODY_BYTES_MAX,
+    EncodedBatches,
+    create_router,
+)
 from controller.shell.engine import Engine
 from controller.shell.listeners import ListenerAnswer
 from tests.kit.clocks import VirtualClock
@@ -81,9 +87,14 @@ async def poll(
     return msgspec.json.decode(answer.content, type=UpdateBatch)
 
 
-def create_topic() -> CreateTopic:
+def create_topic(*, partitions: int = 3) -> CreateTopic:
     return CreateTopic(
-        topic_id=TOPIC_ID, topic="orders", partitions=3, replication_factor=3, actor="operator", wall_ms=1
+        topic_id=TOPIC_ID,
+        topic="orders",
+        partitions=partitions,
+        replication_factor=3,
+        actor="operator",
+        wall_ms=1,
     )
 
 
@@ -191,6 +202,25 @@ async def test_all_brokers_waiting_for_one_change_get_the_same_bytes_but_their_e
         batches = [await poll(http, broker) for broker in brokers]
         assert [batch.broker_epoch for batch in batches] == [broker.broker_epoch for broker in brokers]
         assert len({msgspec.json.encode(batch.partitions) for batch in batches}) == 1
+
+
+async def test_a_large_batch_is_sent_in_slices_and_arrives_whole(
+    meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    engine = make_engine(meta, clock)
+    async with running(engine):
+        (broker, *_) = await form_cluster(engine)
+        await engine.submit("prod", create_topic(partitions=3_000))
+        body = PollRequest(broker_id=1, broker_epoch=broker.broker_epoch)
+        request = HungUp(msgspec.json.encode(body), after_s=60)
+        await application(engine)(scope_of("1:poll"), request.receive, request.send)
+        start, *sent = request.sent
+        headers = dict(start["headers"])
+        lengths = [len(message["body"]) for message in sent]
+        assert max(lengths) == SLICE_BYTES < sum(lengths) == int(headers[b"content-length"])
+        assert [message["more_body"] for message in sent] == [True] * (len(sent) - 1) + [False]
+        batch = msgspec.json.decode(b"".join(message["body"] for message in sent), type=UpdateBatch)
+        assert batch.full and batch.broker_epoch == broker.broker_epoch and len(batch.partitions) == 3_000
 
 
 class HungUp:
@@ -435,9 +465,10 @@ def test_an_encoded_batch_differs_between_brokers_in_the_epoch_alone() -> None:
     encoded = [
         batches.encode("prod", image, update, controller_epoch=3, broker_epoch=epoch) for epoch in (7, 8)
     ]
-    decoded = [msgspec.json.decode(body, type=UpdateBatch) for body in encoded]
+    decoded = [msgspec.json.decode(b"".join(pieces), type=UpdateBatch) for pieces in encoded]
     assert [batch.broker_epoch for batch in decoded] == [7, 8]
     assert msgspec.structs.replace(decoded[0], broker_epoch=8) == decoded[1]
+    assert encoded[0][1] is encoded[1][1]
 
 
 def test_the_endpoints_describe_their_bodies() -> None:
