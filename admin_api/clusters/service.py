@@ -147,21 +147,23 @@ def empty_view(engine: EnginePort, body: NewCluster, cluster_id: str) -> Cluster
     )
 
 
-class Look(NamedTuple):
+class ClusterLook(NamedTuple):
     """What needs a longer look at every partition of a cluster."""
 
     resilience: ResilienceSummary
     skew: SkewSummary
 
 
-async def look_at(services: Services, cluster: str, view: Published) -> Look:
+async def look_at(services: Services, cluster: str, view: Published) -> ClusterLook:
     """Look at a copy, beside the controller's work."""
     image, lags = view.image.copy(), services.engine.lags(cluster)
-    return await services.database.compute(lambda: Look(resilience.summary(image), skew_of(image, lags.get)))
+    return await services.database.compute(
+        lambda: ClusterLook(resilience.summary(image), skew_of(image, lags.get))
+    )
 
 
 def cluster_view(
-    engine: EnginePort, name: str, view: Published, *, look: Look | None = None
+    engine: EnginePort, name: str, view: Published, *, look: ClusterLook | None = None
 ) -> ClusterOverview:
     image = view.image
     partitions = partition_counts(image)

@@ -209,7 +209,15 @@ def topic_view(
     defaults: Mapping[str, str],
 ) -> TopicView:
     """Return the summary of a topic. defaults: the cluster's settings."""
-    minimum = max((partition.min_insync_replicas for partition in partitions), default=1)
+    # Each partition is looked at once: a page may show a hundred topics of thousands.
+    kinds = {(p.min_insync_replicas, p.replication_factor) for p in partitions}
+    minimum = max((least for least, _ in kinds), default=1)
+    online = under_replicated = under_min_isr = 0
+    for p in partitions:
+        in_sync = len(p.isr)
+        online += p.leader not in (NO_LEADER, *p.new_replicas)
+        under_replicated += in_sync < p.replication_factor
+        under_min_isr += in_sync < p.min_insync_replicas
     configured = effective(MINIMUM, state.configs, defaults)
     return TopicView.of(
         state,
@@ -219,26 +227,26 @@ def topic_view(
         min_insync_replicas=minimum,
         configured_min_insync_replicas=None if configured is None else int(configured),
         tolerates_broker_losses=max(0, state.replication_factor - minimum),
-        online_partitions=sum(p.leader not in (NO_LEADER, *p.new_replicas) for p in partitions),
-        under_replicated_partitions=sum(len(p.isr) < p.replication_factor for p in partitions),
-        under_min_isr_partitions=sum(len(p.isr) < p.min_insync_replicas for p in partitions),
-        warnings=_warnings(state, partitions, configured),
+        online_partitions=online,
+        under_replicated_partitions=under_replicated,
+        under_min_isr_partitions=under_min_isr,
+        warnings=_warnings(state, kinds, configured),
         last_change=last_change(change),
     )
 
 
-def _warnings(state: TopicState, partitions: Sequence[PartitionState], configured: str | None) -> list[str]:
-    """Return what an operator may not expect of the minimum. configured: as the topic or the cluster has
-    it. A single replica is no surprise."""
+def _warnings(state: TopicState, kinds: set[tuple[int, int]], configured: str | None) -> list[str]:
+    """Return what an operator may not expect of the minimum. kinds: minimum and replication factor of the
+    partitions. configured: as the topic or the cluster has it. A single replica is no surprise."""
     found = []
-    capped = {p.min_insync_replicas for p in partitions if p.min_insync_replicas < int(configured or 0)}
+    capped = {minimum for minimum, _ in kinds if minimum < int(configured or 0)}
     if capped:
         of = "topic" if MINIMUM in state.configs else "cluster"
         applied = " or ".join(map(str, sorted(capped)))
         found.append(
             f"the {of}'s {MINIMUM} of {configured} is more than there are replicas: {applied} applies"
         )
-    full = {p.replication_factor for p in partitions if p.min_insync_replicas == p.replication_factor > 1}
+    full = {factor for minimum, factor in kinds if minimum == factor > 1}
     if full:
         replicas = " or ".join(map(str, sorted(full)))
         found.append(f"all {replicas} replicas must be in sync: acks=all tolerates the loss of none")

@@ -408,7 +408,8 @@ class ClusterImage:
                 yield (topic_id, number)
 
     def partitions_of(self, topic_id: str) -> tuple[PartitionState, ...]:
-        return tuple(self.partitions[key] for key in self.partition_keys(topic_id))
+        found = (self.partitions.get((topic_id, n)) for n in range(self.topics[topic_id].partitions))
+        return tuple([state for state in found if state is not None])
 
     def is_eligible(self, broker_id: int) -> bool:
         """Registered, admitted, not fenced, not shutting down."""

@@ -108,7 +108,7 @@ class Engine:
         self._drivers: dict[str, ClusterDriver] = {}
         #: By cluster and broker, in this term: what was found before brokers are admitted.
         self._preflights: dict[str, dict[int, HeardReport]] = {}
-        self._copies: dict[str, Copy] = {}
+        self._copies: dict[str, ClusterCopy] = {}
         self._has_copies = False
         self._new_clusters: list[ClusterDriver] = []
         self._cluster_added = anyio.Event()
@@ -571,7 +571,7 @@ class Engine:
         self._has_copies = self._serving is None
 
 
-class Copy(NamedTuple):
+class ClusterCopy(NamedTuple):
     """A cluster as ZooKeeper had it when `head` was its head. Every write names itself in the head, so under
     the same head it still has it: a controller that takes over need not read the cluster again."""
 
@@ -584,7 +584,7 @@ class Copy(NamedTuple):
         return head is not None and (head.version, head.data) == (self.head.version, self.head.data)
 
 
-async def read_published(meta: Meta, clock: ControllerClock, ids: Ids, cluster: str) -> Copy | None:
+async def read_published(meta: Meta, clock: ControllerClock, ids: Ids, cluster: str) -> ClusterCopy | None:
     """Read a cluster; None when it does not exist, can't be read, or changed meanwhile. Raise
     MetaUnavailable."""
     store = ClusterStore(meta=meta, clock=clock, ids=ids, cluster=cluster)
@@ -603,4 +603,4 @@ async def read_published(meta: Meta, clock: ControllerClock, ids: Ids, cluster: 
         if done % SLICE_RECORDS == SLICE_RECORDS - 1:
             await anyio.lowlevel.checkpoint()
     published.as_of_ms = clock.now_mono_ms()
-    return Copy(head, store, published)
+    return ClusterCopy(head, store, published)
