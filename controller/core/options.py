@@ -62,7 +62,7 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     shards: int = SHARDS
     partitions_per_topic_max: int = 10_000
     replication_factor_max: int = 100
-    partitions_per_cluster_max: int = 200_000
+    partitions_per_cluster_max: int = 1_000_000
     topics_max: int = 100_000
     brokers_max: int = 1_000
     alarms_max: int = 100_000
