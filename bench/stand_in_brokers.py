@@ -35,6 +35,7 @@ HEARTBEAT_S: Final = 0.5
 REPORT_S: Final = 0.5
 REPORTED_MAX: Final = 2_000
 RETRY_S: Final = 0.05
+APPLIED_PER_TURN: Final = 2_000
 POLL_WAIT_MS: Final = 10_000
 _NOT_CONTROLLER: Final = b'{"error":"not_controller"'
 #: The leader of a partition that a stand-in was not told of.
@@ -243,7 +244,7 @@ class StandIn:
             if batch.sequence < 0:
                 await asyncio.sleep(RETRY_S)
                 continue
-            self.apply(batch)
+            await self.apply(batch)
             if batch.full:
                 self.full_at, self.full_epoch, self.full_bytes = (
                     time.monotonic(),
@@ -252,13 +253,16 @@ class StandIn:
                 )
             self._position = (batch.controller_epoch, batch.sequence)
 
-    def apply(self, batch: ToldBatch) -> None:
+    async def apply(self, batch: ToldBatch) -> None:
+        """Apply a batch; the others in this process send their heartbeats meanwhile."""
         if batch.full:
             self._leaders, self.told = {}, 0
             self._unreported.clear()
             self._created.clear()
-        for state in batch.partitions:
+        for done, state in enumerate(batch.partitions, start=1):
             self._apply_state(state)
+            if done % APPLIED_PER_TURN == 0:
+                await asyncio.sleep(0)
         if batch.full and self._dead >= 0:
             self.watch(self._dead)
 

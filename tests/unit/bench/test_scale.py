@@ -30,15 +30,19 @@ def told(partition: int, leader: int, *, epoch: int = 0) -> Told:
     return Told(topic_id="t", partition=partition, leader=leader, leader_epoch=epoch, replicas=(1, 2, 3))
 
 
-def test_a_stand_in_counts_what_it_was_told_and_what_a_dead_broker_still_leads() -> None:
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_stand_in_counts_what_it_was_told_and_what_a_dead_broker_still_leads() -> None:
     broker = StandIn(2, "prod", ["http://127.0.0.1:1"])
-    broker.apply(ToldBatch(full=True, sequence=5, partitions=(told(0, 1), told(1, 2), told(7, 1))))
+    await broker.apply(ToldBatch(full=True, sequence=5, partitions=(told(0, 1), told(1, 2), told(7, 1))))
     assert (broker.told, broker.waits_for, broker.is_idle) == (3, 0, False)
     broker.watch(1)
     assert broker.waits_for == 2
-    broker.apply(ToldBatch(sequence=6, partitions=(told(0, 2, epoch=1),)))
+    await broker.apply(ToldBatch(sequence=6, partitions=(told(0, 2, epoch=1),)))
     assert (broker.told, broker.waits_for) == (3, 1)
-    broker.apply(ToldBatch(full=True, sequence=7, partitions=(told(0, 2, epoch=1), told(7, 3, epoch=1))))
+    await broker.apply(
+        ToldBatch(full=True, sequence=7, partitions=(told(0, 2, epoch=1), told(7, 3, epoch=1)))
+    )
     assert (broker.told, broker.waits_for) == (2, 0)
 
 
