@@ -241,7 +241,11 @@ class Scale:
         url = f"{self.active().url}/clusters/{self._cluster.name}/brokers?dry_run=true"
         pid = self.active().process.pid or 0
         began, spent = time.monotonic(), cpu_seconds([pid])
-        answer = self.http.post(url, json=body)
+        try:
+            answer = self.http.post(url, json=body)
+        except httpx.TimeoutException:
+            self._tell("plan for one more broker: no answer in time")
+            return
         self.add("plan for one more broker (dry run)", time.monotonic() - began, "s")
         self.add("plan for one more broker (dry run): processor time", cpu_seconds([pid]) - spent, "s")
         assert answer.status_code == 200, answer.text
