@@ -1,9 +1,14 @@
-"""`python -m bench`: starts what is to be measured, runs the cases, prints the table, writes the JSON."""
+"""`python -m bench`: starts what is to be measured, runs the cases, prints the table, writes JSON and a page.
+
+Cases of one setup (plain, TLS, ACLs, racks apart) run on the same clusters, which are started for them and
+stopped after them. Idle clusters are measured before anything is asked of them.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
 import signal
 import sys
 import time
@@ -14,12 +19,17 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from bench import report
+from bench import page, report
+from bench.case import Kind, Setup
 from bench.cases import CASES, TLS_CASES, NoSuchCase, select_cases
-from bench.kafka import Kafka, KafkaNotUsable
+from bench.goals import goal_of
+from bench.kafka import Kafka, KafkaNotUsable, find_version
 from bench.load_spec import LoadFailed
 from bench.machine import machine_facts, processors
-from bench.run import JIT_WARMUP_CASES, Plan, Row, run_plan, warm_up
+from bench.pipe import Pipe
+from bench.plan import Plan, minutes
+from bench.protocol import BadAnswer
+from bench.run import JIT_WARMUP_CASES, Progress, Row, run_cases, warm_up
 from bench.sides import (
     BROKERS,
     MIN_INSYNC_REPLICAS,
@@ -73,7 +83,15 @@ def build_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="compare TLS, between all processes, with none: a few cases unless --case names others",
     )
-    parser.add_argument("--output", type=Path, default=Path("build/bench.json"), help="where the figures go")
+    parser.add_argument(
+        "--gate", action="store_true", help="with --kafka-home: exit with 1 if a row is below its goal"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("build/bench.json"),
+        help="where the figures go; the page goes beside it",
+    )
     return parser
 
 
@@ -89,12 +107,13 @@ class Narrator:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Exits with 0 when every case was measured, 1 when something failed, 2 on a wrong command line."""
+    """Exits with 0 when every case was measured; with 1 when something failed or, with --gate, is below its
+    goal; with 2 on a wrong command line."""
     parser = build_parser()
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     if options.list:
-        say([f"{case.name:<32} {case.description}" for case in CASES])
+        say([f"{case.name:<34} {case.description}" for case in CASES])
         return
     try:
         plan = Plan(
@@ -107,17 +126,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(str(unknown))
     if plan.rounds < 1 or plan.seconds <= 0:
         parser.error("--rounds and --seconds must be above 0")
+    if options.gate and options.kafka_home is None:
+        parser.error("--gate needs --kafka-home: goals are ratios to Kafka")
+    if options.tls and any(case.setup is not Setup.PLAIN for case in plan.cases):
+        parser.error("--tls brings its own TLS: it takes cases of the plain setup only")
     narrate = Narrator()
     try:
-        run(plan, options.kafka_home, options.output, narrate, with_tls=options.tls)
+        rows = run(plan, options.kafka_home, options.output, narrate, with_tls=options.tls)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except (
         *(JavaNotFound, ZooKeeperJarsNotFound, KafkaNotUsable, PortTaken),
-        *(ProcessFailed, RestFailed, LoadFailed, TimeoutError),
+        *(ProcessFailed, RestFailed, LoadFailed, BadAnswer, TimeoutError),
     ) as failure:
         sys.stderr.write(f"bench: {failure}\n")
         sys.exit(EXIT_FAILED)
+    sys.exit(status_of(rows, is_gated=options.gate))
+
+
+def status_of(rows: Sequence[Row], *, is_gated: bool) -> int:
+    """The exit status of a run that measured these rows."""
+    return EXIT_FAILED if is_gated and report.below_goal(rows) else 0
 
 
 def _exit_on_sigterm(number: int, frame: FrameType | None) -> None:
@@ -132,30 +161,49 @@ def say(lines: Sequence[str]) -> None:
 
 def run(
     plan: Plan, kafka_home: Path | None, output: Path, narrate: Narrator, *, with_tls: bool = False
-) -> None:
+) -> list[Row]:
     """Measure and report. All that was started is stopped when this returns or raises."""
+    files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))  # for 1,000 connections, in children
     machine = machine_facts()
+    if kafka_home is not None:
+        machine["kafka"] = find_version(kafka_home)
     rows: list[Row] = []
-    kafka = None if kafka_home is None else Kafka(kafka_home, narrate)
-    if kafka is not None:
-        machine["kafka"] = kafka.version
 
     def on_row(row: Row) -> None:
         rows.append(row)
-        write_json(output, plan, machine, rows)  # after each: an interrupted run keeps what it has measured
+        write_files(output, plan, machine, rows)  # after each: an interrupted run keeps what it has measured
 
-    with ExitStack() as running:
-        sides: list[Side] = [running.enter_context(Springtide(narrate))]
-        if with_tls:
-            sides.insert(0, running.enter_context(Springtide(narrate, name=TLS, is_secure=True)))
-        if kafka is not None:
-            sides.append(running.enter_context(kafka))
-            for side in sides:
-                warm_up([case for case in CASES if case.name in JIT_WARMUP_CASES], side, narrate)
-        run_plan(plan, sides, narrate, on_row)
-        narrate("stopping")
-    narrate(f"stopped; figures are in {output}")
-    print_report(rows, machine)
+    sides = 1 if kafka_home is None and not with_tls else 2
+    progress = Progress(plan, sides=sides)
+    narrate(
+        f"{len(plan.cases)} cases, {sides} side{'s' if sides > 1 else ''}, rounds: {plan.rounds}: "
+        f"about {minutes(plan.total_s(sides=sides))}"
+    )
+    try:
+        for setup, cases in plan.by_setup():
+            with ExitStack() as running:
+                started: list[Side] = [running.enter_context(Springtide(narrate, setup=setup))]
+                if with_tls:
+                    secure = Springtide(narrate, name=TLS, setup=Setup.TLS)
+                    started.insert(0, running.enter_context(secure))
+                if kafka_home is not None:
+                    started.append(running.enter_context(Kafka(kafka_home, narrate, setup=setup)))
+                has_pipe = any(case.has_pipe for case in cases)
+                pipe = running.enter_context(Pipe()) if has_pipe else None
+                idle = [case for case in cases if case.kind is Kind.IDLE]
+                busy = [case for case in cases if case.kind is not Kind.IDLE]
+                run_cases(idle, plan, started, narrate, on_row, progress=progress)
+                if kafka_home is not None and busy:
+                    for side in started:
+                        warm_up([case for case in CASES if case.name in JIT_WARMUP_CASES], side, narrate)
+                run_cases(busy, plan, started, narrate, on_row, progress=progress, pipe=pipe)
+                narrate("stopping")
+    finally:
+        if rows:
+            narrate(f"figures are in {output}, drawn in {output.with_suffix('.html')}")
+            print_report(rows, machine)
+    return rows
 
 
 def print_report(rows: Sequence[Row], machine: dict[str, Any]) -> None:
@@ -164,14 +212,34 @@ def print_report(rows: Sequence[Row], machine: dict[str, Any]) -> None:
     if "kafka" in machine:
         say(["", f"How many times better Springtide is than Kafka {machine['kafka']} (below 1: worse):", ""])
         say([*report.ratio_table(rows), "", *report.verdict(rows, ours="Springtide", theirs="Kafka")])
+        say(
+            [
+                "",
+                *(
+                    ["Below its goal:", *below]
+                    if (below := report.below_goal(rows))
+                    else ["All goals are met."]
+                ),
+            ]
+        )
     elif any(TLS in row.medians for row in rows):
         say(["", "How many times as good figures are with TLS as without (below 1: what TLS costs):", ""])
         say(report.ratio_table(rows))
     else:
+        if shares := report.pipe_lines(rows):
+            say(["", *shares])
         say(["", HOW_TO_COMPARE])
+    if costs := report.beside_table(rows):
+        say(["", "How many times as good a row is as the one beside it, on the same side:", "", *costs])
     if warning := report.disturbance(rows, processors=processors()):
         say(["", warning])
     say(["", "; ".join(report.machine_lines(machine))])
+
+
+def write_files(output: Path, plan: Plan, machine: dict[str, Any], rows: Sequence[Row]) -> None:
+    write_json(output, plan, machine, rows)
+    drawn = page.draw(rows, machine, is_beside_kafka="kafka" in machine)
+    output.with_suffix(".html").write_text(drawn, encoding="utf-8")
 
 
 def write_json(output: Path, plan: Plan, machine: dict[str, Any], rows: Sequence[Row]) -> None:
@@ -186,7 +254,6 @@ def write_json(output: Path, plan: Plan, machine: dict[str, Any], rows: Sequence
             "retention_bytes": RETENTION_BYTES,
             "rounds": plan.rounds,
             "seconds": plan.seconds,
-            "warmup_seconds": plan.warmup_s,
         },
         "cases": [
             {
@@ -198,7 +265,12 @@ def write_json(output: Path, plan: Plan, machine: dict[str, Any], rows: Sequence
                     name: {"median": asdict(median), "rounds": [asdict(one) for one in row.rounds[name]]}
                     for name, median in row.medians.items()
                 },
+                "warmup_seconds": plan.warmup_s(row.case),
+                "measured_seconds": plan.measured_s(row.case),
                 "ratios": None if row.ratios is None else asdict(row.ratios),
+                "pipe_share": row.pipe_share,
+                "goal": asdict(goal_of(row.case)),
+                "below_goal": report.missed(row) if "kafka" in machine else None,
             }
             for row in rows
         ],

@@ -1,8 +1,5 @@
 """What is measured: one value a case, the same for both sides.
 
-A case says what one load does and nothing about where. Names are stable, because people compare figures
-across months by them: `<what>-<acks>-<batch>-<connections>x<in flight>`.
-
 The sizes and shapes were chosen for what they show:
 
 - one record a batch, one request in flight: the round trip itself;
@@ -11,90 +8,21 @@ The sizes and shapes were chosen for what they show:
 - 66 KB: what a client with a linger sends under load; 1 MB: what it sends at most (message.max.bytes);
 - `spread`: three partitions, so that each broker leads one and all three serve clients at once. Everywhere
   else one broker leads and two follow.
+
+What people run comes after it, where it can beside one of those: idle brokers, many connections and
+partitions, compressed batches, readers far behind, a dead broker, a follower that comes back, TLS, ACLs,
+racks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from typing import Any
 
-ACKS_ALL = -1
-ACKS_LEADER = 1
-
-FILL_BYTES = 192 * 1024 * 1024
-"""What backlog cases read, again and again: small enough to stay in the page cache of any machine."""
-FILL_BYTES_QUICK = 48 * 1024 * 1024
-
-
-class Kind(StrEnum):
-    """Which load runs it."""
-
-    PRODUCE = "produce"
-    """Raw protocol; latency is that of a Produce request."""
-    FETCH = "fetch"
-    """Raw protocol, reading what is there from its beginning to its end and again; latency of a Fetch."""
-    TAIL = "tail"
-    """Raw protocol, one connection writes and another one follows; latency from the send to the arrival."""
-    CLIENT_PRODUCE = "client-produce"
-    """librdkafka; latency from produce() to the delivery report."""
-    CLIENT_CONSUME = "client-consume"
-    """librdkafka, reading what is there from its beginning to its end and again."""
-
-    @property
-    def is_client(self) -> bool:
-        return self in (Kind.CLIENT_PRODUCE, Kind.CLIENT_CONSUME)
-
-    @property
-    def reads_backlog(self) -> bool:
-        return self in (Kind.FETCH, Kind.CLIENT_CONSUME)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One row of the report."""
-
-    name: str
-    kind: Kind = Kind.PRODUCE
-    acks: int = ACKS_ALL
-    record_bytes: int
-    """Bytes of a record's value; there are no keys and no headers."""
-    batch_records: int
-    """Records of a batch. With librdkafka it is the client that decides; then it is how the backlog is
-    written."""
-    connections: int = 1
-    in_flight: int = 1
-    """Requests that each connection keeps under way."""
-    partitions: int = 1
-    linger_ms: int = 5
-    """librdkafka's default."""
-    is_quick: bool = False
-    """Whether `--quick` runs it."""
-
-    @property
-    def operation(self) -> str:
-        """What CPU is counted per: a client library decides itself how many requests it sends."""
-        return "record" if self.kind.is_client else "request"
-
-    @property
-    def description(self) -> str:
-        """One line for people, with all that matters."""
-        parts = []
-        if self.kind in (Kind.PRODUCE, Kind.TAIL, Kind.CLIENT_PRODUCE):
-            parts.append("acks=all" if self.acks == ACKS_ALL else f"acks={self.acks}")
-        if self.kind.is_client:
-            parts.append(f"{self.record_bytes} B records")
-            parts.append(f"linger {self.linger_ms} ms" if self.kind is Kind.CLIENT_PRODUCE else "backlog")
-        else:
-            records = "1 record" if self.batch_records == 1 else f"{self.batch_records} records"
-            parts.append(f"{records} of {self.record_bytes} B a batch")
-            parts.append(f"{self.connections} connection{'s' if self.connections > 1 else ''}")
-            parts.append(f"{self.in_flight} in flight" + (" each" if self.connections > 1 else ""))
-        if self.partitions > 1:
-            parts.append(f"{self.partitions} partitions")
-        return ", ".join(parts)
-
+from bench.case import ACKS_LEADER, Case, Kind, Setup
+from springtide.wire.compression import Compression
 
 SMALL = 1
 """Records of a small batch."""
@@ -104,7 +32,25 @@ LARGE_1KB = 64
 HUGE_1KB = 1000
 """Records of 1 KB that make a batch just below Kafka's default of message.max.bytes."""
 
-CASES: tuple[Case, ...] = (
+_IDLE = Case(
+    name="idle-brokers",
+    kind=Kind.IDLE,
+    record_bytes=1,
+    batch_records=1,
+    connections=0,
+    length=5.0,
+    warmup=1.5,
+    is_quick=True,
+)
+"""With four seconds measured for others: 30 s of quiet, then 20 s."""
+
+IDLE: tuple[Case, ...] = (
+    _IDLE,
+    replace(_IDLE, name="idle-controller", is_of_controller=True),
+    replace(_IDLE, name="idle-1000-connections", connections=1000, length=2.0, is_quick=False),
+)
+
+_BASIC: tuple[Case, ...] = (
     # Small batches, acks=all.
     Case(name="produce-all-100b-1x1", record_bytes=100, batch_records=SMALL, is_quick=True),
     Case(name="produce-all-100b-8x1", record_bytes=100, batch_records=SMALL, connections=8, is_quick=True),
@@ -220,6 +166,15 @@ CASES: tuple[Case, ...] = (
 )
 
 
+_BASIC_BY_NAME = {case.name: case for case in _BASIC}
+
+
+def _like(name: str, what: str, **changes: Any) -> Case:
+    """Return that basic case with the changes, `what` at the end of its name, to be compared with it."""
+    special = {"name": f"{name}-{what}", "beside": name, "is_quick": False}
+    return replace(_BASIC_BY_NAME[name], **{**special, **changes})
+
+
 TLS_CASES = (
     "produce-all-100b-8x1",
     "produce-all-66k-4x4",
@@ -228,6 +183,40 @@ TLS_CASES = (
     "client-consume-100b",
 )
 """What shows the cost of TLS: many small requests, many bytes in, many bytes out."""
+ACL_CASES = ("produce-all-100b-8x1", "produce-all-66k-4x4", "fetch-backlog-4x1")
+SMALL_8X1, LARGE_4X4 = "produce-all-100b-8x1", "produce-all-66k-4x4"
+
+EVERYDAY: tuple[Case, ...] = (
+    Case(
+        name="produce-all-100b-1000-slow",
+        record_bytes=100,
+        batch_records=SMALL,
+        connections=1000,
+        pause_s=1.0,
+        partitions=3,
+        length=2.0,
+    ),
+    Case(
+        name="produce-all-100b-50x1-2000p",
+        record_bytes=100,
+        batch_records=SMALL,
+        connections=50,
+        partitions=2000,
+    ),
+    *(
+        _like(LARGE_4X4, codec.name.lower(), compression=codec)
+        for codec in (Compression.ZSTD, Compression.LZ4)
+    ),
+    _like(LARGE_4X4, "readers-behind", readers=2),
+    *(_like(name, "dead", is_broker_dead=True) for name in (SMALL_8X1, LARGE_4X4)),
+    Case(name="catch-up", kind=Kind.CATCH_UP, record_bytes=100, batch_records=LARGE_100B),
+    *(_like(name, "tls", setup=Setup.TLS) for name in TLS_CASES),
+    *(_like(name, "acls", setup=Setup.ACLS, beside=f"{name}-tls") for name in ACL_CASES),
+    *(_like(name, "racks", setup=Setup.RACKS) for name in (SMALL_8X1, "produce-all-100b-1x16", LARGE_4X4)),
+)
+
+CASES: tuple[Case, ...] = (*IDLE, *_BASIC, *EVERYDAY)
+"""In the order in which they run: cases of one setup stand together."""
 
 
 class NoSuchCase(ValueError):

@@ -22,12 +22,12 @@ from confluent_kafka import (
 )
 
 from bench import protocol
-from bench.cases import ACKS_ALL, Kind
+from bench.asking import find_leaders, list_offset
+from bench.case import ACKS_ALL, Kind
 from bench.figures import Measurement
 from bench.load_spec import LoadFailed, LoadSpec, serve_spec
 from bench.processor_time import measure_between, take_reading
-from bench.raw_load import find_leaders, list_offset
-from bench.secured import client_context
+from bench.secured import client_context, client_settings
 
 SAMPLE_EVERY = 16
 BURST = 256
@@ -64,7 +64,7 @@ class _Deliveries:
 
 
 def _produce(spec: LoadSpec) -> Measurement:
-    case, tls = spec.case, client_context(spec.ca_file)
+    case, tls = spec.case, client_context(spec.ca_file, spec.cert_file)
     leaders = find_leaders(spec.bootstrap_servers, spec.topic, tls)
     ends_before = [list_offset(leader, spec.topic, protocol.LATEST, tls) for leader in leaders]
     deliveries = _Deliveries()
@@ -143,7 +143,9 @@ def _consume(spec: LoadSpec) -> Measurement:
             "error_cb": _ignore,
         }
     )
-    partitions = len(find_leaders(spec.bootstrap_servers, spec.topic, client_context(spec.ca_file)))
+    partitions = len(
+        find_leaders(spec.bootstrap_servers, spec.topic, client_context(spec.ca_file, spec.cert_file))
+    )
     beginning = [TopicPartition(spec.topic, number, OFFSET_BEGINNING) for number in range(partitions)]
 
     def consume_until(deadline: float) -> int:
@@ -181,8 +183,7 @@ def _consume(spec: LoadSpec) -> Measurement:
 
 
 def _reached(spec: LoadSpec) -> dict[str, Any]:
-    tls = {} if spec.ca_file is None else {"security.protocol": "SSL", "ssl.ca.location": spec.ca_file}
-    return {"bootstrap.servers": spec.bootstrap_servers, **tls}
+    return {"bootstrap.servers": spec.bootstrap_servers, **client_settings(spec.ca_file, spec.cert_file)}
 
 
 def _ignore(error: Any) -> None:

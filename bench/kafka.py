@@ -19,17 +19,29 @@ import tempfile
 import time
 import uuid
 from collections.abc import Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from confluent_kafka.cimpl import NewTopic
 
+from bench.case import Setup
+from bench.racks import INTERNAL, Racks
+from bench.secured import client_settings
 from bench.sides import (
+    BROKER_IDS,
     BROKERS,
+    CLIENT,
     MIN_INSYNC_REPLICAS,
     REPLICATION_FACTOR,
     RETENTION_CHECK_MS,
@@ -37,17 +49,19 @@ from bench.sides import (
     Tell,
     topic_configs,
 )
+from localcluster.access import AUTHORIZER
 from localcluster.java import find_java
 from localcluster.ports import LOOPBACK, PortReservation, is_accepting
 from localcluster.processes import ProcessCommand, ProcessFailed, SupervisedProcess
+from localcluster.tls import HOST, ClusterTls
 
 HEAP = "512m"
 VERSION_MIN = (3, 3)
 """The first release whose KRaft mode is for production (KIP-833)."""
 CONTROLLER_ID = 100
-READY_SECONDS_MAX = 60.0
+READY_SECONDS_MAX = 120.0
 ADMIN_SECONDS_MAX = 30.0
-FORMAT_SECONDS_MAX = 60.0
+FORMAT_SECONDS_MAX = 120.0
 POLL_SECONDS = 0.1
 
 JVM_OPTIONS = (
@@ -98,9 +112,16 @@ class Kafka:
     """One Kafka cluster; a context manager that leaves nothing behind."""
 
     name = "kafka"
-    ca_file = None
 
-    def __init__(self, home: Path, tell: Tell, *, broker_config: Mapping[str, str] = {}) -> None:
+    def __init__(
+        self, home: Path, tell: Tell, *, broker_config: Mapping[str, str] = {}, setup: Setup = Setup.PLAIN
+    ) -> None:
+        self._setup = setup
+        self._racks = Racks(BROKER_IDS) if setup is Setup.RACKS else None
+        self._tls: ClusterTls | None = None
+        self._keystore: str | None = None
+        self.ca_file: str | None = None
+        self.cert_file: str | None = None
         self.version = find_version(home)
         self._home = home.resolve()
         self._tell = tell
@@ -132,13 +153,19 @@ class Kafka:
         (directory / "log4j.properties").write_text(LOG4J, encoding="utf-8")
         (directory / "log4j2.yaml").write_text(LOG4J2, encoding="utf-8")
         controller_port = self._ports.reserve_free()
-        self._broker_ports = {broker_id: self._ports.reserve_free() for broker_id in range(1, BROKERS + 1)}
+        self._broker_ports = {broker_id: self._ports.reserve_free() for broker_id in BROKER_IDS}
+        if self._setup in (Setup.TLS, Setup.ACLS):
+            self._tls = ClusterTls(directory / "certificates")
+            self.ca_file, self._keystore = str(self._tls.ca), str(self._tls.certificate(HOST))
+        if self._racks is not None:
+            self._racks.__enter__()
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        for node_id in (CONTROLLER_ID, *self._broker_ports):
-            properties = directory / f"{node_id}.properties"
+        nodes = {node_id: directory / f"{node_id}.properties" for node_id in (CONTROLLER_ID, *BROKER_IDS)}
+        for node_id, properties in nodes.items():
             properties.write_text(self._properties(node_id, controller_port), encoding="utf-8")
-            self._format(java, properties, cluster_id)
             self._processes[node_id] = self._describe(java, node_id, properties)
+        with ThreadPoolExecutor() as together:  # each is a JVM that mostly starts
+            list(together.map(lambda properties: self._format(java, properties, cluster_id), nodes.values()))
         self._tell(
             f"starting Kafka {self.version} (KRaft, {BROKERS} brokers, heap {HEAP}): {self.bootstrap_servers}"
         )
@@ -149,8 +176,11 @@ class Kafka:
                 lambda port=port: is_accepting(port),  # type: ignore[misc]
                 timeout_seconds=READY_SECONDS_MAX,
             )
-        self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        known = client_settings(self.ca_file, self._keystore)
+        self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0, **known})
         self._wait("all its brokers are members", lambda: self._members() == BROKERS)
+        if self._setup is Setup.ACLS:
+            self._allow_load()
 
     def _stop(self, *, keep_directory: bool) -> None:
         # Brokers first: a controlled shutdown asks the controller.
@@ -159,6 +189,8 @@ class Kafka:
             if process is not None and process.is_running and not process.stop():
                 self._tell(f"{process.name} did not stop on SIGTERM and was killed")
         self._ports.close()
+        if self._racks is not None:
+            self._racks.__exit__(None, None, None)
         if self._directory is not None:
             if keep_directory:
                 self._tell(f"Kafka's logs and data are kept in {self._directory}")
@@ -168,17 +200,20 @@ class Kafka:
     def _properties(self, node_id: int, controller_port: int) -> str:
         assert self._directory is not None
         is_controller = node_id == CONTROLLER_ID
-        listener = (
-            f"CONTROLLER://{LOOPBACK}:{controller_port}"
-            if is_controller
-            else f"PLAINTEXT://{LOOPBACK}:{self._broker_ports[node_id]}"
-        )
+        address = f"{LOOPBACK}:{controller_port if is_controller else self._broker_ports[node_id]}"
+        listeners = {
+            "listeners": f"{'CONTROLLER' if is_controller else 'CLIENTS'}://{address}",
+            "inter.broker.listener.name": "CLIENTS",
+        }
+        if self._racks is not None and not is_controller:
+            listeners |= self._racks.listeners(node_id, address)
         settings: dict[str, object] = {
             "process.roles": "controller" if is_controller else "broker",
             "node.id": node_id,
             "controller.quorum.voters": f"{CONTROLLER_ID}@{LOOPBACK}:{controller_port}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": listener,
+            **listeners,
+            **self._security(),
             "log.dirs": self._directory / f"data-{node_id}",
             "default.replication.factor": REPLICATION_FACTOR,
             "offsets.topic.replication.factor": REPLICATION_FACTOR,
@@ -189,6 +224,41 @@ class Kafka:
             **self._broker_config,
         }
         return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+    def _security(self) -> dict[str, str]:
+        """The protocol of each listener, and what TLS and ACLs need; a keystore of PEM as KIP-651 has it."""
+        protocol = "PLAINTEXT" if self._tls is None else "SSL"
+        settings = {
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{protocol}" for name in ("CONTROLLER", "CLIENTS", INTERNAL)
+            )
+        }
+        if self._tls is not None:
+            settings |= {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": str(self._keystore),
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": str(self._tls.ca),
+            }
+        if self._setup is Setup.ACLS:
+            settings |= {
+                "ssl.client.auth": "requested",
+                "authorizer.class.name": AUTHORIZER,
+                "super.users": f"User:CN={HOST}",
+            }
+        return settings
+
+    def _allow_load(self) -> None:
+        """Allow the load, as CN of its certificate, to write and read every topic."""
+        assert self._tls is not None
+        self.cert_file = str(self._tls.certificate(CLIENT))
+        place = (ResourceType.TOPIC, "*", ResourcePatternType.LITERAL, f"User:CN={CLIENT}", "*")
+        bindings = [
+            AclBinding(*place, operation, AclPermissionType.ALLOW)
+            for operation in (AclOperation.READ, AclOperation.WRITE)
+        ]
+        for pending in self._client.create_acls(bindings).values():
+            _result_of(pending)
 
     def _java_command(self, java: Path, main_class: str, *arguments: str) -> list[str]:
         directory = self._directory
@@ -202,7 +272,7 @@ class Kafka:
     def _format(self, java: Path, properties: Path, cluster_id: str) -> None:
         ended = subprocess.run(
             self._java_command(
-                java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)
+                java, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(properties)
             ),
             capture_output=True,
             text=True,
@@ -235,6 +305,14 @@ class Kafka:
         self._require_alive()
         pids = (self._processes[broker_id].pid for broker_id in self._broker_ports)
         return tuple(pid for pid in pids if pid is not None)
+
+    @property
+    def controller_pids(self) -> tuple[int, ...]:
+        pid = self._processes[CONTROLLER_ID].pid
+        return () if pid is None else (pid,)
+
+    def broker_process(self, number: int) -> SupervisedProcess:
+        return self._processes[number]
 
     def create_topic(
         self, topic: str, *, partitions: int, retention_bytes: int, configs: Mapping[str, str] = {}

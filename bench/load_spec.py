@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bench.cases import Case, Kind
+from bench.case import Case, Kind, Setup
 from bench.figures import Measurement, measurement_from_json, measurement_to_json
+from springtide.wire.compression import Compression
 
 START_AND_DRAIN_SECONDS_MAX = 60.0
 """Beside its time a load may take so long to start, to find leaders and to wait for its last answers."""
@@ -44,6 +45,10 @@ class LoadSpec:
     """Above 0: write so many bytes to the topic and measure nothing."""
     ca_file: str | None = None
     """The CA of brokers that speak TLS; None: in the clear."""
+    cert_file: str | None = None
+    """The client's key and certificate; None: it shows none."""
+    backlog_topic: str | None = None
+    """The topic that the case's readers read."""
 
 
 def spec_from_json(document: dict[str, Any]) -> LoadSpec:
@@ -51,7 +56,14 @@ def spec_from_json(document: dict[str, Any]) -> LoadSpec:
     return LoadSpec(
         **{
             **document,
-            "case": Case(**{**case, "kind": Kind(case["kind"])}),
+            "case": Case(
+                **{
+                    **case,
+                    "kind": Kind(case["kind"]),
+                    "setup": Setup(case["setup"]),
+                    "compression": Compression(case["compression"]),
+                }
+            ),
             "broker_pids": tuple(document["broker_pids"]),
         }
     )

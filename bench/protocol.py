@@ -9,14 +9,15 @@ Answers come from the server under test, which may be broken: an answer that doe
 
 from __future__ import annotations
 
+import random
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from springtide.wire.apis import ApiKey
 from springtide.wire.codec import build, decode, encode, request_type, response_type
-from springtide.wire.compression import Buffer
+from springtide.wire.compression import Buffer, Compression
 from springtide.wire.fetch_request import FetchPartition, FetchRequest, encode_fetch_request
 from springtide.wire.fetch_response import decode_fetch_response
 from springtide.wire.framing import encode_request_frame
@@ -106,11 +107,24 @@ def decode_leaders(answer: memoryview) -> list[Leader]:
     return sorted(leaders)
 
 
-def encode_list_offsets(topic: str, partition: int, timestamp: int) -> bytes:
-    asked = {"partition_index": partition, "timestamp": timestamp}
+def decode_isr_sizes(answer: memoryview) -> list[int]:
+    """The sizes of the in-sync sets of the one topic asked about; 0 for a partition without a leader."""
+    (topic,) = decode_answer(ApiKey.METADATA, answer).topics
+    return [0 if one.error_code else len(one.isr_nodes) for one in topic.partitions]
+
+
+def encode_list_offsets(topic: str, partitions: Sequence[int], timestamp: int) -> bytes:
+    asked = [{"partition_index": partition, "timestamp": timestamp} for partition in partitions]
     return encode_question(
-        ApiKey.LIST_OFFSETS, {"replica_id": -1, "topics": [{"name": topic, "partitions": [asked]}]}
+        ApiKey.LIST_OFFSETS, {"replica_id": -1, "topics": [{"name": topic, "partitions": asked}]}
     )
+
+
+def check_listed(answer: memoryview) -> None:
+    """Raises BadAnswer if the broker does not serve one of the partitions that were asked about."""
+    for topic in decode_answer(ApiKey.LIST_OFFSETS, answer).topics:
+        for one in topic.partitions:
+            _require_none(one.error_code, "ListOffsets")
 
 
 def decode_listed_offset(answer: memoryview) -> int:
@@ -123,13 +137,28 @@ def decode_listed_offset(answer: memoryview) -> int:
     return int(one.offset)
 
 
-def encode_produced_batch(*, batch_records: int, record_bytes: int, timestamp_ms: int) -> bytes:
-    """A batch of records of that many bytes, each different, as a producer sends it."""
+def encode_produced_batch(
+    *,
+    batch_records: int,
+    record_bytes: int,
+    timestamp_ms: int,
+    compression: Compression = Compression.NONE,
+) -> bytes:
+    """A batch of records of that many bytes, each different, as a producer sends it. Half of what is
+    compressed is noise: a pattern alone would shrink to nothing."""
     assert batch_records > 0
     pattern = bytes(range(32, 127)) * (record_bytes // 95 + 2)
+    noise_bytes = 0 if compression is Compression.NONE else record_bytes // 2
+    rng = random.Random(1)
     return encode_batch(
-        NewRecord(value=pattern[index % 95 :][:record_bytes], timestamp=timestamp_ms)
-        for index in range(batch_records)
+        (
+            NewRecord(
+                value=rng.randbytes(noise_bytes) + pattern[index % 95 :][: record_bytes - noise_bytes],
+                timestamp=timestamp_ms,
+            )
+            for index in range(batch_records)
+        ),
+        compression=compression,
     )
 
 

@@ -9,7 +9,8 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from bench.figures import Figures, Ratios
+from bench.figures import Figures, Ratios, compare
+from bench.goals import goal_of, misses
 from bench.run import Row
 
 BAR_CELLS = 12
@@ -24,7 +25,7 @@ RATIO_NAMES = (
     ("memory", "memory"),
 )
 
-_HEAD = (
+HEAD = (
     "case",
     "side",
     "MB/s",
@@ -56,7 +57,7 @@ def _number(value: float | None, digits: int = 1) -> str:
     return "-" if value is None else f"{value:,.{digits}f}"
 
 
-def _cells(figures: Figures) -> list[str]:
+def cells(figures: Figures) -> list[str]:
     return [
         _number(figures.mb_per_s),
         _number(figures.operations_per_s, 0),
@@ -73,11 +74,11 @@ def _cells(figures: Figures) -> list[str]:
 
 def table(rows: Sequence[Row]) -> list[str]:
     """The figures of every case and side, aligned."""
-    lines: list[list[str]] = [list(_HEAD)]
+    lines: list[list[str]] = [list(HEAD)]
     for row in rows:
         for number, (side, figures) in enumerate(row.medians.items()):
-            lines.append([row.case.name if number == 0 else "", side, *_cells(figures)])
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
+            lines.append([row.case.name if number == 0 else "", side, *cells(figures)])
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
     aligned = [
         "  ".join(
             cell.ljust(width) if column < 2 else cell.rjust(width)
@@ -94,18 +95,73 @@ def ratio_table(rows: Sequence[Row]) -> list[str]:
     if not compared:
         return []
     width = max(len("case"), *(len(row.case.name) for row, _ in compared))
-    heads = "".join(head.rjust(11) for _, head in RATIO_NAMES)
+    heads = "".join(head.rjust(11) for _, head in RATIO_NAMES) + "pipe".rjust(7)
     bar_head = f"1/{BAR_RATIO_MAX:g}".ljust(BAR_CELLS) + "1" + f"{BAR_RATIO_MAX:g}".rjust(BAR_CELLS)
     lines = [f"{'case'.ljust(width)}{heads}   {bar_head}"]
     lines.append("-" * len(lines[0]))
     for row, ratios in compared:
-        cells = "".join(_ratio(getattr(ratios, field)).rjust(11) for field, _ in RATIO_NAMES)
-        lines.append(f"{row.case.name.ljust(width)}{cells}   {ratio_bar(ratios.throughput)}".rstrip())
+        values = "".join(ratio_text(getattr(ratios, field)).rjust(11) for field, _ in RATIO_NAMES)
+        values += share_text(row.pipe_share).rjust(7)
+        lines.append(f"{row.case.name.ljust(width)}{values}   {ratio_bar(ratios.throughput)}".rstrip())
     return lines
 
 
-def _ratio(value: float | None) -> str:
+def ratio_text(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}x"
+
+
+def share_text(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def pipe_lines(rows: Sequence[Row]) -> list[str]:
+    """How much of the plain copy loop's throughput the first side reaches, where there is no other side."""
+    return [
+        f"{row.case.name}: {share_text(row.pipe_share)} of what a plain copy loop moves"
+        for row in rows
+        if row.pipe_share is not None
+    ]
+
+
+def beside(rows: Sequence[Row]) -> list[tuple[Row, str, Ratios]]:
+    """Return, for each row that has a case beside it, and for each side, how many times as good its figures
+    are as there. Throughput is that of records: they are the same, their compressed bytes are not."""
+    by_name = {row.case.name: row for row in rows}
+    return [
+        (row, side, compare(figures, base.medians[side], throughput="records_per_s"))
+        for row in rows
+        if (base := by_name.get(row.case.beside)) is not None
+        for side, figures in row.medians.items()
+        if side in base.medians
+    ]
+
+
+def beside_table(rows: Sequence[Row]) -> list[str]:
+    """What it costs each side, a line for each row and side."""
+    compared = beside(rows)
+    if not compared:
+        return []
+    width = max(len(f"{row.case.name} / {row.case.beside}") for row, _, _ in compared)
+    lines = [f"{'case / beside'.ljust(width)}  {'side':<12}" + "".join(h.rjust(11) for _, h in RATIO_NAMES)]
+    for row, side, ratios in compared:
+        values = "".join(ratio_text(getattr(ratios, field)).rjust(11) for field, _ in RATIO_NAMES)
+        lines.append(f"{f'{row.case.name} / {row.case.beside}'.ljust(width)}  {side:<12}{values}")
+    return lines
+
+
+def missed(row: Row) -> dict[str, str]:
+    """Return what the first side misses of the row's goal, see goals.py."""
+    ours = next(iter(row.medians.values()))
+    return misses(goal_of(row.case), ratios=row.ratios, pipe_share=row.pipe_share, ours=ours)
+
+
+def below_goal(rows: Sequence[Row]) -> list[str]:
+    """A line for each row that is below its goal."""
+    return [
+        f"  {row.case.name}: " + ", ".join(f"{name} {text}" for name, text in found.items())
+        for row in rows
+        if (found := missed(row))
+    ]
 
 
 def verdict(rows: Sequence[Row], *, ours: str, theirs: str) -> list[str]:
@@ -141,7 +197,8 @@ def disturbance(rows: Sequence[Row], *, processors: int) -> str | None:
 
 def legend(*, client_rows: bool) -> list[str]:
     lines = [
-        "ops: requests, and records in client-* rows. CPU: of the broker processes, user and system.",
+        "ops: requests; records in client-* rows and catch-up, seconds of a process in idle-* rows.",
+        "CPU: of the broker processes, user and system. Rows of side pipe: a plain copy loop, see pipe.py.",
         "RSS: the largest broker.",
         "cores: processor time of the brokers a second; client: the same of the load generator.",
     ]

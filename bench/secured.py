@@ -14,9 +14,24 @@ from collections.abc import Iterable
 from springtide.wire.compression import Buffer
 
 
-def client_context(ca_file: str | None) -> ssl.SSLContext | None:
-    """Return what trusts that CA; None for a load in the clear."""
-    return None if ca_file is None else ssl.create_default_context(cafile=ca_file)
+def client_context(ca_file: str | None, cert_file: str | None = None) -> ssl.SSLContext | None:
+    """Return what trusts that CA and shows that certificate, if any; None for a load in the clear."""
+    if ca_file is None:
+        return None
+    context = ssl.create_default_context(cafile=ca_file)
+    if cert_file is not None:
+        context.load_cert_chain(cert_file)
+    return context
+
+
+def client_settings(ca_file: str | None, cert_file: str | None = None) -> dict[str, str]:
+    """Return the same as settings of librdkafka."""
+    if ca_file is None:
+        return {}
+    shown = (
+        {} if cert_file is None else {"ssl.certificate.location": cert_file, "ssl.key.location": cert_file}
+    )
+    return {"security.protocol": "SSL", "ssl.ca.location": ca_file, **shown}
 
 
 def secured(connected: socket.socket, host: str, context: ssl.SSLContext | None) -> socket.socket:

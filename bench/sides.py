@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Protocol, Self
 
+from bench.case import Setup
+from bench.racks import Racks
+from localcluster.access import AUTHORIZER, LOGIN
 from localcluster.cluster import LocalCluster
+from localcluster.processes import SupervisedProcess, this_machine
 from localcluster.rest import describe_refusal
 
 BROKERS = 3
+BROKER_IDS = range(1, BROKERS + 1)
+CLIENT = "bench"
+"""The name in the load's certificate, where it shows one."""
 REPLICATION_FACTOR = 3
 MIN_INSYNC_REPLICAS = 2
 SEGMENT_BYTES = 32 * 1024 * 1024
@@ -42,7 +50,18 @@ class Side(Protocol):
         """The CA of its brokers; None: they speak in the clear."""
 
     @property
-    def broker_pids(self) -> tuple[int, ...]: ...
+    def cert_file(self) -> str | None:
+        """The key and certificate that a client shows; None: it shows none."""
+
+    @property
+    def broker_pids(self) -> tuple[int, ...]:
+        """Of those that run. Raises ProcessFailed if one ended by itself."""
+
+    @property
+    def controller_pids(self) -> tuple[int, ...]: ...
+
+    def broker_process(self, number: int) -> SupervisedProcess:
+        """number: from 1, in the order of bootstrap_servers."""
 
     def create_topic(
         self, topic: str, *, partitions: int, retention_bytes: int, configs: Mapping[str, str] = {}
@@ -68,8 +87,10 @@ def topic_configs(retention_bytes: int) -> dict[str, str]:
 
 
 class Springtide:
-    """Our side: ZooKeeper, a controller and three brokers, as everywhere else on one machine. is_secure: they
-    speak TLS with clients, the controller and each other."""
+    """Our side: ZooKeeper, a controller and three brokers, as everywhere else on one machine. With TLS, they
+    speak it with clients, the controller and each other."""
+
+    cert_file: str | None = None
 
     def __init__(
         self,
@@ -78,30 +99,52 @@ class Springtide:
         name: str = "springtide",
         coordinators: int = 0,
         broker_config: Mapping[str, str] = {},
-        is_secure: bool = False,
+        setup: Setup = Setup.PLAIN,
     ) -> None:
         self.name = name
+        self._setup = setup
+        self._running = ExitStack()
+        self._racks = Racks(BROKER_IDS) if setup is Setup.RACKS else None
         self._cluster = LocalCluster(
             brokers=BROKERS,
             coordinators=coordinators,
             broker_config={"log.retention.check.interval.ms": str(RETENTION_CHECK_MS), **broker_config},
             on_progress=tell,
-            is_secure=is_secure,
+            is_secure=setup in (Setup.TLS, Setup.ACLS),
+            sasl=LOGIN if setup is Setup.ACLS else None,
+            place_of=this_machine if self._racks is None else self._racks.place_of,
         )
 
     def __enter__(self) -> Self:
-        self._cluster.__enter__()
-        try:
+        with ExitStack() as starting:
+            if self._racks is not None:
+                starting.enter_context(self._racks)
+            starting.enter_context(self._cluster)
+            if self._racks is not None:
+                for broker_id, broker in self._cluster.brokers.items():
+                    broker.peers_port = self._racks.outer[broker_id]
             self._cluster.form()
-        except BaseException:
-            self._cluster.stop(keep_directory=True)
-            raise
+            if self._setup is Setup.ACLS:
+                self._use_acls()
+            self._running = starting.pop_all()
         return self
+
+    def _use_acls(self) -> None:
+        """Let ACLs decide, and allow the load, as CN of its certificate, to write and read every topic."""
+        assert self._cluster.tls is not None
+        self.cert_file = str(self._cluster.tls.certificate(CLIENT))
+        clusters, principal = f"/clusters/{self._cluster.name}", f"User:CN={CLIENT}"
+        about = {"resource_type": "topic", "resource_name": "*", "pattern_type": "literal"}
+        bindings = [{**about, "principal": principal, "operation": one} for one in ("read", "write")]
+        self._cluster.api.post(f"{clusters}/acls", {"bindings": bindings})
+        self._cluster.api.post(
+            f"{clusters}/configs:alter", {"configs": {"authorizer.class.name": AUTHORIZER}}
+        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._cluster.__exit__(kind, error, trace)
+        self._running.__exit__(kind, error, trace)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -117,6 +160,14 @@ class Springtide:
         storing = (*self._cluster.brokers.values(), *self._cluster.coordinators.values())
         pids = (one.process.pid for one in storing)
         return tuple(pid for pid in pids if pid is not None)
+
+    @property
+    def controller_pids(self) -> tuple[int, ...]:
+        pids = (one.process.pid for one in self._cluster.controllers.values())
+        return tuple(pid for pid in pids if pid is not None)
+
+    def broker_process(self, number: int) -> SupervisedProcess:
+        return self._cluster.brokers[number].process
 
     def create_topic(
         self, topic: str, *, partitions: int, retention_bytes: int, configs: Mapping[str, str] = {}

@@ -12,11 +12,15 @@ from bench.protocol import (
     Leader,
     ProduceAnswers,
     decode_fetched,
+    decode_isr_sizes,
     decode_leaders,
     decode_listed_offset,
     encode_produce,
     encode_produced_batch,
 )
+from springtide.wire.apis import ApiKey
+from springtide.wire.codec import build, encode, response_type
+from springtide.wire.compression import Compression
 from springtide.wire.produce import ProduceOutcome, decode_produce_request, encode_produce_response
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch, iter_records
@@ -34,6 +38,25 @@ def test_a_produced_batch_holds_the_records_that_a_case_names() -> None:
     values = [record.value for record in iter_records(batch)]
     assert [len(value or b"") for value in values] == [100, 100, 100]
     assert len(set(values)) == 3
+
+
+@pytest.mark.parametrize("codec", [Compression.ZSTD, Compression.LZ4])
+def test_a_compressed_batch_shrinks_by_about_half_as_real_records_do(codec: Compression) -> None:
+    plain = encode_produced_batch(batch_records=600, record_bytes=100, timestamp_ms=7)
+    batch = encode_produced_batch(batch_records=600, record_bytes=100, timestamp_ms=7, compression=codec)
+    assert 0.4 < len(batch) / len(plain) < 0.75
+    assert [len(record.value or b"") for record in iter_records(batch)] == [100] * 600
+
+
+def test_in_sync_sets_are_read_by_their_size_and_a_partition_without_a_leader_has_none() -> None:
+    sizes = [(0, [1, 2, 3]), (5, [1]), (0, [2])]
+    partitions = [
+        {"error_code": error, "partition_index": number, "leader_id": 1, "isr_nodes": isr}
+        for number, (error, isr) in enumerate(sizes)
+    ]
+    fields = {"brokers": [], "topics": [{"name": TOPIC, "partitions": partitions}]}
+    answer = CORRELATION.pack(0) + encode(build(response_type(ApiKey.METADATA, 1), fields))
+    assert decode_isr_sizes(memoryview(answer)) == [3, 0, 1]
 
 
 def test_the_broker_reads_a_produce_request_as_it_was_meant() -> None:

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from bench.cases import Case
+from dataclasses import replace
+
+from bench.case import Case
 from bench.figures import Ratios
-from bench.report import BAR_CELLS, disturbance, ratio_bar, ratio_table, table, verdict
+from bench.report import (
+    BAR_CELLS,
+    below_goal,
+    beside_table,
+    disturbance,
+    ratio_bar,
+    ratio_table,
+    table,
+    verdict,
+)
 from bench.run import Row, is_steady
 from tests.kit.bench import FIGURES
 
@@ -48,8 +59,8 @@ def test_without_a_second_side_there_are_no_ratios() -> None:
 
 
 def test_ratios_are_shown_with_the_bar_of_throughput() -> None:
-    _, _, line = ratio_table([row(AHEAD, "springtide", "kafka")])
-    assert line.split() == [CASE.name, "4.00x", "2.00x", "1.50x", "3.00x", "-", "|======"]
+    _, _, line = ratio_table([replace(row(AHEAD, "springtide", "kafka"), pipe_share=0.63)])
+    assert line.split() == [CASE.name, "4.00x", "2.00x", "1.50x", "3.00x", "-", "63%", "|======"]
 
 
 def test_the_verdict_names_what_was_lost_and_nothing_else() -> None:
@@ -59,6 +70,26 @@ def test_the_verdict_names_what_was_lost_and_nothing_else() -> None:
         "  produce-all-100b-1x1: throughput 0.25x, p99 0.50x",
     ]
     assert verdict(rows[:1], ours="A", theirs="B") == ["A is ahead of B in every figure of every row."]
+
+
+def test_a_row_below_its_goal_is_told_with_the_goal() -> None:
+    rows = [row(AHEAD, "springtide", "kafka"), row(BEHIND, "springtide", "kafka")]
+    assert below_goal(rows[:1]) == []
+    assert below_goal(rows) == [f"  {CASE.name}: throughput 0.25x (goal 1.5x), p99 0.50x (goal 1x)"]
+
+
+def test_a_row_beside_another_is_compared_with_it_on_its_own_side() -> None:
+    slower = replace(FIGURES, records_per_s=FIGURES.records_per_s / 4, broker_cpu_s_per_million=2000.0)
+    variant = Row(
+        case=replace(CASE, name="variant", beside=CASE.name),
+        rounds={},
+        medians={"springtide": slower, "kafka": FIGURES},
+        ratios=None,
+    )
+    _, ours, theirs = beside_table([row(AHEAD, "springtide", "kafka"), variant])
+    assert ours.split()[2:] == [CASE.name, "springtide", "0.25x", "1.00x", "1.00x", "0.50x", "1.00x"]
+    assert theirs.split()[2:] == [CASE.name, "kafka", *["1.00x"] * 5]
+    assert beside_table([variant]) == []
 
 
 def test_a_machine_that_others_use_is_called_disturbed() -> None:
