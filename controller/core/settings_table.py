@@ -285,7 +285,7 @@ CLUSTER_SETTINGS: dict[str, Setting] = {
         "inter.broker.listener.name listener.security.protocol.map listeners log.cleaner.backoff.ms "
         "log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms "
         "log.message.validation log.retention.check.interval.ms log.scrub.bytes.per.second "
-        "log.scrub.interval.ms max.connections max.connections.per.ip "
+        "log.scrub.interval.ms max.connections max.connections.per.ip metrics.security.protocol "
         "max.incremental.fetch.session.cache.slots producer.id.expiration.check.interval.ms "
         "queued.max.request.bytes quota.window.num quota.window.size.seconds replica.fetch.backoff.ms "
         "replica.fetch.max.bytes "

@@ -1,5 +1,5 @@
 """kazoo behind the `Meta` port. kazoo, its threads and its traps stay in this file, kazoo_access.py, which
-makes the client, kazoo_answers.py and kazoo_reads.py.
+makes the client, and kazoo_answers.py.
 
 Five things kazoo does that would hurt (docs/replication.md 8.6, kazoo), and what is done about them here:
 
@@ -26,7 +26,6 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -51,7 +50,6 @@ from kazoo.security import ACL
 from controller.shell.clock import ControllerClock
 from controller.shell.kazoo_access import ZooKeeperAccess, explain_drop, is_open
 from controller.shell.kazoo_answers import describe, node_of, outcome_of_multi
-from controller.shell.kazoo_reads import MultiRead
 from controller.shell.meta import (
     CheckVersion,
     Create,
@@ -70,10 +68,8 @@ log = logging.getLogger(__name__)
 
 #: Connections that were closed without an answer, one after the other, before a new session is asked for.
 REFUSALS_MAX: Final = 5
-#: Znodes that one request of `get_many` reads, and such requests that are on their way at a time: bounds the
-#: bytes that wait to be decoded.
-READS_TOGETHER_MAX: Final = 64
-READS_IN_FLIGHT_MAX: Final = 4
+#: Reads of one `get_many` that are on their way at a time: bounds the bytes that wait to be decoded.
+READS_IN_FLIGHT_MAX: Final = 256
 #: Reads of one `keep_reading` that are on their way at a time.
 REPEATED_READS_MAX: Final = 8
 
@@ -392,29 +388,10 @@ class KazooMeta:
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         nodes: list[Node | None] = []
-        in_flight: deque[_Answer] = deque()
-        for start in range(0, len(paths), READS_TOGETHER_MAX):
-            if len(in_flight) == READS_IN_FLIGHT_MAX:
-                nodes += await self._answered_all(in_flight.popleft())
-            in_flight.append(self._start_reads(paths[start : start + READS_TOGETHER_MAX]))
-        for answer in in_flight:
-            nodes += await self._answered_all(answer)
+        for start in range(0, len(paths), READS_IN_FLIGHT_MAX):
+            reads = [self._start_get(path) for path in paths[start : start + READS_IN_FLIGHT_MAX]]
+            nodes.extend([await self._read(read) for read in reads])
         return nodes
-
-    async def _answered_all(self, answer: _Answer) -> list[Node | None]:
-        nodes: list[Node | None] | KazooException = await self._answered(answer)
-        if isinstance(nodes, KazooException):
-            raise MetaUnavailable(describe(nodes)) from nodes
-        return nodes
-
-    def _start_reads(self, paths: Sequence[str]) -> _Answer:
-        self._require_connection()
-        answer = _Answer()
-        result = self._client.handler.async_result()
-        self._link(result, answer)
-        # kazoo has no other way to send a request that it does not know.
-        self._client._call(MultiRead([self._root + path for path in paths]), result)
-        return answer
 
     async def children(self, path: str) -> list[str]:
         self._require_connection()
