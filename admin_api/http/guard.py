@@ -96,7 +96,7 @@ def refusal(principal: Principal, right: Right, *, has_acls: bool) -> ProblemErr
     roles = roles_that_give(right)
     needed, role = roles[0].value, principal.role.value
     _log.warning(
-        "forbidden name=%s role=%s needed=%s right=%r",
+        "forbidden name=%s role=%s needed=%s right=%s",
         principal.name,
         role,
         needed,
