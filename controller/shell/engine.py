@@ -506,6 +506,7 @@ class Engine:
             copy = None
         if copy is not None:
             store = copy.store
+            self._copies[cluster] = copy._replace(head=None)
         else:
             store = ClusterStore(meta=self._meta, clock=self._clock, ids=self._ids, cluster=cluster)
             try:
@@ -573,15 +574,21 @@ class Engine:
 
 class ClusterCopy(NamedTuple):
     """A cluster as ZooKeeper had it when `head` was its head. Every write names itself in the head, so under
-    the same head it still has it: a controller that takes over need not read the cluster again."""
+    the same head it still has it: a controller that takes over need not read the cluster again. head: None
+    once a term has taken the store over, which may count on from there with what is never written."""
 
-    head: Node
+    head: Node | None
     store: ClusterStore
     published: Published
 
     def is_of(self, head: Node | None) -> bool:
         """Return whether nothing was written since, if this is the head now."""
-        return head is not None and (head.version, head.data) == (self.head.version, self.head.data)
+        known = self.head
+        return (
+            head is not None
+            and known is not None
+            and (head.version, head.data) == (known.version, known.data)
+        )
 
 
 async def read_published(meta: Meta, clock: ControllerClock, ids: Ids, cluster: str) -> ClusterCopy | None:

@@ -33,7 +33,7 @@ from controller.shell.clock import Ids
 from controller.shell.engine import read_published
 from controller.shell.leadership import ACTIVE_PATH, EPOCH_PATH
 from controller.shell.listeners import ListenerAnswer
-from controller.shell.meta import ANY_VERSION, Delete, Node, SetData
+from controller.shell.meta import ANY_VERSION, Delete, MetaUnavailable, Node, SetData
 from controller.shell.outcomes import (
     ClusterExists,
     MetadataWentBack,
@@ -401,6 +401,40 @@ async def test_a_standby_that_has_the_cluster_as_it_is_does_not_read_it_again(
         rebuilt = await read_published(second_meta, clock, Ids(bytes), "prod")
         assert rebuilt is not None
         assert rebuilt.published.image.partitions == second.image("prod").image.partitions
+
+
+async def test_a_copy_that_a_term_began_with_begins_no_other_term(
+    zookeeper: MemoryZooKeeper, clock: VirtualClock
+) -> None:
+    """A term that ends while clusters are opened may have counted on with what it never wrote."""
+    second_meta = zookeeper.connect()
+    first = make_engine(zookeeper.connect(), clock, name="c1")
+    second = make_engine(second_meta, clock, name="c2")
+    read: list[str] = []
+    get, get_many = second_meta.get, second_meta.get_many
+
+    async def fails_once(path: str) -> Node | None:
+        if path == "/clusters/staging/head":
+            second_meta.get = get  # type: ignore[method-assign]
+            raise MetaUnavailable("not now")
+        return await get(path)
+
+    async def noted(paths: Sequence[str]) -> list[Node | None]:
+        read.extend(paths)
+        return await get_many(paths)
+
+    async with running(first, second):
+        await form_cluster(first)
+        await first.submit("prod", create_topic())
+        await form_cluster(first, cluster="staging")
+        await anyio.sleep(2.5)
+        second_meta.get_many = noted  # type: ignore[method-assign]
+        second_meta.get = fails_once  # type: ignore[method-assign]
+        first.stand_down()
+        await until_active([second])
+        assert second_meta.get == get, "its first term ended at the second cluster"
+        assert any(path.startswith("/clusters/prod/") for path in read)
+        assert not any(path.startswith("/clusters/staging/") for path in read)
 
 
 async def test_a_cluster_is_created_once(meta: MemoryMeta, clock: VirtualClock) -> None:
