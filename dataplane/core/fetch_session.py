@@ -222,6 +222,9 @@ class FetchSession:
         if followed is None:
             followed = FollowedPartition(key)
             self._partitions[key] = followed
+        if followed.leader_epoch != mentioned.leader_epoch:
+            # The follower dropped an answer to its earlier epoch that was on its way.
+            followed.sent_high_watermark = followed.sent_log_start_offset = -1
         followed.leader_epoch = mentioned.leader_epoch
         followed.fetch_offset = mentioned.fetch_offset
         followed.last_fetched_epoch = mentioned.last_fetched_epoch

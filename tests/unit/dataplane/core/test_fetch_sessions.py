@@ -103,6 +103,16 @@ def test_i7_the_leader_epoch_is_kept_and_judged_again_after_a_change_of_leadersh
     assert answer_all(session) == [A]  # after an error even an unchanged high watermark is news
 
 
+def test_a_follower_in_a_later_epoch_is_told_again() -> None:
+    """It dropped the answer to its earlier epoch that was on its way: whole processes, seed 20261320."""
+    table = sessions()
+    answer_all(opened(table, asked(A, 7)), high_watermark=7)
+    session = opened(table, asked(A, 7, leader_epoch=2), session=(100, 1))
+    assert answer_all(session, high_watermark=7) == [A]
+    session = opened(table, asked(A, 8, leader_epoch=2), session=(100, 2))
+    assert answer_all(session, high_watermark=7) == []
+
+
 def test_news_are_records_errors_divergence_and_watermarks_not_told() -> None:
     table = sessions()
     session = opened(table, asked(A))
