@@ -20,6 +20,7 @@ JOIN, JOIN_VERSION = ApiKey.JOIN_GROUP, 4
 PENDING_MAX, AT_ONCE = GroupOptions().pending_max, 500
 GROWTH_BYTES_MAX = 64 << 20
 SILENCE_S_MAX = 5.0
+OTHER = "billing"
 
 
 @pytest.fixture
@@ -55,8 +56,7 @@ async def flood(port: int, group_id: str, count: int) -> list[ErrorCode]:
     return [ErrorCode(error) for error in told]
 
 
-async def longest_commit(port: int, done: trio.Event) -> float:
-    """Commit for another group until done; return how long one took at most, in seconds."""
+async def commit(wire: Raw, group_id: str) -> ErrorCode:
     entry = {
         "partition_index": 0,
         "committed_offset": 1,
@@ -64,18 +64,31 @@ async def longest_commit(port: int, done: trio.Event) -> float:
         "committed_metadata": "",
     }
     fields = {
-        "group_id": "billing",
+        "group_id": group_id,
         "generation_id_or_member_epoch": -1,
         "member_id": "",
         "topics": [{"name": "orders", "partitions": [entry]}],
     }
+    answer = await wire.ask(ApiKey.OFFSET_COMMIT, 7, fields)
+    return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
+async def wait_until_served(port: int, *group_ids: str) -> None:
+    """Wait until the groups' shards are open."""
+    async with connected(port) as wire:
+        for group_id in group_ids:
+            while await commit(wire, group_id) is not ErrorCode.NONE:  # noqa: ASYNC110 - no event tells it
+                await trio.sleep(0.1)
+
+
+async def longest_commit(port: int, done: trio.Event) -> float:
+    """Commit for another group until done; return how long one took at most, in seconds."""
     longest = 0.0
     async with connected(port) as wire:
         while not done.is_set():
             asked = monotonic()
-            answer = await wire.ask(ApiKey.OFFSET_COMMIT, 7, fields)
+            assert await commit(wire, OTHER) is ErrorCode.NONE
             longest = max(longest, monotonic() - asked)
-            assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
             await trio.sleep(0.01)
     return longest
 
@@ -98,11 +111,13 @@ def test_a_flood_of_member_ids_ends_at_bounds_and_others_go_on(cluster: LocalClu
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(bystander)
-            for number in range(groups):
-                told.extend(await flood(coordinator.port, f"flood-{number}", PENDING_MAX))
-            told.extend(await flood(coordinator.port, "flood-0", AT_ONCE))
+            for group_id in flooded:
+                told.extend(await flood(coordinator.port, group_id, PENDING_MAX))
+            told.extend(await flood(coordinator.port, flooded[0], AT_ONCE))
             done.set()
 
+    flooded = [f"flood-{number}" for number in range(groups)]
+    trio.run(wait_until_served, coordinator.port, OTHER, *flooded)
     before, began = process.memory_info().rss, monotonic()
     trio.run(attack)
     growth = process.memory_info().rss - before
