@@ -10,6 +10,7 @@ from controller.core.shards import SHARDS
 from springtide.node.sharding import shard_of
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
+from tests.kit.coordinator.commits import commit_fields
 from tests.kit.dataplane.raw import connected, request
 
 COMMIT, COMMIT_VERSION = ApiKey.OFFSET_COMMIT, 7
@@ -33,7 +34,7 @@ def fill_shard(port: int, group: str, topic: str, partitions: int, size_bytes: i
 
 
 async def _commit_often(port: int, group: str, topic: str, partitions: int, requests: int) -> None:
-    fields = _commit(group, topic, partitions)
+    fields = commit_fields(group, topic, dict.fromkeys(range(partitions), 1))
     async with connected(port) as wire:
         taken = await wire.ask(COMMIT, COMMIT_VERSION, fields)
         assert {each.error_code for each in taken.topics[0].partitions} == {ErrorCode.NONE}
@@ -45,25 +46,3 @@ async def _commit_often(port: int, group: str, topic: str, partitions: int, requ
                 await wire.send(again)
             if number >= IN_FLIGHT:
                 assert await wire.frame() == like_this
-
-
-def _commit(group: str, topic: str, partitions: int) -> dict[str, object]:
-    return {
-        "group_id": group,
-        "generation_id_or_member_epoch": -1,
-        "member_id": "",
-        "topics": [
-            {
-                "name": topic,
-                "partitions": [
-                    {
-                        "partition_index": partition,
-                        "committed_offset": 1,
-                        "committed_leader_epoch": -1,
-                        "committed_metadata": "",
-                    }
-                    for partition in range(partitions)
-                ],
-            }
-        ],
-    }

@@ -20,6 +20,7 @@ from springtide.node.handlers.group_refusals import CLASSIC_ONLY
 from springtide.node.sharding import GROUPS_TOPIC
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
+from tests.kit.coordinator.commits import commit_fields
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
 from tests.kit.dataplane.raw import Raw, connected, request
 
@@ -43,19 +44,9 @@ def join(member_id: str = "", *, version: int = 4, **fields: Any) -> tuple[int, 
 def commit(
     offset: int, *, topic: str = TOPIC, partition: int = 0, metadata: str = "", **fields: Any
 ) -> tuple[int, int, Fields]:
-    entry = {
-        "partition_index": partition,
-        "committed_offset": offset,
-        "committed_leader_epoch": -1,
-        "committed_metadata": metadata,
-    }
-    wanted: Fields = {
-        "group_id": "bad",
-        "generation_id_or_member_epoch": -1,
-        "member_id": "",
-        "topics": [{"name": topic, "partitions": [entry]}],
-    }
-    return ApiKey.OFFSET_COMMIT, 9, wanted | fields
+    group_id = fields.pop("group_id", "bad")
+    offsets = {partition: offset}
+    return ApiKey.OFFSET_COMMIT, 9, commit_fields(group_id, topic, offsets, metadata=metadata, **fields)
 
 
 def of_member(key: ApiKey, version: int, **fields: Any) -> tuple[int, int, Fields]:

@@ -14,6 +14,7 @@ from coordinator.core.groups.options import GroupOptions
 from localcluster.cluster import FIRST_COORDINATOR_ID, LocalCluster
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
+from tests.kit.coordinator.commits import commit_fields
 from tests.kit.dataplane.raw import Raw, connected
 
 JOIN, JOIN_VERSION = ApiKey.JOIN_GROUP, 4
@@ -57,19 +58,7 @@ async def flood(port: int, group_id: str, count: int) -> list[ErrorCode]:
 
 
 async def commit(wire: Raw, group_id: str) -> ErrorCode:
-    entry = {
-        "partition_index": 0,
-        "committed_offset": 1,
-        "committed_leader_epoch": -1,
-        "committed_metadata": "",
-    }
-    fields = {
-        "group_id": group_id,
-        "generation_id_or_member_epoch": -1,
-        "member_id": "",
-        "topics": [{"name": "orders", "partitions": [entry]}],
-    }
-    answer = await wire.ask(ApiKey.OFFSET_COMMIT, 7, fields)
+    answer = await wire.ask(ApiKey.OFFSET_COMMIT, 7, commit_fields(group_id, "orders", {0: 1}))
     return ErrorCode(answer.topics[0].partitions[0].error_code)
 
 
