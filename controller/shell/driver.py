@@ -134,7 +134,7 @@ class ClusterDriver:
 
     Args:
         store: loaded; owned from now on.
-        published: made of the store's records; None: `build` makes it.
+        published: made of the store's records.
         deaf_ms: for how long heartbeats were not counted, of this process's life (loop_watch.py).
     """
 
@@ -142,7 +142,7 @@ class ClusterDriver:
         self,
         *,
         store: ClusterStore,
-        published: Published | None = None,
+        published: Published,
         term: Term,
         clock: Timekeeper,
         listeners: Listeners,
@@ -151,8 +151,7 @@ class ClusterDriver:
         deaf_ms: Callable[[], int],
     ) -> None:
         self.cluster = store.cluster
-        self._is_published_built = published is not None
-        self.published = published or Published(self.cluster)
+        self.published = published
         #: The latest word of each partition's leader; forgotten with its topic.
         self.lags: dict[PartitionKey, PartitionLag] = {}
         #: As each broker's latest heartbeat told it.
@@ -193,17 +192,12 @@ class ClusterDriver:
     # -- building --
 
     async def build(self) -> None:
-        """Fill both images from the store. Separate from `run`, so that it is done before any broker is told
+        """Make the image that decides. Separate from `run`, so that it is done before any broker is told
         that the cluster is here."""
         orphans = self._store.orphans()
         if orphans:
             log.info("orphan_topics_removed cluster=%s topics=%d", self.cluster, len(orphans))
             await self._persist_or_resign(orphans)
-        if not self._is_published_built:
-            for done, (record, number) in enumerate(self._store.records()):
-                self.published.replay(record, number)
-                if done % SLICE_RECORDS == SLICE_RECORDS - 1:
-                    await anyio.lowlevel.checkpoint()
         speculative = self.published.image.copy()
         self._machine = ClusterMachine(
             speculative,

@@ -505,7 +505,7 @@ class Engine:
         if copy is not None and not copy.is_of(await self._meta.get(head_path(cluster))):
             copy = None
         if copy is not None:
-            store = copy.store
+            store, published = copy.store, copy.published
             self._copies[cluster] = copy._replace(head=None)
         else:
             store = ClusterStore(meta=self._meta, clock=self._clock, ids=self._ids, cluster=cluster)
@@ -517,9 +517,10 @@ class Engine:
                 # The others must go on. No controller serves this one until its znodes are repaired.
                 log.error("cluster_corrupt cluster=%s detail=%s", cluster, str(error))
                 return
+            published = await _published_of(store)
         driver = ClusterDriver(
             store=store,
-            published=None if copy is None else copy.published,
+            published=published,
             term=term,
             clock=self._clock,
             listeners=self._listeners,
@@ -604,10 +605,16 @@ async def read_published(meta: Meta, clock: ControllerClock, ids: Ids, cluster: 
     head = await meta.get(head_path(cluster))
     if head is None or head.version != store.head_version:
         return None
-    published = Published(cluster)
+    published = await _published_of(store)
+    published.as_of_ms = clock.now_mono_ms()
+    return ClusterCopy(head, store, published)
+
+
+async def _published_of(store: ClusterStore) -> Published:
+    """Replay the records of a store that is loaded."""
+    published = Published(store.cluster)
     for done, (record, number) in enumerate(store.records()):
         published.replay(record, number)
         if done % SLICE_RECORDS == SLICE_RECORDS - 1:
             await anyio.lowlevel.checkpoint()
-    published.as_of_ms = clock.now_mono_ms()
-    return ClusterCopy(head, store, published)
+    return published
