@@ -51,12 +51,14 @@ demo: $(INSTALLED) ## a real cluster, a leader killed under load, everything rea
 up: $(INSTALLED) ## leave a cluster running until Ctrl-C and show how to use it (UP_ARGS="--brokers 5 --port-base 19000")
 	@$(BIN)/python -m localcluster up $(UP_ARGS)
 
-test: $(INSTALLED) packages lint sim ## every check and every test (PYTEST_ARGS="-m 'not proof' --rounds 20": all, long kill rounds)
+test: $(INSTALLED) packages ## every check and every test (PYTEST_ARGS="-m 'not proof' --rounds 20": all, long kill rounds)
+	@$(MAKE) -j 2 --output-sync=line style types sim
 	PROOF_TABLE= $(BIN)/python -m pytest -n auto --dist worksteal $(PARALLEL) $(PYTEST_ARGS) || [ $$? = 5 ]  # 5: none selected
 	PROOF_TABLE= $(BIN)/python -m pytest $(ALONE) $(PYTEST_ARGS) || [ $$? = 5 ]
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(PARALLEL) $(ALONE)) $(PYTEST_ARGS)
 
-check: $(INSTALLED) lint unit sim ## the everyday loop, about five minutes: format, lint, types, imports, units, simulation
+check: $(INSTALLED) ## the everyday loop, less than five minutes: format, lint, types, imports, units, simulation
+	@$(MAKE) -j 2 --output-sync=line style types unit sim
 
 lint: $(INSTALLED) ## format, lint, types and import rules
 	@$(MAKE) -j 2 --output-sync=target style types

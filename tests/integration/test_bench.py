@@ -24,6 +24,7 @@ CASES = (
 """Each kind of load, the pipe, a broker that is away, and each setup but TLS, which is that of ACLs, too."""
 
 
+@pytest.mark.slow
 def test_each_kind_of_row_is_measured_and_drawn(tmp_path: Path) -> None:
     output = tmp_path / "bench.json"
     chosen = [argument for case in CASES for argument in ("--case", case)]
