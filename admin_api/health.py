@@ -13,7 +13,7 @@ from admin_api.http.answers import show
 from admin_api.http.catalogue import CATALOGUE
 from admin_api.http.models import View, ViewList
 from admin_api.http.paging import Paged
-from admin_api.http.problems import KafkaErrorView, ProblemError, problems
+from admin_api.http.problems import KafkaErrorView, ProblemError, ProblemView, problems
 from admin_api.http.routes import StrictRoute, TextRoute
 from admin_api.http.services import Services, Serving
 from controller.database.sql import DatabaseRejected, DatabaseUnavailable
@@ -143,7 +143,8 @@ async def list_problems(request: Request, paging: Paged) -> Response:
     operation_id="getProblem",
     summary="What an error code means",
     response_model=ProblemKind,
-    responses=problems("problem_not_found"),
+    # As `model` of one answer, the schema of all problems comes into the document.
+    responses=problems("problem_not_found") | {500: {"model": ProblemView} | problems()[500]},
 )
 async def get_problem(
     request: Request, code: Annotated[str, Path(pattern=r"^[a-z_]{1,64}$", examples=["topic_already_exists"])]
