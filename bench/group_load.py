@@ -12,7 +12,8 @@ from bench.protocol import BadAnswer, decode_answer, encode_question
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
 
-SESSION_MS, REBALANCE_MS = 30_000, 60_000
+SESSION_MS, REBALANCE_MS = 300_000, 60_000
+"""The first of ten thousand members waits for the last before it sends heartbeats."""
 AGAIN_SECONDS = 0.05
 TRIES_MAX = 600
 _SIZE = struct.Struct(">i")

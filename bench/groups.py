@@ -33,6 +33,7 @@ from springtide.wire.errors import ErrorCode
 TOPIC, PARTITIONS = "orders", 100
 BEAT_SECONDS, IDLE_BEAT_SECONDS = 1.0, 3.0
 IDLE_CONNECTIONS = 20
+JOINING_MAX = 1_000
 MIB: Final = 1024 * 1024
 EXIT_FAILED = 1
 
@@ -155,11 +156,12 @@ async def _many_small_groups(
     }
     before = largest_rss_bytes(pids)
     tell(f"{size.groups} groups of one member")
-    members = [
-        Member(group, wires[coordinators[group]][number % IDLE_CONNECTIONS])
-        for number, group in enumerate(groups)
-    ]
-    await asyncio.gather(*(member.join() for member in members))
+    members = []
+    for number in range(0, len(groups), JOINING_MAX):
+        joining = groups[number : number + JOINING_MAX]
+        members += await asyncio.gather(*(_joined_alone(group, coordinators[group]) for group in joining))
+    for number, member in enumerate(members):
+        member.wire = wires[coordinators[member.group]][number % IDLE_CONNECTIONS]
     tell("all have joined; heartbeats")
     cpu_s, began = cpu_seconds(pids), time.monotonic()
     ends_at = began + size.idle_seconds
@@ -171,6 +173,15 @@ async def _many_small_groups(
     for each in wires.values():
         for wire in each:
             await wire.close()
+
+
+async def _joined_alone(group: str, coordinator: Address) -> Member:
+    """Return a member that has joined over a connection of its own: Kafka answers nothing else on one on
+    which a member waits for its group."""
+    member = Member(group, await Wire.open(coordinator))
+    await member.join()
+    await member.wire.close()
+    return member
 
 
 async def _beat_until(member: Member, phase: float, ends_at: float) -> None:
