@@ -258,12 +258,16 @@ class ShardRuntime:
             except CorruptBatch:  # the leader's scrub finds it
                 self._read_later()
                 return
-            self.is_level = replay.position >= event.high_watermark
+            if self.phase is ShardPhase.READING:
+                replay.apply(None)
+            elif replay.position >= event.high_watermark:
+                replay.apply()
+            self.is_level = replay.is_applied and replay.position >= event.high_watermark
         if self.phase is ShardPhase.READING and self._has_ended_reading():
             return
         if self.is_level and self._is_ours and self.phase is ShardPhase.FOLLOWING:
             self._begin_opening()
-        elif replay.position > before:
+        elif replay.position > before or (event.error is ErrorCode.NONE and not replay.is_applied):
             self._read_on()
         else:
             self._read_later()

@@ -128,6 +128,27 @@ def has_value(payload: bytes, place: int) -> bool:
     return not payload[position + max(0, key_bytes)] & 1
 
 
+def value_of(payload: bytes, place: int) -> bytes | None:
+    """Return the value of the record at this place, which `read_spans` has found. Raise CorruptBatch if it
+    exceeds its record: `read_spans` has not looked at it."""
+    try:
+        position, end = record_end(payload, place & POSITION_OF_NONE)
+        position += 1  # attributes
+        for _ in ("the timestamp's delta", "the offset's"):
+            while payload[position] >= 0x80:
+                position += 1
+            position += 1
+        position, key_bytes = read_varint(payload, position, end, VARINT_SHIFT_MAX)
+        position, value_bytes = read_varint(payload, position + max(0, key_bytes), end, VARINT_SHIFT_MAX)
+    except BadRecords as error:
+        raise CorruptBatch(str(error)) from error
+    if value_bytes < 0:
+        return None
+    if value_bytes > end - position:
+        raise CorruptBatch(f"a value of {value_bytes} bytes exceeds its record")
+    return payload[position : position + value_bytes]
+
+
 def _spans(payload: bytes, header: BatchHeader) -> RecordSpans:
     """Raise BadRecords, IndexError. A few records are read one by one; then as many as are laid out like the
     last of those, which are nearly all of a large batch."""

@@ -17,6 +17,7 @@ from springtide.wire.record_spans import (
     place_of,
     read_payload,
     read_spans,
+    value_of,
 )
 from springtide.wire.records import NewRecord, encode_batch, iter_records, seal_batch
 
@@ -51,6 +52,7 @@ def test_spans_say_what_reading_says_at_every_size_of_a_varint(compression: Comp
     ]
     assert without_value == [number for number, record in enumerate(read) if record.value is None]
     assert [number for number, place in enumerate(places) if not has_value(payload, place)] == without_value
+    assert [value_of(payload, place) for place in places] == [record.value for record in read]
     assert copy_records(payload, places) == payload == encode_batch(records)[HEADER_BYTES:]
     chosen = places[3::7]
     assert copy_records(payload, chosen) == b"".join(copy_records(payload, [place]) for place in chosen)
@@ -62,6 +64,15 @@ def test_two_byte_offset_deltas_are_read() -> None:
     places = read_spans(payload, header).places
     assert [offset_of(place) for place in places] == list(range(20_000))
     assert largest_timestamp_delta(payload, places) == 19_999
+
+
+@pytest.mark.parametrize("value", [b"\x06v\x00", b"\x80\x80\x80\x80\x80\x80", b"\xfe\x01v\x00"])
+def test_a_value_that_exceeds_its_record_is_refused(value: bytes) -> None:
+    payload = b"%c\x00\x00\x00\x02k%s" % (2 * (5 + len(value)), value)
+    header = decode_header(encode_batch([NewRecord()]))
+    (place,) = read_spans(payload, header).places
+    with pytest.raises(CorruptBatch):
+        value_of(payload, place)
 
 
 @pytest.mark.parametrize("deltas", [b"\x02\x00", b"\x00\x00", b"\x00\x04", b"\x01\x02"])

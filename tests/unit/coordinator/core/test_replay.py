@@ -1,0 +1,137 @@
+"""A replay ends with what its log says, whatever it reads at once and however far it goes."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from controller.contract.partition_state import WriterId
+from coordinator.core import replay
+from coordinator.core.machine import Machine, ShardRecord
+from coordinator.core.opening import opening_record
+from coordinator.core.replay import APPLIED_MAX, ShardReplay
+from coordinator.core.shard import ShardPhase, ShardRuntime
+from coordinator.core.shard_ports import LeaderKnown, LogWasRead, ReadLog
+from springtide.wire.errors import ErrorCode
+from springtide.wire.record_batch import CorruptBatch
+from springtide.wire.records import NewRecord, encode_batch
+
+KEYS = [b"a", b"b", b"c", b"d", b"e"]
+RECORDS = st.lists(
+    st.tuples(st.sampled_from(KEYS), st.none() | st.binary(max_size=2)), min_size=1, max_size=9
+)
+
+
+class Tape:
+    """What a machine is told. Records come by rising offset, and none after its offset is committed."""
+
+    def __init__(self) -> None:
+        self.state: dict[bytes, bytes] = {}
+        self.applied: list[int] = []
+        self.committed_offset = 0
+
+    def apply(self, record: ShardRecord, offset: int) -> None:
+        assert offset > max(self.applied, default=-1)
+        assert offset >= self.committed_offset
+        self.applied.append(offset)
+        if record.value is None:
+            self.state.pop(record.key, None)
+        else:
+            self.state[record.key] = record.value
+
+    def committed(self, offset: int) -> None:
+        assert offset >= self.committed_offset
+        self.committed_offset = offset
+
+
+def batch(records: list[tuple[bytes, bytes | None]], base_offset: int, *, writer: int = 7) -> bytes:
+    new = [NewRecord(key, value) for key, value in records]
+    return encode_batch(new, producer_id=writer, producer_epoch=0, base_sequence=0, base_offset=base_offset)
+
+
+@given(st.lists(RECORDS, max_size=9), st.data())
+def test_the_newest_of_each_key_is_applied_in_the_logs_order(
+    log: list[list[tuple[bytes, bytes | None]]], data: st.DataObject
+) -> None:
+    tape = Tape()
+    found = ShardReplay(cast(Machine, tape))
+    expected: dict[bytes, bytes | None] = {}
+    offset = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replay, "WAITING_MAX", data.draw(st.integers(0, 6)))
+        for records in log:
+            found.read(batch(records, offset))
+            offset += len(records)
+            expected.update(records)
+            assert found.position == offset
+            if data.draw(st.booleans()):
+                found.apply(data.draw(st.integers(0, 3)))
+        found.apply(None)
+    assert found.is_applied
+    assert tape.state == {key: value for key, value in expected.items() if value is not None}
+    assert tape.committed_offset == found.position == offset
+
+
+def test_many_rewrites_of_a_key_are_applied_once() -> None:
+    tape = Tape()
+    found = ShardReplay(cast(Machine, tape))
+    for number in range(100):
+        found.read(batch([(b"a", b"%d" % number)], number))
+    found.apply()
+    assert (tape.state, tape.applied) == ({b"a": b"99"}, [99])
+
+
+def test_the_last_opening_and_the_highest_writer_are_known_before_anything_is_applied() -> None:
+    tape = Tape()
+    found = ShardReplay(cast(Machine, tape))
+    for number, nonce in enumerate((b"one", b"two")):
+        opening = opening_record(nonce)
+        found.read(batch([(opening.key, opening.value)], number, writer=9 - number))
+    assert found.opening == opening_record(b"two")
+    assert found.writer == WriterId(9, 0)
+    assert found.is_applied, "an opening is none of the machine's"
+
+
+def test_a_batch_that_is_not_sound_is_not_taken_in() -> None:
+    tape = Tape()
+    found = ShardReplay(cast(Machine, tape))
+    rotten = bytearray(batch([(b"a", b"2"), (b"b", b"2")], 1))
+    rotten[-1] ^= 1
+    with pytest.raises(CorruptBatch, match="CRC"):
+        found.read(batch([(b"a", b"1")], 0) + bytes(rotten))
+    found.apply()
+    assert (tape.state, found.position) == ({b"a": b"1"}, 1)
+
+
+def test_a_standby_is_level_once_all_is_applied_and_holds_its_loop_for_no_more_than_a_part() -> None:
+    tape = Tape()
+    runtime = ShardRuntime(lambda: cast(Machine, tape), read_pause_ms=50)
+    count = 2 * APPLIED_MAX + 1
+    effects = runtime.step(LeaderKnown(1, -1), now_ms=0, wall_ms=0)
+    told = batch([(b"%d" % number, b"x") for number in range(count)], 0)
+    for applied in (APPLIED_MAX, 2 * APPLIED_MAX, count):
+        assert not runtime.is_level
+        (read,) = [effect for effect in effects if isinstance(effect, ReadLog)]
+        read_event = LogWasRead(read.read, ErrorCode.NONE, count, told)
+        effects = runtime.step(read_event, now_ms=0, wall_ms=0)
+        assert len(tape.applied) == applied
+        told = b""
+    assert runtime.is_level
+    assert runtime.phase is ShardPhase.FOLLOWING
+
+
+def test_a_leader_that_refuses_a_read_is_not_asked_again_at_once() -> None:
+    tape = Tape()
+    runtime = ShardRuntime(lambda: cast(Machine, tape), read_pause_ms=50)
+    (asked,) = runtime.step(LeaderKnown(1, -1), now_ms=0, wall_ms=0)
+    assert isinstance(asked, ReadLog)
+    told = batch([(b"%d" % number, b"x") for number in range(APPLIED_MAX + 1)], 0)
+    read_event = LogWasRead(asked.read, ErrorCode.NONE, APPLIED_MAX + 1, told)
+    (asked,) = runtime.step(read_event, now_ms=0, wall_ms=0)
+    assert isinstance(asked, ReadLog)
+    refused = LogWasRead(asked.read, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    effects = runtime.step(refused, now_ms=0, wall_ms=0)
+    assert not [effect for effect in effects if isinstance(effect, ReadLog)]
