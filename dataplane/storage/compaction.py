@@ -180,7 +180,7 @@ class CompactionPass:
 
     def _go_on(self) -> None:
         self._health.check()
-        if self._segments.changes != self._changes:
+        if self._segments.has_changed_since(self._changes):
             raise LogChanged(f"{self._health.path} was changed under a compaction")
 
     def _check_holes(self) -> None:

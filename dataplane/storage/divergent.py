@@ -160,7 +160,7 @@ def _write(disk: Disk, directory: str, path: str, log: PartitionLog, aside: Dive
 
 
 def _check_unchanged(log: PartitionLog, changes: int) -> None:
-    if log.changes != changes:
+    if log.has_changed_since(changes):
         raise LogChanged(f"{log.directory} was cut while it was copied")
 
 

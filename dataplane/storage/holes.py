@@ -146,7 +146,7 @@ class Holes:
         try:
             yield
         except (OSError, CorruptLog, struct.error) as error:
-            if self._segments.changes != changes:
+            if self._segments.has_changed_since(changes):
                 raise LogChanged(f"{self._health.path} was changed under a reader") from error
             if isinstance(error, OSError):
                 raise self._health.failed(error, "reading") from error
@@ -174,7 +174,7 @@ class Holes:
             self._rewrite(log_start_offset)
 
     def _check_unchanged(self, changes: int) -> None:
-        if self._segments.changes != changes:
+        if self._segments.has_changed_since(changes):
             raise LogChanged(f"{self._health.path} was changed under a scrub")
 
     def _rewrite(self, log_start_offset: int) -> None:

@@ -117,6 +117,10 @@ class PartitionLog:
         """Return the number of cuts and deletions: see SegmentList."""
         return self._segments.changes
 
+    def has_changed_since(self, changes: int) -> bool:
+        """See SegmentList. Thread."""
+        return self._segments.has_changed_since(changes)
+
     @property
     def compacted(self) -> CompactionManifest | None:
         """Return what the last pass of compaction left; None before the first."""
@@ -367,7 +371,7 @@ class PartitionLog:
             return
         if offset < self.log_end_offset:
             try:
-                with self._health.guarded("truncating"):
+                with self._health.guarded("truncating"), self._segments.changing():
                     self._cut(offset)
             except CorruptLog as error:
                 raise self._health.condemn(error) from None
@@ -379,7 +383,6 @@ class PartitionLog:
 
     def _cut(self, log_offset: int) -> None:
         segments = self._segments
-        segments.begin_change()
         place = segments.place_to_cut(log_offset, log_start_offset=self.log_start_offset)
         self._on_cutting(self.partition, place.end_of_batches)
         lowest = segments.all[place.kept - 1].base_offset
@@ -417,13 +420,15 @@ class PartitionLog:
 
     def restart_at(self, offset: int) -> None:
         self._health.check()
-        with self._health.guarded("restarting"):
-            self._segments.begin_change()
+        with self._health.guarded("restarting"), self._segments.changing():
+            self._restart_at(offset)
+
+    def _restart_at(self, offset: int) -> None:
         self.log_start_offset = offset
         lowest = min(offset, self.segments[0].base_offset)
         self._on_cutting(self.partition, offset)
         recovery_point = self.durability.recovery_point
-        with self._health.guarded("restarting"), recovery_point.cutting(lowest):
+        with recovery_point.cutting(lowest):
             # The log start is stored with it, before a segment is unlinked. With a start that is too high,
             # the next opening would drop what this log will hold; with a start below the recovery point, it
             # would miss the segments dropped here.

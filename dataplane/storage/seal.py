@@ -118,7 +118,7 @@ class LogSeal:
         seal = self.current
         assert seal is not None
         recovery_point = self._durability.flush()
-        if self._segments.changes != self._changes:
+        if self._segments.has_changed_since(self._changes):
             self.current = None
         elif recovery_point >= seal.end_offset:
             with self._health.guarded("sealing"):

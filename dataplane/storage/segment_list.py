@@ -11,7 +11,8 @@ never between two. Where a rewritten segment ends, the manifest says (manifest.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple
@@ -66,6 +67,7 @@ class SegmentList:
         "_disk",
         "_is_directory_unsynced",
         "_lock",
+        "_under_way",
         "_unflushed",
         "active",
         "all",
@@ -92,8 +94,9 @@ class SegmentList:
         self.snapshots = snapshots
         self.size_bytes = sum(segment.size_bytes for segment in segments)
         self.changes = 0
-        """Number of cuts, deletions and swaps, each counted before it begins. A reader in a thread compares
-        it."""
+        """Number of cuts, deletions and swaps; each counts when it begins and when it has ended. A reader in
+        a thread takes it first, and asks `has_changed_since` in the end."""
+        self._under_way = 0
         self.manifest = manifest
         self.commit_lock = Lock()
         """Held while a pass of compaction is committed in a thread, and while the loop begins a change."""
@@ -164,13 +167,29 @@ class SegmentList:
         end_offset = max(end_offset, log_start_offset)
         return CutPlace(index + 1, position, end_offset, _end_of_batches(segment, end_offset))
 
-    def begin_change(self) -> None:
-        """Begin a cut or a deletion: what a pass has committed takes its place first; one that goes on gives
-        up.
-        """
+    def has_changed_since(self, changes: int) -> bool:
+        """Return whether segments or their files may be others than when `changes` was read: a change has
+        begun since, or had not ended then. Thread."""
+        return self._under_way > 0 or self.changes != changes
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Cut or delete within: a pass that is committed takes its place first, one that goes on gives up."""
         with self.commit_lock:
             self._swap()
-            self.changes += 1
+            self._begin_change()
+        try:
+            yield
+        finally:
+            self._end_change()
+
+    def _begin_change(self) -> None:
+        self._under_way += 1
+        self.changes += 1
+
+    def _end_change(self) -> None:
+        self.changes += 1  # first: a reader that came within must not take the end for its beginning
+        self._under_way -= 1
 
     def cut(self, place: CutPlace) -> None:
         """Drop what lies behind a place, the newest segment first and durably before anything is written
@@ -217,7 +236,10 @@ class SegmentList:
         """
         if not self._count_below(log_start_offset):
             return []
-        self.begin_change()
+        with self.changing():
+            return self._detach_below(log_start_offset)
+
+    def _detach_below(self, log_start_offset: int) -> list[str]:
         count = self._count_below(log_start_offset)
         gone, kept = self.all[:count], self.all[count:]
         detached: list[str] = []
@@ -252,12 +274,15 @@ class SegmentList:
         if committed is None:
             return
         if committed.rewritten:
-            self._put_in_place(committed.rewritten)
+            self._begin_change()
+            try:
+                self._put_in_place(committed.rewritten)
+            finally:
+                self._end_change()
         committed.on_swapped()
 
     def _put_in_place(self, rewritten: tuple[Segment, ...]) -> None:
         assert self.manifest is not None
-        self.changes += 1
         end_offset = rewritten[-1].next_offset
         kept = tuple(segment for segment in self.all if segment.base_offset >= end_offset)
         replaced = self.all[: len(self.all) - len(kept)]

@@ -254,6 +254,34 @@ def test_a_pass_gives_up_when_the_log_is_changed(change: str) -> None:
     found.reopen(ShutdownKind.PROCESS_CRASH)
 
 
+def test_readers_that_come_while_a_pass_takes_its_place_look_again() -> None:
+    found = world()
+    begun = found.log.begin_compaction(found.placed, now_ms=1000)
+    begun.write()
+    begun.commit()
+    moments = []
+
+    def read() -> None:
+        for segment in found.log.segments:
+            place = ScrubPlace(segment.base_offset, 0, segment.base_offset)
+            assert found.log.holes.check(place, end_offset=30, bytes_max=10_000).hole is None
+        found.log.find_timestamp(1_030, end_offset=30)
+
+    def come_between(operation: str, _path: str, is_done: bool) -> None:
+        moments.append((operation, is_done))
+        found.disk.on_operation = None
+        with suppress(LogChanged):
+            read()
+        found.disk.on_operation = come_between
+
+    found.disk.on_operation = come_between
+    found.log.finish_compaction()
+    found.disk.on_operation = None
+    assert moments
+    read()
+    assert found.log.compacted is not None
+
+
 def test_a_pass_gives_up_when_the_log_is_closed() -> None:
     found = world()
     begun = found.log.begin_compaction(found.placed, now_ms=1000)
