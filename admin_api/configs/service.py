@@ -250,7 +250,7 @@ async def _configure(
         return (await submit(engine, cluster, of_topic, TopicConfigured, pointer=pointer)).state.configs
     if address.broker_id is not None:
         of_broker = ConfigureBrokers(**attempt.event, broker_ids=(address.broker_id,), configs=named)
-        (broker,) = (await submit(engine, cluster, of_broker, BrokersConfigured, pointer=pointer)).brokers
+        broker = (await submit(engine, cluster, of_broker, BrokersConfigured, pointer=pointer)).brokers[0]
         return broker.configs
     of_cluster = ConfigureCluster(**attempt.event, configs=named)
     return (await submit(engine, cluster, of_cluster, ClusterConfigured, pointer=pointer)).configs

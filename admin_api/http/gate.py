@@ -246,7 +246,7 @@ def _check_broker(principal: Principal, scope: Scope) -> None:
 def _check_id(principal: Principal, ids: frozenset[int], path: str) -> None:
     """Raise forbidden unless the request is that of a broker or coordinator with one of the ids."""
     named = _OF_NODE.fullmatch(path)
-    if named is not None and int(named[1]) in ids:
+    if named is not None and principal.may_speak_for(int(named[1])):
         return
     own = ", ".join(str(number) for number in sorted(ids))
     _log.warning("forbidden name=%s ids=%s path=%s", principal.name, own, path[:PATH_CHARS_SHOWN_MAX])

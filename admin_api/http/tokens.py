@@ -13,7 +13,8 @@ where no token is sent.
     store1  broker:1  cert:store1.example.com
     store2  broker:2,1002  7d0c4f5b1a9e4b1b9d8a3c6e
 
-`broker` with ids is for the brokers and coordinators of these ids only; without, for each.
+`broker` with ids is for the brokers and coordinators of these ids only; without, for each. A broker's id
+stands for all its workers: `broker:1` is for 1, 1000001, 2000001 and so on.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from controller.contract.session import WORKER_ID_STEP
 from springtide.secret_places import SecretExposed, check_secret_file
 
 #: The end of a line in an environment variable, where a line break is hard to write.
@@ -68,6 +70,10 @@ class Principal:
     name: str
     role: Role
     ids: frozenset[int] | None = None
+
+    def may_speak_for(self, member_id: int) -> bool:
+        """Return whether a broker or coordinator of this id is the holder, or a worker of it."""
+        return self.ids is None or not self.ids.isdisjoint((member_id, member_id % WORKER_ID_STEP))
 
 
 class Tokens:

@@ -27,6 +27,14 @@ from controller.contract.preflight import PreflightTarget
 UNANSWERED_INCARNATIONS_MAX = 16
 #: Named listeners that a process may have.
 LISTENERS_MAX = 16
+#: Ids of a broker's workers lie this far apart: to clients and replication worker 2 of broker 5 is 2000005.
+WORKER_ID_STEP = 1_000_000
+
+
+def worker_id(broker_id: int, number: int) -> int:
+    """Return the id by which clients and replication know worker `number` of a broker; worker 0 has the
+    broker's own."""
+    return broker_id + number * WORKER_ID_STEP
 
 
 class ShutdownKind(StrEnum):
@@ -102,6 +110,7 @@ class RegisterRequest(msgspec.Struct, frozen=True, kw_only=True):
     host: where the process runs; replicas of a partition never share one when it can be avoided. host and
         port are those of the listener that other processes use.
     listeners: all listeners, by name; none where the only one has no name.
+    worker_of: the broker that the process is a worker of, on worker 0 too; None: it is the only one.
     """
 
     broker_id: int
@@ -118,6 +127,7 @@ class RegisterRequest(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str | None = None
     version: str = ""
     witness: Witness | None = None
+    worker_of: int | None = None
 
 
 class RegisterResponse(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,8 +11,6 @@ None of this touches an ISR: a broker under maintenance stays in sync and can be
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from controller.contract.partition_state import NO_LEADER
@@ -28,20 +26,21 @@ from controller.core.events import (
     DescribeBroker,
     MaintainBrokers,
     Refusal,
-    RefusalCode,
 )
 from controller.core.image import ClusterImage
 from controller.core.records import BrokerRegistration, Cause
 from controller.core.settings_table import BROKER_SETTINGS
 from controller.core.topics import operator_change
+from controller.core.workers import check_named, workers_named, workers_of
 
 
 def maintain_brokers(draft: Draft, event: MaintainBrokers) -> BrokersMaintained | Refusal:
     image = draft.image
-    refusal = check_registered(image, event.broker_ids, "broker_ids")
+    refusal = check_named(image, event.broker_ids, "broker_ids")
     if refusal is not None:
         return refusal
-    changed = {b: _maintained(image.brokers[b], event) for b in event.broker_ids}
+    workers = workers_named(image, event.broker_ids)
+    changed = {b: _maintained(worker, event) for b, worker in workers.items()}
     if event.dry_run:
         moved = sum(_movable(image, b, changed) for b, after in changed.items() if after.demoted)
         return BrokersMaintained(brokers=tuple(changed.values()), leaders_moved=moved, dry_run=True)
@@ -55,11 +54,24 @@ def maintain_brokers(draft: Draft, event: MaintainBrokers) -> BrokersMaintained 
 
 
 def describe_broker(draft: Draft, event: DescribeBroker) -> BrokerDescribed | Refusal:
-    """Store the description. It moves nothing: placement and plans go by it from now on."""
-    refusal = check_registered(draft.image, [event.broker_id], "broker_id")
+    """Store the description, of all its workers. It moves nothing: placement and plans go by it from now
+    on."""
+    refusal = check_named(draft.image, [event.broker_id], "broker_id")
     if refusal is not None:
         return refusal
-    after = before = draft.image.brokers[event.broker_id]
+    described = []
+    for before in workers_of(draft.image, event.broker_id):
+        after = _described(before, event)
+        if after != before and not event.dry_run:
+            is_cordon = after.cordoned is not before.cordoned
+            cause = Cause.BROKER_MAINTENANCE if is_cordon else Cause.BROKER_DESCRIBED
+            draft.write_broker(after, operator_change(event, cause))
+        described.append(after)
+    return BrokerDescribed(broker=described[0], dry_run=event.dry_run)
+
+
+def _described(before: BrokerRegistration, event: DescribeBroker) -> BrokerRegistration:
+    after = before
     if not isinstance(event.rack, msgspec.UnsetType):
         own = before.rack if before.assigned_rack is None else before.own_rack
         after = msgspec.structs.replace(
@@ -70,26 +82,20 @@ def describe_broker(draft: Draft, event: DescribeBroker) -> BrokerDescribed | Re
         )
     labels = {name: text for name, text in (before.labels | event.labels).items() if text is not None}
     cordoned = before.cordoned if event.cordoned is None else event.cordoned
-    after = msgspec.structs.replace(after, labels=labels, cordoned=cordoned)
-    if after != before and not event.dry_run:
-        is_cordon = cordoned is not before.cordoned
-        cause = Cause.BROKER_MAINTENANCE if is_cordon else Cause.BROKER_DESCRIBED
-        draft.write_broker(after, operator_change(event, cause))
-    return BrokerDescribed(broker=after, dry_run=event.dry_run)
+    return msgspec.structs.replace(after, labels=labels, cordoned=cordoned)
 
 
 def configure_brokers(draft: Draft, event: ConfigureBrokers) -> BrokersConfigured | Refusal:
     """Set how much replication traffic of moves each broker may bear. The settings stand in the broker's row,
     so they outlive its process and every controller, and reach all brokers with its endpoint."""
     image = draft.image
-    wrong = check_registered(image, event.broker_ids, "broker_ids") or changed_configs(
+    wrong = check_named(image, event.broker_ids, "broker_ids") or changed_configs(
         {}, event.configs, BROKER_SETTINGS
     )
     if isinstance(wrong, Refusal):
         return wrong
     configured = []
-    for broker_id in dict.fromkeys(event.broker_ids):
-        before = image.brokers[broker_id]
+    for before in workers_named(image, event.broker_ids).values():
         configs = changed_configs(before.configs, event.configs, BROKER_SETTINGS)
         assert not isinstance(configs, Refusal)
         after = msgspec.structs.replace(before, configs=configs)
@@ -97,17 +103,6 @@ def configure_brokers(draft: Draft, event: ConfigureBrokers) -> BrokersConfigure
             draft.write_broker(after, operator_change(event, Cause.BROKER_CONFIGURED))
         configured.append(after)
     return BrokersConfigured(brokers=tuple(configured), dry_run=event.dry_run)
-
-
-def check_registered(image: ClusterImage, broker_ids: Iterable[int], field: str) -> Refusal | None:
-    for broker_id in broker_ids:
-        if broker_id not in image.brokers:
-            return Refusal(
-                code=RefusalCode.UNKNOWN_BROKER,
-                field=field,
-                detail=image.what_is(broker_id, "is not registered"),
-            )
-    return None
 
 
 def _maintained(broker: BrokerRegistration, event: MaintainBrokers) -> BrokerRegistration:

@@ -27,10 +27,10 @@ from controller.core.events import (
 from controller.core.image import ClusterImage
 from controller.core.isr import advance, with_unclean_leader
 from controller.core.loss import LossPreview
-from controller.core.maintenance import check_registered
 from controller.core.records import Cause, Change, ClusterRecord, RemoveBrokerRecord
 from controller.core.sessions import Sessions
 from controller.core.topics import broker_facts, operator_change
+from controller.core.workers import check_named, workers_named, workers_of
 
 STILL_RUNNING_HINT = "stop it first; where its host does not answer, it is presumed to run until it is fenced"
 
@@ -39,7 +39,7 @@ def admit_brokers(draft: Draft, sessions: Sessions, event: AdmitBrokers) -> Brok
     """Waiting brokers may hold data from now on. They are trusted once they have applied this."""
     image = draft.image
     for broker_id in event.broker_ids:
-        if broker_id not in image.brokers:
+        if broker_id not in image.brokers and not workers_of(image, broker_id):
             return Refusal(
                 code=RefusalCode.UNKNOWN_BROKER,
                 field="broker_ids",
@@ -47,18 +47,17 @@ def admit_brokers(draft: Draft, sessions: Sessions, event: AdmitBrokers) -> Brok
                 hint="start it and let it reach this controller, then admit it",
                 facts=broker_facts(image),
             )
-    refusal = check_admission(image, (image.brokers[broker_id] for broker_id in event.broker_ids))
+    workers = workers_named(image, event.broker_ids)
+    refusal = check_named(image, event.broker_ids, "broker_ids") or check_admission(image, workers.values())
     if refusal is not None:
         return refusal
     change = operator_change(event, Cause.BROKER_ADMITTED)
     admitted = []
-    for broker_id in dict.fromkeys(event.broker_ids):
-        registration = image.brokers[broker_id]
-        if not registration.admitted:
-            registration = msgspec.structs.replace(registration, admitted=True)
-            if not event.dry_run:
-                draft.write_broker(registration, change)
-                sessions.require_applied(broker_id, image.sequence)
+    for worker_id, worker in workers.items():
+        registration = msgspec.structs.replace(worker, admitted=True)
+        if not worker.admitted and not event.dry_run:
+            draft.write_broker(registration, change)
+            sessions.require_applied(worker_id, image.sequence)
         admitted.append(registration)
     return BrokersAdmitted(brokers=tuple(admitted), dry_run=event.dry_run)
 
@@ -67,11 +66,11 @@ def remove_broker(
     draft: Draft, sessions: Sessions, event: RemoveBroker, now_ms: int
 ) -> BrokerRemoved | Refusal:
     image = draft.image
-    refusal = check_registered(image, [event.broker_id], "broker_id")
+    refusal = check_named(image, [event.broker_id], "broker_id")
     if refusal is not None:
         return refusal
-    broker = image.brokers[event.broker_id]
-    replicas = len(image.replicas_of.get(event.broker_id, {}))
+    workers = workers_of(image, event.broker_id)
+    replicas = sum(len(image.replicas_of.get(worker.broker_id, {})) for worker in workers)
     if replicas:
         return Refusal(
             code=RefusalCode.BROKER_IN_USE,
@@ -80,18 +79,20 @@ def remove_broker(
             hint="move its replicas away first",
             facts={"replicas": replicas},
         )
-    if (broker.admitted and not broker.fenced) or sessions.is_valid(event.broker_id, now_ms):
-        return Refusal(
-            code=RefusalCode.BROKER_IN_USE,
-            field="broker_id",
-            detail=f"broker {event.broker_id} is still running",
-            hint=STILL_RUNNING_HINT,
-        )
+    for worker in workers:
+        if (worker.admitted and not worker.fenced) or sessions.is_valid(worker.broker_id, now_ms):
+            return Refusal(
+                code=RefusalCode.BROKER_IN_USE,
+                field="broker_id",
+                detail=f"{worker.name} is still running",
+                hint=STILL_RUNNING_HINT,
+            )
     if not event.dry_run:
         change = operator_change(event, Cause.BROKER_REMOVED)
-        keep_epoch(draft, broker.broker_epoch, change)
-        draft.write(RemoveBrokerRecord(broker_id=event.broker_id, change=change))
-        sessions.forget(draft, event.broker_id)
+        for worker in workers:
+            keep_epoch(draft, worker.broker_epoch, change)
+            draft.write(RemoveBrokerRecord(broker_id=worker.broker_id, change=change))
+            sessions.forget(draft, worker.broker_id)
     return BrokerRemoved(broker_id=event.broker_id, dry_run=event.dry_run)
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.security import UNKNOWN_USERS, AclsOfPattern, EntityQuotas, UserSecrets
-from controller.contract.session import BrokerStatus, ListenerAddress, ShutdownKind
+from controller.contract.session import WORKER_ID_STEP, BrokerStatus, ListenerAddress, ShutdownKind
 from controller.core.effects import ProbeBroker
 
 #: Who acts when no operator does.
@@ -129,6 +129,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
         unknown, until the next registration. Seals of logs name it (3.9, after total power loss).
     epoch_before_recovery: by which the incarnation knew itself when a recovery gave it `broker_epoch`, until
         it is unfenced under that (11.4, recovery); -1: none.
+    worker_of: the broker that this one is a worker of, as it says itself; None: it is a broker's only one.
     """
 
     broker_id: int
@@ -155,6 +156,23 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     chain_epoch: int = -1
     epoch_before_recovery: int = -1
+    worker_of: int | None = None
+
+    @property
+    def owner_id(self) -> int:
+        """Return the id by which operators know the broker whose only, or whose worker, this process is."""
+        return self.broker_id if self.worker_of is None else self.worker_of
+
+    @property
+    def worker_number(self) -> int:
+        return (self.broker_id - self.owner_id) // WORKER_ID_STEP
+
+    @property
+    def name(self) -> str:
+        """Return what messages call it: "broker 5", or "worker 1 of broker 5"."""
+        if self.worker_of is None:
+            return f"broker {self.broker_id}"
+        return f"worker {self.worker_number} of broker {self.worker_of}"
 
     @property
     def status(self) -> BrokerStatus:

@@ -542,6 +542,7 @@ def _registration(image: ClusterImage, holdings: Holdings, broker_epoch: int) ->
         version=identity.version,
         admitted=True,
         epoch_before_recovery=identity.previous_broker_epoch,
+        worker_of=identity.worker_of,
     )
     if before is None:
         return told
@@ -560,4 +561,5 @@ def _registration(image: ClusterImage, holdings: Holdings, broker_epoch: int) ->
         fenced=True,
         shutting_down=False,
         epoch_before_recovery=told.epoch_before_recovery,
+        worker_of=told.worker_of,
     )

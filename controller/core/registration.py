@@ -14,6 +14,7 @@ from controller.core.authorizer import registration_fault
 from controller.core.image import ClusterImage
 from controller.core.options import ControllerOptions
 from controller.core.records import BrokerRegistration
+from controller.core.workers import claim_fault
 
 LOG_DIRS_MAX = 64
 TEXT_LENGTH_MAX = 255
@@ -79,6 +80,9 @@ def check_registration(
     error, detail = check_node(image, request)
     if error is not ControllerError.NONE:
         return error, detail
+    fault = claim_fault(image, request)
+    if fault is not None:
+        return ControllerError.INVALID_REQUEST, fault
     unanswered = request.unanswered_incarnation_ids
     dirs = request.log_dir_ids + request.offline_log_dir_ids
     if request.broker_id in image.coordinators:
@@ -97,7 +101,7 @@ def check_registration(
         if other_id != request.broker_id and not set(dirs).isdisjoint(other.log_dir_ids):
             return (
                 ControllerError.INCONSISTENT_CLUSTER_ID,
-                f"a log directory belongs to broker {other_id}",
+                f"a log directory belongs to {other.name}",
             )
     if request.broker_id not in image.brokers and len(image.brokers) >= options.brokers_max:
         return ControllerError.INVALID_REQUEST, f"the cluster has {options.brokers_max} brokers already"

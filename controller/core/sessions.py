@@ -42,6 +42,7 @@ from controller.core.registration import (
     proves_end,
     vouches_for_seats,
 )
+from controller.core.workers import workers_of
 
 WITNESSED_MAX = 3
 """The number of other brokers of which each broker is told how many heartbeats were heard."""
@@ -107,7 +108,11 @@ class Sessions(Presence):
         if before is not None:
             self._end_incarnation(draft, before, request)
         is_continued = before is not None and continues_chain(before, request)
-        assigned = None if before is None else before.assigned_rack
+        owner_id = request.broker_id if request.worker_of is None else request.worker_of
+        workers = workers_of(image, owner_id)
+        # What operators set on a broker holds for a worker that comes later.
+        like = before or next(iter(workers), None)
+        assigned = None if like is None else like.assigned_rack
         registration = BrokerRegistration(
             broker_id=request.broker_id,
             broker_epoch=image.last_broker_epoch + 1,
@@ -118,18 +123,19 @@ class Sessions(Presence):
             rack=request.rack if assigned is None else assigned,
             log_dir_ids=request.log_dir_ids,
             offline_log_dir_ids=request.offline_log_dir_ids,
-            admitted=before is not None and before.admitted,
-            cordoned=before is not None and before.cordoned,
-            draining=before is not None and before.draining,
-            demoted=before is not None and before.demoted,
-            configs={} if before is None else before.configs,
+            admitted=any(worker.admitted for worker in workers),
+            cordoned=like is not None and like.cordoned,
+            draining=like is not None and like.draining,
+            demoted=like is not None and like.demoted,
+            configs={} if like is None else like.configs,
             assigned_rack=assigned,
             own_rack=None if assigned is None else request.rack,
-            labels={} if before is None else before.labels,
+            labels={} if like is None else like.labels,
             last_shutdown=request.last_shutdown,
             registered_at_ms=draft.wall_ms,
             version=request.version,
             chain_epoch=before.chain_epoch if before and is_continued else image.last_broker_epoch + 1,
+            worker_of=request.worker_of,
         )
         draft.write_broker(
             registration,
@@ -161,6 +167,7 @@ class Sessions(Presence):
             rack=before.rack if is_assigned else request.rack,
             own_rack=request.rack if is_assigned else None,
             version=request.version,
+            worker_of=request.worker_of,
         )
         if registration != before:
             draft.write_broker(

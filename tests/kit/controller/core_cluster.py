@@ -151,6 +151,7 @@ class Cluster:
         dirs: tuple[str, ...] | None = None,
         host: str | None = None,
         unanswered: tuple[str, ...] = (),
+        worker_of: int | None = None,
     ) -> RegisterRequest:
         if previous_broker_epoch is None:
             known = self.image.brokers.get(broker_id)
@@ -158,12 +159,13 @@ class Cluster:
         return RegisterRequest(
             broker_id=broker_id,
             incarnation_id=f"{broker_id}-{incarnation}",
-            host=host or f"store{broker_id}",
+            host=host or f"store{broker_id if worker_of is None else worker_of}",
             port=9092,
             log_dir_ids=dirs or (f"dir-{broker_id}",),
             last_shutdown=last_shutdown,
             previous_broker_epoch=previous_broker_epoch,
             unanswered_incarnation_ids=unanswered,
+            worker_of=worker_of,
         )
 
     def register(self, broker_id: int, incarnation: str = "a", **kwargs: object) -> RegisterResponse:

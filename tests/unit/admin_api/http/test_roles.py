@@ -149,12 +149,13 @@ async def test_a_token_with_ids_speaks_for_these_brokers_and_coordinators_only(
         assert (
             await ask(rest, "POST", f"{nodes}/brokers/1:register", "broker", content=other)
         ).status_code == 409
-        for path in ("brokers/2:poll", "coordinators/1002:poll", "brokers/+1:poll", "brokers/1/2:poll", "x"):
+        others = ("brokers/2:poll", "brokers/1000002:poll", "coordinators/1002:poll")
+        for path in (*others, "brokers/+1:poll", "brokers/1/2:poll", "x"):
             refused = await ask(rest, "POST", f"{nodes}/{path}", "broker", content=b"{}")
             assert problem(refused) == (403, "forbidden"), path
-        assert (
-            await ask(rest, "POST", f"{nodes}/coordinators/1001:poll", "broker", content=b"{}")
-        ).status_code == 400
+        for path in ("coordinators/1001:poll", "brokers/1000001:poll"):  # one of its own, and its worker 1
+            unreadable = await ask(rest, "POST", f"{nodes}/{path}", "broker", content=b"{}")
+            assert unreadable.status_code == 400
 
 
 async def test_the_audit_names_who_holds_the_token(zookeeper: MemoryZooKeeper) -> None:

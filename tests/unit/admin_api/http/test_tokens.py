@@ -119,3 +119,11 @@ def test_the_highest_role_of_a_name_is_found_but_for_those_of_brokers() -> None:
     tokens = load_tokens(file=None, environment=";".join(lines))
     assert tokens is not None
     assert [tokens.role_of(name) for name in ("alice", "store", "bob")] == [Role.OPERATOR, None, None]
+
+
+def test_a_token_for_a_broker_is_for_its_workers_too() -> None:
+    bound = Principal("store5", Role.BROKER, frozenset({5, 1001}))
+    may = [bound.may_speak_for(member_id) for member_id in (5, 1_000_005, 31_000_005, 1001, 1_000_006, 6)]
+    assert may == [True, True, True, True, False, False]
+    assert not Principal("store", Role.BROKER, frozenset({1_000_005})).may_speak_for(5)
+    assert Principal("brokers", Role.BROKER).may_speak_for(1_000_006)

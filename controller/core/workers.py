@@ -1,0 +1,72 @@
+"""The workers of a broker: to operators they are one broker, to replication and to clients each is one.
+
+    broker 5 = worker 0 (id 5), worker 1 (id 1000005), worker 2 (id 2000005), ...
+
+Operators name brokers, and what they ask of one is done to all its workers; reassignments and plans name
+workers, because a partition moves between workers as it moves between brokers. A broker that never had more
+than one worker is the only one of itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from controller.contract.session import WORKER_ID_STEP, RegisterRequest
+from controller.core.events import Refusal, RefusalCode
+from controller.core.image import ClusterImage
+from controller.core.records import BrokerRegistration
+
+WORKERS_MAX: Final = 1_024
+"""Workers that a broker may have."""
+
+
+def workers_of(image: ClusterImage, broker_id: int) -> tuple[BrokerRegistration, ...]:
+    """Return the registered workers of a broker, by number."""
+    return tuple(image.brokers[b] for b in sorted(image.brokers) if image.brokers[b].owner_id == broker_id)
+
+
+def claim_fault(image: ClusterImage, request: RegisterRequest) -> str | None:
+    """Return what is wrong with a registration's claim to be a worker, or not to be one; None: nothing."""
+    member_id, owner_id = request.broker_id, request.worker_of
+    if owner_id is not None:
+        number, rest = divmod(member_id - owner_id, WORKER_ID_STEP)
+        if not 0 <= owner_id < WORKER_ID_STEP or rest or not 0 <= number < WORKERS_MAX:
+            return (
+                f"{member_id} is the id of no worker of broker {owner_id}: only a broker with an id below "
+                f"{WORKER_ID_STEP} has workers, and the id of its worker k is its own and k times "
+                f"{WORKER_ID_STEP}, for k below {WORKERS_MAX}"
+            )
+    known = image.brokers.get(member_id)
+    if known is None or known.owner_id == (member_id if owner_id is None else owner_id):
+        return None
+    return f"{member_id} is the id of {known.name}: give the process another, or remove that one first"
+
+
+def check_named(image: ClusterImage, broker_ids: Iterable[int], field: str) -> Refusal | None:
+    """Refuse ids of brokers that are not registered, and those by which only replication knows workers."""
+    for broker_id in broker_ids:
+        found = image.brokers.get(broker_id)
+        if found is not None and found.owner_id != broker_id:
+            return Refusal(
+                code=RefusalCode.INELIGIBLE_BROKER,
+                field=field,
+                detail=f"{broker_id} is {found.name}; what is asked of a broker is done to all its workers",
+                hint=f"name broker {found.owner_id}",
+            )
+        if found is None and not workers_of(image, broker_id):
+            return Refusal(
+                code=RefusalCode.UNKNOWN_BROKER,
+                field=field,
+                detail=image.what_is(broker_id, "is not registered"),
+            )
+    return None
+
+
+def workers_named(image: ClusterImage, broker_ids: Iterable[int]) -> dict[int, BrokerRegistration]:
+    """Return all workers of these brokers, by their own ids, each once."""
+    return {
+        worker.broker_id: worker
+        for broker_id in dict.fromkeys(broker_ids)
+        for worker in workers_of(image, broker_id)
+    }
