@@ -430,6 +430,10 @@ class ClusterImage:
         """Return the brokers that may be given replicas, ascending by id."""
         return tuple(self.brokers[b] for b in sorted(self.brokers) if self.brokers[b].takes_replicas)
 
+    def placeable_owners(self) -> int:
+        """Return how many replicas of one partition may be placed: no two on workers of one broker."""
+        return len({broker.owner_id for broker in self.placeable_brokers()})
+
     @property
     def change_log_start(self) -> int:
         """The lowest sequence after which every change is still remembered."""

@@ -9,7 +9,7 @@ balanced within one for any number of partitions, which the plain scheme does no
 When brokers share hosts or racks, the distances can't be regular: followers are then chosen one by one
 (another host first, then another rack, then the least loaded, then the one that follows this leader least
 often); two last passes even out the loads, and who stands second, as far as the separation allows. No two
-replicas of a partition share a host while there are enough hosts.
+replicas of a partition share a host while there are enough hosts. No two are ever on workers of one broker.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from typing import NamedTuple
 
 
 class PlacementBroker(NamedTuple):
+    """owner_id: the broker that this one is a worker of, None: of none."""
+
     broker_id: int
     host: str
     rack: str | None = None
+    owner_id: int | None = None
 
 
 Assignment = tuple[tuple[int, ...], ...]
@@ -40,13 +43,13 @@ def place_replicas(
 ) -> Assignment:
     """Replicas of each partition, preferred leader first.
 
-    brokers: those that may hold replicas; ids are distinct and at least `replication_factor` of them.
+    brokers: those that may hold replicas; ids are distinct, and at least `replication_factor` owners.
     start: position (by ascending id) of partition 0's preferred leader, so that small topics don't all begin
         at the lowest id. shift: varies the distance to the second replica from topic to topic.
     held: replicas that each broker, ascending by id, holds of other topics; where brokers share hosts or
         racks it decides between those that are equal for this one.
     """
-    assert 1 <= replication_factor <= len(brokers)
+    assert 1 <= replication_factor <= len({_owner(broker) for broker in brokers})
     assert len({broker.broker_id for broker in brokers}) == len(brokers)
     ordered = sorted(brokers)
     start %= len(ordered)
@@ -85,11 +88,16 @@ def place_from_emptiest(
 
 
 def has_shared_domains(brokers: Sequence[PlacementBroker]) -> bool:
-    """Return whether it matters which brokers hold a partition together: brokers share hosts, or racks are
-    fewer than brokers."""
-    if len({broker.host for broker in brokers}) < len(brokers):
-        return True
+    """Return whether it matters which brokers hold a partition together: brokers share hosts, or are workers
+    of one, or racks are fewer than brokers."""
+    for count in (len({broker.host for broker in brokers}), len({_owner(broker) for broker in brokers})):
+        if count < len(brokers):
+            return True
     return 1 < len({_rack(broker) for broker in brokers}) < len(brokers)
+
+
+def _owner(broker: PlacementBroker) -> int:
+    return broker.broker_id if broker.owner_id is None else broker.owner_id
 
 
 def _rack(broker: PlacementBroker) -> str:
@@ -148,6 +156,7 @@ def _place_apart(
     n = len(brokers)
     hosts = [broker.host for broker in brokers]
     racks = [_rack(broker) for broker in brokers]
+    owners = [_owner(broker) for broker in brokers]
     load = Counter(leaders)
     successors: Counter[tuple[int, int]] = Counter()
     placed: list[list[int]] = []
@@ -156,8 +165,9 @@ def _place_apart(
         while len(chosen) < replication_factor:
             used_hosts = [hosts[c] for c in chosen]
             used_racks = [racks[c] for c in chosen]
+            used_owners = {owners[c] for c in chosen}
             follower = min(
-                (c for c in range(n) if c not in chosen),
+                (c for c in range(n) if owners[c] not in used_owners),
                 key=lambda c: (
                     used_hosts.count(hosts[c]),
                     used_racks.count(racks[c]),
@@ -227,6 +237,8 @@ def _find_move(
         if source not in chosen[1:] or target in chosen:
             continue
         others = [brokers[c] for c in chosen if c != source]
+        if any(_owner(other) == _owner(brokers[target]) for other in others):
+            continue
         if _crowding(others, brokers[target]) <= _crowding(others, brokers[source]):
             return chosen
     return None

@@ -29,6 +29,7 @@ from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord, Record, TopicRecord, partition_key
 from controller.core.settings_table import BROKER_SETTINGS
 from controller.core.topics import operator_change
+from controller.core.workers import crowding_fault
 
 #: A throttle stands in each row of its operation.
 OPERATION_CHARS_MAX = 64
@@ -195,7 +196,8 @@ def _check_replicas(
                 field="replicas",
                 detail=f"broker {broker_id} is {how}: it can't take a replica now",
             )
-    return None
+    crowded = crowding_fault(image, replicas)
+    return None if crowded is None else refuse(crowded)
 
 
 def follow_up(draft: Draft, records: Sequence[Record]) -> None:

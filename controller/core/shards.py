@@ -80,7 +80,8 @@ def unnamed_shard(topic: str) -> Shard | None:
 def wanted_factor(image: ClusterImage) -> int:
     """Return how many replicas a coordinator topic is created with: three, or as many as the cluster has
     members, dead or alive; so a cluster of three waits for them, and one of one does not."""
-    return min(REPLICATION_FACTOR, sum(broker.admitted for broker in image.brokers.values()))
+    members = {broker.owner_id for broker in image.brokers.values() if broker.admitted}
+    return min(REPLICATION_FACTOR, len(members))
 
 
 def missing_topics(image: ClusterImage) -> list[str]:
@@ -88,7 +89,7 @@ def missing_topics(image: ClusterImage) -> list[str]:
     created now."""
     if not any(coordinator.is_active for coordinator in image.coordinators.values()):
         return []
-    if not 0 < wanted_factor(image) <= len(image.placeable_brokers()):
+    if not 0 < wanted_factor(image) <= image.placeable_owners():
         return []
     return sorted(COORDINATOR_TOPICS - image.topic_ids.keys())
 

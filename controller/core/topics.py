@@ -9,11 +9,12 @@ id (I21, topic ids decide).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from controller.contract.partition_state import PartitionState, TopicState
+from controller.contract.session import BrokerStatus
 from controller.core.assignment import first_leader
 from controller.core.authorizer import check_switched_on
 from controller.core.configs import (
@@ -40,6 +41,7 @@ from controller.core.options import ControllerOptions
 from controller.core.placement import PlacementBroker, place_from_emptiest
 from controller.core.records import (
     ACTOR_CONTROLLER,
+    BrokerRegistration,
     Cause,
     Change,
     ClusterRecord,
@@ -49,6 +51,7 @@ from controller.core.records import (
 )
 from controller.core.settings_table import CLUSTER_SETTINGS
 from controller.core.shards import PINNED, cluster_defaults, reserved, unnamed_shard, wanted_factor
+from controller.core.workers import crowding_fault
 
 TOPIC_NAME_LENGTH_MAX = 249
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -290,7 +293,7 @@ def _placed(
 
 def check_spread(image: ClusterImage, factor: int) -> Refusal | None:
     """Refuse if there are not enough brokers for so many replicas."""
-    count = len(image.placeable_brokers())
+    count = image.placeable_owners()
     if factor <= count:
         return None
     return Refusal(
@@ -309,7 +312,7 @@ def spread(image: ClusterImage, partitions: int, factor: int) -> tuple[tuple[int
     """Return replicas for new partitions, from the least loaded broker on. There are enough brokers."""
     eligible = image.placeable_brokers()
     return place_from_emptiest(
-        [PlacementBroker(b.broker_id, b.host, b.rack) for b in eligible],
+        [PlacementBroker(b.broker_id, b.host, b.rack, b.owner_id) for b in eligible],
         preferred=[image.preferred_counts.get(b.broker_id, 0) for b in eligible],
         held=[len(image.replicas_of.get(b.broker_id, {})) for b in eligible],
         partitions=partitions,
@@ -328,13 +331,18 @@ def _factor_beyond_bound(factor: int, options: ControllerOptions) -> Refusal:
 
 
 def broker_facts(image: ClusterImage) -> dict[str, int]:
+    """Return how many brokers are in which state; one whose workers differ counts in each of theirs."""
     brokers = image.brokers.values()
+
+    def count(found: Iterable[BrokerRegistration]) -> int:
+        return len({broker.owner_id for broker in found})
+
     return {
-        "eligible_brokers": sum(b.takes_replicas for b in brokers),
-        "cordoned_brokers": sum(b.is_eligible and not b.takes_replicas for b in brokers),
-        "fenced_brokers": sum(b.admitted and b.fenced for b in brokers),
-        "shutting_down_brokers": sum(b.admitted and not b.fenced and b.shutting_down for b in brokers),
-        "waiting_brokers": sum(not b.admitted for b in brokers),
+        "eligible_brokers": count(b for b in brokers if b.takes_replicas),
+        "cordoned_brokers": count(b for b in brokers if b.is_eligible and not b.takes_replicas),
+        "fenced_brokers": count(b for b in brokers if b.admitted and b.fenced),
+        "shutting_down_brokers": count(b for b in brokers if b.status is BrokerStatus.SHUTTING_DOWN),
+        "waiting_brokers": count(b for b in brokers if not b.admitted),
     }
 
 
@@ -394,6 +402,13 @@ def check_assignments(
                     field=field,
                     detail=f"partition {number}: broker {broker_id} is cordoned",
                 )
+        crowded = crowding_fault(image, replicas)
+        if crowded is not None:
+            return Refusal(
+                code=RefusalCode.INVALID_REPLICA_ASSIGNMENT,
+                field=field,
+                detail=f"partition {number}: {crowded}",
+            )
     return None
 
 

@@ -19,6 +19,8 @@ from controller.core.records import BrokerRegistration
 
 WORKERS_MAX: Final = 1_024
 """Workers that a broker may have."""
+APART: Final = "one host would hold two replicas of the partition"
+"""Why replicas of a partition never are on two workers of a broker."""
 
 
 def workers_of(image: ClusterImage, broker_id: int) -> tuple[BrokerRegistration, ...]:
@@ -59,6 +61,18 @@ def check_named(image: ClusterImage, broker_ids: Iterable[int], field: str) -> R
                 code=RefusalCode.UNKNOWN_BROKER,
                 field=field,
                 detail=image.what_is(broker_id, "is not registered"),
+            )
+    return None
+
+
+def crowding_fault(image: ClusterImage, replicas: Iterable[int]) -> str | None:
+    """Return which of these members would hold one partition together on one broker; None: no two."""
+    first_of: dict[int, BrokerRegistration] = {}
+    for broker in (image.brokers[broker_id] for broker_id in replicas):
+        other = first_of.setdefault(broker.owner_id, broker)
+        if other is not broker:
+            return (
+                f"{other.broker_id} and {broker.broker_id} are workers of broker {broker.owner_id}: {APART}"
             )
     return None
 

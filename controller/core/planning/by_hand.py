@@ -11,6 +11,7 @@ from controller.core.planning.goals import Assign, Replace, WantedAssignment
 from controller.core.planning.layout import Crowding, Layout
 from controller.core.planning.plan import MoveReason, Rejection, RejectionCode
 from controller.core.planning.snapshot import PartitionSnapshot, Snapshot, TopicSnapshot
+from controller.core.workers import APART
 
 
 def rejected(partition: PartitionSnapshot, code: RejectionCode, detail: str) -> Rejection:
@@ -90,6 +91,10 @@ def _check(layout: Layout, topic: TopicSnapshot, number: int, wanted: WantedAssi
             return reject(RejectionCode.BROKER_TAKES_NO_REPLICAS, f"broker {broker_id} takes no replicas now")
     if number in layout.locked:
         return rejected_as_locked(layout, number)
+    places = [layout.index[b] for b in replicas]
+    barred = next((at for at, b in enumerate(places) if layout.is_barred(places[:at], b)), None)
+    if barred is not None:
+        return _barred(layout, places[barred], partition)
     full = [b for b in replicas if b not in partition.replicas and not layout.fits(number, layout.index[b])]
     if full:
         return reject(RejectionCode.NO_ROOM, _no_room(full[0]))
@@ -100,7 +105,12 @@ def _check(layout: Layout, topic: TopicSnapshot, number: int, wanted: WantedAssi
             RejectionCode.NOT_ENOUGH_IN_SYNC,
             f"{in_sync} of {list(replicas)} are in sync, and {minimum} must be",
         )
-    return _check_separation(layout, number, [layout.index[b] for b in replicas], reject_as=partition)
+    return _check_separation(layout, number, places, reject_as=partition)
+
+
+def _barred(layout: Layout, broker: int, partition: PartitionSnapshot) -> Rejection:
+    detail = f"{layout.broker_ids[broker]} and another replica's are workers of broker {layout.owner[broker]}"
+    return rejected(partition, RejectionCode.SHARES_HOST, f"{detail}: {APART}")
 
 
 def _no_room(broker_id: int) -> str:
@@ -162,8 +172,9 @@ def replace(layout: Layout, goal: Replace) -> list[Rejection]:
         elif target in layout.replicas[number]:
             detail = f"broker {goal.replacement} holds a replica of it already"
             rejections.append(rejected(partition, RejectionCode.ALREADY_HOLDS_REPLICA, detail))
+        elif layout.is_barred(others := [b for b in layout.replicas[number] if b != source], target):
+            rejections.append(_barred(layout, target, partition))
         elif not layout.is_as_apart(number, source, target):
-            others = [b for b in layout.replicas[number] if b != source]
             there, here = layout.crowding(others, target), layout.crowding(others, source)
             rejections.append(_too_close(layout, [target, *others], there, here, partition))
         elif not layout.fits(number, target):

@@ -83,7 +83,7 @@ def _steps(
             for target in brokers:
                 if target in replicas or not freedom.may_receive(layout, number, target):
                     continue
-                if not layout.fits(number, target):
+                if not layout.fits(number, target) or layout.is_barred(others, target):
                     continue
                 on_host, in_rack = layout.crowding(others, target)
                 cost = base + on_host * scale.host + in_rack * scale.rack + (target not in original) * size
@@ -134,6 +134,8 @@ def _carry_out(layout: Layout, cycle: list[_Step], scale: _Scale, reason: MoveRe
     for step in moves:
         replicas = layout.replicas[step.number]
         if step.target in replicas or step.source not in replicas:
+            break
+        if layout.is_barred((b for b in replicas if b != step.source), step.target):
             break
         layout.move(step.number, step.source, step.target, reason)
         done.append(step)

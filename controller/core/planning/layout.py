@@ -3,7 +3,8 @@ moved on it, and how long may be searched.
 
 Brokers and partitions are numbered from 0 here, brokers by ascending id. It also knows how close replicas
 stand, counted in pairs: first pairs on one host, then pairs in one rack. Hosts are parts of racks; a host
-whose brokers name no rack is a rack of its own, as in placement.py.
+whose brokers name no rack is a rack of its own, as in placement.py. What operators call a broker may have
+several workers, each of them a broker here: they are of one host, and no two of them hold one partition.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Layout:
     size: of one replica in bytes, estimated where it was not reported. held: what each broker holds, as an
     ordered set. locked: partitions that can't be touched, and why. serves: brokers whose load counts.
     gives: those that are part of a balance. receives: those of them that replicas may come to.
-    leads, room, disk: as in BrokerSnapshot.
+    leads, room, disk: as in BrokerSnapshot. owner: the id of the broker whose worker each is.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -42,6 +43,7 @@ class Layout:
         self.disk = [broker.disk for broker in brokers]
         #: Bytes that the plan brings to each broker, without what it takes away.
         self.coming = [0] * len(brokers)
+        self.owner = [broker.owner_id for broker in brokers]
         self.host, self.rack = _domains(brokers)
         self.partitions = snapshot.partitions
         self.original = [tuple(self.index[b] for b in p.replicas) for p in snapshot.partitions]
@@ -164,11 +166,18 @@ class Layout:
                 on_host += self.host[other] == host
         return on_host, in_rack
 
+    def is_barred(self, replicas: Iterable[int], broker: int) -> bool:
+        """Return whether the broker may not join these: one of them is it, or a worker of the same broker."""
+        owner = self.owner[broker]
+        return any(self.owner[other] == owner for other in replicas)
+
     def is_as_apart(self, number: int, source: int, target: int) -> bool:
         """Return whether `target` may hold the replica of `source` without standing closer to the others."""
         replicas = self.replicas[number]
-        if target in replicas:
-            return False
+        owner = self.owner[target]
+        for other in replicas:
+            if other == target or (other != source and self.owner[other] == owner):
+                return False
         rack = self.rack
         if rack[source] == rack[target] and self.host[source] == self.host[target]:
             return True
@@ -197,11 +206,11 @@ class Layout:
         """The fewest that so many replicas can make: those that are `staying`, and the others on `allowed`
         brokers. Choosing one by one is enough: hosts lie within racks."""
         chosen = list(staying)
-        left = sorted(allowed)
+        left = [b for b in sorted(allowed) if not self.is_barred(chosen, b)]
         while len(chosen) < count and left:
             best = min(left, key=lambda b: (self.crowding(chosen, b), b))
             chosen.append(best)
-            left.remove(best)
+            left = [b for b in left if self.owner[b] != self.owner[best]]
         return self.pairs(chosen)
 
 
@@ -289,16 +298,16 @@ def _with_unregistered(snapshot: Snapshot) -> list[BrokerSnapshot]:
 
 
 def _domains(brokers: Sequence[BrokerSnapshot]) -> tuple[list[int], list[int]]:
-    """The host and the rack of each, as numbers. A host belongs to the rack that its first broker names."""
+    """The host and the rack of each, as numbers. Workers of one broker are on the host that the first names,
+    and a host belongs to the rack that its first broker names."""
+    host_of_owner: dict[int, str] = {}
+    names = [host_of_owner.setdefault(broker.owner_id, broker.host) for broker in brokers]
     rack_of_host: dict[str, str] = {}
-    for broker in brokers:
+    for name, broker in zip(names, brokers, strict=True):
         if broker.rack is not None:
-            rack_of_host.setdefault(broker.host, f"rack:{broker.rack}")
+            rack_of_host.setdefault(name, f"rack:{broker.rack}")
     hosts: dict[str, int] = {}
     racks: dict[str, int] = {}
-    host = [hosts.setdefault(broker.host, len(hosts)) for broker in brokers]
-    rack = [
-        racks.setdefault(rack_of_host.get(broker.host, f"host:{broker.host}"), len(racks))
-        for broker in brokers
-    ]
+    host = [hosts.setdefault(name, len(hosts)) for name in names]
+    rack = [racks.setdefault(rack_of_host.get(name, f"host:{name}"), len(racks)) for name in names]
     return host, rack

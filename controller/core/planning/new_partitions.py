@@ -17,6 +17,7 @@ def unknown_topic(topic_id: str) -> Rejection:
 def place_partitions(snapshot: Snapshot, layout: Layout, goal: PlacePartitions) -> Plan:
     topic = snapshot.topic(goal.topic_id)
     takers = sorted(layout.takers)
+    places = len({layout.owner[broker] for broker in takers})
     refusal = None
     if topic is None:
         refusal = unknown_topic(goal.topic_id)
@@ -27,11 +28,11 @@ def place_partitions(snapshot: Snapshot, layout: Layout, goal: PlacePartitions) 
             topic_id=topic.topic_id,
             topic=topic.topic,
         )
-    elif topic.replication_factor > len(takers):
+    elif topic.replication_factor > places:
         refusal = Rejection(
             code=RejectionCode.NO_RECEIVER,
             detail=f"{topic.replication_factor} replicas need as many brokers that take some; there are "
-            f"{len(takers)}",
+            f"{places}",
             topic_id=topic.topic_id,
             topic=topic.topic,
         )
@@ -43,7 +44,7 @@ def place_partitions(snapshot: Snapshot, layout: Layout, goal: PlacePartitions) 
     for replicas in layout.original:
         leads[replicas[0]] += 1
     placed = place_from_emptiest(
-        [PlacementBroker(b.broker_id, b.host, b.rack) for b in chosen],
+        [PlacementBroker(b.broker_id, b.host, b.rack, b.worker_of) for b in chosen],
         preferred=[leads[b] for b in takers],
         held=[layout.load[b] for b in takers],
         partitions=goal.partitions - topic.partitions,

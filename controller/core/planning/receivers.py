@@ -36,7 +36,6 @@ class Receivers:
     def choose(self, number: int, others: Sequence[int], *, besides: int = -1) -> int | None:
         """Return a broker for a partition on `others`; None if none has room but these and `besides`."""
         layout = self._layout
-        taken = {*others, besides}
         racks = [layout.rack[b] for b in others]
         found = self._in_another_rack(number, racks, besides)
         if found is not None:
@@ -47,13 +46,15 @@ class Receivers:
                 top
                 for rack in sorted(set(racks))
                 if racks.count(rack) == count
-                and (
-                    top := self._first(number, rack, lambda b: b not in taken and layout.host[b] not in hosts)
-                )
+                and (top := self._first(number, rack, lambda b: b != besides and layout.host[b] not in hosts))
             ]
             if tops:
                 return min(tops)[2]
-        left = [b for b in self._brokers if b not in taken and layout.fits(number, b)]
+        left = [
+            b
+            for b in self._brokers
+            if b != besides and not layout.is_barred(others, b) and layout.fits(number, b)
+        ]
         if not left:
             return None
         return min(left, key=lambda b: (layout.crowding(others, b), self._rank(b)))

@@ -65,7 +65,8 @@ class DiskUse(NamedTuple):
 class BrokerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """receives: may be given replicas that it does not have. leaving: it is to be emptied. serves: it is
     running. leads: may be given leaderships. room_bytes: that moves may bring to it; below 0: its disk is too
-    full already; None: not known, so any number. disk: None: not known."""
+    full already; None: not known, so any number. disk: None: not known. worker_of: the broker that it is a
+    worker of; None: it is the only one."""
 
     broker_id: int
     host: str
@@ -76,6 +77,11 @@ class BrokerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     leads: bool = True
     room_bytes: int | None = None
     disk: DiskUse | None = None
+    worker_of: int | None = None
+
+    @property
+    def owner_id(self) -> int:
+        return self.broker_id if self.worker_of is None else self.worker_of
 
 
 class TopicSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,6 +233,7 @@ def _broker(broker: BrokerRegistration, room_bytes: int | None, disk: DiskUse | 
         leads=not broker.demoted,
         room_bytes=room_bytes,
         disk=disk,
+        worker_of=broker.worker_of,
     )
 
 

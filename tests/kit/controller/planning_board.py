@@ -10,6 +10,7 @@ from typing import Any
 import hypothesis.strategies as st
 import msgspec
 
+from controller.contract.session import WORKER_ID_STEP, worker_id
 from controller.core.planning.goals import EvenOut
 from controller.core.planning.plan import Move, Plan
 from controller.core.planning.snapshot import BrokerSnapshot, PartitionSnapshot, Snapshot, TopicSnapshot
@@ -25,6 +26,16 @@ def broker(broker_id: int, host: str | None = None, rack: str | None = None, **s
         receives=state.get("receives", True),
         leaving=state.get("leaving", False),
     )
+
+
+def workers(broker_id: int, count: int, rack: str | None = None) -> list[BrokerSnapshot]:
+    """Return the workers of one broker."""
+    return [
+        msgspec.structs.replace(
+            broker(worker_id(broker_id, number), f"host{broker_id}", rack), worker_of=broker_id
+        )
+        for number in range(count)
+    ]
 
 
 def partition(number: int, *replicas: int, size: int | None = 100, topic: str = "t") -> PartitionSnapshot:
@@ -94,7 +105,8 @@ def check_moves(before: Snapshot, moves: Sequence[Move]) -> None:
         was = partitions[move.key]
         assert move.replicas_before == was.replicas != move.replicas_after
         assert move.partition_epoch == was.partition_epoch
-        assert len(set(move.replicas_after)) == len(move.replicas_after) > 0
+        owners = {broker_id % WORKER_ID_STEP for broker_id in move.replicas_after}
+        assert len(owners) == len(move.replicas_after) > 0, "two on workers of one broker"
         assert not was.is_reassigning and not was.is_recovering and was.leader != -1
         for broker_id in move.adding:
             assert brokers[broker_id].receives and not brokers[broker_id].leaving

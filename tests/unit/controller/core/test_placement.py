@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.contract.session import WORKER_ID_STEP, worker_id
 from controller.core.placement import Assignment, PlacementBroker, place_from_emptiest, place_replicas
 
 
@@ -130,6 +131,57 @@ def test_eight_processes_on_four_hosts_lose_one_and_its_leadership_goes_to_every
         successors = Counter(replicas[1] for replicas in placed if replicas[0] == dead)
         assert set(successors) == {b for b in range(8) if b // 2 != dead // 2}
         assert max(successors.values()) - min(successors.values()) <= 1
+
+
+@st.composite
+def hosts_of_workers(draw: st.DrawFn) -> tuple[list[PlacementBroker], dict[str, Any]]:
+    """Brokers with some workers each, two or more of them on a host here and there; racks may group them."""
+    counts = draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
+    per_host, racks = draw(st.integers(1, 2)), draw(st.integers(0, 3))
+    brokers = [
+        PlacementBroker(
+            worker_id(owner, number),
+            f"host{owner // per_host}",
+            f"rack{owner // per_host % racks}" if racks else None,
+            owner,
+        )
+        for owner, count in enumerate(counts)
+        for number in range(count)
+    ]
+    return brokers, {
+        "partitions": draw(st.integers(1, 60)),
+        "replication_factor": draw(st.integers(1, len(counts))),
+        "start": draw(st.integers(0, 20)),
+        "shift": draw(st.integers(0, 20)),
+    }
+
+
+@given(hosts_of_workers())
+def test_no_two_replicas_are_on_workers_of_one_broker(
+    case: tuple[list[PlacementBroker], dict[str, Any]],
+) -> None:
+    brokers, shape = case
+    placed = place_replicas(brokers, **shape)
+    for replicas in placed:
+        assert len({broker_id % WORKER_ID_STEP for broker_id in replicas}) == shape["replication_factor"]
+    leads = Counter(replicas[0] for replicas in placed)
+    assert max(leads.values()) - min(leads[broker.broker_id] for broker in brokers) <= 1
+
+
+@given(st.integers(1, 5), st.integers(2, 4), st.integers(1, 80), st.integers(0, 30), st.data())
+def test_brokers_with_equally_many_workers_load_these_within_one(
+    count: int, each: int, partitions: int, start: int, data: st.DataObject
+) -> None:
+    members = [
+        PlacementBroker(worker_id(owner, number), f"host{owner}", None, owner)
+        for owner in range(count)
+        for number in range(each)
+    ]
+    factor = data.draw(st.integers(1, count))
+    placed = place_replicas(members, partitions=partitions, replication_factor=factor, start=start)
+    counts = replica_counts(placed)
+    loads = [counts[member.broker_id] for member in members]
+    assert max(loads) - min(loads) <= 1
 
 
 @given(st.integers(2, 4), st.integers(1, 2), st.lists(st.integers(1, 30), min_size=1, max_size=12))

@@ -8,6 +8,7 @@ import pytest
 from controller.contract.errors import ControllerError
 from controller.contract.session import BrokerStatus, RegisterResponse, worker_id
 from controller.core.events import (
+    AddPartitions,
     AdmitBrokers,
     BrokerDescribed,
     BrokerRemoved,
@@ -15,16 +16,19 @@ from controller.core.events import (
     BrokersConfigured,
     BrokersMaintained,
     ConfigureBrokers,
+    CreateTopic,
     DescribeBroker,
     MaintainBrokers,
     OperatorEvent,
+    PartitionsAdded,
     Refusal,
     RefusalCode,
     RegisterBroker,
     RemoveBroker,
+    TopicCreated,
 )
 from controller.core.records import BrokerRegistration
-from tests.kit.controller.core_cluster import Cluster, image_of_rows
+from tests.kit.controller.core_cluster import Cluster, image_of_rows, topic_id
 
 FIVE = (5, 1_000_005, 2_000_005)
 
@@ -182,6 +186,55 @@ def test_a_broker_is_removed_with_all_its_workers_once_none_runs_and_none_holds_
     cluster.ask(event, BrokerRemoved)
     assert sorted(cluster.image.brokers) == [1, 2, 3]
     assert image_of_rows(cluster.records).last_broker_epoch == last
+
+
+def with_two_brokers_of_workers() -> Cluster:
+    """Return a cluster of broker 1, and of two active workers of broker 5 and of broker 6 each."""
+    cluster = Cluster(brokers=(1,))
+    members = [(5, 5), (1_000_005, 5), (6, 6), (1_000_006, 6)]
+    for member_id, owner_id in members:
+        cluster.register(member_id, worker_of=owner_id)
+    admit(cluster, 5, 6)
+    for member_id, _ in members:
+        cluster.heartbeat(member_id)
+    return cluster
+
+
+def creation(**fields: object) -> CreateTopic:
+    return CreateTopic(wall_ms=0, actor="ann", topic_id=topic_id(0), topic="placed", **fields)  # type: ignore[arg-type]
+
+
+def test_replicas_are_placed_on_as_many_brokers_and_on_all_their_workers() -> None:
+    cluster = with_two_brokers_of_workers()
+    few = cluster.ask(creation(partitions=1, replication_factor=4), Refusal)
+    assert (few.code, few.limit) == (RefusalCode.REPLICATION_FACTOR_TOO_LARGE, 3)
+    assert few.facts["eligible_brokers"] == 3
+    placed = cluster.ask(creation(partitions=8, replication_factor=3), TopicCreated).partitions
+    assert all({b % 1_000_000 for b in state.replicas} == {1, 5, 6} for state in placed)
+    assert {b for state in placed for b in state.replicas} == {1, 5, 6, 1_000_005, 1_000_006}
+    more = cluster.ask(AddPartitions(wall_ms=0, actor="ann", topic="placed", partitions=12), PartitionsAdded)
+    assert all({b % 1_000_000 for b in state.replicas} == {1, 5, 6} for state in more.partitions)
+
+
+@pytest.mark.parametrize("replicas", [(5, 1_000_005), (1_000_006, 1, 6)])
+def test_no_operator_places_two_replicas_on_workers_of_one_broker(replicas: tuple[int, ...]) -> None:
+    cluster = with_two_brokers_of_workers()
+    refusal = cluster.ask(creation(assignments=(replicas,)), Refusal)
+    assert (refusal.code, refusal.field) == (RefusalCode.INVALID_REPLICA_ASSIGNMENT, "assignments.0")
+    assert "one host would hold two replicas of the partition" in refusal.detail
+    cluster.create((5, 6))
+    moved = cluster.reassign(*replicas).refusal
+    assert moved is not None
+    assert moved.code is RefusalCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_a_partition_moves_between_workers_and_is_on_both_only_until_it_has_arrived() -> None:
+    cluster = with_two_brokers_of_workers()
+    cluster.create((5, 6))
+    assert cluster.reassign(1_000_005, 6).refusal is None
+    assert cluster.partition().replicas == (1_000_005, 6, 5)
+    cluster.propose(5, 6, 1_000_005)
+    assert cluster.partition().replicas == (1_000_005, 6)
 
 
 def test_a_row_of_the_version_before_reads_as_that_of_a_broker_alone() -> None:
