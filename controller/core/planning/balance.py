@@ -159,14 +159,15 @@ def _give_directly(search: _Search) -> None:
     gets = [(-count, layout.stored[b], b) for b, count in wanted.gets.items()]
     heapq.heapify(gets)
     owed = dict(wanted.gives)
-    if len(wanted.gets) >= max(map(len, layout.replicas), default=0):
+    each = len({layout.owner[b] for b in wanted.gets})
+    if each >= max(map(len, layout.replicas), default=0):
         cheapest = [(number, b) for b, count in owed.items() for number in offers[b][:count]]
     else:
         taken = {
             b: [n for n in offers[b] if any(layout.is_as_apart(n, b, target) for target in wanted.gets)]
             for b in owed
         }
-        cheapest = select(layout, taken, owed, len(wanted.gets), search.effort)
+        cheapest = select(layout, taken, owed, each, search.effort)
     chosen = sorted((-layout.size[number], number, b) for number, b in cheapest)
     # The cheapest first; then, where no broker could take those, what is next in price, a broker in turn.
     dearer = [(0, number, b) for b in sorted(owed) for number in offers[b]]
