@@ -35,6 +35,7 @@ from controller.core.events import (
 from controller.core.planning.goals import Drain
 from controller.core.planning.plan import Plan, RejectionCode
 from controller.core.records import BrokerRegistration
+from controller.core.workers import ids_of
 from controller.operations.brokers import begin_broker_drain
 from controller.operations.model import BrokerDemote, BrokerDrain, BrokerReturn, OperationState, decode_work
 from controller.operations.shell.plans import make
@@ -90,7 +91,7 @@ async def change_broker(change: BrokerChange, attempt: Attempt, *, body: ChangeB
         after = (await maintain(change, attempt, cordoned=body.cordoned)).brokers[0]
     if attempt.dry_run:
         return Answer.of(200, broker_view(change.services.engine, change.view, after))
-    version = version_of(change.view, change.broker_id)
+    version = version_of(change.view, change.broker.broker_id)
     return Answer.of(200, broker_view(change.services.engine, change.view, change.broker), version=version)
 
 
@@ -107,7 +108,7 @@ async def _describe(change: BrokerChange, attempt: Attempt, body: ChangeBroker) 
     _check_settled(change, broker)
     event = DescribeBroker(
         **attempt.event,
-        broker_id=broker.broker_id,
+        broker_id=broker.owner_id,
         rack=body.rack if "rack" in body.model_fields_set else msgspec.UNSET,
         labels={str(name): text for name, text in body.labels.items()},
         cordoned=body.cordoned,
@@ -120,7 +121,8 @@ async def demote_broker(change: BrokerChange, attempt: Attempt) -> Answer:
     done = await maintain(change, attempt, demoted=True)
     image = change.view.image
     if attempt.dry_run:
-        left = len(image.leader_of.get(change.broker_id, ())) - done.leaders_moved
+        led = sum(len(image.leader_of.get(b, ())) for b in ids_of(image, change.broker_id))
+        left = led - done.leaders_moved
         warnings = [f"{left} partitions have no other replica in sync that may lead"] if left else []
         return _plan(change, done, warnings)
     spec = BrokerDemote(broker_id=change.broker_id)
@@ -147,11 +149,12 @@ async def return_broker(change: BrokerChange, attempt: Attempt) -> Answer:
 
 async def remove_broker(change: BrokerChange, attempt: Attempt) -> Answer:
     """Remove the broker and answer 200 with the broker as it was."""
-    await change.services.engine.notice_death(change.cluster, change.broker_id)
+    for worker in ids_of(change.view.image, change.broker_id):
+        await change.services.engine.notice_death(change.cluster, worker)
     broker = change.broker
     _check_settled(change, broker)
     before = broker_view(change.services.engine, change.view, broker)
-    event = RemoveBroker(**attempt.event, broker_id=broker.broker_id)
+    event = RemoveBroker(**attempt.event, broker_id=broker.owner_id)
     reply = await change.services.engine.submit(change.cluster, event)
     if isinstance(reply, Refusal):
         # A broker in use is named by the path; no part of the body is wrong.
@@ -189,7 +192,7 @@ async def maintain(
         **attempt.event,
         # A cordon is not an operation: it is complete when it is answered.
         operation_id=None if attempt.dry_run or demoted is None else attempt.operation_id,
-        broker_ids=(broker.broker_id,),
+        broker_ids=(broker.owner_id,),
         cordoned=cordoned,
         draining=draining,
         demoted=demoted,
@@ -207,9 +210,11 @@ def _plan(change: BrokerChange, done: BrokersMaintained, warnings: list[str]) ->
 async def drain_broker(change: BrokerChange, attempt: Attempt, *, body: DrainBroker) -> Answer:
     """Answer 202 with an operation that ends when the broker holds nothing. Refuse if some partition has no
     other place at all. A partition that can't be moved only now is moved later."""
-    services, cluster, broker_id = change.services, change.cluster, change.broker.broker_id
+    services, cluster, broker_id = change.services, change.cluster, change.broker.owner_id
     check_not_busy(services, cluster, broker_id, but=attempt.operation_id)
-    goal = Drain(broker_ids=(broker_id, *_about_to_drain(services, cluster)))
+    image = services.engine.decided(cluster)
+    leaving = (broker_id, *_about_to_drain(services, cluster))
+    goal = Drain(broker_ids=tuple(worker for b in leaving for worker in ids_of(image, b)))
     plan = await make(services.engine, services.database, cluster, goal)
     _check_places(plan, broker_id)
     await maintain(change, attempt, draining=True, dry_run=True)

@@ -175,6 +175,21 @@ class DrainBroker(MoveLimits):
     reason: Reason | None = None
 
 
+class WorkerView(View):
+    """A worker of a broker: one process of its host."""
+
+    worker: int = Field(description="its number", examples=[1])
+    broker_id: int = Field(
+        description="its id to clients, in partitions and in plans: the broker's own and a million for each "
+        "number",
+        examples=[1_000_001],
+    )
+    state: str = Field(description="as of a broker", examples=["active"])
+    endpoint: str = Field(examples=["store1:9093"])
+    replicas: int = Field(description="partitions assigned to it")
+    leaders: int = Field(description="partitions it leads")
+
+
 class BrokerView(View):
     """A broker as the controller knows it."""
 
@@ -182,7 +197,7 @@ class BrokerView(View):
     state: str = Field(
         description=(
             "`waiting`: registered, not added; `fenced`: added, not (or no longer) live; `active`; "
-            "`shutting_down`"
+            "`shutting_down`; of several workers, that of the one that is worst off"
         ),
         examples=["active"],
     )
@@ -192,6 +207,9 @@ class BrokerView(View):
     demoted: bool = Field(description="it leads only what no other broker may")
     endpoint: str = Field(examples=["store1:9092"])
     listeners: list[ListenerView] = Field(description="all of them, where they have names; else none")
+    workers: list[WorkerView] = Field(
+        description="of one that runs several, by number; else none. Epoch, endpoint and disk are the first's"
+    )
     rack: str | None = Field(description="what counts: an operator's word, or the broker's own")
     assigned_rack: str | None = Field(description="what an operator set; null: the broker's word counts")
     labels: dict[str, str] = Field(description="an operator's notes", examples=[{"owner": "storage"}])

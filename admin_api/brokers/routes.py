@@ -36,6 +36,7 @@ from admin_api.operations.models import OperationView
 from admin_api.plans.models import PlanView
 from controller.audit.change import Entity
 from controller.contract.session import BrokerStatus
+from controller.core.workers import brokers_of, status_of
 
 router = APIRouter(route_class=StrictRoute, tags=["Brokers"])
 
@@ -140,15 +141,16 @@ async def list_brokers(
 ) -> Response:
     """List the cluster's brokers, including those that wait to be added."""
     view = services.engine.image(cluster)
-    chosen = [b for b in view.image.brokers.values() if state is None or b.status is state]
+    known = brokers_of(view.image).values()
+    chosen = [workers for workers in known if state is None or status_of(workers) is state]
     brokers, token = paging.page_of(
         chosen,
-        lambda broker: (service.sort_value(view, broker, sort), broker.broker_id),
+        lambda workers: (service.sort_value(view, workers, sort), workers[0].owner_id),
         name=f"brokers {sort}",
         kinds=(int, int),
         descending=sort.startswith("-"),
     )
-    items = [service.broker_view(services.engine, view, broker) for broker in brokers]
+    items = [service.broker_view(services.engine, view, workers[0], workers) for workers in brokers]
     return show(request, BrokerList(items=items, next_page_token=token), view=view)
 
 
@@ -168,7 +170,7 @@ async def get_broker(
     """Show a broker: its endpoint, its state and what it holds. Answers 404 if none has this id."""
     view = services.engine.image(cluster)
     broker = service.find_broker(view, cluster, broker_id)
-    version = service.version_of(view, broker_id)
+    version = service.version_of(view, broker.broker_id)
     return show(request, service.broker_view(services.engine, view, broker), view=view, version=version)
 
 

@@ -7,7 +7,15 @@ from functools import partial
 
 import msgspec
 
-from admin_api.brokers.models import AddBroker, AddBrokers, BrokerPlan, BrokerSpec, BrokerView, CheckView
+from admin_api.brokers.models import (
+    AddBroker,
+    AddBrokers,
+    BrokerPlan,
+    BrokerSpec,
+    BrokerView,
+    CheckView,
+    WorkerView,
+)
 from admin_api.http.answers import Answer
 from admin_api.http.models import host_and_port, last_change, listener_views, timestamp
 from admin_api.http.problems import FieldProblem, ProblemError
@@ -23,6 +31,7 @@ from controller.core.planning.planner import make_plan
 from controller.core.planning.snapshot import BrokerSnapshot, Snapshot, room_of
 from controller.core.preflight import CheckState, PreflightCheck
 from controller.core.records import BrokerRegistration
+from controller.core.workers import ids_of, status_of, workers_of
 from controller.operations.brokers import begin_broker_add, endpoint_of, goals_of, mismatch
 from controller.operations.model import (
     BrokerAdd,
@@ -34,6 +43,9 @@ from controller.operations.model import (
 from controller.operations.shell.plans import snapshot_of
 from controller.shell.engine_port import EnginePort
 from controller.shell.published import Published
+
+#: Of one broker, by number; one at least.
+Workers = tuple[BrokerRegistration, ...]
 
 
 def specs_of(body: AddBroker | AddBrokers) -> tuple[BrokerSpec, ...]:
@@ -88,6 +100,8 @@ def _check_distinct(wanted: Sequence[BrokerToAdd]) -> None:
 def _check_ids_free(wanted: Sequence[BrokerToAdd], brokers: dict[int, BrokerRegistration]) -> None:
     for broker in wanted:
         found = brokers.get(broker.broker_id)
+        if found is not None and found.owner_id != broker.broker_id:
+            raise _is_a_worker("broker_id_in_use", found)
         wrong = None if found is None else mismatch(broker, found)
         if wrong is not None:
             raise ProblemError("broker_id_in_use", wrong.detail, facts={"broker_id": broker.broker_id})
@@ -109,6 +123,8 @@ def _check_replaced(wanted: Sequence[BrokerToAdd], brokers: dict[int, BrokerRegi
             message = "two can't replace one"
         elif old not in brokers or not brokers[old].admitted:
             message = f"there is no broker {old} that could be replaced"
+        elif brokers[old].owner_id != old:
+            message = f"{old} is {brokers[old].name}: name broker {brokers[old].owner_id}"
         seen.add(old)
         if message is not None:
             pointer = "/replaces" if len(wanted) == 1 else f"/brokers/{index}/replaces"
@@ -142,10 +158,19 @@ def check_not_busy(services: Services, cluster: str, broker_id: int, *, but: str
 
 
 def find_broker(view: Published, cluster: str, broker_id: int) -> BrokerRegistration:
+    """Return the broker, or the first of its workers. Raise broker_not_found, also for a worker's own id."""
+    workers = workers_of(view.image, broker_id)
+    if workers:
+        return workers[0]
     broker = view.image.brokers.get(broker_id)
     if broker is None:
         raise ProblemError("broker_not_found", f"broker {broker_id} has not registered with {cluster!r}")
-    return broker
+    raise _is_a_worker("broker_not_found", broker)
+
+
+def _is_a_worker(code: str, worker: BrokerRegistration) -> ProblemError:
+    detail = f"{worker.broker_id} is {worker.name}, and what is done to a broker is done to all its workers"
+    return ProblemError(code, detail, hint=f"name broker {worker.owner_id}")
 
 
 def version_of(view: Published, broker_id: int) -> str:
@@ -153,34 +178,54 @@ def version_of(view: Published, broker_id: int) -> str:
     return str(view.version_of(Entity.BROKER, str(broker_id)))
 
 
-def sort_value(view: Published, broker: BrokerRegistration, sort: str) -> int:
+def sort_value(view: Published, workers: Workers, sort: str) -> int:
     """Return the value that the list of brokers is ordered by, before the broker's id."""
     match sort.removeprefix("-"):
         case "replicas":
-            return len(view.image.replicas_of.get(broker.broker_id, ()))
+            return sum(len(view.image.replicas_of.get(worker.broker_id, ())) for worker in workers)
         case "leaders":
-            return len(view.image.leader_of.get(broker.broker_id, ()))
+            return sum(len(view.image.leader_of.get(worker.broker_id, ())) for worker in workers)
         case _:
-            return broker.broker_id
+            return workers[0].owner_id
 
 
-def broker_view(engine: EnginePort, view: Published, broker: BrokerRegistration) -> BrokerView:
+def broker_view(
+    engine: EnginePort, view: Published, broker: BrokerRegistration, workers: Workers | None = None
+) -> BrokerView:
+    """Return what is shown of a broker. workers: if the caller has them."""
     image = view.image
+    workers = workers or workers_of(image, broker.owner_id) or (broker,)
+    shown = [_worker_view(view, worker) for worker in workers]
+    replicas = sum(worker.replicas for worker in shown)
     disk = engine.disk(view.cluster, broker.broker_id)
+    status = broker.status if len(workers) == 1 else status_of(workers)
     return BrokerView.of(
         broker,
-        state=broker.status,
-        drained=broker.draining and not image.replicas_of.get(broker.broker_id),
+        broker_id=broker.owner_id,
+        state=status,
+        drained=broker.draining and not replicas,
         endpoint=endpoint_of(broker),
         listeners=listener_views(broker),
-        log_dirs=broker.log_dir_ids,
-        offline_log_dirs=broker.offline_log_dir_ids,
+        workers=[] if broker.worker_of is None else shown,
+        log_dirs=tuple(d for worker in workers for d in worker.log_dir_ids),
+        offline_log_dirs=tuple(d for worker in workers for d in worker.offline_log_dir_ids),
         disk_free_bytes=None if disk is None else disk.free_bytes,
         disk_total_bytes=None if disk is None else disk.total_bytes,
         registered_at=timestamp(broker.registered_at_ms),
-        replicas=len(image.replicas_of.get(broker.broker_id, ())),
-        leaders=len(image.leader_of.get(broker.broker_id, ())),
+        replicas=replicas,
+        leaders=sum(worker.leaders for worker in shown),
         last_change=last_change(view.changes.get((Entity.BROKER, str(broker.broker_id)))),
+    )
+
+
+def _worker_view(view: Published, worker: BrokerRegistration) -> WorkerView:
+    return WorkerView(
+        worker=worker.worker_number,
+        broker_id=worker.broker_id,
+        state=worker.status,
+        endpoint=endpoint_of(worker),
+        replicas=len(view.image.replicas_of.get(worker.broker_id, ())),
+        leaders=len(view.image.leader_of.get(worker.broker_id, ())),
     )
 
 
@@ -189,7 +234,7 @@ async def preview_add(services: Services, cluster: str, spec: BrokerAdd) -> Brok
     engine = services.engine
     image = engine.image(cluster).image
     checks = engine.preflight(cluster, [broker.broker_id for broker in spec.brokers])
-    goals = goals_of(spec)
+    goals = goals_of(spec, engine.decided(cluster))
     known = await snapshot_of(engine, services.database, cluster)
     snapshot = _with_new(known, spec, engine, cluster)
     plans = await services.database.compute(partial(_plan_all, snapshot, goals)) if goals else []
@@ -209,7 +254,9 @@ def _plan_all(snapshot: Snapshot, goals: tuple[Goal, ...]) -> list[Plan]:
 
 def _with_new(snapshot: Snapshot, spec: BrokerAdd, engine: EnginePort, cluster: str) -> Snapshot:
     """Return the snapshot in which the added brokers take replicas and the replaced brokers take none."""
-    replaced = {broker.replaces for broker in spec.brokers}
+    image = engine.decided(cluster)
+    old = [broker.replaces for broker in spec.brokers if broker.replaces is not None]
+    replaced = {worker for broker_id in old for worker in ids_of(image, broker_id)}
     brokers = {
         found.broker_id: msgspec.structs.replace(found, receives=False, leaving=True)
         if found.broker_id in replaced
@@ -217,14 +264,16 @@ def _with_new(snapshot: Snapshot, spec: BrokerAdd, engine: EnginePort, cluster: 
         for found in snapshot.brokers
     }
     for wanted in spec.brokers:
-        if wanted.broker_id not in brokers:
-            disk = engine.disk(cluster, wanted.broker_id)
-            brokers[wanted.broker_id] = BrokerSnapshot(
-                broker_id=wanted.broker_id,
-                host=wanted.host,
-                rack=wanted.rack,
-                room_bytes=None if disk is None else room_of(disk, engine.decided(cluster)),
-            )
+        for worker in ids_of(image, wanted.broker_id):
+            if worker not in brokers:
+                disk = engine.disk(cluster, worker)
+                brokers[worker] = BrokerSnapshot(
+                    broker_id=worker,
+                    host=wanted.host,
+                    rack=wanted.rack,
+                    room_bytes=None if disk is None else room_of(disk, image),
+                    worker_of=wanted.broker_id,
+                )
     return msgspec.structs.replace(snapshot, brokers=tuple(brokers[b] for b in sorted(brokers)))
 
 

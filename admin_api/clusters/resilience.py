@@ -109,7 +109,10 @@ def brokers_named(image: ClusterImage, terms: Sequence[str], pointer: str | None
     lost: dict[int, None] = {}
     unknown: list[FieldProblem] = []
     for place, term in enumerate(terms):
-        found = [b for b, name in _named(image, term.partition(":")[0]).items() if name == _canonical(term)]
+        kind, wanted = term.partition(":")[0], _canonical(term)
+        found = [b for b, name in _named(image, kind).items() if name == wanted]
+        if kind == "broker":  # one worker of a broker may be named, too
+            found = found or [b for b in image.brokers if f"broker:{b}" == wanted]
         if not found:
             unknown.append(
                 FieldProblem(
@@ -145,7 +148,7 @@ def _named(image: ClusterImage, kind: str) -> dict[int, str]:
     brokers = image.brokers.values()
     match kind:
         case "broker":
-            return {b.broker_id: f"broker:{b.broker_id}" for b in brokers}
+            return {b.broker_id: f"broker:{b.owner_id}" for b in brokers}
         case "host":
             return {b.broker_id: f"host:{b.host}" for b in brokers}
         case _:

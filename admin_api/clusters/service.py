@@ -36,6 +36,7 @@ from controller.core.configs import checked_configs, is_cluster_protected
 from controller.core.effects import Alarm
 from controller.core.image import ClusterImage
 from controller.core.settings_table import CLUSTER_SETTINGS
+from controller.core.workers import brokers_of, status_of
 from controller.shell.engine_port import EnginePort
 from controller.shell.outcomes import ClusterExists
 from controller.shell.published import Published
@@ -167,7 +168,7 @@ def cluster_view(
 ) -> ClusterOverview:
     image = view.image
     partitions = partition_counts(image)
-    statuses = [broker.status for broker in image.brokers.values()]
+    statuses = [status_of(workers) for workers in brokers_of(image).values()]
     if engine.went_back(name) is not None:
         health = "metadata_went_back"
     elif partitions.leaderless or partitions.under_min_isr:

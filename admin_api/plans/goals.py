@@ -40,6 +40,7 @@ from controller.core.planning.goals import (
     Weight,
 )
 from controller.core.planning.snapshot import Measured, Rates
+from controller.core.workers import ids_of
 
 
 def goal_of(body: GoalBody, image: ClusterImage) -> Goal:
@@ -50,9 +51,9 @@ def goal_of(body: GoalBody, image: ClusterImage) -> Goal:
             target = body.disk_target_permille
             return Rebalance(
                 mode=RebalanceMode(body.mode),
-                new_broker_ids=_distinct(body.new_broker_ids),
+                new_broker_ids=_workers(image, body.new_broker_ids),
                 disk_permille=msgspec.UNSET if target is None else target,
-                drain_ids=_distinct(body.drain_broker_ids) or msgspec.UNSET,
+                drain_ids=_workers(image, body.drain_broker_ids) or msgspec.UNSET,
                 floor_permille=10 * body.floor_percent or msgspec.UNSET,
                 floor_bytes=body.floor_bytes or msgspec.UNSET,
             )
@@ -66,7 +67,7 @@ def goal_of(body: GoalBody, image: ClusterImage) -> Goal:
         case RelieveGoal():
             return Relieve(broker_id=body.broker_id, used_percent=body.used_percent)
         case DrainGoal():
-            return Drain(broker_ids=_distinct(body.broker_ids))
+            return Drain(broker_ids=_workers(image, body.broker_ids))
         case ReplaceGoal():
             return Replace(broker_id=body.broker_id, replacement=body.replacement)
         case ReplicationFactorGoal():
@@ -147,8 +148,9 @@ def recorded(body: MakePlan) -> dict[str, Any]:
     return asked
 
 
-def _distinct(broker_ids: list[int]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(broker_ids))
+def _workers(image: ClusterImage, broker_ids: list[int]) -> tuple[int, ...]:
+    """Return each once, and for a broker all its workers."""
+    return tuple(dict.fromkeys(worker for broker_id in broker_ids for worker in ids_of(image, broker_id)))
 
 
 def _topic_id(image: ClusterImage, name: str, pointer: str) -> str:

@@ -112,7 +112,7 @@ def describe(code: AlarmCode, image: ClusterImage, state: PartitionState) -> str
     match code:
         case AlarmCode.PARTITION_LEADERLESS:
             replicas = "; ".join(
-                f"broker {v.broker_id} [{v.standing}, {v.broker_status}] {v.detail}"
+                f"{image.name_of(v.broker_id)} [{v.standing}, {v.broker_status}] {v.detail}"
                 for v in explain_replicas(image, state)
             )
             last = "none" if state.last_known_leader == NO_LEADER else str(state.last_known_leader)
@@ -124,22 +124,21 @@ def describe(code: AlarmCode, image: ClusterImage, state: PartitionState) -> str
                 f"needs {state.min_insync_replicas}: writes with acks=all are refused"
             )
         case _:
-            return f"{name}: broker {state.leader} was elected uncleanly and has not confirmed its log yet"
+            leader = image.name_of(state.leader)
+            return f"{name}: {leader} was elected uncleanly and has not confirmed its log yet"
 
 
-def describe_leap(broker_id: int | None, leap: ClockLeap) -> str:
+def describe_leap(broker: str | None, leap: ClockLeap) -> str:
     """Describe the leap in whole minutes, so that the words change only with the clocks. Without a
-    broker_id it is the controller's."""
-    who, other = (
-        ("the controller", "ZooKeeper") if broker_id is None else (f"broker {broker_id}", "the controller")
-    )
+    broker's name it is the controller's."""
+    who, other = ("the controller", "ZooKeeper") if broker is None else (broker, "the controller")
     found = f"{_ahead(leap.ahead_of_controller_ms)} {other}'s"
     if leap.ahead_of_elapsed_ms is not None:
         found += f" and {_ahead(leap.ahead_of_elapsed_ms)} the time that has passed since clocks agreed"
     effect = (
         "the controller removes no row of the audit, no kept answer and no plan; is NTP running on the "
         "controllers and on ZooKeeper's servers?"
-        if broker_id is None
+        if broker is None
         else "that broker deletes nothing by time and forgets no idle producer; is NTP running on it and on "
         "the controllers?"
     )
@@ -192,10 +191,12 @@ class AlarmBook:
         if leap is None:
             self.clear_alarm(draft, key)
         else:
-            self.raise_alarm(draft, key, describe_leap(broker_id, leap))
+            broker = None if broker_id is None else draft.image.name_of(broker_id)
+            self.raise_alarm(draft, key, describe_leap(broker, leap))
 
     def on_certificate(self, draft: Draft, node: str, node_id: int, ends_ms: int) -> None:
-        """Note when the first certificate of a broker's or coordinator's listeners ends; -1: it has none."""
+        """Note when the first certificate of a broker's or coordinator's listeners ends; -1: it has none.
+        node: its name."""
         key = AlarmKey(code=AlarmCode.CERTIFICATE_EXPIRES, broker_id=node_id)
         if ends_ms < 0 or ends_ms - draft.wall_ms > CERTIFICATE_WARNING_MS:
             self.clear_alarm(draft, key)
@@ -204,7 +205,7 @@ class AlarmBook:
             self.raise_alarm(
                 draft,
                 key,
-                f"a certificate of {node} {node_id} ends at {ends}, and new connections fail from then on: "
+                f"a certificate of {node} ends at {ends}, and new connections fail from then on: "
                 "write the renewed one over the file of ssl.keystore.location; it needs no restart",
             )
 

@@ -155,7 +155,9 @@ class CoordinatorSessions(Presence):
             sequence=request.applied_sequence,
         )
         self._note_troubles(draft, coordinator_id, request.groups.troubles if request.groups else ())
-        self._alarms.on_certificate(draft, "coordinator", coordinator_id, request.certificate_ends_ms)
+        self._alarms.on_certificate(
+            draft, f"coordinator {coordinator_id}", coordinator_id, request.certificate_ends_ms
+        )
         if request.wants_shutdown:
             self._fence(draft, coordinator_id, "wants to stop")
         else:

@@ -426,6 +426,11 @@ class ClusterImage:
             return f"{broker_id} is a coordinator: it has no disk and holds no replicas"
         return f"broker {broker_id} {otherwise}"
 
+    def name_of(self, broker_id: int) -> str:
+        """Return what messages call a broker: "broker 5", or "worker 1 of broker 5"."""
+        broker = self.brokers.get(broker_id)
+        return f"broker {broker_id}" if broker is None else broker.name
+
     def placeable_brokers(self) -> tuple[BrokerRegistration, ...]:
         """Return the brokers that may be given replicas, ascending by id."""
         return tuple(self.brokers[b] for b in sorted(self.brokers) if self.brokers[b].takes_replicas)

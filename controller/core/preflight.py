@@ -18,6 +18,7 @@ from controller.contract.session import BrokerStatus
 from controller.core.image import ClusterImage
 from controller.core.options import PreflightLimits
 from controller.core.records import BrokerRegistration
+from controller.core.workers import workers_named
 
 
 class CheckState(StrEnum):
@@ -63,8 +64,8 @@ def targets(image: ClusterImage, broker_id: int) -> tuple[PreflightTarget, ...] 
 def judge(
     image: ClusterImage, reports: Reports, candidates: Sequence[int], limits: PreflightLimits, *, now_ms: int
 ) -> tuple[PreflightCheck, ...]:
-    """Return all checks of the candidates that are registered and wait; an admitted broker has none."""
-    waiting = [image.brokers[b] for b in candidates if b in image.brokers and not image.brokers[b].admitted]
+    """Return all checks of the candidates' workers that are registered and wait; an admitted one has none."""
+    waiting = [worker for worker in workers_named(image, candidates).values() if not worker.admitted]
     checks: list[PreflightCheck] = []
     for broker in waiting:
         checks += _own_checks(image, broker, _fresh(reports, broker, limits, now_ms), limits)

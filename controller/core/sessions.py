@@ -186,7 +186,7 @@ class Sessions(Presence):
         change = draft.change(
             cause,
             actor=actor_of(before.broker_id),
-            reason=f"broker {before.broker_id} restarted, last stop: {request.last_shutdown.value}",
+            reason=f"{before.name} restarted, last stop: {request.last_shutdown.value}",
         )
         if not before.fenced:
             draft.write_broker(msgspec.structs.replace(before, fenced=True), change)
@@ -198,7 +198,7 @@ class Sessions(Presence):
                 draft,
                 before.broker_id,
                 keys,
-                f"broker {before.broker_id} can't prove that its logs are whole (last stop: "
+                f"{before.name} can't prove that its logs are whole (last stop: "
                 f"{request.last_shutdown.value}): its seats in {len(keys)} partitions were taken away. What "
                 "they lack is not known; each is whole again once it is in sync",
             )
@@ -306,7 +306,9 @@ class Sessions(Presence):
         )
         self._take_offline_dirs(draft, broker_id, request.offline_log_dir_ids)
         self._alarms.on_clocks(draft, broker_id, request.clock_leap)
-        self._alarms.on_certificate(draft, "broker", broker_id, request.certificate_ends_ms)
+        self._alarms.on_certificate(
+            draft, image.brokers[broker_id].name, broker_id, request.certificate_ends_ms
+        )
         may_shut_down = False
         if request.wants_shutdown:
             may_shut_down = self._on_wants_shutdown(draft, broker_id, now_ms)
@@ -378,7 +380,7 @@ class Sessions(Presence):
             if broker.admitted and not broker.shutting_down:
                 self._raise_fenced(draft, broker_id, reason)
         seats = seats_in_order(image, broker_id)
-        draft.note(cause.value, f"broker {broker_id} {reason}", broker=broker_id, partitions=len(seats))
+        draft.note(cause.value, f"{broker.name} {reason}", broker=broker_id, partitions=len(seats))
         if excluded:
             created = self.created.get(broker_id, ())
             vacate_seats(draft, broker_id, change, excluded=True, created=created)
@@ -441,9 +443,7 @@ class Sessions(Presence):
         key = _broker_alarm(AlarmCode.LOG_DIRS_OFFLINE, registration.broker_id)
         if registration.offline_log_dir_ids:
             names = ", ".join(registration.offline_log_dir_ids)
-            self._alarms.raise_alarm(
-                draft, key, f"broker {registration.broker_id}: log directories offline: {names}"
-            )
+            self._alarms.raise_alarm(draft, key, f"{registration.name}: log directories offline: {names}")
         else:
             self._alarms.clear_alarm(draft, key)
 
@@ -476,7 +476,7 @@ class Sessions(Presence):
         if left.below_min:
             draft.note(
                 "shutdown_below_min_isr",
-                f"broker {broker_id} leaves {left.below_min} partitions below their minimum in sync",
+                f"{broker.name} leaves {left.below_min} partitions below their minimum in sync",
                 broker=broker_id,
                 partitions=left.below_min,
             )
@@ -509,7 +509,9 @@ class Sessions(Presence):
 
     def _raise_fenced(self, draft: Draft, broker_id: int, reason: str) -> None:
         self._alarms.raise_alarm(
-            draft, _broker_alarm(AlarmCode.BROKER_FENCED, broker_id), f"broker {broker_id} {reason}"
+            draft,
+            _broker_alarm(AlarmCode.BROKER_FENCED, broker_id),
+            f"{draft.image.brokers[broker_id].name} {reason}",
         )
 
 

@@ -65,8 +65,8 @@ class SetAsideBook:
                     else "`springtide clusters bring-back` brings it back"
                 )
                 detail = (
-                    f"broker {broker_id} has set {log.topic}-{log.partition} aside with {log.records} "
-                    f"records: {log.why[:300]}; {way_out}"
+                    f"{draft.image.name_of(broker_id)} has set {log.topic}-{log.partition} aside with "
+                    f"{log.records} records: {log.why[:300]}; {way_out}"
                 )
                 alarms.raise_alarm(draft, replica_alarm(AlarmCode.LOG_SET_ASIDE, key, broker_id), detail)
         for key in sorted(self._alarmed.get(broker_id, set()) - raised):

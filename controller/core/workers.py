@@ -12,13 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from controller.contract.session import WORKER_ID_STEP, RegisterRequest
+from controller.contract.session import WORKER_ID_STEP, BrokerStatus, RegisterRequest
 from controller.core.events import Refusal, RefusalCode
 from controller.core.image import ClusterImage
 from controller.core.records import BrokerRegistration
 
 WORKERS_MAX: Final = 1_024
 """Workers that a broker may have."""
+_FROM_WORST: Final = (
+    BrokerStatus.WAITING,
+    BrokerStatus.FENCED,
+    BrokerStatus.SHUTTING_DOWN,
+    BrokerStatus.ACTIVE,
+)
 APART: Final = "one host would hold two replicas of the partition"
 """Why replicas of a partition never are on two workers of a broker."""
 
@@ -26,6 +32,25 @@ APART: Final = "one host would hold two replicas of the partition"
 def workers_of(image: ClusterImage, broker_id: int) -> tuple[BrokerRegistration, ...]:
     """Return the registered workers of a broker, by number."""
     return tuple(image.brokers[b] for b in sorted(image.brokers) if image.brokers[b].owner_id == broker_id)
+
+
+def ids_of(image: ClusterImage, broker_id: int) -> tuple[int, ...]:
+    """Return the ids by which replication knows the workers of a broker; its own if none is registered."""
+    return tuple(worker.broker_id for worker in workers_of(image, broker_id)) or (broker_id,)
+
+
+def brokers_of(image: ClusterImage) -> dict[int, tuple[BrokerRegistration, ...]]:
+    """Return the brokers as operators know them, ascending by id, each with its registered workers."""
+    found: dict[int, list[BrokerRegistration]] = {}
+    for broker_id in sorted(image.brokers):
+        worker = image.brokers[broker_id]
+        found.setdefault(worker.owner_id, []).append(worker)
+    return {broker_id: tuple(found[broker_id]) for broker_id in sorted(found)}
+
+
+def status_of(workers: Iterable[BrokerRegistration]) -> BrokerStatus:
+    """Return the status of a broker: that of the worker that is worst off."""
+    return min((worker.status for worker in workers), key=_FROM_WORST.index)
 
 
 def claim_fault(image: ClusterImage, request: RegisterRequest) -> str | None:

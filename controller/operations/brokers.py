@@ -19,6 +19,7 @@ from controller.core.image import ClusterImage
 from controller.core.planning.goals import Drain, Goal, Rebalance, RebalanceMode, Replace
 from controller.core.preflight import CheckState, PreflightCheck
 from controller.core.records import BrokerRegistration, CoordinatorRegistration
+from controller.core.workers import ids_of, workers_named, workers_of
 from controller.operations.campaign import Look, advance_campaign
 from controller.operations.model import (
     Blocked,
@@ -42,21 +43,31 @@ _MOVE_STEPS: Final = ("plan", "move", "elect")
 def begin_broker_add(spec: BrokerAdd) -> Work:
     """Return the work at its beginning, with the steps that will be skipped already marked."""
     work = begun(spec, "register", *_MOVE_STEPS, preflight=StepState.RUNNING)
-    return work if goals_of(spec) else _without_moves(work)
+    is_moving = spec.mode != "none" or any(broker.replaces is not None for broker in spec.brokers)
+    return work if is_moving else _without_moves(work)
 
 
 def begin_broker_drain(spec: BrokerDrain) -> Work:
     return begun(spec, "mark", *_MOVE_STEPS)
 
 
-def goals_of(spec: BrokerAdd) -> tuple[Goal, ...]:
-    """Return the goals: first each replacement, then balance for the brokers that replace no other."""
-    goals: list[Goal] = [
-        Replace(broker_id=broker.replaces, replacement=broker.broker_id)
+def goals_of(spec: BrokerAdd, image: ClusterImage) -> tuple[Goal, ...]:
+    """Return the goals: first each replacement, then balance for the brokers that replace no other. Of two
+    brokers with workers the new one's take the places of the old one's in turn."""
+    goals: list[Goal] = []
+    for broker in spec.brokers:
+        if broker.replaces is not None:
+            new = ids_of(image, broker.broker_id)
+            goals += [
+                Replace(broker_id=old, replacement=new[turn % len(new)])
+                for turn, old in enumerate(ids_of(image, broker.replaces))
+            ]
+    others = tuple(
+        worker
         for broker in spec.brokers
-        if broker.replaces is not None
-    ]
-    others = tuple(broker.broker_id for broker in spec.brokers if broker.replaces is None)
+        if broker.replaces is None
+        for worker in ids_of(image, broker.broker_id)
+    )
     if others and spec.mode == "new_only":
         mode = RebalanceMode.NEW_ONLY
         goals.append(Rebalance(mode=mode, new_broker_ids=others, disk_permille=spec.disk_permille))
@@ -111,7 +122,7 @@ def advance_broker_add(
         draining = look.state is not OperationState.CANCELLING
         state = OperationState.RUNNING if look.state is OperationState.PREFLIGHT else look.state
         return Advance(state=state, work=work, mark=DrainMark(broker_ids=unmarked, draining=draining))
-    step = advance_campaign(work, look, goals_of(spec), spec.moves, tries_max=PLANS_PER_GOAL_MAX)
+    step = advance_campaign(work, look, goals_of(spec, look.image), spec.moves, tries_max=PLANS_PER_GOAL_MAX)
     if step.state is not OperationState.SUCCEEDED:
         return step
     told = f"brokers {ids} are active; {step.work.summary}"
@@ -123,7 +134,7 @@ def advance_broker_add(
 
 def advance_broker_drain(work: Work, spec: BrokerDrain, look: Look) -> Advance:
     """Empty the broker, without giving up: what can't leave now leaves when its obstacle is gone."""
-    broker = look.image.brokers.get(spec.broker_id)
+    broker = next(iter(workers_of(look.image, spec.broker_id)), None)
     if broker is None:
         return succeed(work, f"broker {spec.broker_id} holds nothing and was forgotten")
     state = look.state
@@ -139,7 +150,8 @@ def advance_broker_drain(work: Work, spec: BrokerDrain, look: Look) -> Advance:
     if broker.draining:
         work = with_steps(work, mark=StepState.SUCCEEDED)
     look = msgspec.structs.replace(look, state=state)
-    step = advance_campaign(work, look, (Drain(broker_ids=(spec.broker_id,)),), spec.moves)
+    goal = Drain(broker_ids=ids_of(look.image, spec.broker_id))
+    step = advance_campaign(work, look, (goal,), spec.moves)
     if step.state is not OperationState.SUCCEEDED:
         return step
     told = (
@@ -174,7 +186,8 @@ def _admitting(
     ]
     if missing:
         return wait(work, state, missing, late=late)
-    waiting = tuple(b.broker_id for b in spec.brokers if not brokers[b.broker_id].admitted)
+    workers = workers_named(look.image, [wanted.broker_id for wanted in spec.brokers]).values()
+    waiting = tuple(dict.fromkeys(worker.owner_id for worker in workers if not worker.admitted))
     unmet = [
         Blocked(code=check.code, broker_id=check.broker_id, detail=check.detail)
         for check in checks
@@ -192,11 +205,11 @@ def _admitting(
     idle = [
         Blocked(
             code="broker_not_active",
-            broker_id=wanted.broker_id,
-            detail=f"broker {wanted.broker_id} is admitted and {brokers[wanted.broker_id].status}",
+            broker_id=worker.broker_id,
+            detail=f"{worker.name} is admitted and {worker.status}",
         )
-        for wanted in spec.brokers
-        if brokers[wanted.broker_id].status is not BrokerStatus.ACTIVE
+        for worker in workers
+        if worker.status is not BrokerStatus.ACTIVE
     ]
     return wait(work, OperationState.RUNNING, idle, late=late) if idle else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from controller.core.image import ClusterImage
+from controller.core.workers import workers_of
 from controller.operations.model import (
     BLOCKED_SHOWN,
     Blocked,
@@ -84,12 +85,12 @@ def finished_return(spec: BrokerReturn, *, summary: str) -> Work:
 def advance_demotion(work: Work, spec: BrokerDemote, image: ClusterImage) -> Advance:
     """End when the broker leads nothing. The controller hands over what it can at once and goes on trying;
     what the broker leads alone waits for a second replica in sync."""
-    broker = image.brokers.get(spec.broker_id)
-    if broker is None:
+    workers = workers_of(image, spec.broker_id)
+    if not workers:
         return fail(work, "broker_removed", f"broker {spec.broker_id} is not registered any more")
-    if not broker.demoted:
+    if not workers[0].demoted:
         return cancelled(work, f"broker {spec.broker_id} was taken back")
-    led = image.leader_of.get(spec.broker_id, {})
+    led = [key for worker in workers for key in image.leader_of.get(worker.broker_id, ())]
     if not led:
         return succeed(work, f"broker {spec.broker_id} leads nothing")
     states = [image.partitions[key] for key in sorted(led)[:BLOCKED_SHOWN]]

@@ -5,7 +5,7 @@ import { everyOne, get } from "./api.js";
 import { addBroker, demoteBroker, drainBroker, moveLeadersBack, returnBroker } from "./changes.js";
 import { ago, h, show } from "./dom.js";
 import { bytes, count, words } from "./format.js";
-import { badge, behindOf, brokerTable, marks } from "./tables.js";
+import { badge, behindOf, brokerTable, carriedBy, marks } from "./tables.js";
 import { figures, settings } from "./topics.js";
 
 export const brokersView = {
@@ -29,7 +29,7 @@ export const brokerView = {
   async ask({ path, route }) {
     const own = `${path}/brokers/${encodeURIComponent(route.id)}`;
     const [broker, replication, configs] = await Promise.all([get(own), get(`${path}/replication`), everyOne(`${own}/configs`)]);
-    const carried = replication.body.brokers.find((item) => item.broker_id === broker.body.broker_id);
+    const carried = carriedBy(broker.body, replication.body);
     return { broker: broker.body, carried, configs: configs.items };
   },
   draw(body, { broker, carried, configs }, context) {
@@ -39,6 +39,7 @@ export const brokerView = {
       figures([
         ["State", [badge(broker.state), marks(broker).map((mark) => badge(mark))]],
         ["Endpoint", broker.endpoint],
+        ...broker.workers.map((worker) => [`Worker ${worker.worker}`, [badge(worker.state), `id ${worker.broker_id}, ${worker.endpoint}, leads ${count(worker.leaders)} of ${count(worker.replicas)} replicas`]]),
         ["Rack", broker.rack ?? "none"],
         ["Leads", `${count(broker.leaders)} of ${count(broker.replicas)} replicas; first choice of ${carried ? count(carried.preferred) : "unknown"}`],
         ["Data", carried?.bytes === undefined || carried.bytes === null ? "unknown" : bytes(carried.bytes)],

@@ -107,7 +107,7 @@ async function drawClusters(readiness, isCurrent) {
   tell(readiness, replication.ageMs);
   show(node("notices"));
   if (wanted && !names.includes(wanted)) notice(`There is no cluster ${wanted}.`, h("p", {}, `This is ${cluster.name}.`));
-  const byId = new Map(brokers.items.map((broker) => [broker.broker_id, broker]));
+  const byId = new Map(brokers.items.flatMap((broker) => [broker, ...broker.workers]).map((broker) => [broker.broker_id, broker]));
   remember(cluster.name, replication.body, Date.now());
   node("cluster").hidden = false;
   node("cluster").classList.remove("stale");

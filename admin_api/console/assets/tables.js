@@ -173,7 +173,7 @@ export function showBrokers(section, list, replication, cluster) {
 /** cluster: its name, for the links. */
 export function brokerTable(list, replication, cluster) {
   if (list.length === 0) return h("p", { class: "empty" }, "None has registered. Start one with this cluster's name, and add it.");
-  const carried = new Map(replication.brokers.map((broker) => [broker.broker_id, broker]));
+  const carried = new Map(list.map((broker) => [broker.broker_id, carriedBy(broker, replication)]));
   const most = (of) => Math.max(1, ...list.map((broker) => of(broker) ?? 0));
   const size = (broker) => carried.get(broker.broker_id)?.bytes ?? null;
   const leadersMax = most((broker) => broker.leaders);
@@ -187,7 +187,7 @@ export function brokerTable(list, replication, cluster) {
       return h(
         "tr",
         {},
-        h("th", { scope: "row" }, h("b", {}, h("a", { href: hrefOf(cluster, "brokers", broker.broker_id) }, String(broker.broker_id))), h("span", { class: "quiet" }, broker.endpoint, broker.rack ? ` · ${broker.rack}` : "")),
+        h("th", { scope: "row" }, h("b", {}, h("a", { href: hrefOf(cluster, "brokers", broker.broker_id) }, String(broker.broker_id))), h("span", { class: "quiet" }, broker.endpoint, broker.rack ? ` · ${broker.rack}` : "", broker.workers.length > 0 ? ` · ${plural(broker.workers.length, "worker")}` : "")),
         h("td", {}, badge(broker.state), marks(broker).map((mark) => badge(mark)), broker.offline_log_dirs.length > 0 ? badge("fenced", plural(broker.offline_log_dirs.length, "disk") + " offline") : null),
         h("td", { class: "number" }, measured(count(broker.leaders), broker.leaders / leadersMax)),
         h("td", { class: "number" }, measured(count(broker.replicas), broker.replicas / replicasMax)),
@@ -197,6 +197,18 @@ export function brokerTable(list, replication, cluster) {
       );
     }),
   );
+}
+
+/** What replication says of a broker, of all its workers together. */
+export function carriedBy(broker, replication) {
+  const ids = broker.workers.length > 0 ? broker.workers.map((worker) => worker.broker_id) : [broker.broker_id];
+  const found = replication.brokers.filter((one) => ids.includes(one.broker_id));
+  if (found.length < 2) return found[0];
+  const sum = (name) => found.reduce((total, one) => total + (one[name] ?? 0), 0);
+  const longest = (one) => (one.followed === 0 ? -1 : (one.lag_ms_max ?? Infinity));
+  const farthest = found.reduce((most, one) => (longest(one) > longest(most) ? one : most));
+  const sums = ["bytes", "followed", "unknown", "out_of_sync", "preferred"].map((name) => [name, sum(name)]);
+  return { ...farthest, ...Object.fromEntries(sums), lag_records_max: Math.max(...found.map((one) => one.lag_records_max)) };
 }
 
 /** What an operator has asked of a broker. */

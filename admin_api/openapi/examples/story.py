@@ -156,6 +156,7 @@ BROKER: Final[dict[str, Any]] = {
     "incarnation_id": "31437a3ed479e777232fedf92bd173c3",
     "log_dirs": ["75dkAqssMq6mM-bxj8DJcw"],
     "offline_log_dirs": [],
+    "workers": [],
     "disk_free_bytes": 812_000_000_000,
     "disk_total_bytes": 1_000_000_000_000,
     "last_shutdown": "clean",
