@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from tests.simulation.schedule import FAMILIES
+from tests.simulation.schedule import CORES_ONLY, FAMILIES
 
 SEEDS = Path(__file__).parents[1] / "seeds"
 SEEDS_APART = 10_000
@@ -20,8 +20,8 @@ SEEDS_APART = 10_000
 
 FIRST_SEEDS = 100_000
 
-ON_REAL_PROCESSES = {name: title for name, title in FAMILIES.items() if name != "host"}
-"""What has a command of its own, with titles. No host here can be resumed from a snapshot."""
+ON_REAL_PROCESSES = {name: title for name, title in FAMILIES.items() if name not in CORES_ONLY}
+"""What has a command of its own, with titles."""
 
 MEASURED = {"creation"}
 """Of these: those whose figures are times that are published."""

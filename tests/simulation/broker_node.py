@@ -564,6 +564,7 @@ class BrokerNode:
             unanswered_incarnation_ids=unanswered,
             cluster_id=self.disk.cluster_id,
             witness=self.witness,
+            worker_of=self.cluster.options.members[self.broker_id],
         )
 
     def _tell_holdings(self, identity: RegisterRequest) -> None:

@@ -126,7 +126,7 @@ class Cluster:
                 ),
                 Disk(f"dir-{n}"),
             )
-            for n in range(1, options.brokers + 1)
+            for n in options.members
         }
         self.keys: list[PartitionKey] = [(TOPIC_ID, n) for n in range(options.partitions)]
         self.living: set[PartitionKey] = set(self.keys)
@@ -264,6 +264,11 @@ class Cluster:
     def nodes(self) -> list[BrokerNode | ControllerNode]:
         return [*self.brokers.values(), *self.controllers]
 
+    def owner_of(self, broker: int) -> int:
+        """The id by which operators know a broker, or the one that it is a worker of."""
+        owner = self.options.members[broker]
+        return broker if owner is None else owner
+
     def node(self, name: str) -> BrokerNode | ControllerNode:
         return next(node for node in self.nodes if node.name == name)
 
@@ -285,7 +290,7 @@ class Cluster:
         controller = self.active_controller()
         if controller is not None:
             image = controller.published
-            waiting = tuple(b for b, r in image.brokers.items() if not r.admitted)
+            waiting = tuple({r.owner_id: None for r in image.brokers.values() if not r.admitted})
             active = sum(r.is_eligible for r in image.brokers.values())
             if waiting:
                 controller.submit(

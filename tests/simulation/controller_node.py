@@ -20,7 +20,13 @@ import msgspec
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReport, LagReportResponse
 from controller.contract.partition_state import PartitionState, Shard
-from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterRequest, RegisterResponse
+from controller.contract.session import (
+    WORKER_ID_STEP,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RegisterRequest,
+    RegisterResponse,
+)
 from controller.contract.updates import NameWriterRequest, NameWriterResponse, PollRequest, UpdateBatch
 from controller.core.effects import ProbeBroker
 from controller.core.events import (
@@ -71,7 +77,7 @@ if TYPE_CHECKING:
     from tests.simulation.sightings import Sightings
 
 CLUSTER = "prod"
-#: Below are the ids of brokers.
+#: Below are the ids of brokers, and from a million on those of their further workers.
 FIRST_COORDINATOR_ID = 1_001
 #: How often a node shows its watch that it runs.
 BEAT_MS = 200
@@ -80,7 +86,7 @@ Replies = list[tuple[Callable[[Any], None], Any]]
 
 
 def is_coordinator(member_id: int) -> bool:
-    return member_id >= FIRST_COORDINATOR_ID
+    return FIRST_COORDINATOR_ID <= member_id < WORKER_ID_STEP
 
 
 def process_name(member_id: int) -> str:

@@ -23,6 +23,7 @@ from tests.simulation import (
     kinds_pauses,
     kinds_plans,
     kinds_scripts,
+    kinds_workers,
 )
 from tests.simulation.cluster import Cluster
 from tests.simulation.events import keyed_random
@@ -42,6 +43,7 @@ __all__ = [
     "kinds_pauses",
     "kinds_plans",
     "kinds_scripts",
+    "kinds_workers",
 ]
 
 
@@ -58,6 +60,7 @@ MODULES = (
     kinds_clocks,
     kinds_hosts,
     kinds_coordinators,
+    kinds_workers,
 )
 _PLACE = {module.__name__: number for number, module in enumerate(MODULES)}
 

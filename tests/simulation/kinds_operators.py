@@ -185,7 +185,7 @@ def maintain_broker(cluster: Cluster, *, broker: int, cordoned: bool, demoted: b
             MaintainBrokers(
                 wall_ms=cluster.events.now_ms,
                 actor=ACTOR,
-                broker_ids=(broker,),
+                broker_ids=(cluster.owner_of(broker),),
                 cordoned=is_cordoned,
                 demoted=is_demoted,
             ),

@@ -114,7 +114,10 @@ def _draw_drain(cluster: Cluster, random: Random) -> Arguments | None:
 
 def _drain(cluster: Cluster, broker: int, is_draining: bool) -> bool:
     event = MaintainBrokers(
-        wall_ms=cluster.events.now_ms, actor=ACTOR, broker_ids=(broker,), draining=is_draining
+        wall_ms=cluster.events.now_ms,
+        actor=ACTOR,
+        broker_ids=(cluster.owner_of(broker),),
+        draining=is_draining,
     )
     return ask(cluster, event)
 
@@ -183,7 +186,8 @@ def _remove(cluster: Cluster, broker: int) -> None:
     """As long as it is down: the controller must know that first."""
     if cluster.brokers[broker].is_up or cluster.registered_epoch(broker) < 0:
         return
-    ask(cluster, RemoveBroker(wall_ms=cluster.events.now_ms, actor=ACTOR, broker_id=broker))
+    owner = cluster.owner_of(broker)
+    ask(cluster, RemoveBroker(wall_ms=cluster.events.now_ms, actor=ACTOR, broker_id=owner))
     cluster.events.after(AGAIN_MS / 5, lambda: _remove(cluster, broker))
 
 
@@ -196,7 +200,8 @@ def _take_in(cluster: Cluster, broker: int) -> None:
         return
     if node is not None:
         cluster.marks.reached("broker.forgotten.and.back")
-        ask(cluster, AdmitBrokers(wall_ms=cluster.events.now_ms, actor=ACTOR, broker_ids=(broker,)))
+        owner = cluster.owner_of(broker)
+        ask(cluster, AdmitBrokers(wall_ms=cluster.events.now_ms, actor=ACTOR, broker_ids=(owner,)))
     cluster.events.after(AGAIN_MS, lambda: _take_in(cluster, broker))
 
 

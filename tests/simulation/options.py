@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from controller.contract.session import worker_id
 from tests.simulation.events import keyed_random
 
 #: Of all seeds without and with coordinators, how many have compacted topics.
@@ -44,6 +45,7 @@ class ClusterOptions:
     records_per_write: a step's records are persisted, and published, so many at a time.
     compacted: all topics are compacted: records have keys, and rounds go over the logs.
     family: half of the strikes are of this family (schedule.FAMILIES); "": all kinds alike.
+    workers: so many of the brokers are workers of one host, again and again; 0: each is alone.
     """
 
     brokers: int = 3
@@ -85,6 +87,15 @@ class ClusterOptions:
     records_per_write: int = 1_000
     compacted: bool = False
     family: str = ""
+    workers: int = 0
+
+    @property
+    def members(self) -> dict[int, int | None]:
+        """The brokers' ids, each with the broker that it is a worker of, if of any."""
+        if not self.workers:
+            return dict.fromkeys(range(1, self.brokers + 1))
+        places = (divmod(n, self.workers) for n in range(self.brokers))
+        return {worker_id(host + 1, number): host + 1 for host, number in places}
 
     @property
     def topic_configs(self) -> dict[str, str]:
@@ -190,6 +201,19 @@ LONG = Shape(
     operator_pace_ms=45_000,
 )
 SHAPES = (DENSE, STEADY, LONG)
+
+
+def of_family(options: ClusterOptions, family: str) -> ClusterOptions:
+    """Return the options for a sweep of one family: in that of hosts with workers brokers are workers."""
+    options = replace(options, family=family)
+    if family != "workers":
+        return options
+    brokers = max(4, options.brokers)
+    factor = min(options.replication_factor, -(-brokers // 2))
+    minimum = min(options.min_insync_replicas, factor)
+    return replace(
+        options, brokers=brokers, workers=2, replication_factor=factor, min_insync_replicas=minimum
+    )
 
 
 def draw_shape(seed: int) -> Shape:

@@ -15,7 +15,8 @@ Checked, with its cost, after
 - a high watermark moved: I3 (only this epoch's evidence counts) by our own list of fetches; I1 (candidates
   are complete) of every candidate. O(replicas + new batches);
 - a write in ZooKeeper: I5 (one writer of metadata); of the partitions written I6 (partition epochs order
-  everything), I7, I1, I2 and I37 (what a client deleted stays deleted). O(partitions written);
+  everything), I7, I1, I2, I37 (what a client deleted stays deleted) and I38 (a host has one replica).
+  O(partitions written);
 - an answer to a client: I4 (acknowledged means committed), I18 (reads stop at the high watermark), I19 (no
   latest offset before it is known), I23 (no gap, no repeat). O(log batches + batches read);
 - the end: I13, I23 and I24 (acknowledged is read) over everything. O(all batches).
@@ -283,11 +284,19 @@ class Oracle:
                         raise Violation(
                             "I7", f"{key} leader epoch {state.leader_epoch}: {other} and {state.leader}"
                         )
+                self._check_apart(key, state)
                 self._check_candidates(key, state)
                 if state.leader != NO_LEADER:
                     replica = cluster.brokers[state.leader].replicas.get(key)
                     if replica is not None:
                         self._check_quorum_superset(key, state, replica)
+
+    def _check_apart(self, key: PartitionKey, state: PartitionState) -> None:
+        """I38: while a partition moves it may be on two workers of a host, but it is not to stay there."""
+        members = self.cluster.options.members
+        owners = [members[broker_id] or broker_id for broker_id in state.target_replicas]
+        if len(set(owners)) < len(owners):
+            raise Violation("I38", f"{key} is to be on {state.target_replicas}: two are of one host")
 
     def concede(self, key: PartitionKey) -> None:
         """From now on an unclean election of this partition is what the operator asked for."""

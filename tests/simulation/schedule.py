@@ -59,7 +59,11 @@ FAMILIES: dict[str, str] = {
     "creation": "many partitions are created while roles fail over",
     "host": "a host is resumed from a snapshot",
     "rot": "bytes rot at rest",
+    "workers": "a host with several workers dies, or one of them",
 }
+
+#: Families that only tier A has: no process is put back in time, no host of real processes has workers.
+CORES_ONLY = frozenset({"host", "workers"})
 
 KINDS: dict[str, Kind] = {}
 

@@ -20,7 +20,7 @@ from tests.checker.verdict import Kind
 from tests.proof.part import Figure, Part
 from tests.simulation.corpus import Case, load_corpus, run_case
 from tests.simulation.marks import DECLARED, WATCHED, missed
-from tests.simulation.options import SHAPES, draw_options, shape_of
+from tests.simulation.options import SHAPES, draw_options, of_family, shape_of
 from tests.simulation.report import report_and_save
 from tests.simulation.run import Verdict
 from tests.simulation.twice import Digests, SecondRunFailed, compare, digests_of, is_chosen, sources_digest
@@ -153,7 +153,7 @@ class Plan:
     def case(self, seed: int) -> Case:
         if not self.family:
             return Case(seed=seed)
-        return Case(seed=seed, options=dataclasses.replace(draw_options(seed), family=self.family))
+        return Case(seed=seed, options=of_family(draw_options(seed), self.family))
 
 
 class Sweep:

@@ -23,7 +23,7 @@ from pathlib import Path
 from tests.proof.part import Part, save
 from tests.proof.table import aligned
 from tests.simulation.group_walks import walk_failure
-from tests.simulation.options import ClusterOptions, draw_options
+from tests.simulation.options import ClusterOptions, draw_options, of_family
 from tests.simulation.planted import PLANTS, Plant, planted
 from tests.simulation.run import run_seed
 from tests.simulation.scenarios.all import SCENARIOS
@@ -63,8 +63,7 @@ class Run:
             played = play(scenario, self.seed)
             return None if played.failure is None else (played.rule or "", played.failure)
         options = dataclasses.replace(
-            hunting_options(self.seed),
-            family=self.family,
+            of_family(hunting_options(self.seed), self.family),
             coordinators=self.coordinators,
             compacted=self.compacted,
         )

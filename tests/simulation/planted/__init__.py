@@ -19,6 +19,7 @@ from tests.simulation.planted import (
     leaders,
     reassignments,
     rot,
+    workers,
 )
 from tests.simulation.planted.plant import PLANTS, Plant, planted
 
@@ -38,4 +39,5 @@ __all__ = [
     "planted",
     "reassignments",
     "rot",
+    "workers",
 ]
