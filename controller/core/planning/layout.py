@@ -44,6 +44,7 @@ class Layout:
         #: Bytes that the plan brings to each broker, without what it takes away.
         self.coming = [0] * len(brokers)
         self.owner = [broker.owner_id for broker in brokers]
+        self._has_workers = len(set(self.owner)) < len(self.owner)
         self.host, self.rack = _domains(brokers)
         self.partitions = snapshot.partitions
         self.original = [tuple(self.index[b] for b in p.replicas) for p in snapshot.partitions]
@@ -174,10 +175,10 @@ class Layout:
     def is_as_apart(self, number: int, source: int, target: int) -> bool:
         """Return whether `target` may hold the replica of `source` without standing closer to the others."""
         replicas = self.replicas[number]
-        owner = self.owner[target]
-        for other in replicas:
-            if other == target or (other != source and self.owner[other] == owner):
-                return False
+        if target in replicas:
+            return False
+        if self._has_workers and self.is_barred((b for b in replicas if b != source), target):
+            return False
         rack = self.rack
         if rack[source] == rack[target] and self.host[source] == self.host[target]:
             return True

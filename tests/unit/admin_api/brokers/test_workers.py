@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.kit.admin_api.broker_moves import BROKERS, accepted, spec
-from tests.kit.admin_api.plans import operation
+from tests.kit.admin_api.plans import made, operation
 from tests.kit.admin_api.rest import Rest, controller, problem
 from tests.kit.controller.shell import Broker
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
@@ -128,6 +128,21 @@ async def test_a_worker_s_own_id_is_refused_with_the_broker_to_name(zookeeper: M
             assert problem(answered) == code
             assert answered.json()["hint"] == "name broker 5"
             assert "1000005 is worker 1 of broker 5" in answered.json()["detail"]
+
+
+async def test_a_broker_with_workers_takes_the_places_of_another(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await with_five(rest)
+        body = {"name": "orders", "partitions": 6, "replication_factor": 2}
+        await rest.post("/clusters/prod/topics", body)
+        await start(rest, 6, 6, 1_000_006)
+        replacement = {"broker_id": 6, "endpoint": "127.0.0.1:9006", "replaces": 5}
+        planned = (await rest.client.post(f"{BROKERS}?dry_run=true", json=replacement)).json()
+        goals = [(plan["goal"]["broker_id"], plan["goal"]["replacement"]) for plan in planned["plans"]]
+        assert goals == [(5, 6), (1_000_005, 1_000_006)]
+        assert planned["moves"] == (await shown(rest))["replicas"]
+        plan = await made(rest, {"kind": "drain", "broker_ids": [5]})
+        assert plan["goal"]["broker_ids"] == list(FIVE)
 
 
 async def test_what_is_asked_of_a_broker_is_done_to_its_workers(zookeeper: MemoryZooKeeper) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from controller.contract.errors import ControllerError
 from controller.contract.session import BrokerStatus, RegisterResponse, worker_id
+from controller.core.effects import Alarm, AlarmCode, AlarmKey
 from controller.core.events import (
     AddPartitions,
     AdmitBrokers,
@@ -235,6 +236,19 @@ def test_a_partition_moves_between_workers_and_is_on_both_only_until_it_has_arri
     assert cluster.partition().replicas == (1_000_005, 6, 5)
     cluster.propose(5, 6, 1_000_005)
     assert cluster.partition().replicas == (1_000_005, 6)
+
+
+def test_a_worker_that_dies_is_fenced_alone_and_the_alarm_says_whose_it_is() -> None:
+    cluster = with_two_brokers_of_workers()
+    cluster.kill(1_000_005)
+    assert [cluster.broker(b).status for b in (5, 1_000_005)] == [BrokerStatus.ACTIVE, BrokerStatus.FENCED]
+    alarms = [effect for effect in cluster.effects if isinstance(effect, Alarm)]
+    assert [(alarm.key, alarm.detail) for alarm in alarms] == [
+        (
+            AlarmKey(code=AlarmCode.BROKER_FENCED, broker_id=1_000_005),
+            "worker 1 of broker 5 refuses connections: its process is dead",
+        )
+    ]
 
 
 def test_a_row_of_the_version_before_reads_as_that_of_a_broker_alone() -> None:
