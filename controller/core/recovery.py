@@ -148,6 +148,7 @@ def recover(
     noted, damaged = _add_set_aside(held, topics, logs)
     epoch_min = partition_epoch_floor(max(heard.records, image.records) + EPOCH_MARGIN)
     back = tuple(sorted(t.topic for t in topics.values() if t.topic_id not in image.topics))
+    holders = _one_of_each(held)
     rebuilt: list[PartitionState] = []
     for topic in topics.values():
         for number in range(topic.partitions):
@@ -161,7 +162,7 @@ def recover(
                     noted=noted.get(key, ()),
                     logs=logs.get(key, {}),
                     held=held,
-                    holders=list(held),
+                    holders=holders,
                     has_all=not event.gone_brokers,
                     damaged=damaged.get(key, ()),
                     epoch_min=epoch_min,
@@ -319,6 +320,15 @@ def _one_of_each_name(topics: dict[str, TopicState], latest: Iterable[TopicState
     stays = {topic.topic: topic_id for topic_id, topic in topics.items()}
     stays.update((topic.topic, topic.topic_id) for topic in latest if topic.topic_id in topics)
     return {topic_id: topic for topic_id, topic in topics.items() if stays[topic.topic] == topic_id}
+
+
+def _one_of_each(held: Mapping[int, Holdings]) -> list[int]:
+    """Return the brokers, of those with several workers the first that told."""
+    first_of: dict[int, int] = {}
+    for broker_id, holdings in held.items():
+        worker_of = holdings.identity.worker_of
+        first_of.setdefault(broker_id if worker_of is None else worker_of, broker_id)
+    return list(first_of.values())
 
 
 def _base(

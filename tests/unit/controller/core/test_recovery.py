@@ -51,8 +51,10 @@ class LostHistory:
         topics: tuple[TopicState, ...] | None = None,
     ) -> None:
         witness = Witness(cluster_id=CLUSTER_ID, controller_epoch=9, lineage="lost", records=RECORDS)
+        known = self.cluster.image.brokers.get(broker_id)
+        worker_of = None if known is None else known.worker_of
         identity = msgspec.structs.replace(
-            self.cluster.request(broker_id, dirs=dirs),
+            self.cluster.request(broker_id, dirs=dirs, worker_of=worker_of),
             cluster_id=CLUSTER_ID,
             witness=witness,
             previous_broker_epoch=broker_epoch,
@@ -327,3 +329,15 @@ def test_a_cluster_that_lost_nothing_is_not_recovered() -> None:
     cluster = Cluster()
     refused = cluster.ask(RecoverMetadata(wall_ms=0, actor="ann"), Refusal)
     assert refused.code is RefusalCode.RECOVERY_NOT_NEEDED
+
+
+def test_a_partition_that_no_broker_has_comes_back_on_one_worker_of_each_broker() -> None:
+    lost = LostHistory(held={}, ends={})
+    lost.cluster.register(1_000_001, worker_of=1)
+    known = (msgspec.structs.replace(lost.topic(KEY[0], "t0"), partitions=2),)
+    lost.tell(1, later(1, 6, 14, 1, 2, 3), (6, 80), topics=known)
+    for broker_id in (1_000_001, 2):
+        lost.tell(broker_id, None, None)
+    lost.recover(3)
+    assert lost.cluster.partition(1).replicas == (1, 2)
+    assert lost.cluster.broker(1_000_001).worker_of == 1
