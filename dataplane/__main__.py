@@ -1,4 +1,5 @@
-"""`dataplane serve | format | dump-log`: parse, build, run. The composition root of a broker.
+"""`dataplane serve | format | dump-log`: parse, build, run. The composition root of a broker, and with
+`--workers` above 1 of the process above its workers (supervisor.py).
 
 SIGTERM and SIGINT begin a controlled shutdown; a second one ends the process at once, which is as safe as
 SIGKILL: the next start recovers, and tells the controller what it can prove.
@@ -22,14 +23,19 @@ import trio
 from controller.contract.lag_report import ReplicaProblem
 from dataplane.broker import BrokerSettings, Ports, StorageBroker, listen
 from dataplane.core.log_port import LogError
+from dataplane.core.workers import WorkersRefused, check_folders, worker_directory
 from dataplane.shell.config import BROKER_KEYS, BrokerConfig
 from dataplane.shell.data_directory import read_seen
 from dataplane.shell.log_loading import load_logs
-from dataplane.storage.disk import PosixDisk
+from dataplane.storage.disk import PosixDisk, mkdir_durably
 from dataplane.storage.dump import dump_segment
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.log_dir_identity import LogDirRefused
-from springtide.log_lines import configure_logging
+from dataplane.storage.tail_cache import TailBudget
+from dataplane.storage.worker_folders import workers_with_data
+from dataplane.supervisor import Supervisor, end_with_supervisor
+from dataplane.worker_settings import check_settings, settings_of_worker
+from springtide.log_lines import configure_logging, ids_in_log
 from springtide.node.command_line import (
     EXIT_FAILED,
     EXIT_OK,
@@ -59,12 +65,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         match arguments.command:
             case "serve":
-                return _serve(arguments)
+                with ids_in_log(worker=_worker_in_log(arguments)):
+                    return _serve(arguments, sys.argv[1:] if argv is None else argv)
             case "format":
                 return _format(arguments)
             case _:
                 return _dump_log(arguments)
-    except (CommandLineError, NodeConfigError) as error:
+    except (CommandLineError, NodeConfigError, WorkersRefused) as error:
         print(f"dataplane: {error}", file=sys.stderr)
         return EXIT_USAGE
     except BrokenPipeError:  # `dump-log | head`
@@ -77,6 +84,15 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     serve = add_serve(commands, what="broker", port=DEFAULT_PORT, keys=BROKER_KEYS)
     serve.add_argument("--data-dir", required=True, metavar="DIR", help="this broker's own directory")
+    serve.add_argument(
+        "--workers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes of this broker, one for each core to use; worker k has each port + k, and the folder "
+        "worker-k in the directory (default: 1)",
+    )
+    serve.add_argument("--worker", type=int, help=argparse.SUPPRESS)  # Which of them this process is.
     format_ = commands.add_parser("format", help="give a data directory its identity before the first start")
     format_.add_argument("--data-dir", required=True, metavar="DIR")
     format_.add_argument("--broker-id", type=int, required=True)
@@ -89,12 +105,43 @@ def _parser() -> argparse.ArgumentParser:
 # serve
 
 
-def _serve(arguments: argparse.Namespace) -> int:
+def _worker_in_log(arguments: argparse.Namespace) -> str | None:
+    return None if arguments.worker is None else f"{arguments.worker}/{arguments.workers}"
+
+
+def _serve(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     configure_logging(arguments.log_level, arguments.log_format)
     settings = _settings(arguments)
+    data_dir = str(Path(arguments.data_dir).absolute())
+    if arguments.worker is None:
+        try:
+            _prepare_directory(data_dir, arguments.workers)
+        except OSError as error:
+            _log.error("log_directory_unusable path=%s cause=%s", data_dir, error)
+            return EXIT_FAILED
+        if arguments.workers > 1:
+            command = (sys.executable, "-m", "dataplane", *argv)
+            workers = [(*command, "--worker", str(number)) for number in range(arguments.workers)]
+            return trio.run(Supervisor(workers).run)
+    else:
+        end_with_supervisor()
+        data_dir = worker_directory(data_dir, arguments.worker)
+    return _serve_alone(settings, data_dir)
+
+
+def _prepare_directory(data_dir: str, workers: int) -> None:
+    """Check the folders of workers, and make the directory in which several make theirs. Raise
+    WorkersRefused, OSError."""
+    disk = PosixDisk()
+    check_folders(data_dir, workers_with_data(disk, data_dir), workers)
+    if workers > 1:
+        mkdir_durably(disk, data_dir)
+
+
+def _serve_alone(settings: BrokerSettings, data_dir: str) -> int:
+    """Run the broker, or the worker, that is this process."""
     _log.info("open_files_limit_raised files=%d", raise_open_files_limit())
     ports = Ports()
-    data_dir = str(Path(arguments.data_dir).absolute())
     try:
         opened = open_broker(settings, ports, data_dir=data_dir, boot_id=_boot_id())
     except LogDirRefused as error:
@@ -134,6 +181,7 @@ def open_broker(settings: BrokerSettings, ports: Ports, *, data_dir: str, boot_i
         new_dir_id=_new_dir_id(ports.rng),
         boot_id=boot_id,
         options=settings.config.topic_settings({}).log,
+        tail_budget=TailBudget(settings.tail_bytes_max),
     )
     _log.info("log_directory_opened path=%s last_shutdown=%s", data_dir, log_dir.claim.last_shutdown.value)
     problems = load_logs(log_dir, wall_ms=ports.clock.wall_ms)
@@ -144,7 +192,8 @@ def open_broker(settings: BrokerSettings, ports: Ports, *, data_dir: str, boot_i
 
 async def _run_broker(opened: OpenedBroker) -> int:
     try:
-        return await run_until_signal(opened.listen, opened.settings)
+        is_supervised = opened.settings.worker_of is not None
+        return await run_until_signal(opened.listen, opened.settings, is_supervised=is_supervised)
     except* LogDirRefused as group:
         _log.error("process_ends cause=%s", first_of(group))
     except* LogError as group:
@@ -153,10 +202,18 @@ async def _run_broker(opened: OpenedBroker) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> BrokerSettings:
+    """Return the settings of the broker, or of the worker that this process is. Raise WorkersRefused,
+    CommandLineError, NodeConfigError."""
     config = BrokerConfig.parse(config_pairs(arguments))
-    return BrokerSettings(
+    settings = BrokerSettings(
         broker_id=id_of(arguments, "broker"), config=config, **node_settings(arguments, config)
     )
+    check_settings(settings, arguments.workers)
+    if arguments.worker is None:
+        return settings
+    if not 0 <= arguments.worker < arguments.workers or arguments.workers == 1:
+        raise CommandLineError("--worker is given by the process that --workers makes, not by hand")
+    return settings_of_worker(settings, arguments.worker, arguments.workers)
 
 
 def _boot_id() -> str:

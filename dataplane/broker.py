@@ -47,6 +47,7 @@ from dataplane.shell.scrubber import Scrubber
 from dataplane.shell.untold import Untold
 from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import DIVERGENT, LogDir
+from dataplane.storage.tail_cache import BROKER_BYTES_MAX
 from springtide.node.administration import Administration
 from springtide.node.authentication import Authentication
 from springtide.node.authorization import Authorizer
@@ -74,10 +75,13 @@ SESSION_ID_BITS = 31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings(NodeSettings):
-    """The settings of `dataplane serve`."""
+    """The settings of `dataplane serve`. worker_of: the broker's id, where this is one of several workers
+    of it. tail_bytes_max: of the newest bytes of all logs, kept in memory."""
 
     broker_id: int
     config: BrokerConfig = field(default_factory=BrokerConfig)
+    worker_of: int | None = None
+    tail_bytes_max: int = BROKER_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,6 +335,7 @@ class StorageBroker:
                 previous_broker_epoch=log_dir.claim.previous_broker_epoch,
                 unanswered_incarnation_ids=log_dir.claim.previous_unanswered,
                 version=settings.version,
+                worker_of=settings.worker_of,
             ),
             cluster_id=log_dir.claim.meta.cluster_id or None,
             lease=self.lease,

@@ -150,6 +150,7 @@ TOPIC_KEYS: dict[str, str] = {
 HINTS = {
     **NODE_HINTS,
     **{name: f"that is a topic's key; the broker's default is {key}" for name, key in TOPIC_KEYS.items()},
+    **dict.fromkeys(("num.network.threads", "num.io.threads"), "a worker is one loop: use --workers"),
     "broker.id": "use --broker-id",
     "node.id": "use --broker-id",
     "log.dirs": "use --data-dir",

@@ -23,7 +23,16 @@ from dataclasses import replace
 
 from controller.contract.session import UNANSWERED_INCARNATIONS_MAX, ShutdownKind
 from dataplane.core.log_port import LogError
-from dataplane.storage.disk import DirectoryLocked, Disk, File, read_whole, replace_durably, unlink_durably
+from dataplane.core.workers import folder_number
+from dataplane.storage.disk import (
+    DirectoryLocked,
+    Disk,
+    File,
+    mkdir_durably,
+    read_whole,
+    replace_durably,
+    unlink_durably,
+)
 from dataplane.storage.health import DirectoryHealth
 from dataplane.storage.log_dir_identity import (
     META_FILE,
@@ -139,9 +148,7 @@ def claim_directory(
     LogDirRefused; LogError if the disk fails. Fsyncs: thread, or before the loop runs.
     """
     try:
-        if not disk.exists(path):
-            disk.mkdir(path)
-            disk.fsync_dir(path.rpartition("/")[0] or ("/" if path.startswith("/") else "."))
+        mkdir_durably(disk, path)
         try:
             lock = disk.lock(f"{path}/{LOCK_FILE}")
         except DirectoryLocked:
@@ -167,7 +174,7 @@ def _identify_directory(
     unlink_durably(disk, f"{path}/{MARKER_FILE}")
     encoded = read_whole(disk, f"{path}/{META_FILE}", bytes_max=META_BYTES_MAX)
     if encoded is None:
-        if any(disk.is_dir(f"{path}/{name}") for name in disk.listdir(path) if name != "lost+found"):
+        if any(disk.is_dir(f"{path}/{name}") for name in disk.listdir(path) if not _is_anothers(name)):
             raise LogDirRefused(f"{path} holds directories but no {META_FILE}: whose data is this?")
         return None, ShutdownKind.FIRST_START
     meta = decode_meta(encoded)
@@ -176,3 +183,9 @@ def _identify_directory(
     return meta, shutdown_kind(
         meta, marker_broker_epoch=decode_marker(marker), boot_id=boot_id, has_mount_mark=has_mount_mark
     )
+
+
+def _is_anothers(name: str) -> bool:
+    """Return whether a directory of this name is none of the claimed one's: it is the file system's, or the
+    folder of another worker, which may have been quicker at a first start."""
+    return name == "lost+found" or folder_number(name) is not None

@@ -349,6 +349,13 @@ def replace(disk: Disk, path: str, data: bytes, *, is_synced: bool = False) -> N
     disk.rename(temporary, path)
 
 
+def mkdir_durably(disk: Disk, path: str) -> None:
+    """Make the directory if it is not there, and its name durable. Raise OSError."""
+    if not disk.exists(path):
+        disk.mkdir(path)
+        disk.fsync_dir(path.rpartition("/")[0] or ("/" if path.startswith("/") else "."))
+
+
 def replace_durably(disk: Disk, path: str, data: bytes) -> None:
     """Write a small file so that a crash leaves either the old content or the new: temporary file, fsync,
     rename, fsync of the directory. Leaving out any of these was seen to bring back zeros or the old name."""

@@ -9,6 +9,7 @@
                                and a suffix it fits a file name of 255; partition.json holds the whole name
                                and decides. One that ends in `.deleted` only waits to be unlinked.
     divergent/  quarantine/    what a truncation dropped; replicas without a claim (quarantine.py)
+    worker-<k>/                another worker's, with all of the above (worker_folders.py)
 
 Whose the directory is and how its last user stopped: directory_claim.py. A log that lacks what its stop
 should have left (recovery.py) refutes that: the stop was a machine crash, which is written down before that
@@ -31,6 +32,7 @@ from controller.contract.holdings import SetAsideLog
 from controller.contract.partition_state import PartitionState, TopicState
 from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import LogError
+from dataplane.core.workers import folder_number
 from dataplane.storage.checkpoints import PartitionKey
 from dataplane.storage.directory_claim import DirectoryClaim, claim_directory
 from dataplane.storage.disk import Disk, stored_bytes
@@ -117,6 +119,8 @@ class LogDir:
             for name in self._disk.listdir(self.path):
                 path = f"{self.path}/{name}"
                 if name in (DIVERGENT, QUARANTINE) or not self._disk.is_dir(path):
+                    continue
+                if folder_number(name) is not None:  # another worker's
                     continue
                 if name.endswith(DELETED_SUFFIX):
                     self._remove_tree(path)

@@ -262,8 +262,13 @@ def _keep_freed_memory() -> None:
         mallopt(M_TRIM_THRESHOLD, KEPT_FREE_BYTES_MAX)
 
 
-async def run_until_signal(listen: Callable[[], Awaitable[ServingProcess]], settings: NodeSettings) -> int:
-    """Run the process that `listen` starts until a signal comes, and return the exit code."""
+async def run_until_signal(
+    listen: Callable[[], Awaitable[ServingProcess]], settings: NodeSettings, *, is_supervised: bool = False
+) -> int:
+    """Run the process that `listen` starts until a signal comes, and return the exit code.
+
+    is_supervised: a process of ours passes signals on. One signal then often comes twice, from it and from
+    what ends a terminal's or a service's processes together, so that a second one says nothing new."""
     exit_code = EXIT_FAILED
     try:
         async with trio.open_nursery() as nursery:
@@ -271,7 +276,7 @@ async def run_until_signal(listen: Callable[[], Awaitable[ServingProcess]], sett
                 process = await listen()
                 nursery.start_soon(process.run)
                 await anext(aiter(signals))
-                nursery.start_soon(_exit_on_second, signals)
+                nursery.start_soon(_outlive_others if is_supervised else _exit_on_second, signals)
                 exit_code = EXIT_OK if await process.shut_down() else EXIT_FAILED
                 nursery.cancel_scope.cancel()
     except* (RegistrationRefused, WentBack) as group:
@@ -291,6 +296,11 @@ async def _exit_on_second(signals: Any) -> None:
             "second_signal signal=%s consequence=%s", signal.Signals(number).name, "no clean shutdown"
         )
         os._exit(128 + number)
+
+
+async def _outlive_others(signals: Any) -> None:
+    async for number in signals:
+        _log.info("second_signal signal=%s consequence=%s", signal.Signals(number).name, "none")
 
 
 def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -1,0 +1,53 @@
+"""Folders of other workers in a broker's directory: which hold data, and that worker 0 leaves them alone."""
+
+from __future__ import annotations
+
+from controller.contract.session import ShutdownKind
+from dataplane.storage.disk import Disk
+from dataplane.storage.log_dir import LogDir, open_log_dir
+from dataplane.storage.log_settings import PartitionId
+from dataplane.storage.worker_folders import workers_with_data
+from tests.kit.dataplane.log_dirs import load_all
+from tests.kit.dataplane.storage import SMALL
+from tests.simulation.memory_disk import MemoryDisk
+
+ORDERS = PartitionId("AAAAAAAAAAAAAAAAAAAAAA", "orders", 0)
+KEY = (ORDERS.topic_id, 0)
+
+
+def running(disk: Disk, path: str, broker_id: int) -> LogDir:
+    log_dir = open_log_dir(
+        disk, path, broker_id=broker_id, new_dir_id=f"dir-{broker_id}", boot_id="boot", options=SMALL
+    )
+    load_all(log_dir, now_ms=0)
+    log_dir.on_registered(cluster_id="cluster", broker_epoch=5)
+    return log_dir
+
+
+def test_each_worker_has_a_directory_of_its_own_within_the_brokers() -> None:
+    """Worker 1 may be quicker than worker 0 at the first start, and neither takes the other's for its own."""
+    disk = MemoryDisk()
+    for _ in range(2):
+        second, first = running(disk, "/data/worker-1", 1_000_005), running(disk, "/data", 5)
+        for each in (second, first):
+            if KEY not in each.logs:
+                each.create(ORDERS, now_ms=0)
+            assert list(each.logs) == [KEY]
+            assert not each.quarantined.notes
+            assert each.close_cleanly({})
+    assert running(disk, "/data/worker-1", 1_000_005).claim.last_shutdown is ShutdownKind.CLEAN
+
+
+def test_a_folder_holds_data_while_a_replica_is_in_it_or_one_was_set_aside() -> None:
+    disk = MemoryDisk()
+    assert workers_with_data(disk, "/data") == []
+    first, second = running(disk, "/data/worker-1", 1_000_005), running(disk, "/data/worker-2", 2_000_005)
+    assert workers_with_data(disk, "/data") == []
+    first.create(ORDERS, now_ms=0)
+    second.create(ORDERS, now_ms=0)
+    assert workers_with_data(disk, "/data") == [1, 2]
+    doomed = first.delete(KEY)
+    second.quarantine(KEY)
+    assert workers_with_data(disk, "/data") == [2]
+    first.unlink_deleted([doomed])
+    assert workers_with_data(disk, "/data") == [2]
