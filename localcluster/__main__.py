@@ -114,6 +114,9 @@ def build_parser() -> argparse.ArgumentParser:
 
     up = commands.add_parser("up", help="start a cluster and leave it running until Ctrl-C")
     up.add_argument("--brokers", type=int, default=3, help="how many brokers (default 3)")
+    up.add_argument(
+        "--workers", type=int, default=1, help="worker processes of each broker, one a core (default 1)"
+    )
     up.add_argument("--controllers", type=int, default=1, help="how many controllers (default 1)")
     up.add_argument("--zookeepers", type=int, default=1, help="how many ZooKeeper servers (default 1)")
     up.add_argument(
@@ -210,6 +213,7 @@ def run_up(options: argparse.Namespace) -> None:
     cluster = LocalCluster(
         options.directory,
         brokers=options.brokers,
+        workers=options.workers,
         controllers=options.controllers,
         zookeepers=options.zookeepers,
         coordinators=options.coordinators,

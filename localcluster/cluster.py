@@ -53,6 +53,8 @@ from springtide.exposure import INSECURE_NETWORK
 
 DEFAULT_CLUSTER = "prod"
 FIRST_COORDINATOR_ID = 1001
+WORKER_ID_STEP = 1_000_000
+"""Worker k of broker b has the id b + k times this (docs/operating.md, workers)."""
 WAIT_SECONDS_MAX = 60.0
 WAIT_POLL_SECONDS = 0.05
 PROBE_SECONDS_MAX = 2.0
@@ -120,7 +122,7 @@ class ControllerProcess:
 @dataclass(slots=True)
 class NodeProcess:
     """A broker or a coordinator, where it listens and its folder. peers_port: where other processes reach
-    it. sasl_port: where clients log in; 0: nowhere."""
+    it. sasl_port: where clients log in; 0: nowhere. workers: of a broker; worker k has each port + k."""
 
     port: int
     peers_port: int
@@ -130,6 +132,7 @@ class NodeProcess:
     process: SupervisedProcess
     address: str = LOOPBACK
     tls: ssl.SSLContext | None = None
+    workers: int = 1
 
     @property
     def endpoint(self) -> str:
@@ -137,8 +140,28 @@ class NodeProcess:
 
     @property
     def registered(self) -> str:
-        """Return the address that it registers with."""
-        return f"{self.address}:{self.peers_port}"
+        """Return the address that it, or its worker 0, registers with."""
+        return self.registered_by(0)
+
+    def registered_by(self, worker: int) -> str:
+        """Return the address that a worker registers with."""
+        return f"{self.address}:{self.peers_port + worker}"
+
+    @property
+    def is_listening(self) -> bool:
+        """Return whether it, or each of its workers, accepts connections."""
+        ports = range(self.port, self.port + self.workers)
+        return all(is_accepting(port, address=self.address) for port in ports)
+
+    def worker_pid(self, worker: int) -> int:
+        """Return the process id of a worker, as the last line of the log about its start has it. Raise
+        ProcessFailed."""
+        started = f"worker_started worker={worker}/{self.workers} pid="
+        lines = self.process.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
+        pids = [line.partition(started)[2] for line in lines if started in line]
+        if not pids:
+            raise ProcessFailed(f"{self.process.name} has not started worker {worker} yet")
+        return int(pids[-1])
 
     @property
     def data_directory(self) -> Path:
@@ -165,6 +188,7 @@ class LocalCluster:
         brokers, controllers, zookeepers: how many to start. Ids count from 1.
         coordinators: how many to start. Ids count from FIRST_COORDINATOR_ID. Without one there are no groups,
             and no topic that holds their state.
+        workers: worker processes of each broker.
         broker_config: passed to every broker as `--config KEY=VALUE`.
         controller_flags: appended to every controller's command line.
         log_format: text or json, of what controllers, brokers and coordinators log.
@@ -190,6 +214,7 @@ class LocalCluster:
         controllers: int = 1,
         zookeepers: int = 1,
         coordinators: int = 0,
+        workers: int = 1,
         broker_config: Mapping[str, str] | None = None,
         controller_flags: Sequence[str] = (),
         log_format: str = "text",
@@ -212,6 +237,7 @@ class LocalCluster:
         self.clients: dict[str, ClientFiles] = {}
         self._brokers, self._controllers, self._zookeepers = brokers, controllers, zookeepers
         self._coordinators = coordinators
+        self._workers = workers
         self._broker_config = dict(broker_config or {})
         self._controller_flags = tuple(controller_flags)
         self._log_format = log_format
@@ -431,7 +457,12 @@ class LocalCluster:
         chosen = list(self.brokers) if broker_ids is None else list(broker_ids)
         self.require_alive()
         return self.api.add_brokers(
-            self.name, {broker_id: self.brokers[broker_id].registered for broker_id in chosen}
+            self.name,
+            {
+                broker_id + worker * WORKER_ID_STEP: self.brokers[broker_id].registered_by(worker)
+                for broker_id in chosen
+                for worker in range(self.brokers[broker_id].workers)
+            },
         )
 
     def admit_coordinators(self) -> None:
@@ -462,15 +493,18 @@ class LocalCluster:
         partitions: int = 1,
         replication_factor: int = 3,
         configs: Mapping[str, str] | None = None,
+        assignments: Sequence[Sequence[int]] | None = None,
         wait: bool = True,
     ) -> Json:
-        """`POST /topics`; with `wait`, returns once every partition has a leader and a full ISR."""
+        """`POST /topics`; with `wait`, returns once every partition has a leader and a full ISR. assignments:
+        the brokers of each partition; None: the controller chooses."""
         topic = self.api.create_topic(
             self.name,
             name,
             partitions=partitions,
             replication_factor=replication_factor,
             configs=configs or {},
+            assignments=assignments,
         )
         if wait:
             self.wait_until_in_sync(name)
@@ -615,10 +649,10 @@ class LocalCluster:
 
     # --- commands -----------------------------------------------------------------------------------------
 
-    def _reserve(self, preferred: int | None) -> int:
+    def _reserve(self, preferred: int | None, *, count: int = 1) -> int:
         if preferred is not None and self._first_ports is not None and self._first_ports.required:
-            return self._ports.reserve(preferred)
-        return self._ports.reserve_free(preferred=preferred)
+            return self._ports.reserve(preferred, count=count)
+        return self._ports.reserve_free(preferred=preferred, count=count)
 
     def _describe_controller(self, index: int, port: int) -> ControllerProcess:
         place = self._place_of(f"controller-{index}")
@@ -663,6 +697,7 @@ class LocalCluster:
             first_ports=None if first is None else (first.broker, first.broker_metrics),
             index=broker_id - 1,
             command=("dataplane", "serve", "--data-dir", str(data_directory), *configs),
+            workers=self._workers,
         )
 
     def _describe_coordinator(self, coordinator_id: int) -> NodeProcess:
@@ -683,13 +718,15 @@ class LocalCluster:
         first_ports: tuple[int, int] | None,
         index: int,
         command: Sequence[str],
+        workers: int = 1,
     ) -> NodeProcess:
         """Describe the process of a node. first_ports: of this kind's first node, for clients and metrics.
         command: the module to run, with the arguments that only this kind has."""
         name = f"{kind}-{node_id}"
         place = self._place_of(name)
         port, metrics_port = (
-            self._reserve(None if first is None else first + index) for first in first_ports or (None, None)
+            self._reserve(None if first is None else first + index * workers, count=workers)
+            for first in first_ports or (None, None)
         )
         directory = self.directory / name
         peers_port, sasl_port = port, 0
@@ -697,8 +734,8 @@ class LocalCluster:
         if place.address != LOOPBACK:
             listen = (*listen, INSECURE_NETWORK)
         if self.tls is not None:
-            peers_port = self._ports.reserve_free()
-            sasl_port = 0 if self._sasl is None else self._ports.reserve_free()
+            peers_port = self._ports.reserve_free(count=workers)
+            sasl_port = 0 if self._sasl is None else self._ports.reserve_free(count=workers)
             if self._has_users:  # Clients find it where they look first.
                 port, sasl_port = sasl_port, port
             listen = self.tls.node_flags(
@@ -714,6 +751,7 @@ class LocalCluster:
             *("--metrics-listen", f"{place.address}:{metrics_port}"),
             *("--controllers", ",".join(self.controller_urls)),
             *("--log-format", self._log_format),
+            *(("--workers", str(workers)) if workers > 1 else ()),
         ]
         process = SupervisedProcess(
             name=f"{kind} {node_id}",
@@ -729,10 +767,11 @@ class LocalCluster:
             process=process,
             address=place.address,
             tls=None if self.tls is None else self.tls.known,
+            workers=workers,
         )
 
     def _wait_controller_ready(self, controller: ControllerProcess) -> None:
         controller.process.wait_ready(lambda: controller.readiness() is not None)
 
     def _wait_listens(self, node: NodeProcess) -> None:
-        node.process.wait_ready(lambda: is_accepting(node.port, address=node.address))
+        node.process.wait_ready(lambda: node.is_listening)

@@ -57,36 +57,47 @@ class PortReservation:
         """The reserved ports in the order in which they were reserved."""
         return tuple(self._placeholders)
 
-    def reserve(self, port: int) -> int:
-        """Reserve one chosen port and return it.
+    def reserve(self, port: int, *, count: int = 1) -> int:
+        """Reserve one chosen port and those after it, `count` in all, and return the first.
 
         Raises:
-            PortTaken: it is in use.
+            PortTaken: one of them is in use.
         """
-        placeholder = _bind_placeholder(port)
-        if placeholder is None:
-            raise PortTaken(f"port {port} on {LOOPBACK} is in use; choose another or stop what listens there")
-        self._placeholders[port] = placeholder
+        taken = self._try(port, count)
+        if taken is not None:
+            raise PortTaken(
+                f"port {taken} on {LOOPBACK} is in use; choose another or stop what listens there"
+            )
         return port
 
-    def reserve_free(self, *, preferred: int | None = None) -> int:
-        """Reserve `preferred` when it is free, else a random free port outside the ephemeral range."""
-        if preferred is not None:
-            placeholder = _bind_placeholder(preferred)
-            if placeholder is not None:
-                self._placeholders[preferred] = placeholder
-                return preferred
+    def reserve_free(self, *, preferred: int | None = None, count: int = 1) -> int:
+        """Reserve `preferred` and those after it, `count` in all, when they are free, else random free ones
+        outside the ephemeral range. Return the first."""
+        if preferred is not None and self._try(preferred, count) is None:
+            return preferred
         low, high = ephemeral_range()
-        candidates = [port for port in range(PORT_MIN, PORT_MAX) if not low <= port <= high]
+        firsts = range(PORT_MIN, PORT_MAX - count + 1)
+        candidates = [port for port in firsts if port + count <= low or port > high]
         if not candidates:  # An administrator gave everything to the kernel: the placeholder alone must do.
-            candidates = list(range(PORT_MIN, PORT_MAX))
+            candidates = list(firsts)
         for _ in range(DRAWS_MAX):
             port = random.choice(candidates)
-            placeholder = _bind_placeholder(port)
-            if placeholder is not None:
-                self._placeholders[port] = placeholder
+            if self._try(port, count) is None:
                 return port
         raise PortTaken(f"no free port on {LOOPBACK} after {DRAWS_MAX} draws")
+
+    def _try(self, first: int, count: int) -> int | None:
+        """Reserve these ports and return None; or reserve none, and return one that is taken."""
+        bound: dict[int, socket.socket] = {}
+        for port in range(first, first + count):
+            placeholder = _bind_placeholder(port)
+            if placeholder is None:
+                for each in bound.values():
+                    each.close()
+                return port
+            bound[port] = placeholder
+        self._placeholders |= bound
+        return None
 
     def close(self) -> None:
         for placeholder in self._placeholders.values():

@@ -225,8 +225,16 @@ class ControllerApi:
         return self.wait_for_operation(self.post(f"/clusters/{cluster}/brokers", {"brokers": brokers}))
 
     def create_topic(
-        self, cluster: str, name: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]
+        self,
+        cluster: str,
+        name: str,
+        *,
+        partitions: int,
+        replication_factor: int,
+        configs: Mapping[str, str],
+        assignments: Sequence[Sequence[int]] | None = None,
     ) -> Json:
+        """assignments: the brokers of each partition, instead of the controller's placement."""
         body: Json = {
             "name": name,
             "cluster": cluster,
@@ -234,6 +242,8 @@ class ControllerApi:
             "replication_factor": replication_factor,
             "configs": dict(configs),
         }
+        if assignments is not None:
+            body["assignments"] = [list(brokers) for brokers in assignments]
         answer: Json = self.post("/topics", body).json()
         return answer
 

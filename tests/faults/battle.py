@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -66,10 +66,13 @@ class Battle:
 
 
 @contextmanager
-def battle(cluster: LocalCluster, *, partitions: int) -> Iterator[Battle]:
-    """Puts a new topic under load; afterwards reads everything back and compares."""
+def battle(
+    cluster: LocalCluster, *, partitions: int, assignments: Sequence[Sequence[int]] | None = None
+) -> Iterator[Battle]:
+    """Puts a new topic under load; afterwards reads everything back and compares. assignments: the brokers of
+    each partition; None: the controller chooses."""
     topic = f"battle-{uuid.uuid4().hex[:8]}"
-    cluster.create_topic(topic, partitions=partitions, replication_factor=3)
+    cluster.create_topic(topic, partitions=partitions, replication_factor=3, assignments=assignments)
     load = ClientLoad(
         bootstrap_servers=cluster.bootstrap_servers,
         topic=topic,

@@ -40,6 +40,17 @@ def test_a_reserved_port_is_refused_to_a_program_that_does_not_share() -> None:
         stranger.bind((LOOPBACK, ports.reserve_free()))
 
 
+def test_ports_that_a_process_counts_on_from_one_are_reserved_together_or_not_at_all() -> None:
+    with PortReservation() as mine, PortReservation() as theirs:
+        first = mine.reserve_free(count=3)
+        assert mine.ports == (first, first + 1, first + 2)
+        before = theirs.reserve_free(preferred=first - 2, count=3)
+        assert first not in theirs.ports
+        with pytest.raises(PortTaken, match=f"port {first} on 127.0.0.1 is in use"):
+            theirs.reserve(first - 1, count=2)
+        assert theirs.ports == (before, before + 1, before + 2)
+
+
 def test_a_free_port_is_outside_the_kernels_range_for_outgoing_connections() -> None:
     low, high = ephemeral_range()
     with PortReservation() as ports:
