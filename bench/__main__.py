@@ -1,7 +1,7 @@
 """`python -m bench`: starts what is to be measured, runs the cases, prints the table, writes JSON and a page.
 
-Cases of one setup (plain, TLS, ACLs, racks apart) run on the same clusters, which are started for them and
-stopped after them. Idle clusters are measured before anything is asked of them.
+Cases of one setup (plain, TLS, ACLs, racks apart, two workers a broker) run on the same clusters, which are
+started for them and stopped after them. Idle clusters are measured before anything is asked of them.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ The sizes and shapes were chosen for what they show:
 
 What people run comes after it, where it can beside one of those: idle brokers, many connections and
 partitions, compressed batches, readers far behind, a dead broker, a follower that comes back, TLS, ACLs,
-racks.
+racks, several workers a broker.
 """
 
 from __future__ import annotations
@@ -184,6 +184,8 @@ TLS_CASES = (
 )
 """What shows the cost of TLS: many small requests, many bytes in, many bytes out."""
 ACL_CASES = ("produce-all-100b-8x1", "produce-all-66k-4x4", "fetch-backlog-4x1")
+WORKER_CASES = ("produce-all-100b-8x1-spread", "produce-all-66k-4x4-spread", "client-produce-all-100b")
+"""What several processes can share: each of them leads or follows something."""
 SMALL_8X1, LARGE_4X4 = "produce-all-100b-8x1", "produce-all-66k-4x4"
 
 EVERYDAY: tuple[Case, ...] = (
@@ -213,6 +215,7 @@ EVERYDAY: tuple[Case, ...] = (
     *(_like(name, "tls", setup=Setup.TLS) for name in TLS_CASES),
     *(_like(name, "acls", setup=Setup.ACLS, beside=f"{name}-tls") for name in ACL_CASES),
     *(_like(name, "racks", setup=Setup.RACKS) for name in (SMALL_8X1, "produce-all-100b-1x16", LARGE_4X4)),
+    *(_like(name, "workers", setup=Setup.WORKERS) for name in WORKER_CASES),
 )
 
 CASES: tuple[Case, ...] = (*IDLE, *_BASIC, *EVERYDAY)

@@ -199,7 +199,7 @@ def legend(*, client_rows: bool) -> list[str]:
     lines = [
         "ops: requests; records in client-* rows and catch-up, seconds of a process in idle-* rows.",
         "CPU: of the broker processes, user and system. Rows of side pipe: a plain copy loop, see pipe.py.",
-        "RSS: the largest broker.",
+        "RSS: the largest broker, or worker of one.",
         "cores: processor time of the brokers a second; client: the same of the load generator.",
     ]
     if client_rows:

@@ -29,6 +29,8 @@ MIN_INSYNC_REPLICAS = 2
 SEGMENT_BYTES = 32 * 1024 * 1024
 RETENTION_BYTES = 64 * 1024 * 1024
 RETENTION_CHECK_MS = 1000
+WORKERS = 2
+"""Of each broker where the setup has several."""
 KEEP_ALL = -1
 """As retention bytes: for what is to be read."""
 
@@ -108,6 +110,7 @@ class Springtide:
         self._cluster = LocalCluster(
             brokers=BROKERS,
             coordinators=coordinators,
+            workers=WORKERS if setup is Setup.WORKERS else 1,
             broker_config={"log.retention.check.interval.ms": str(RETENTION_CHECK_MS), **broker_config},
             on_progress=tell,
             is_secure=setup in (Setup.TLS, Setup.ACLS),
@@ -158,8 +161,7 @@ class Springtide:
     def broker_pids(self) -> tuple[int, ...]:
         self._cluster.require_alive()
         storing = (*self._cluster.brokers.values(), *self._cluster.coordinators.values())
-        pids = (one.process.pid for one in storing)
-        return tuple(pid for pid in pids if pid is not None)
+        return tuple(pid for one in storing for pid in one.pids)
 
     @property
     def controller_pids(self) -> tuple[int, ...]:

@@ -153,6 +153,14 @@ class NodeProcess:
         ports = range(self.port, self.port + self.workers)
         return all(is_accepting(port, address=self.address) for port in ports)
 
+    @property
+    def pids(self) -> Sequence[int]:
+        """Return those of the node and its workers, none where it does not run."""
+        if self.process.pid is None:
+            return ()
+        workers = range(self.workers) if self.workers > 1 else ()
+        return (self.process.pid, *map(self.worker_pid, workers))
+
     def worker_pid(self, worker: int) -> int:
         """Return the process id of a worker, as the last line of the log about its start has it. Raise
         ProcessFailed."""

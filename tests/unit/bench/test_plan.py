@@ -26,7 +26,7 @@ def test_a_short_run_is_warmed_up_all_the_same() -> None:
 def test_cases_of_one_setup_run_on_the_same_clusters() -> None:
     plan = Plan(cases=CASES, rounds=1, seconds=1.0, is_quick=False)
     setups = [setup for setup, _ in plan.by_setup()]
-    assert setups == [Setup.PLAIN, Setup.TLS, Setup.ACLS, Setup.RACKS]
+    assert setups == [Setup.PLAIN, Setup.TLS, Setup.ACLS, Setup.RACKS, Setup.WORKERS]
     assert [case for _, cases in plan.by_setup() for case in cases] == list(CASES)
 
 
