@@ -80,7 +80,7 @@ class Supervisor:
                 _log.info("worker_stopped worker=%s exit_code=%d", named, code)
                 return
             wait_ms = restart_after_ms(wait_ms, round(1000 * (trio.current_time() - started)))
-            _log.error("worker_ended worker=%s exit_code=%d restart_in_ms=%d", named, code, wait_ms)
+            _log.warning("worker_ended worker=%s exit_code=%d restart_in_ms=%d", named, code, wait_ms)
             with trio.move_on_after(wait_ms / 1000):
                 await self._stopping.wait()
 
