@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from localcluster.cluster import WORKER_ID_STEP, LocalCluster
+from controller.contract.session import worker_id
+from localcluster.cluster import LocalCluster
 from localcluster.load import read_everything
 from localcluster.processes import ProcessFailed
 from tests.faults.battle import Battle, battle
@@ -30,13 +31,12 @@ WORKERS = 2
 PARTITIONS = len(BROKERS) * WORKERS
 
 
-def worker(broker_id: int, number: int) -> int:
-    return broker_id + number * WORKER_ID_STEP
-
-
 #: Each worker leads one partition, and no two replicas of one are on one broker.
 SPREAD = [
-    [worker(broker_id, (number + step) % WORKERS) for step, broker_id in enumerate(BROKERS[i:] + BROKERS[:i])]
+    [
+        worker_id(broker_id, (number + step) % WORKERS)
+        for step, broker_id in enumerate(BROKERS[i:] + BROKERS[:i])
+    ]
     for i in range(len(BROKERS))
     for number in range(WORKERS)
 ]
@@ -60,14 +60,14 @@ def test_clients_write_to_and_read_from_every_worker_at_a_port_of_its_own(fought
     assert [view.leader for view in cluster.partitions(fought.topic)] == [row[0] for row in SPREAD]
     known = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=30).brokers
     assert {node_id: node.port for node_id, node in known.items()} == {
-        worker(broker_id, number): cluster.brokers[broker_id].port + number
+        worker_id(broker_id, number): cluster.brokers[broker_id].port + number
         for broker_id in BROKERS
         for number in range(WORKERS)
     }
 
 
 def test_a_worker_that_is_killed_is_started_again_and_no_other_partition_notices(fought: Battle) -> None:
-    cluster, victim = fought.cluster, worker(1, 1)
+    cluster, victim = fought.cluster, worker_id(1, 1)
     before = {view.partition: view for view in cluster.partitions(fought.topic) if view.leader != victim}
     pid = cluster.brokers[1].worker_pid(1)
     fought.strike(lambda: os.kill(pid, signal.SIGKILL))
@@ -110,7 +110,7 @@ def test_a_broker_that_is_stopped_stops_each_worker_under_control(fought: Battle
     for directory in (broker.data_directory, broker.data_directory / "worker-1"):
         assert (directory / "clean-shutdown").exists()
     leaders = {view.leader for view in cluster.partitions(fought.topic)}
-    assert leaders <= {worker(broker_id, number) for broker_id in (1, 2) for number in range(WORKERS)}
+    assert leaders <= {worker_id(broker_id, number) for broker_id in (1, 2) for number in range(WORKERS)}
     cluster.start_broker(3)
     fought.settle()
     # Each of them said of which worker it is.
@@ -128,7 +128,7 @@ def test_a_host_goes_from_one_worker_to_two_with_its_data_and_back_when_they_are
     with LocalCluster(tmp_path, brokers=1, workers=2) as two:
         two.form()
         assert read(two, "before") == values
-        two.create_topic("after", replication_factor=1, assignments=[[worker(1, 1)]])
+        two.create_topic("after", replication_factor=1, assignments=[[worker_id(1, 1)]])
         produce_blocking(two.bootstrap_servers, "after", values, acks="all")
     with (
         pytest.raises(ProcessFailed, match="start with --workers 2, drain the broker"),
