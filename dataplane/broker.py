@@ -193,7 +193,6 @@ class StorageBroker:
             settings_for=self.topic_settings,
             clock=clock,
             threads=ports.threads,
-            counters=self.counters,
             end_turn=self.end_turn,
         )
         self._scrubber = Scrubber(

@@ -1,4 +1,4 @@
-"""The work of a broker on its own: ticks, flushes, retention, checkpoints, and a watch on its own loop.
+"""The work of a broker on its own: ticks, flushes, retention, checkpoints.
 
 Work that may block for long (fsync, unlink, checkpoint files) runs in threads, a few at a time; decisions
 are made on the loop, from values taken there. A storage error from any of it takes the directory's replicas
@@ -20,22 +20,17 @@ from dataplane.shell.config import BrokerConfig, TopicSettings
 from dataplane.shell.data_directory import DataDirectory
 from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.hosted import HostedPartition
-from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.partitions import PartitionTable
 from dataplane.shell.seals import ROUND_MS
 from dataplane.storage.health import ClosedLog
 from dataplane.storage.partition_log import PartitionLog
-from springtide.node.clock import BrokerClock
+from springtide.node.clock import BrokerClock, sleep_to_beat
 from springtide.node.threads import Threads
 
 _log = logging.getLogger(__name__)
 
 TICK_WAITING_MS = 100
 TICK_ALL_MS = 500
-PROBE_INTERVAL_MS = 20
-STALL_MS_MIN = 50
-"""A loop that comes back so much later than asked was blocked, or starved of processor time."""
-STALL_LOGGED_MS_MIN = 1_000
 BACKGROUND_THREADS_MAX = 2
 FIRST_CHECKPOINT_MS = 500
 """Within so long the first high watermark of a partition that a process has is stored. What a follower
@@ -53,7 +48,6 @@ class Maintenance:
         settings_for: Callable[[str], TopicSettings],
         clock: BrokerClock,
         threads: Threads,
-        counters: BrokerCounters,
         end_turn: Callable[[], None],
     ) -> None:
         self._table = table
@@ -62,7 +56,6 @@ class Maintenance:
         self._config = config
         self._settings_for = settings_for
         self._clock = clock
-        self._counters = counters
         self._end_turn = end_turn
         self._threads = threads
         self._limiter = trio.CapacityLimiter(BACKGROUND_THREADS_MAX)
@@ -80,8 +73,8 @@ class Maintenance:
 
     def _start(self, nursery: trio.Nursery) -> None:
         number = self._config.number
-        nursery.start_soon(self._tick)
-        nursery.start_soon(self._probe_loop)
+        nursery.start_soon(self._tick_waiting)
+        nursery.start_soon(self._every, TICK_ALL_MS, self._tick_all)
         nursery.start_soon(self._every, number("log.flush.scheduler.interval.ms"), self.flush_due)
         nursery.start_soon(self._every, number("log.retention.check.interval.ms"), self.apply_retention)
         nursery.start_soon(
@@ -102,7 +95,7 @@ class Maintenance:
 
     async def _every(self, interval_ms: int, work: Callable[[], object]) -> None:
         while True:
-            await self._clock.sleep_ms(interval_ms)
+            await sleep_to_beat(self._clock, interval_ms)
             try:
                 await work()  # type: ignore[misc]
             except (LogError, OSError) as error:
@@ -138,30 +131,23 @@ class Maintenance:
 
     # The loop's own
 
-    async def _tick(self) -> None:
-        ticks = 0
+    async def _tick_all(self) -> None:
+        self._tell_failure()
+        self._table.tick()
+        self._end_turn()
+
+    async def _tick_waiting(self) -> None:
+        """Tick often while clients wait, and not at all while none does."""
         while True:
+            await self._table.until_clients_wait()
             await self._clock.sleep_ms(TICK_WAITING_MS)
-            ticks += 1
-            if self._directory.failure is not None:
-                self.on_storage_error(self._directory.failure)
-            if ticks % (TICK_ALL_MS // TICK_WAITING_MS) == 0:
-                self._table.tick()
-            else:
-                self._table.tick_waiting()
+            self._tell_failure()
+            self._table.tick_waiting()
             self._end_turn()
 
-    async def _probe_loop(self) -> None:
-        """Late wake-ups are the loop's stalls: heartbeats and fetches were late by as much."""
-        while True:
-            before_ms = self._clock.mono_ms()
-            await self._clock.sleep_ms(PROBE_INTERVAL_MS)
-            late_ms = self._clock.mono_ms() - before_ms - PROBE_INTERVAL_MS
-            if late_ms >= STALL_MS_MIN:
-                self._counters.loop_stalls += 1
-                self._counters.loop_stall_ms_max = max(self._counters.loop_stall_ms_max, late_ms)
-                if late_ms >= STALL_LOGGED_MS_MIN:
-                    _log.warning("loop_held ms=%d", late_ms)
+    def _tell_failure(self) -> None:
+        if self._directory.failure is not None:
+            self.on_storage_error(self._directory.failure)
 
     # Disk work
 

@@ -91,6 +91,7 @@ class PartitionTable:
         #: Found damaged at start and set aside.
         self._set_aside: set[PartitionKey] = set()
         self._with_waiters: dict[PartitionKey, HostedPartition] = {}
+        self._clients_wait = trio.Event()
         self._round: list[HostedPartition] = []
         #: Of the last batch that is wholly applied.
         self.broker_epoch_max = -1
@@ -417,10 +418,18 @@ class PartitionTable:
 
     def note_waiters(self, hosted: HostedPartition) -> None:
         """Note that a client waits in this partition, so that it is ticked often."""
+        if not self._with_waiters:
+            self._clients_wait.set()
         self._with_waiters[hosted.key] = hosted
 
+    async def until_clients_wait(self) -> None:
+        """Wait until a client waits in a partition; return at once if one does."""
+        if not self._with_waiters:
+            self._clients_wait = trio.Event()
+            await self._clients_wait.wait()
+
     def tick_waiting(self) -> None:
-        """Tick the replicas in which clients wait. Called every ~100 ms."""
+        """Tick the replicas in which clients wait. Called every ~100 ms while there are some."""
         now_ms = self._clock.mono_ms()
         for hosted in list(self._with_waiters.values()):
             self._effects.run(hosted, hosted.replica.role.on_tick(now_ms))

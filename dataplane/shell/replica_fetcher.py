@@ -22,9 +22,11 @@ from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.leader_fetcher import FetcherParts, LeaderFetcher
 from dataplane.shell.learner_turns import LearnerTurns
 from dataplane.shell.metrics import BrokerCounters
-from springtide.node.clock import Clock
+from springtide.node.clock import Clock, sleep_to_beat
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Net, Poller
+
+SILENCE_LOOK_MS = 1_000
 
 
 class ReplicaFetchers:
@@ -89,7 +91,7 @@ class ReplicaFetchers:
     async def _watch(self) -> None:
         """Leaders that take a request and never answer: one look a second instead of a timer a request."""
         while True:
-            await self._parts.clock.sleep_ms(1_000)
+            await sleep_to_beat(self._parts.clock, SILENCE_LOOK_MS)
             now_ms = self._parts.clock.mono_ms()
             for fetcher in list(self._fetchers.values()):
                 fetcher.check_silence(now_ms)

@@ -17,6 +17,7 @@ from controller.contract.agreed_time import AgreedTime
 from controller.contract.session import ClockLeap, HeartbeatResponse
 
 NANOSECONDS_PER_MS = 1_000_000
+BEAT_MS_MAX = 1_000
 
 
 class Clock(Protocol):
@@ -59,6 +60,24 @@ class MachineClock:
 
     def timeout_ms(self, duration_ms: float) -> trio.CancelScope:
         return trio.move_on_after(max(0.0, duration_ms) / 1000)
+
+
+def ms_to_beat(now_ms: int, interval_ms: int) -> int:
+    """Return how long work that is done every `interval_ms` waits for its next beat.
+
+    Beats are the multiples of the interval on the monotonic clock, so different work shares its wake-ups: in
+    a process at rest a wake-up costs more than the work. The wait is half an interval or more. Rare work may
+    need the disk and has no beats: all processes of a host would do it at once.
+    """
+    if interval_ms > BEAT_MS_MAX:
+        return interval_ms
+    wait_ms = interval_ms - now_ms % interval_ms
+    return wait_ms if 2 * wait_ms >= interval_ms else wait_ms + interval_ms
+
+
+async def sleep_to_beat(clock: Clock, interval_ms: int) -> None:
+    """Sleep until work that is done every `interval_ms` is due again."""
+    await clock.sleep_ms(ms_to_beat(clock.mono_ms(), interval_ms))
 
 
 class BrokerClock:

@@ -48,7 +48,7 @@ from controller.contract.session import (
     Witness,
 )
 from controller.contract.updates import ApplyFailure, PollRequest, UpdateBatch
-from springtide.node.clock import BrokerClock
+from springtide.node.clock import BrokerClock, ms_to_beat
 from springtide.node.controller_client import ControllerClient, ControllerUnavailable
 from springtide.node.heartbeats import Heartbeats
 from springtide.node.lease import Lease
@@ -442,7 +442,7 @@ class ControllerSession:
             lags: Sequence[PartitionLag] = ()
             if now_ms >= next_lags_ms:
                 lags = reports.changed_lags(now_ms, count_max=REPORT_PARTITIONS_MAX)
-                next_lags_ms = now_ms + REPORT_INTERVAL_MS
+                next_lags_ms = now_ms + ms_to_beat(now_ms, REPORT_INTERVAL_MS)
             proposals = tuple(reports.due_proposals(now_ms))
             problems = tuple(reports.unreported_problems())
             log_ends = tuple(reports.untold_log_ends(count_max=REPORT_PARTITIONS_MAX))

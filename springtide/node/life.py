@@ -21,6 +21,7 @@ from springtide.node.listeners import METRICS, BoundListeners
 from springtide.node.net import Listener
 from springtide.node.server import Server
 from springtide.node.settings import NodePorts, NodeSettings
+from springtide.node.stall_watch import StallWatch
 from springtide.node.status import MetricsCollector, StatusServer
 from springtide.node.tls_files import keep_fresh
 
@@ -81,6 +82,7 @@ class NodeLife:
         """Start the tasks that each process has. The session's raises RegistrationRefused or WentBack."""
         self._nursery = nursery
         nursery.start_soon(self._server.drive)
+        nursery.start_soon(StallWatch(self._ports.clock, self._server.counters).run)
         nursery.start_soon(self._serve_when_alone)
         if self.status is not None:
             nursery.start_soon(self.status.serve)

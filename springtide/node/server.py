@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import trio
 
-from springtide.node.clock import Clock
+from springtide.node.clock import Clock, sleep_to_beat
 from springtide.node.connection import Connection, Dispatch
 from springtide.node.counters import NodeCounters
 from springtide.node.mutes import Mutes
@@ -270,7 +270,7 @@ class Server:
 
     async def _watch(self) -> None:
         while True:
-            await self.clock.sleep_ms(WATCH_INTERVAL_MS)
+            await sleep_to_beat(self.clock, WATCH_INTERVAL_MS)
             self.look_after_connections()
 
     def look_after_connections(self) -> None:

@@ -212,7 +212,6 @@ class Node:
             settings_for=self.settings_for,
             clock=self.timekeeper,
             threads=TrioThreads(),
-            counters=self.counters,
             end_turn=lambda: None,
         )
 

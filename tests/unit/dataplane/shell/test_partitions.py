@@ -533,3 +533,28 @@ def test_no_log_is_begun_once_the_broker_stops() -> None:
         assert partitions_hosted(node) == []
 
     trio.run(test)
+
+
+def test_replicas_are_ticked_often_from_the_first_client_that_waits_to_the_last() -> None:
+    async def test() -> None:
+        node = Node(MemoryDisk())
+        assert await node.apply(state(), full=True) == []
+        has_begun: list[bool] = []
+
+        async def wait() -> None:
+            await node.table.until_clients_wait()
+            has_begun.append(True)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not has_begun
+            node.table.note_waiters(node.hosted())
+            await wait()
+        assert has_begun == [True, True]
+        node.table.tick_waiting()  # no client waits any more
+        with trio.move_on_after(0) as scope:
+            await node.table.until_clients_wait()
+        assert scope.cancelled_caught
+
+    trio.run(test)
