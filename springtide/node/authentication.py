@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import trio
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
@@ -13,14 +14,16 @@ from controller.contract.security import UserSecrets
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.connection import Connection
-from springtide.node.jwks import IssuerKeys
 from springtide.node.known_users import KnownUsers, VerifiedPasswords
 from springtide.node.listeners import ListenersSettings
 from springtide.node.sasl_connection import STEPS_AT_ONCE, SaslConnection, SaslListener
 from springtide.node.sasl_counters import SaslCounters, collect_sasl
 from springtide.node.sasl_settings import IssuerSettings
 from springtide.node.threads import Threads
-from springtide.security.certificates import DEFAULT_RULES, names_of_client
+from springtide.security.principal_rules import DEFAULT_RULES
+
+if TYPE_CHECKING:
+    from springtide.node.jwks import IssuerKeys
 
 PROCESS_KEY_BYTES = 32
 
@@ -54,6 +57,8 @@ class Authentication:
         plain_limiter, limiter = trio.CapacityLimiter(STEPS_AT_ONCE), trio.CapacityLimiter(STEPS_AT_ONCE)
         for name, sasl in with_sasl:
             if sasl.issuer is not None and sasl.issuer not in self.issuers:
+                from springtide.node.jwks import IssuerKeys  # noqa: PLC0415 - memory that only tokens need
+
                 self.issuers[sasl.issuer] = IssuerKeys(sasl.issuer, clock, threads)
             self._sasl[name] = SaslListener(
                 name=name,
@@ -85,6 +90,8 @@ class Authentication:
         """Take a connection's first bytes: its TLS handshake is over. Raise CertificateUnusable."""
         certificate = connection.certificate
         if certificate is not None:
+            from springtide.security.certificates import names_of_client  # noqa: PLC0415 - loaded with TLS
+
             names = names_of_client(certificate, self._rules.get(connection.listener, DEFAULT_RULES))
             connection.certificate_names = names.alternative
             if connection.sasl is None:

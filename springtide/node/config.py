@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from springtide.node.quotas.sensors import SampleWindow
 from springtide.node.server import ServerLimits
 from springtide.node.tls_files import CLIENT_AUTH, TLS_VERSIONS
-from springtide.security.certificates import parse_principal_rules
+from springtide.security.principal_rules import parse_principal_rules
 from springtide.security.sasl.exchange import Mechanism
 
 LONG_MAX = 2**63 - 1

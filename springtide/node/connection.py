@@ -27,7 +27,7 @@ from springtide.node.mutes import Mutes
 from springtide.node.net import SEND_CHUNKS_MAX, Buffer, Channel, ChannelReadiness, Poller
 from springtide.node.threads import Threads
 from springtide.node.tls_channel import TlsFailed
-from springtide.security.certificates import CertificateUnusable
+from springtide.security.principal_rules import CertificateUnusable
 from springtide.wire.apis import UnsupportedApi
 from springtide.wire.framing import Chunk, FileChunk, FrameError, FrameReader
 from springtide.wire.primitives import MalformedRequest

@@ -36,7 +36,7 @@ from springtide.node.net import Listener, Net
 from springtide.node.sasl_settings import SaslSettings, parse_sasl
 from springtide.node.tls_files import TlsFiles, TlsMaterial
 from springtide.node.tls_net import SecuredListener, SecuredNet
-from springtide.security.certificates import DEFAULT_RULES, PrincipalRule, parse_principal_rules
+from springtide.security.principal_rules import DEFAULT_RULES, PrincipalRule, parse_principal_rules
 
 METRICS = "METRICS"
 """The name of the listener that serves the page of metrics; no other has it."""

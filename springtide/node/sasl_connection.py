@@ -19,7 +19,6 @@ import trio
 
 from controller.contract.security import ScramSecret, UserSecrets
 from springtide.node.clock import Clock
-from springtide.node.jwks import IssuerKeys
 from springtide.node.known_users import KnownUsers, VerifiedPasswords, credential_of, is_current
 from springtide.node.sasl_counters import SaslCounters
 from springtide.node.sasl_settings import SaslSettings
@@ -35,6 +34,7 @@ from springtide.wire.primitives import MalformedRequest
 
 if TYPE_CHECKING:
     from springtide.node.connection import Connection
+    from springtide.node.jwks import IssuerKeys
 
 _log = logging.getLogger(__name__)
 

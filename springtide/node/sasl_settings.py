@@ -7,7 +7,7 @@ from typing import Final
 
 from springtide.node.config import NodeConfig, NodeConfigError, is_loopback
 from springtide.security.sasl.exchange import Mechanism
-from springtide.security.sasl.tokens import TokenRules
+from springtide.security.sasl.token_rules import TokenRules
 
 REVEALING: Final = (Mechanism.PLAIN, Mechanism.OAUTHBEARER)
 """The mechanisms whose messages are passwords, or as good as passwords: RFC 4616 and RFC 7628 want TLS."""

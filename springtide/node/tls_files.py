@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cryptography import x509
-
 from springtide.node.clock import Clock
 from springtide.node.kernel_tls import OP_ENABLE_KTLS, OPENSSL_VERSION_MIN
 from springtide.node.threads import Threads
@@ -115,6 +113,8 @@ def _contexts(files: TlsFiles) -> tuple[ssl.SSLContext, ssl.SSLContext, int]:
             load_ca(context, files.truststore)
     if files.truststore is None:
         client.load_default_certs()
+    from cryptography import x509  # noqa: PLC0415 - 8 MB of memory, which only TLS needs
+
     leaf = x509.load_pem_x509_certificates(Path(files.keystore).read_bytes())[0]
     return server, client, int(leaf.not_valid_after_utc.timestamp() * 1000)
 

@@ -2,18 +2,13 @@
 
 The subject is written as Java's `X500Principal.getName()` writes it (RFC 2253), so that ACLs and rules made
 for Kafka fit: `CN=alice,OU=billing,O=Example`, the last part first; attributes that RFC 2253 has no name for
-as `1.2.840.113549.1.9.1=#16...`. Rules make a name of it: `ssl.principal.mapping.rules`, in Kafka's grammar.
-
-    RULE:pattern/replacement/[LU]    the first whose pattern is the whole subject; $1 is its first group,
-                                     L or U makes the result lower or upper case
-    DEFAULT                          the subject as it is
+as `1.2.840.113549.1.9.1=#16...`.
 
 Pure. Sources: RFC 2253; RFC 5280 section 4.2.1.6; KIP-371.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,9 +16,9 @@ from typing import Final
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from springtide.security.principal_rules import CertificateUnusable, PrincipalRule
 from springtide.security.sasl.exchange import PRINCIPAL_CHARS_MAX
 
-RULES_MAX: Final = 100
 _KEYWORDS: Final = frozenset(
     (
         NameOID.COMMON_NAME,
@@ -38,35 +33,6 @@ _KEYWORDS: Final = frozenset(
     )
 )
 """The attributes that RFC 2253 names."""
-_PART: Final = r"(?:\\.|[^\\/])*"
-_RULE: Final = re.compile(rf"\s*(?:(DEFAULT)|RULE:({_PART})/({_PART})/([LU]?))\s*(?:,\s*|\Z)")
-_REFERENCE: Final = re.compile(r"\\(.)|\$([0-9])", re.DOTALL)
-
-
-class CertificateUnusable(Exception):
-    """A client can't be known by this certificate."""
-
-
-@dataclass(frozen=True, slots=True)
-class PrincipalRule:
-    """One rule. pattern: None for DEFAULT. case: "L", "U" or ""."""
-
-    pattern: re.Pattern[str] | None
-    replacement: str = ""
-    case: str = ""
-
-    def apply(self, subject: str) -> str | None:
-        """Return the name; None if the rule does not fit."""
-        if self.pattern is None:
-            return subject
-        match = self.pattern.fullmatch(subject)
-        if match is None:
-            return None
-        name = _REFERENCE.sub(lambda part: part[1] or match[int(part[2])] or "", self.replacement)
-        return name.lower() if self.case == "L" else name.upper() if self.case == "U" else name
-
-
-DEFAULT_RULES: Final = (PrincipalRule(None),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,34 +41,6 @@ class ClientNames:
 
     principal: str
     alternative: frozenset[str]
-
-
-def parse_principal_rules(text: str) -> tuple[PrincipalRule, ...]:
-    """Return the rules of a setting; none given is DEFAULT. Raise ValueError."""
-    rules: list[PrincipalRule] = []
-    position = 0
-    while position < len(text):
-        match = _RULE.match(text, position)
-        if match is None:
-            raise ValueError(
-                f"{text[position:]!r} does not begin with RULE:pattern/replacement/[LU] or DEFAULT"
-            )
-        rules.append(PrincipalRule(None) if match[1] else _rule(match))
-        position = match.end()
-    if len(rules) > RULES_MAX:
-        raise ValueError(f"at most {RULES_MAX} rules")
-    return tuple(rules) or DEFAULT_RULES
-
-
-def _rule(match: re.Match[str]) -> PrincipalRule:
-    try:
-        pattern = re.compile(match[2])
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"{match[2]!r} is not a regular expression: {error}") from error
-    for reference in _REFERENCE.finditer(match[3]):
-        if reference[2] and int(reference[2]) > pattern.groups:
-            raise ValueError(f"{match[3]!r} names group {reference[2]}, which {match[2]!r} does not have")
-    return PrincipalRule(pattern, match[3], match[4])
 
 
 def names_of_client(certificate: bytes, rules: Sequence[PrincipalRule]) -> ClientNames:

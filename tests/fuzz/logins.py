@@ -17,7 +17,8 @@ from cryptography.x509 import DNSName
 from joserfc import jws
 from joserfc.jwk import ECKey
 
-from springtide.security.certificates import CertificateUnusable, names_of_client, parse_principal_rules
+from springtide.security.certificates import names_of_client
+from springtide.security.principal_rules import CertificateUnusable, parse_principal_rules
 from springtide.security.sasl.clients import ClientReply, OauthbearerClient, PlainClient, ScramClient
 from springtide.security.sasl.credentials import ScramMechanism, credential_from_password
 from springtide.security.sasl.exchange import Mechanism
@@ -25,13 +26,8 @@ from springtide.security.sasl.oauthbearer import OauthbearerServer, TokenAccepte
 from springtide.security.sasl.plain import PlainServer
 from springtide.security.sasl.scram import ScramServer
 from springtide.security.sasl.session import MakeExchange, SaslSession
-from springtide.security.sasl.tokens import (
-    JwksInvalid,
-    TokenRules,
-    names_unknown_key,
-    parse_jwks,
-    verify_token,
-)
+from springtide.security.sasl.token_rules import TokenRules
+from springtide.security.sasl.tokens import JwksInvalid, names_unknown_key, parse_jwks, verify_token
 from tests.fuzz.target import Target
 from tests.kit.springtide.client_certificates import certificate
 

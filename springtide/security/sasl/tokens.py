@@ -10,7 +10,6 @@ Sources: RFC 7515, 7517, 7518, 7519; RFC 8725 (best current practices); KIP-768.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any, Final
 
 from joserfc import jws, jwt
@@ -28,10 +27,8 @@ from joserfc.jwk import GuestProtocol, JWKRegistry, Key, KeySet, RSAKey
 from joserfc.jws import JWSRegistry
 
 from .oauthbearer import TokenAccepted, TokenFault, TokenRefused
+from .token_rules import ALGORITHMS, TokenRules
 
-ALGORITHMS: Final = frozenset(
-    ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
-)
 TOKEN_BYTES_MAX: Final = 32 * 1024
 HEADER_BYTES_MAX: Final = 4 * 1024
 JWKS_BYTES_MAX: Final = 256 * 1024
@@ -59,29 +56,6 @@ _FAULTS_OF_CLAIMS: Final = {
 
 class JwksInvalid(Exception):
     """The document is not a set of keys of which one can be used."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRules:
-    """The tokens that are accepted. Raises ValueError for an algorithm that is not one of ALGORITHMS.
-
-    audiences: the token has to name one of them. clock_skew_s: the difference allowed between the issuer's
-    clock and ours. principal_claim: the claim that holds the principal's name. scopes: the token needs them
-    all; scope_claim holds them, as a text with spaces or as a list."""
-
-    issuer: str
-    audiences: tuple[str, ...]
-    algorithms: frozenset[str] = ALGORITHMS
-    clock_skew_s: int = 30
-    principal_claim: str = "sub"
-    scopes: frozenset[str] = frozenset()
-    scope_claim: str = "scope"
-
-    def __post_init__(self) -> None:
-        if not self.algorithms or not self.algorithms <= ALGORITHMS:
-            raise ValueError(f"algorithms must be some of {', '.join(sorted(ALGORITHMS))}")
-        if not self.issuer or not self.audiences:
-            raise ValueError("an issuer and an audience must be given")
 
 
 def parse_jwks(document: bytes) -> KeySet:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from springtide.security.certificates import parse_principal_rules
+from springtide.security.principal_rules import parse_principal_rules
 from tests.fuzz.reduce import few
 
 

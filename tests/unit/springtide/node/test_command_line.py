@@ -27,3 +27,14 @@ def test_the_memory_of_large_requests_is_kept_for_the_next_ones() -> None:
     """Eight of a megabyte, twenty times: given back and had anew, they would be 43,000 pages."""
     ended = subprocess.run([sys.executable, "-c", COUNT_FAULTS], capture_output=True, text=True, check=True)
     assert int(ended.stdout) < 4_000
+
+
+@pytest.mark.parametrize("program", ["dataplane", "coordinator"])
+def test_a_process_starts_without_what_only_tls_and_tokens_need(program: str) -> None:
+    """A sixth of its memory."""
+    script = (
+        f"import {program}.__main__, sys\n"
+        "print({'cryptography', 'joserfc'} & sys.modules.keys() or 'without')"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout == "without\n"

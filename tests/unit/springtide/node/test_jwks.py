@@ -19,7 +19,8 @@ from springtide.node.jwks import IssuerKeys
 from springtide.node.sasl_settings import IssuerSettings
 from springtide.node.threads import TrioThreads
 from springtide.security.sasl.oauthbearer import TokenFault, TokenRefused
-from springtide.security.sasl.tokens import JWKS_BYTES_MAX, TokenRules
+from springtide.security.sasl.token_rules import TokenRules
+from springtide.security.sasl.tokens import JWKS_BYTES_MAX
 from tests.kit.springtide.certificates import PrivateCa
 from tests.kit.springtide.token_issuer import AUDIENCE, ISSUER, TokenIssuer, new_key, token_issuer
 

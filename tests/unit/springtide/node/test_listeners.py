@@ -17,7 +17,7 @@ from springtide.node.listeners import (
 from springtide.node.sasl_settings import IssuerSettings, SaslSettings
 from springtide.node.tls_files import TlsFiles
 from springtide.security.sasl.exchange import Mechanism
-from springtide.security.sasl.tokens import TokenRules
+from springtide.security.sasl.token_rules import TokenRules
 
 TWO = {
     "listeners": "internal://0.0.0.0:9092, CLIENTS://[::]:9093",

@@ -7,12 +7,8 @@ import ipaddress
 import pytest
 from cryptography import x509
 
-from springtide.security.certificates import (
-    CertificateUnusable,
-    ClientNames,
-    names_of_client,
-    parse_principal_rules,
-)
+from springtide.security.certificates import ClientNames, names_of_client
+from springtide.security.principal_rules import CertificateUnusable, parse_principal_rules
 from tests.kit.springtide.client_certificates import certificate
 
 ALICE = [("O", "Example, Inc."), ("OU", "billing"), ("CN", "Alice")]

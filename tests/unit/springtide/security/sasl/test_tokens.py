@@ -15,12 +15,11 @@ from joserfc import jws, jwt
 from joserfc.jwk import ECKey, Key, KeySet, OctKey, RSAKey
 
 from springtide.security.sasl.oauthbearer import TokenAccepted, TokenFault, TokenRefused
+from springtide.security.sasl.token_rules import ALGORITHMS, TokenRules
 from springtide.security.sasl.tokens import (
-    ALGORITHMS,
     JWKS_BYTES_MAX,
     TOKEN_BYTES_MAX,
     JwksInvalid,
-    TokenRules,
     names_unknown_key,
     parse_jwks,
     verify_token,
