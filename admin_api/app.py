@@ -7,6 +7,7 @@ engine and the outbox.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
@@ -25,7 +26,6 @@ from admin_api.groups import routes as groups
 from admin_api.health import router as health_router
 from admin_api.health import text_router as metrics_router
 from admin_api.http.gate import Gate, HttpMetrics
-from admin_api.http.oidc import OidcIssuer
 from admin_api.http.problems import install_problem_handlers
 from admin_api.http.routes import TextRoute
 from admin_api.http.services import Services
@@ -52,6 +52,9 @@ from controller.operations.shell.runner import OperationsRunner
 from controller.shell.client_groups import ClientGroups
 from controller.shell.clock import ControllerClock, Ids, RandomBytes
 from controller.shell.engine_port import EnginePort
+
+if TYPE_CHECKING:
+    from admin_api.http.oidc import OidcIssuer
 
 
 def create_app(

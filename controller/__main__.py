@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.to_thread
@@ -29,7 +29,6 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from admin_api.app import create_app
-from admin_api.http.oidc import OidcIssuer
 from admin_api.http.server import BoundedHttpProtocol
 from admin_api.http.tokens import Tokens, TokensInvalid, load_tokens
 from admin_api.settings import ApiSettings
@@ -53,6 +52,9 @@ from controller.shell.published import Published, snapshot
 from controller.zookeeper import open_meta, read_access, secure_zookeeper
 from springtide.log_lines import configure_logging
 from springtide.tls import TlsFilesInvalid, check_server_files, client_context
+
+if TYPE_CHECKING:
+    from admin_api.http.oidc import OidcIssuer
 
 log = logging.getLogger("controller")
 

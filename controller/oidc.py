@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from admin_api.http.oidc import OidcIssuer, OidcRules, fetch_jwks_from
 from admin_api.http.tokens import Role
 from controller.config import ConfigError, ControllerConfig
 from controller.shell.clock import ControllerClock
 from springtide.exposure import is_loopback
 from springtide.tls import TlsFilesInvalid
+
+if TYPE_CHECKING:
+    from admin_api.http.oidc import OidcIssuer
 
 
 def read_issuer(config: ControllerConfig, clock: ControllerClock) -> OidcIssuer | None:
@@ -28,6 +31,12 @@ def read_issuer(config: ControllerConfig, clock: ControllerClock) -> OidcIssuer 
             "--oidc-jwks must be https://... or a file: with keys that were changed on the way, any token "
             "would be taken"
         )
+    from admin_api.http.oidc import (  # noqa: PLC0415 - memory that only tokens of issuers need
+        OidcIssuer,
+        OidcRules,
+        fetch_jwks_from,
+    )
+
     try:
         rules = OidcRules.of(
             issuer=config.oidc_issuer,

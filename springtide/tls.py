@@ -9,11 +9,12 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
-
-import httpx
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from springtide.secret_places import SecretExposed, check_secret_file
+
+if TYPE_CHECKING:
+    import httpx
 
 #: OpenSSL's codes for a chain that ends in no certificate that is trusted: 2, 18, 19, 20, 21 (verify(1)).
 UNKNOWN_ISSUER: Final = frozenset({2, 18, 19, 20, 21})
@@ -44,6 +45,8 @@ def client_context(*, ca: str | None, cert: str | None, key: str | None) -> ssl.
 
     ca: the only CAs to trust; None trusts public ones. cert, key: both or neither. Raises TlsFilesInvalid."""
     if ca is None:
+        import httpx  # noqa: PLC0415 - memory that a controller does not need
+
         context = httpx.create_ssl_context(trust_env=False)
     else:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -70,6 +73,8 @@ def explain_tls(error: httpx.HTTPError, *, url: str, ca: str, cert: str) -> TlsF
     ca, cert: the caller's options for the CA, and for the client's certificate and key."""
     if not url.startswith("https:"):
         return None
+    import httpx  # noqa: PLC0415 - as above
+
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             if cause.verify_code in UNKNOWN_ISSUER:

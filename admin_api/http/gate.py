@@ -18,19 +18,21 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from admin_api.http.certificates import CERTIFICATE_SCOPE_KEY
-from admin_api.http.oidc import OidcIssuer
 from admin_api.http.problems import REQUEST_ID_SCOPE_KEY, ProblemError, problem_response
 from admin_api.http.tokens import Principal, Role, Tokens
 from admin_api.settings import ApiSettings
 from controller.shell.clock import ControllerClock, Ids
 from springtide.log_lines import ids_in_log
+
+if TYPE_CHECKING:
+    from admin_api.http.oidc import OidcIssuer
 
 _log = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from pipeline.client.errors import AccessRefused, InvalidClientOption
 from pipeline.client.security import ClientSecurity, TlsOptions
+from springtide.tls import NO_TLS, UNKNOWN_ISSUER, TlsFilesInvalid, load_ca, load_cert
 
 JOINED_BYTES: Final = 64 * 1024
 """Pieces smaller than this share a write, and so a record: ssl has no sendmsg."""
@@ -36,8 +37,6 @@ def secure(connected: socket.socket, host: str, security: ClientSecurity) -> ssl
 
 def _context(security: ClientSecurity, tls: TlsOptions) -> ssl.SSLContext:
     """Read the files: they may have been renewed since the last connection."""
-    from springtide.tls import TlsFilesInvalid, load_ca, load_cert  # noqa: PLC0415 - it loads httpx
-
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.check_hostname = tls.verifies_names
@@ -83,8 +82,6 @@ def certain_advice(error: OSError, security: ClientSecurity, host: str) -> str |
     """Return why no other try can succeed, and what to change; None if the error does not tell."""
     if not isinstance(error, ssl.SSLError):
         return None
-    from springtide.tls import NO_TLS, UNKNOWN_ISSUER  # noqa: PLC0415 - it loads httpx
-
     option = security.option
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in UNKNOWN_ISSUER:
