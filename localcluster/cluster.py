@@ -53,8 +53,6 @@ from springtide.exposure import INSECURE_NETWORK
 
 DEFAULT_CLUSTER = "prod"
 FIRST_COORDINATOR_ID = 1001
-WORKER_ID_STEP = 1_000_000
-"""Worker k of broker b has the id b + k times this (docs/operating.md, workers)."""
 WAIT_SECONDS_MAX = 60.0
 WAIT_POLL_SECONDS = 0.05
 PROBE_SECONDS_MAX = 2.0
@@ -141,11 +139,7 @@ class NodeProcess:
     @property
     def registered(self) -> str:
         """Return the address that it, or its worker 0, registers with."""
-        return self.registered_by(0)
-
-    def registered_by(self, worker: int) -> str:
-        """Return the address that a worker registers with."""
-        return f"{self.address}:{self.peers_port + worker}"
+        return f"{self.address}:{self.peers_port}"
 
     @property
     def is_listening(self) -> bool:
@@ -464,14 +458,16 @@ class LocalCluster:
         returns it."""
         chosen = list(self.brokers) if broker_ids is None else list(broker_ids)
         self.require_alive()
-        return self.api.add_brokers(
-            self.name,
-            {
-                broker_id + worker * WORKER_ID_STEP: self.brokers[broker_id].registered_by(worker)
-                for broker_id in chosen
-                for worker in range(self.brokers[broker_id].workers)
-            },
-        )
+        added = self.api.add_brokers(self.name, {b: self.brokers[b].registered for b in chosen})
+        workers = sum(self.brokers[b].workers for b in chosen if self.brokers[b].workers > 1)
+        if workers:  # one that registers later is admitted at once
+            self.wait_until("every worker is active", lambda: self._active_workers(chosen) == workers)
+        return added
+
+    def _active_workers(self, broker_ids: Sequence[int]) -> int:
+        listed = self.api.get(f"/clusters/{self.name}/brokers")["items"]
+        found = [worker for each in listed if each["broker_id"] in broker_ids for worker in each["workers"]]
+        return sum(worker["state"] == "active" for worker in found)
 
     def admit_coordinators(self) -> None:
         """`POST /clusters/{c}/coordinators` for all of them, once they have registered; returns when each is
