@@ -148,13 +148,16 @@ async def return_broker(change: BrokerChange, attempt: Attempt) -> Answer:
 
 
 async def remove_broker(change: BrokerChange, attempt: Attempt) -> Answer:
-    """Remove the broker and answer 200 with the broker as it was."""
-    for worker in ids_of(change.view.image, change.broker_id):
+    """Remove the broker, or one of its workers above 0, and answer 200 with the broker as it was."""
+    image = change.view.image
+    found = image.brokers.get(change.broker_id)
+    is_worker = found is not None and found.worker_number > 0
+    for worker in (change.broker_id,) if is_worker else ids_of(image, change.broker_id):
         await change.services.engine.notice_death(change.cluster, worker)
-    broker = change.broker
+    broker = find_broker(change.view, change.cluster, found.owner_id if found else change.broker_id)
     _check_settled(change, broker)
     before = broker_view(change.services.engine, change.view, broker)
-    event = RemoveBroker(**attempt.event, broker_id=broker.owner_id)
+    event = RemoveBroker(**attempt.event, broker_id=change.broker_id)
     reply = await change.services.engine.submit(change.cluster, event)
     if isinstance(reply, Refusal):
         # A broker in use is named by the path; no part of the body is wrong.

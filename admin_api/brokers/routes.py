@@ -260,7 +260,7 @@ async def remove_broker(
     change: maintenance.Changing,
     reason: ReasonQuery = None,
 ) -> Response:
-    """Remove a broker that is stopped and whose replicas were moved away; its id is free afterwards. If it
-    comes back with its old disks, it sets their logs aside and waits to be added."""
+    """Remove a broker that is stopped and whose replicas were moved away, or one of its workers above 0, by
+    its own id. If it comes back with its old disks, it sets their logs aside; a broker waits to be added."""
     asked = {"broker_id": change.broker_id}
     return await change.carry_out("remove_broker", maintenance.remove_broker, asked, reason)

@@ -65,17 +65,22 @@ def admit_brokers(draft: Draft, sessions: Sessions, event: AdmitBrokers) -> Brok
 def remove_broker(
     draft: Draft, sessions: Sessions, event: RemoveBroker, now_ms: int
 ) -> BrokerRemoved | Refusal:
+    """Forget a broker with all its workers, or one worker above 0, which a host with fewer does not start."""
     image = draft.image
-    refusal = check_named(image, [event.broker_id], "broker_id")
-    if refusal is not None:
-        return refusal
-    workers = workers_of(image, event.broker_id)
+    named = image.brokers.get(event.broker_id)
+    what, workers = f"broker {event.broker_id}", workers_of(image, event.broker_id)
+    if named is not None and named.worker_number:
+        what, workers = named.name, (named,)
+    else:
+        refusal = check_named(image, [event.broker_id], "broker_id")
+        if refusal is not None:
+            return refusal
     replicas = sum(len(image.replicas_of.get(worker.broker_id, {})) for worker in workers)
     if replicas:
         return Refusal(
             code=RefusalCode.BROKER_IN_USE,
             field="broker_id",
-            detail=f"broker {event.broker_id} is assigned {replicas} replicas",
+            detail=f"{what} is assigned {replicas} replicas",
             hint="move its replicas away first",
             facts={"replicas": replicas},
         )

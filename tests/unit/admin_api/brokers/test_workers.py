@@ -122,7 +122,6 @@ async def test_a_worker_s_own_id_is_refused_with_the_broker_to_name(zookeeper: M
             (await rest.client.post(f"{worker}:drain", json={}), (404, "broker_not_found")),
             (await rest.client.post(f"{worker}:demote", json={}), (404, "broker_not_found")),
             (await rest.client.post(f"{worker}:return", json={}), (404, "broker_not_found")),
-            (await rest.client.delete(worker), (404, "broker_not_found")),
             (await rest.client.post(BROKERS, json=added), (409, "broker_id_in_use")),
         ):
             assert problem(answered) == code
@@ -169,8 +168,11 @@ async def test_what_is_asked_of_a_broker_is_done_to_its_workers(zookeeper: Memor
         assert (await shown(rest))["drained"]
         refused = await rest.client.delete(f"{BROKERS}/5")
         assert problem(refused) == (409, "broker_in_use")
-        for number in range(2):
-            rest.listeners.kill("127.0.0.1", 9005 + 100 * number)
+        rest.listeners.kill("127.0.0.1", 9105)
+        one = await rest.client.delete(f"{BROKERS}/1000005")
+        assert (one.status_code, one.json()["broker_id"]) == (200, 5), one.text
+        assert sorted(rest.engine.image("prod").image.brokers) == [1, 2, 5]
+        rest.listeners.kill("127.0.0.1", 9005)
         removed = await rest.client.delete(f"{BROKERS}/5")
         assert removed.status_code == 200, removed.text
         assert sorted(rest.engine.image("prod").image.brokers) == [1, 2]

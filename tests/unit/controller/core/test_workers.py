@@ -135,7 +135,6 @@ EVENTS = [
     DescribeBroker(wall_ms=0, actor="ann", broker_id=1_000_005, rack="r2"),
     ConfigureBrokers(wall_ms=0, actor="ann", broker_ids=(1_000_005,), configs={}),
     AdmitBrokers(wall_ms=0, actor="ann", broker_ids=(1_000_005,)),
-    RemoveBroker(wall_ms=0, actor="ann", broker_id=1_000_005),
 ]
 
 
@@ -187,6 +186,22 @@ def test_a_broker_is_removed_with_all_its_workers_once_none_runs_and_none_holds_
     cluster.ask(event, BrokerRemoved)
     assert sorted(cluster.image.brokers) == [1, 2, 3]
     assert image_of_rows(cluster.records).last_broker_epoch == last
+
+
+def test_a_worker_that_its_host_does_not_start_any_more_is_removed_alone() -> None:
+    cluster = with_workers(*FIVE)
+    admit(cluster, 5)
+    for member_id in FIVE:
+        cluster.heartbeat(member_id)
+    cluster.create((1, 2, 2_000_005))
+    event = RemoveBroker(wall_ms=0, actor="ann", broker_id=2_000_005)
+    assert cluster.ask(event, Refusal).detail == "worker 2 of broker 5 is assigned 1 replicas"
+    cluster.reassign(1, 2, 5)
+    cluster.propose(1, 2, 5, 2_000_005)
+    assert cluster.ask(event, Refusal).detail == "worker 2 of broker 5 is still running"
+    cluster.kill(2_000_005)
+    cluster.ask(event, BrokerRemoved)
+    assert sorted(cluster.image.brokers) == [1, 2, 3, 5, 1_000_005]
 
 
 def with_two_brokers_of_workers() -> Cluster:
