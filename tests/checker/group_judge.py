@@ -8,7 +8,9 @@ The rules, of one group over all its generations:
    later is not the lower: a member that lost the partition is refused.
 3. (delivered) Each acknowledged record was given to a member at least once.
 4. (one owner) No two members own a partition at one time. A member that stands still can't be told, so its
-   time until a moment after it goes on does not count; a dead one owns nothing.
+   time until a moment after it goes on does not count; a dead one owns nothing. One that no coordinator has
+   answered for the session's timeout may have been given up, and can't be told either: it waits for a
+   coordinator that stands still, while another one serves the group. It owns nothing until it is answered.
 5. (may act) Where generations are told: of a generation a partition has one owner, and no commit of it is
    answered with success that was asked for after a member had been told a later one (I30, one owner of a
    partition in a generation).
@@ -65,12 +67,15 @@ class Judgement:
         self.failures.append(text)
 
 
-def judge(lives: Sequence[Life], acknowledged: Mapping[int, Collection[int]]) -> Judgement:
-    """acknowledged: the offsets of the records that were acknowledged, by partition."""
+def judge(
+    lives: Sequence[Life], acknowledged: Mapping[int, Collection[int]], *, session_ms: int
+) -> Judgement:
+    """acknowledged: the offsets of the records that were acknowledged, by partition. session_ms: the members'
+    session timeout."""
     judgement = Judgement()
     _judge_offsets(judgement, lives)
     _judge_delivery(judgement, lives, acknowledged)
-    _judge_owners(judgement, lives)
+    _judge_owners(judgement, lives, session_ms * MILLISECOND_NS)
     _judge_generations(judgement, lives)
     _measure(judgement, lives)
     return judgement
@@ -149,11 +154,15 @@ def _judge_delivery(
 # --- owners -------------------------------------------------------------------------------------------------
 
 
-def _judge_owners(judgement: Judgement, lives: Iterable[Life]) -> None:
+def _judge_owners(judgement: Judgement, lives: Iterable[Life], session_ns: int) -> None:
     by_partition: dict[int, list[tuple[Span, str]]] = defaultdict(list)
     for life in lives:
+        out_of_reach = sorted(
+            [Span(each.begin_ns, each.end_ns + TOLD_NS_MAX) for each in life.stood]
+            + _unanswered(life, session_ns)
+        )
         for partition, span in _owned(life):
-            by_partition[partition] += [(part, life.name) for part in _minus(span, life.stood)]
+            by_partition[partition] += [(part, life.name) for part in _minus(span, out_of_reach)]
     for partition, spans in sorted(by_partition.items()):
         spans.sort()
         for (before, first), (after, second) in pairwise(spans):
@@ -178,16 +187,28 @@ def _owned(life: Life) -> list[tuple[int, Span]]:
     return spans + [(partition, Span(begin_ns, life.ended_ns)) for partition, begin_ns in since.items()]
 
 
-def _minus(span: Span, stood: Iterable[Span]) -> list[Span]:
-    """Return the parts of the span in which the member could have been told."""
+def _unanswered(life: Life, session_ns: int) -> list[Span]:
+    """Return when no coordinator had answered the member for its session's timeout, as far as it noted."""
+    heard = sorted(
+        entry.at_ns for entry in life.entries if isinstance(entry, Assigned | Revoked | Committed | Began)
+    )
+    return [
+        Span(before + session_ns, after)
+        for before, after in pairwise([*heard, life.ended_ns])
+        if after - before > session_ns
+    ]
+
+
+def _minus(span: Span, others: Iterable[Span]) -> list[Span]:
+    """Return the parts of the span that lie in none of the others, which are in order."""
     parts: list[Span] = []
     begin_ns = span.begin_ns
-    for each in sorted(stood):
-        if each.end_ns + TOLD_NS_MAX <= begin_ns or each.begin_ns >= span.end_ns:
+    for each in others:
+        if each.end_ns <= begin_ns or each.begin_ns >= span.end_ns:
             continue
         if each.begin_ns > begin_ns:
             parts.append(Span(begin_ns, each.begin_ns))
-        begin_ns = each.end_ns + TOLD_NS_MAX
+        begin_ns = each.end_ns
     if begin_ns < span.end_ns:
         parts.append(Span(begin_ns, span.end_ns))
     return parts

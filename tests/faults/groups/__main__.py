@@ -27,6 +27,7 @@ from tests.faults.family import Trial, run_family
 from tests.faults.groups.fill import fill_shard
 from tests.faults.groups.heart import Heart
 from tests.faults.groups.lives import Member
+from tests.faults.groups.member import SESSION_MS
 from tests.faults.groups.storm import Storm
 from tests.faults.groups.writer import Writer
 
@@ -203,7 +204,8 @@ def story(trial: Trial, size: Size) -> None:
                 member.process.kill()
         trial.tell("judging the diaries")
         lives = [life for member in group.members for life in member.lives()]
-        _tell(trial, judge(lives, writer.acknowledged), sum(map(len, writer.acknowledged.values())))
+        judgement = judge(lives, writer.acknowledged, session_ms=SESSION_MS)
+        _tell(trial, judgement, sum(map(len, writer.acknowledged.values())))
 
 
 def _calm(group: Group, what: str, strike: Callable[[int], Callable[[], None]]) -> None:

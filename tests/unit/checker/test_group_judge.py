@@ -8,6 +8,7 @@ from tests.checker.group_diary import Assigned, Began, Committed, Diary, Entry, 
 from tests.checker.group_judge import TOLD_NS_MAX, Judgement, Life, Span, judge, judge_acts
 
 MS = 1_000_000
+SESSION_MS = 6_000
 
 
 def life(name: str, *entries: Entry, ended_ms: int = 100_000, stood: tuple[Span, ...] = ()) -> Life:
@@ -27,7 +28,7 @@ def owned(begin_ms: int, end_ms: int) -> tuple[Entry, ...]:
 
 
 def judged(*lives: Life, acknowledged: dict[int, set[int]] | None = None) -> Judgement:
-    return judge(lives, acknowledged or {})
+    return judge(lives, acknowledged or {}, session_ms=SESSION_MS)
 
 
 def test_a_sound_history_is_sound() -> None:
@@ -79,6 +80,15 @@ def test_a_member_that_stands_still_cannot_be_told() -> None:
     assert judged(life("a", *owned(0, told_ms - 1), stood=stood), life("b", *owned(9, 200))).failures == []
     late = life("a", *owned(0, told_ms + 500), stood=stood)
     assert judged(late, life("b", *owned(9, 90_000))).two_owners == 1
+
+
+def test_a_member_that_no_coordinator_answers_for_its_session_may_have_been_given_up() -> None:
+    assigned, revoked = owned(0, 9_000)
+    silent = life("a", assigned, committed(1, 2, 0), revoked)
+    assert judged(silent, life("b", *owned(6_002, 9_500))).failures == []
+    assert judged(silent, life("b", *owned(6_001, 9_500))).two_owners == 1
+    answered = life("a", assigned, committed(1, 2, 0), committed(8_000, 8_001, 0), revoked)
+    assert judged(answered, life("b", *owned(6_002, 9_500))).two_owners == 1
 
 
 def test_a_dead_member_owns_nothing() -> None:
