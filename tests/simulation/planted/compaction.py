@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from coordinator.core import replay
@@ -15,7 +14,8 @@ from dataplane.core.compaction.rewriting import Rewrite
 from dataplane.core.compaction.rounds import Dirt, Round
 from dataplane.core.leader import Leader
 from springtide.wire.fetch_response import Compacted
-from springtide.wire.records import Record, iter_records
+from springtide.wire.record_batch import BatchHeader
+from springtide.wire.record_spans import RecordSpans, read_spans
 from tests.simulation.memory_log import MemoryLog
 from tests.simulation.planted.plant import Patches, plant
 
@@ -118,7 +118,9 @@ def a_standby_reads_on_below_the_floor() -> Patches:
 
 @plant(breaks="I31", seen="a replay passes over records without a value", coordinators=2, compacted=True)
 def deletions_are_not_replayed() -> Patches:
-    def iter_values(batch: memoryview) -> Iterator[Record]:
-        return (record for record in iter_records(batch) if record.value is not None)
+    def of_values(payload: bytes, header: BatchHeader) -> RecordSpans:
+        found = read_spans(payload, header)
+        kept = sorted({*range(len(found.places))} - {*found.without_value})
+        return RecordSpans([found.places[n] for n in kept], [found.keys[n] for n in kept], [])
 
-    return [(replay, "iter_records", iter_values)]
+    return [(replay, "read_spans", of_values)]
