@@ -24,7 +24,7 @@ from localcluster.processes import ProcessFailed
 from tests.faults.battle import Battle, battle
 from tests.kit.dataplane.clients_in_threads import produce_blocking
 
-pytestmark = [pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 BROKERS = (1, 2, 3)
 WORKERS = 2
