@@ -27,7 +27,7 @@ SOURCES := controller admin_api dataplane coordinator localcluster springtide pi
 # lasts: one by one. All others have processes of their own and wait for them much of the time: two files at a time.
 PARALLEL := tests/unit tests/simulation tests/fullstack tests/hostile tests/fuzz tests/pipeline_sim tests/powercuts
 ALONE := tests/faults/test_kill_rounds.py
-SEEDS ?= 100
+SEEDS ?= 50
 PYTEST_ARGS ?=
 KAFKA_HOME ?=
 UP_ARGS ?=
@@ -52,13 +52,13 @@ up: $(INSTALLED) ## leave a cluster running until Ctrl-C and show how to use it 
 	@$(BIN)/python -m localcluster up $(UP_ARGS)
 
 test: $(INSTALLED) packages ## every check and every test (PYTEST_ARGS="-m 'not proof' --rounds 20": all, long kill rounds)
-	@$(MAKE) -j 2 --output-sync=line style types sim
+	@$(MAKE) -j 2 style types sim
 	PROOF_TABLE= $(BIN)/python -m pytest -n auto --dist worksteal $(PARALLEL) $(PYTEST_ARGS) || [ $$? = 5 ]  # 5: none selected
 	PROOF_TABLE= $(BIN)/python -m pytest $(ALONE) $(PYTEST_ARGS) || [ $$? = 5 ]
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(PARALLEL) $(ALONE)) $(PYTEST_ARGS)
 
 check: $(INSTALLED) ## the everyday loop, less than five minutes: format, lint, types, imports, units, simulation
-	@$(MAKE) -j 2 --output-sync=line style types unit sim
+	@$(MAKE) -j 2 style types unit sim
 
 lint: $(INSTALLED) ## format, lint, types and import rules
 	@$(MAKE) -j 2 --output-sync=target style types
@@ -74,7 +74,7 @@ types: $(INSTALLED)
 unit: $(INSTALLED) ## unit tests only
 	$(BIN)/python -m pytest tests/unit -q -n auto --dist worksteal
 
-sim: $(INSTALLED) ## seeded simulation runs (SEEDS=100)
+sim: $(INSTALLED) ## seeded simulation runs (SEEDS=50; a landing runs a thousand)
 	$(BIN)/python -m tests.simulation sweep --seeds $(SEEDS)
 
 rest: $(INSTALLED) ## CASES=10000 requests drawn from the OpenAPI document, right and wrong; every answer checked

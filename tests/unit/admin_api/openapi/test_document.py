@@ -11,14 +11,16 @@ from admin_api.openapi.schema import TAGS
 from tests.kit.admin_api.rest import controller
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
+DOCUMENT = build_document()
+
 
 def test_the_committed_document_is_what_the_code_says() -> None:
     written = PATH.read_text(encoding="utf-8")
-    assert written == render(build_document()), "run: python -m admin_api.openapi --write"
+    assert written == render(DOCUMENT), "run: python -m admin_api.openapi --write"
 
 
 def test_every_operation_is_named_tagged_and_says_what_can_go_wrong() -> None:
-    document = build_document()
+    document = DOCUMENT
     known = {tag["name"] for tag in TAGS}
     seen: set[str] = set()
     for path, operations in document["paths"].items():
@@ -44,7 +46,7 @@ def test_every_operation_is_named_tagged_and_says_what_can_go_wrong() -> None:
 
 
 def test_writes_show_dry_run_idempotency_key_and_an_example() -> None:
-    document = build_document()
+    document = DOCUMENT
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             if method == "get" or path.startswith("/internal/"):
