@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from controller.contract.session import ShutdownKind
-from dataplane.core.log_port import LogSlice
+from dataplane.core.log_port import LogChanged, LogSlice
 from dataplane.storage.disk import Disk
 from dataplane.storage.health import DirectoryHealth
 from dataplane.storage.log_settings import LogOptions, LogSettings, PartitionId
@@ -134,3 +135,21 @@ def read_all(log: PartitionLog, *, start: int | None = None, max_bytes: int = 10
 
 def joined(batches: Iterable[bytes]) -> bytes:
     return b"".join(batches)
+
+
+@contextmanager
+def at_each_operation(disk: MemoryDisk, read: Callable[[], None]) -> Iterator[list[str]]:
+    """Read as a thread would, before and after each operation on the disk that is made within. A reader may
+    be told to look again. Yield the operations."""
+    operations: list[str] = []
+
+    def come_between(operation: str, _path: str, _is_done: bool) -> None:
+        operations.append(operation)
+        disk.on_operation = None
+        with suppress(LogChanged):
+            read()
+        disk.on_operation = come_between
+
+    disk.on_operation = come_between
+    yield operations
+    disk.on_operation = None

@@ -29,7 +29,17 @@ from dataplane.storage.segment import log_path
 from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import decode_header, iter_headers
 from springtide.wire.records import NewRecord, encode_batch, iter_records
-from tests.kit.dataplane.storage import DIRECTORY, NO_TAIL, SMALL, append, new_log, open_log, opened, read_all
+from tests.kit.dataplane.storage import (
+    DIRECTORY,
+    NO_TAIL,
+    SMALL,
+    append,
+    at_each_operation,
+    new_log,
+    open_log,
+    opened,
+    read_all,
+)
 from tests.simulation.memory_disk import MemoryDisk
 
 KEYS = 4
@@ -259,7 +269,6 @@ def test_readers_that_come_while_a_pass_takes_its_place_look_again() -> None:
     begun = found.log.begin_compaction(found.placed, now_ms=1000)
     begun.write()
     begun.commit()
-    moments = []
 
     def read() -> None:
         for segment in found.log.segments:
@@ -267,17 +276,9 @@ def test_readers_that_come_while_a_pass_takes_its_place_look_again() -> None:
             assert found.log.holes.check(place, end_offset=30, bytes_max=10_000).hole is None
         found.log.find_timestamp(1_030, end_offset=30)
 
-    def come_between(operation: str, _path: str, is_done: bool) -> None:
-        moments.append((operation, is_done))
-        found.disk.on_operation = None
-        with suppress(LogChanged):
-            read()
-        found.disk.on_operation = come_between
-
-    found.disk.on_operation = come_between
-    found.log.finish_compaction()
-    found.disk.on_operation = None
-    assert moments
+    with at_each_operation(found.disk, read) as operations:
+        found.log.finish_compaction()
+    assert operations
     read()
     assert found.log.compacted is not None
 

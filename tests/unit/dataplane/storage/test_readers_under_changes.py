@@ -4,15 +4,13 @@ They are told to look again, and take no file that is gone for a failure of the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 
 import pytest
 
 from controller.contract.session import ShutdownKind
-from dataplane.core.log_port import LogChanged
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.rot import ScrubPlace
-from tests.kit.dataplane.storage import NO_TAIL, append, batch, open_log, opened, read_all
+from tests.kit.dataplane.storage import NO_TAIL, append, at_each_operation, batch, open_log, opened, read_all
 from tests.simulation.memory_disk import MemoryDisk
 
 COUNT = 30
@@ -57,19 +55,9 @@ def test_a_reader_that_comes_while_the_log_is_changed_looks_again(
     for offset in range(COUNT):
         append(log, batch(offset, timestamp=offset, value=b"v" * 60))
     assert len(log.segments) > 4
-    moments = []
-
-    def come_between(operation: str, _path: str, is_done: bool) -> None:
-        moments.append((operation, is_done))
-        disk.on_operation = None
-        with suppress(LogChanged):
-            read(log)
-        disk.on_operation = come_between
-
-    disk.on_operation = come_between
-    change(log)
-    disk.on_operation = None
-    assert moments
+    with at_each_operation(disk, lambda: read(log)) as operations:
+        change(log)
+    assert operations
     read(log)
     append(log, batch(log.log_end_offset, leader_epoch=1))
     assert read_all(log), "the directory has not failed"
