@@ -29,12 +29,19 @@ UNANSWERED_INCARNATIONS_MAX = 16
 LISTENERS_MAX = 16
 #: Ids of a broker's workers lie this far apart: to clients and replication worker 2 of broker 5 is 2000005.
 WORKER_ID_STEP = 1_000_000
+#: Workers that a broker may have.
+WORKERS_MAX = 1_024
 
 
 def worker_id(broker_id: int, number: int) -> int:
     """Return the id by which clients and replication know worker `number` of a broker; worker 0 has the
     broker's own."""
     return broker_id + number * WORKER_ID_STEP
+
+
+def owner_of(broker_id: int, worker_of: int | None) -> int:
+    """Return the id by which operators know a broker, or the one that a worker says it is of."""
+    return broker_id if worker_of is None else worker_of
 
 
 class ShutdownKind(StrEnum):

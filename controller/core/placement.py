@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from controller.contract.session import owner_of
+
 
 class PlacementBroker(NamedTuple):
     """owner_id: the broker that this one is a worker of, None: of none."""
@@ -97,7 +99,7 @@ def has_shared_domains(brokers: Sequence[PlacementBroker]) -> bool:
 
 
 def _owner(broker: PlacementBroker) -> int:
-    return broker.broker_id if broker.owner_id is None else broker.owner_id
+    return owner_of(broker.broker_id, broker.owner_id)
 
 
 def _rack(broker: PlacementBroker) -> str:

@@ -15,7 +15,13 @@ import msgspec
 
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.security import UNKNOWN_USERS, AclsOfPattern, EntityQuotas, UserSecrets
-from controller.contract.session import WORKER_ID_STEP, BrokerStatus, ListenerAddress, ShutdownKind
+from controller.contract.session import (
+    WORKER_ID_STEP,
+    BrokerStatus,
+    ListenerAddress,
+    ShutdownKind,
+    owner_of,
+)
 from controller.core.effects import ProbeBroker
 
 #: Who acts when no operator does.
@@ -161,7 +167,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def owner_id(self) -> int:
         """Return the id by which operators know the broker whose only, or whose worker, this process is."""
-        return self.broker_id if self.worker_of is None else self.worker_of
+        return owner_of(self.broker_id, self.worker_of)
 
     @property
     def worker_number(self) -> int:

@@ -29,7 +29,7 @@ import msgspec
 
 from controller.contract.holdings import HeldLog, Holdings, SetAsideLog
 from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, TopicState
-from controller.contract.session import ShutdownKind, Witness
+from controller.contract.session import ShutdownKind, Witness, owner_of
 from controller.core.draft import Draft
 from controller.core.events import (
     BrokerApplied,
@@ -326,8 +326,7 @@ def _one_of_each(held: Mapping[int, Holdings]) -> list[int]:
     """Return the brokers, of those with several workers the first that told."""
     first_of: dict[int, int] = {}
     for broker_id, holdings in held.items():
-        worker_of = holdings.identity.worker_of
-        first_of.setdefault(broker_id if worker_of is None else worker_of, broker_id)
+        first_of.setdefault(owner_of(broker_id, holdings.identity.worker_of), broker_id)
     return list(first_of.values())
 
 

@@ -26,6 +26,7 @@ from controller.contract.session import (
     HeartbeatResponse,
     RegisterRequest,
     RegisterResponse,
+    owner_of,
 )
 from controller.core.alarms import AlarmBook
 from controller.core.draft import Draft, actor_of
@@ -108,8 +109,7 @@ class Sessions(Presence):
         if before is not None:
             self._end_incarnation(draft, before, request)
         is_continued = before is not None and continues_chain(before, request)
-        owner_id = request.broker_id if request.worker_of is None else request.worker_of
-        workers = workers_of(image, owner_id)
+        workers = workers_of(image, owner_of(request.broker_id, request.worker_of))
         # What operators set on a broker holds for a worker that comes later.
         like = before or next(iter(workers), None)
         assigned = None if like is None else like.assigned_rack

@@ -12,13 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from controller.contract.session import WORKER_ID_STEP, BrokerStatus, RegisterRequest
+from controller.contract.session import WORKER_ID_STEP, WORKERS_MAX, BrokerStatus, RegisterRequest, owner_of
 from controller.core.events import Refusal, RefusalCode
 from controller.core.image import ClusterImage
 from controller.core.records import BrokerRegistration
 
-WORKERS_MAX: Final = 1_024
-"""Workers that a broker may have."""
 _FROM_WORST: Final = (
     BrokerStatus.WAITING,
     BrokerStatus.FENCED,
@@ -65,7 +63,7 @@ def claim_fault(image: ClusterImage, request: RegisterRequest) -> str | None:
                 f"{WORKER_ID_STEP}, for k below {WORKERS_MAX}"
             )
     known = image.brokers.get(member_id)
-    if known is None or known.owner_id == (member_id if owner_id is None else owner_id):
+    if known is None or known.owner_id == owner_of(member_id, owner_id):
         return None
     return f"{member_id} is the id of {known.name}: give the process another, or remove that one first"
 

@@ -18,10 +18,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from controller.contract.session import WORKER_ID_STEP
+from controller.contract.session import WORKER_ID_STEP, WORKERS_MAX
 
-WORKERS_MAX = 1_024
-"""The controller knows as many for each broker."""
 PORT_MAX = 65_535
 RESTART_MS_MIN = 1_000
 RESTART_MS_MAX = 30_000

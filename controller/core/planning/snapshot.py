@@ -19,7 +19,7 @@ from controller.contract.partition_state import (
     PartitionState,
     TopicState,
 )
-from controller.contract.session import DiskSpace
+from controller.contract.session import DiskSpace, owner_of
 from controller.core.configs import disk_reserve_percent, effective
 from controller.core.image import ClusterImage
 from controller.core.minimum import MINIMUM, own_minimum
@@ -81,7 +81,7 @@ class BrokerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def owner_id(self) -> int:
-        return self.broker_id if self.worker_of is None else self.worker_of
+        return owner_of(self.broker_id, self.worker_of)
 
 
 class TopicSnapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.contract.session import WORKER_ID_STEP, worker_id
+from controller.contract.session import WORKER_ID_STEP, WORKERS_MAX, worker_id
 from dataplane.core.workers import (
     PORT_MAX,
     RESTART_MS_MAX,
     RESTART_MS_MIN,
-    WORKERS_MAX,
     Endpoint,
     WorkersRefused,
     check_folders,
