@@ -7,7 +7,6 @@ cost of touching new memory would hide every difference).
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from types import TracebackType
@@ -18,7 +17,6 @@ from bench.racks import Racks
 from localcluster.access import AUTHORIZER, LOGIN
 from localcluster.cluster import LocalCluster
 from localcluster.processes import SupervisedProcess, this_machine
-from localcluster.rest import describe_refusal
 
 BROKERS = 3
 BROKER_IDS = range(1, BROKERS + 1)
@@ -182,8 +180,4 @@ class Springtide:
         )
 
     def delete_topic(self, topic: str) -> None:
-        path = f"/clusters/{self._cluster.name}/topics/{topic}"
-        answer = self._cluster.rest.delete(path, headers={"Idempotency-Key": str(uuid.uuid4())})
-        if not answer.is_success:
-            raise describe_refusal(answer)
-        self._cluster.api.wait_for_operation(answer)  # so that unlinking is in no other row
+        self._cluster.delete_topic(topic)  # returns when unlinking is over, so that it is in no other row

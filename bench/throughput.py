@@ -3,7 +3,9 @@ role."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -26,6 +28,8 @@ WRITE_BYTES = {SMALL_BYTES: 60_000_000, LARGE_BYTES: 150_000_000}
 QUICK = 10
 """So much less of everything under --quick."""
 ROUNDS, ROUNDS_QUICK = 3, 1
+WRITE_ROUNDS = 7
+"""More than of reads: the JVM compiles for several of them."""
 
 OURS, OFFICIAL, AT_LEAST_ONCE = "springtide", FORMAT, "at least once"
 TUNED = "kafka, tuned"
@@ -44,6 +48,9 @@ _HEADINGS = (
 )
 READ_HEADINGS = f"record  codec  tasks  {_HEADINGS}"
 WRITE_HEADINGS = f"record  {_HEADINGS}"
+
+Round = Callable[[], AbstractContextManager[Callable[[], None]]]
+"""Makes ready what is measured, and tidies up after it."""
 
 
 class ReadLine(NamedTuple):
@@ -153,7 +160,7 @@ def _fill(
     return rows.num_rows * PARTITIONS, rows.column("value").nbytes * PARTITIONS
 
 
-def _reading(side: SparkSide, topic: str, tasks: int, records: int) -> Callable[[], None]:
+def _reading(side: SparkSide, topic: str, tasks: int, records: int) -> Round:
     # One task: everything packed together. More: one for each partition, so that no slot idles at the end.
     options = {"coalesceRecords": str(records)} if tasks == 1 else {"coalesce": "false"}
     planned = side.reader(
@@ -165,20 +172,20 @@ def _reading(side: SparkSide, topic: str, tasks: int, records: int) -> Callable[
         frame = side.reader(topic, **options)
         frame.write.format("noop").mode("overwrite").save()
 
-    return run
+    return lambda: nullcontext(run)
 
 
-def _reading_officially(side: SparkSide, topic: str, **options: str) -> Callable[[], None]:
+def _reading_officially(side: SparkSide, topic: str, **options: str) -> Round:
     def run() -> None:
         frame = side.reader(topic, format_name=FORMAT, **options)
         frame.write.format("noop").mode("overwrite").save()
 
-    return run
+    return lambda: nullcontext(run)
 
 
 def _streaming(
     side: SparkSide, topic: str, records: int, *, format_name: str = OURS, **options: str
-) -> Callable[[], None]:
+) -> Round:
     """Return what reads the whole topic as a stream, in two micro-batches as a rate limit would have it."""
     half = records // 2 + PARTITIONS  # each partition's share is rounded down
     options |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(half)}
@@ -190,7 +197,7 @@ def _streaming(
             query.awaitTermination()
             assert sum(progress.numInputRows for progress in query.recentProgress) == records
 
-    return run
+    return lambda: nullcontext(run)
 
 
 # --- writing ----------------------------------------------------------------------------------------------
@@ -198,7 +205,7 @@ def _streaming(
 
 def write(side: SparkSide, only: str, *, is_quick: bool, has_connector: bool) -> Iterator[WriteLine]:
     """Yield the lines whose bytes of a record are `only`, unless it is empty."""
-    rounds = ROUNDS_QUICK if is_quick else ROUNDS
+    rounds = ROUNDS_QUICK if is_quick else WRITE_ROUNDS
     for record_bytes, payload_bytes in WRITE_BYTES.items():
         if only not in ("", str(record_bytes)):
             continue
@@ -224,19 +231,24 @@ def _made_rows(side: SparkSide, record_bytes: int, records: int) -> Any:
 
 
 def _writing(
-    side: SparkSide, frame: Any, topic: str, records: int, *, format_name: str = OURS, **options: str
-) -> Callable[[], None]:
-    side.create_topic(topic, partitions=PARTITIONS, replication_factor=3)
+    side: SparkSide, frame: Any, name: str, records: int, *, format_name: str = OURS, **options: str
+) -> Round:
+    """Return what writes all rows to a topic: a new one each time, deleted afterwards. What stays in the page
+    cache makes later writes cost more."""
+    numbers = itertools.count()
 
-    def run() -> None:
-        before = sum(side.ends(topic, PARTITIONS).values())
+    @contextmanager
+    def prepared() -> Iterator[Callable[[], None]]:
+        topic = f"{name}-{next(numbers)}"
+        side.create_topic(topic, partitions=PARTITIONS, replication_factor=3)
         writer = (
             frame.write.format(format_name).mode("append").option("kafka.bootstrap.servers", side.servers)
         )
-        writer.option("topic", topic).options(**options).save()
-        assert sum(side.ends(topic, PARTITIONS).values()) - before >= records
+        yield writer.option("topic", topic).options(**options).save
+        assert sum(side.ends(topic, PARTITIONS).values()) >= records
+        side.cluster.delete_topic(topic)
 
-    return run
+    return prepared
 
 
 # --- both -------------------------------------------------------------------------------------------------
@@ -251,15 +263,16 @@ class _Compared(NamedTuple):
     cpu_ratio: float
 
 
-def _compare(side: SparkSide, runs: dict[str, Callable[[], None]], rounds: int) -> Iterator[_Compared]:
+def _compare(side: SparkSide, runs: dict[str, Round], rounds: int) -> Iterator[_Compared]:
     """Yield what each side spent: they take turns, after a round that does not count."""
     spent: dict[str, list[Spent]] = {which: [] for which in runs}
     for number in range(rounds + 1):
-        for which, run in runs.items():
-            before = side.spent()
-            run()
-            if number:
-                spent[which].append(side.spent().since(before))
+        for which, prepared in runs.items():
+            with prepared() as run:
+                before = side.spent()
+                run()
+                if number:
+                    spent[which].append(side.spent().since(before))
     medians = {which: Spent(*map(median, zip(*each, strict=True))) for which, each in spent.items()}
     first = next(iter(medians.values()))
     for which, one in medians.items():

@@ -46,7 +46,14 @@ from localcluster.processes import (
     SupervisedProcess,
     this_machine,
 )
-from localcluster.rest import ControllerApi, Json, RestFailed, RestPartition, open_rest_client
+from localcluster.rest import (
+    ControllerApi,
+    Json,
+    RestFailed,
+    RestPartition,
+    describe_refusal,
+    open_rest_client,
+)
 from localcluster.tls import ClusterTls
 from localcluster.zookeeper import ZooKeeper, ZooKeeperPorts
 from springtide.exposure import INSECURE_NETWORK
@@ -513,6 +520,13 @@ class LocalCluster:
         if wait:
             self.wait_until_in_sync(name)
         return topic
+
+    def delete_topic(self, name: str) -> None:
+        """`DELETE` the topic; return when its files are gone."""
+        answer = self.rest.delete(f"/clusters/{self.name}/topics/{name}")
+        if not answer.is_success:
+            raise describe_refusal(answer)
+        self.api.wait_for_operation(answer)
 
     def partitions(self, topic: str) -> list[RestPartition]:
         return self.api.partitions(self.name, topic)
