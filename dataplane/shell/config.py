@@ -119,7 +119,9 @@ BROKER_KEYS: dict[str, ConfigKey] = {
     "replica.fetch.response.max.bytes": ConfigKey(
         "10485760", between(1024, 2**31 - 1), "bytes per replica fetch"
     ),
-    "replica.fetch.backoff.ms": ConfigKey("200", positive, "pause after a failed replica fetch"),
+    "replica.fetch.backoff.ms": ConfigKey(
+        "200", positive, "longest pause after failed replica fetches; the first is 25 ms"
+    ),
     "replica.socket.timeout.ms": ConfigKey("30000", positive, "how long a leader may be silent"),
     "replica.high.watermark.checkpoint.interval.ms": ConfigKey(
         "5000", positive, "how often high watermarks are kept"

@@ -14,6 +14,8 @@ A partition that is to be fetched from a leader whose answer is pending would wa
 end, and the first fetch in a new leader epoch is what lets the high watermark move again after a
 failover. So the leader is hurried: an empty fetch behind the pending one makes it answer at once
 (handlers/fetch.py). The session goes on, for to begin it again costs as much as there are partitions in it.
+A partition whose leader answered with an error rests, first for a moment only: often it has not heard yet
+that it leads.
 """
 
 from __future__ import annotations
@@ -49,6 +51,8 @@ _log = logging.getLogger(__name__)
 RECONNECT_MS_MIN = 50
 RECONNECT_MS_MAX = 1_000
 CONNECT_TIMEOUT_MS = 3_000
+REST_MS_MIN = 25
+"""Of a partition after its first error; doubled with each further one (KIP-580)."""
 HURRY_MS_MAX = 2_000
 """A leader that was hurried and has not answered for so long is asked over another connection."""
 _HURRIED = HURRY_CORRELATION_ID.to_bytes(4, "big", signed=True)
@@ -89,6 +93,8 @@ class LeaderFetcher:
         self._followed: dict[PartitionKey, HostedPartition] = {}
         self._positions: dict[PartitionKey, FetchPosition] = {}
         self._paused: dict[PartitionKey, None] = {}
+        #: The next rest of each partition that has rested since its last good answer.
+        self._next_rest_ms: dict[PartitionKey, int] = {}
         self._channel: Channel | None = None
         self._reader = FrameReader()
         self._unsent = memoryview(b"")
@@ -116,31 +122,31 @@ class LeaderFetcher:
         key = hosted.key
         self._followed[key] = hosted
         self._paused.pop(key, None)
-        before = self._positions.get(key)
-        self._place(hosted)
-        position = self._positions.get(key)
-        if position is not None and (before is None or position.tells_more_than(before)):
-            self._hurry()
+        self._next_rest_ms.pop(key, None)
+        self._place_in_a_hurry(hosted)
 
     def unfollow(self, key: PartitionKey) -> None:
         self._followed.pop(key, None)
         self._paused.pop(key, None)
+        self._next_rest_ms.pop(key, None)
         self._drop_position(key)
         self._leave_idleness()
 
-    def pause(self, key: PartitionKey) -> None:
+    def pause(self, key: PartitionKey, rest_ms_max: int) -> int:
+        """Let a partition rest; return for how many milliseconds."""
+        rest_ms = min(self._next_rest_ms.get(key, REST_MS_MIN), rest_ms_max)
+        self._next_rest_ms[key] = 2 * rest_ms
         self._paused[key] = None
         self._drop_position(key)
         self._leave_idleness()
+        return rest_ms
 
     def resume(self, key: PartitionKey) -> None:
         if key in self._paused:
             del self._paused[key]
             hosted = self._followed.get(key)
             if hosted is not None:
-                self._place(hosted)
-                self._wake.set()
-                self._leave_idleness()
+                self._place_in_a_hurry(hosted)
 
     def on_turn(self, key: PartitionKey) -> None:
         """A learner that waited has been granted its next fetch."""
@@ -203,6 +209,13 @@ class LeaderFetcher:
             self._set_learners_position(hosted)
         else:
             self._set_position(hosted)
+
+    def _place_in_a_hurry(self, hosted: HostedPartition) -> None:
+        before = self._positions.get(hosted.key)
+        self._place(hosted)
+        position = self._positions.get(hosted.key)
+        if position is not None and (before is None or position.tells_more_than(before)):
+            self._hurry()
 
     def _learn_on(
         self, hosted: HostedPartition, answer: fetch_response.FetchedPartition, leader_epoch: int
@@ -451,6 +464,8 @@ class LeaderFetcher:
             )
             if effects:
                 parts.effects.run(hosted, effects)
+            if self._next_rest_ms and key not in self._paused:
+                self._next_rest_ms.pop(key, None)
             if key in self._followed:
                 if hosted.is_learner:
                     self._learn_on(hosted, data, asked.leader_epoch)

@@ -137,11 +137,11 @@ class ReplicaFetchers:
             return
         fetcher = self._fetchers.get(leader_id)
         if fetcher is not None:
-            fetcher.pause(key)
-            self._nursery.start_soon(self._resume_later, fetcher, key, delay_ms)
+            rest_ms = fetcher.pause(key, delay_ms)
+            self._nursery.start_soon(self._resume_later, fetcher, key, rest_ms)
 
-    async def _resume_later(self, fetcher: LeaderFetcher, key: PartitionKey, delay_ms: int) -> None:
-        await self._parts.clock.sleep_ms(delay_ms * self._parts.rng.uniform(0.75, 1.25))
+    async def _resume_later(self, fetcher: LeaderFetcher, key: PartitionKey, rest_ms: int) -> None:
+        await self._parts.clock.sleep_ms(rest_ms * self._parts.rng.uniform(0.75, 1.25))
         fetcher.resume(key)
         self.turns.give()
 

@@ -68,16 +68,45 @@ def test_l6_an_erring_partition_rests_and_comes_back_and_the_others_go_on() -> N
         )
         assert end.forgotten() == [TOPIC_ID]
         assert end.mentioned() == {OTHER_ID: 1}
-        clock = trio.lowlevel.current_clock()
-        assert isinstance(clock, trio.testing.MockClock)
-        clock.jump(0.3)
-        await trio.testing.wait_all_tasks_blocked()
-        await end.answer(data(topic_id=OTHER_ID))
+        await _later(0.3)
+        assert end.requests[-1].session_epoch == -1, "it does not wait for the others' long poll"
+        await end.answer(data(topic_id=OTHER_ID), request=1)
         assert end.mentioned() == {TOPIC_ID: 0}
+        await end.answer(request=2, session_id=0)
         await end.answer(data(batch_of(2, leader_epoch=1)))
         assert bench.node.log().log_end_offset == 2
 
     on_a_follower(test)
+
+
+def test_an_erring_partition_rests_for_a_moment_and_for_longer_with_each_further_error() -> None:
+    async def test(bench: Bench) -> None:
+        await bench.apply(following(), full=True)
+
+        async def rest_s() -> float:
+            """Answer with an error; return for how long the leader is not asked again, from 5 ms on."""
+            asked = len(bench.net.ends)
+            await bench.net.ends[-1].answer(data(error=ErrorCode.UNKNOWN_LEADER_EPOCH))
+            rested_s = 0.0
+            while len(bench.net.ends) == asked:
+                await _later(0.005)
+                rested_s += 0.005
+            return rested_s
+
+        rests = [await rest_s() for _ in range(6)]
+        for rest, expected in zip(rests, (0.025, 0.05, 0.1, 0.2, 0.2, 0.2), strict=True):
+            assert 0.7 * expected <= rest <= 1.3 * expected + 0.005
+        await bench.net.ends[-1].answer(data())
+        assert await rest_s() <= 0.04, "a good answer ends the series"
+
+    on_a_follower(test)
+
+
+async def _later(seconds: float) -> None:
+    clock = trio.lowlevel.current_clock()
+    assert isinstance(clock, trio.testing.MockClock)
+    clock.jump(seconds)
+    await trio.testing.wait_all_tasks_blocked()
 
 
 @pytest.mark.parametrize(
