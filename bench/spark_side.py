@@ -130,7 +130,7 @@ def spark_side(*, brokers: int = BROKERS, settings: Mapping[str, str] | None = N
             settings={
                 "spark.ui.enabled": "false",
                 "spark.driver.host": "127.0.0.1",
-                "spark.driver.memory": "2g",
+                "spark.driver.memory": "4g",
                 "spark.local.dir": str(scratch / "local"),
                 "spark.sql.warehouse.dir": str(scratch / "warehouse"),
                 "spark.sql.shuffle.partitions": str(SLOTS),
