@@ -38,6 +38,7 @@ from dataplane.worker_settings import check_settings, settings_of_worker
 from springtide.log_lines import configure_logging, ids_in_log
 from springtide.node.command_line import (
     EXIT_FAILED,
+    EXIT_NOT_STARTED,
     EXIT_OK,
     EXIT_USAGE,
     CommandLineError,
@@ -118,7 +119,7 @@ def _serve(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
             _prepare_directory(data_dir, arguments.workers)
         except OSError as error:
             _log.error("log_directory_unusable path=%s cause=%s", data_dir, error)
-            return EXIT_FAILED
+            return EXIT_NOT_STARTED
         if arguments.workers > 1:
             command = (sys.executable, "-m", "dataplane", *argv)
             workers = [(*command, "--worker", str(number)) for number in range(arguments.workers)]
@@ -147,10 +148,10 @@ def _serve_alone(settings: BrokerSettings, data_dir: str) -> int:
     except LogDirRefused as error:
         hint = "choose another --data-dir, or see what is in it"
         _log.error("log_directory_refused path=%s cause=%s hint=%s", data_dir, error, hint)
-        return EXIT_FAILED
+        return EXIT_NOT_STARTED
     except (LogError, OSError) as error:
         _log.error("log_directory_unusable path=%s cause=%s", data_dir, error)
-        return EXIT_FAILED
+        return EXIT_NOT_STARTED
     favour_the_loop()
     return trio.run(_run_broker, opened)
 
@@ -191,14 +192,16 @@ def open_broker(settings: BrokerSettings, ports: Ports, *, data_dir: str, boot_i
 
 
 async def _run_broker(opened: OpenedBroker) -> int:
+    exit_code = EXIT_FAILED
     try:
         is_supervised = opened.settings.worker_of is not None
         return await run_until_signal(opened.listen, opened.settings, is_supervised=is_supervised)
     except* LogDirRefused as group:
+        exit_code = EXIT_NOT_STARTED
         _log.error("process_ends cause=%s", first_of(group))
     except* LogError as group:
         _log.error("process_ends cause=%s hint=%s", first_of(group), "restart it on a working disk")
-    return EXIT_FAILED
+    return exit_code
 
 
 def _settings(arguments: argparse.Namespace) -> BrokerSettings:

@@ -55,6 +55,9 @@ KEPT_BLOCK_BYTES_MAX = 32 * 1024 * 1024
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_NOT_STARTED = 3
+"""The process never served: an address or directory is taken or refused, or it belongs to another cluster. To
+start it again as it is cures nothing."""
 
 
 class CommandLineError(Exception):
@@ -269,17 +272,21 @@ async def run_until_signal(
 
     is_supervised: a process of ours passes signals on. One signal then often comes twice, from it and from
     what ends a terminal's or a service's processes together, so that a second one says nothing new."""
-    exit_code = EXIT_FAILED
+    exit_code = EXIT_NOT_STARTED
     try:
         async with trio.open_nursery() as nursery:
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                 process = await listen()
+                exit_code = EXIT_FAILED
                 nursery.start_soon(process.run)
                 await anext(aiter(signals))
                 nursery.start_soon(_outlive_others if is_supervised else _exit_on_second, signals)
                 exit_code = EXIT_OK if await process.shut_down() else EXIT_FAILED
                 nursery.cancel_scope.cancel()
-    except* (RegistrationRefused, WentBack) as group:
+    except* WentBack as group:
+        _log.error("process_ends cause=%s", first_of(group))
+    except* RegistrationRefused as group:
+        exit_code = EXIT_NOT_STARTED
         _log.error("process_ends cause=%s", first_of(group))
     except* OSError as group:
         hint = "is another process running there?"

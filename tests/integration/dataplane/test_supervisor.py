@@ -6,10 +6,14 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+
+from springtide.node.command_line import EXIT_NOT_STARTED
 
 SUPERVISOR = """
 import sys, trio
@@ -23,13 +27,20 @@ WORKER = """
 import os, signal, sys
 from dataplane.supervisor import end_with_supervisor
 end_with_supervisor()
-on_stop = signal.SIG_IGN if sys.argv[1] == "deaf" else lambda *_: os._exit(int(sys.argv[1]))
+code, *places = sys.argv[1].split(":")
+for place in places:
+    try:
+        open(place, "x")
+    except OSError:
+        sys.exit(3)
+on_stop = signal.SIG_IGN if code == "deaf" else lambda *_: os._exit(int(code))
 signal.signal(signal.SIGTERM, on_stop)
 sys.stderr.write(f"ready pid={os.getpid()}\\n")
 while True:
     signal.pause()
 """
-"""Its argument: the exit code after SIGTERM."""
+"""Its argument: the exit code after SIGTERM; and, behind a colon, a file without which alone it starts, and
+which it makes."""
 
 
 class Supervised:
@@ -106,3 +117,43 @@ def test_no_worker_outlives_a_supervisor_that_is_killed() -> None:
         running.pids(2)
         running.process.kill()
         assert running.end() == -signal.SIGKILL
+
+
+def test_a_start_that_is_refused_twice_ends_all_workers_with_its_error(tmp_path: Path) -> None:
+    """With a port that is taken a worker was started again for ever, beside others that served."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        serve = ("serve", "--cluster", "prod", "--broker-id", "5", "--controllers", "http://127.0.0.1:1")
+        where = ("--workers", "2", "--listen", f"127.0.0.1:{port}", "--data-dir", str(tmp_path))
+        ended = subprocess.run(
+            [sys.executable, "-m", "dataplane", *serve, *where],
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ended.returncode == EXIT_NOT_STARTED, ended.stderr
+    assert "worker_refused worker=0/2 exit_code=3" in ended.stderr
+    told = [line for line in ended.stderr.splitlines() if "can_not_listen" in line]
+    assert [f"worker=0/2 address=127.0.0.1:{port} " in line for line in told] == [True, True]
+    assert "worker_stopped worker=1/2" in ended.stderr
+
+
+def test_a_place_that_an_earlier_worker_is_about_to_leave_is_waited_for(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.touch()
+    with supervised("0", f"0:{place}") as running:
+        running.wait_for(r"worker_ended worker=(\d)/2 exit_code=3")
+        place.unlink()
+        running.pids(2)
+        running.process.send_signal(signal.SIGTERM)
+        assert running.end() == 0
+
+
+def test_a_worker_that_ran_and_is_refused_when_it_is_started_again_ends_no_other(tmp_path: Path) -> None:
+    with supervised(f"0:{tmp_path / 'place'}") as running:
+        os.kill(*running.pids(1), signal.SIGKILL)
+        for wait_ms in (1_000, 2_000, 4_000):
+            running.wait_for(f"worker_(ended) worker=0/1 exit_code=-?[39] restart_in_ms={wait_ms}")
+        running.process.send_signal(signal.SIGTERM)
+        running.end()
+        assert not [line for line in running.lines if "worker_refused" in line]
