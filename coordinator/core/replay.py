@@ -46,6 +46,10 @@ class ShardReplay:
         """Return whether the machine's state is that of the log up to the position."""
         return not self._waiting
 
+    def lag(self, high_watermark: int) -> int:
+        """Return how many offsets below it are still to be read, and records to be applied."""
+        return max(0, high_watermark - self.position) + len(self._waiting)
+
     def has_missed_deletions(self, tombstone_floor: int) -> bool:
         """Take in what is gone from the log, before what was read with it; return whether a tombstone may be
         gone that this replay had to see, because it has read a record that it deletes: it has to begin anew,

@@ -160,6 +160,10 @@ class ShardRuntime:
         """Return up to where the log has been replayed."""
         return self._replay.position
 
+    def lag(self, high_watermark: int) -> int:
+        """Return what the replay still has to do, in records."""
+        return self._replay.lag(high_watermark)
+
     @property
     def found(self) -> WriterId | None:
         """Return the highest writer that was met in the log, if any was."""

@@ -114,10 +114,10 @@ class ShardHost:
 
     @property
     def lag(self) -> int:
-        """Return how many offsets of the log are still to be replayed."""
+        """Return how much of the log is still to be replayed, in records."""
         if self.runtime.phase in (ShardPhase.SERVING, ShardPhase.FINISHING):
             return 0
-        return max(0, self._high_watermark - self.runtime.position)
+        return self.runtime.lag(self._high_watermark)
 
     # What the process brings
 

@@ -213,7 +213,7 @@ class Shards:
         yield gauge("springtide_shards_followed", "Shards followed as their standby", states["followed"])
         yield gauge(
             "springtide_shard_replay_lag_max",
-            "Offsets that the slowest shard has yet to replay",
+            "Records that the slowest shard has yet to read or apply",
             max((host.lag for host in hosts), default=0),
         )
         counts = self._counters

@@ -110,6 +110,7 @@ def test_a_standby_is_level_once_all_is_applied_and_holds_its_loop_for_no_more_t
     tape = Tape()
     runtime = ShardRuntime(lambda: cast(Machine, tape), read_pause_ms=50)
     count = 2 * APPLIED_MAX + 1
+    assert runtime.lag(count) == count
     effects = runtime.step(LeaderKnown(1, -1), now_ms=0, wall_ms=0)
     told = batch([(b"%d" % number, b"x") for number in range(count)], 0)
     for applied in (APPLIED_MAX, 2 * APPLIED_MAX, count):
@@ -118,6 +119,7 @@ def test_a_standby_is_level_once_all_is_applied_and_holds_its_loop_for_no_more_t
         read_event = LogWasRead(read.read, ErrorCode.NONE, count, told)
         effects = runtime.step(read_event, now_ms=0, wall_ms=0)
         assert len(tape.applied) == applied
+        assert runtime.lag(count) == count - applied, "what a takeover would still have to do"
         told = b""
     assert runtime.is_level
     assert runtime.phase is ShardPhase.FOLLOWING
