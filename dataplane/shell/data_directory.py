@@ -106,6 +106,8 @@ class DataDirectory:
         self._is_storing_log_starts = False
         self.is_first_high_watermark_due = False
         """True if some partition has a high watermark that no checkpoint of this process holds."""
+        self.met_failure = trio.Event()
+        """Set once a replica has gone offline on the directory's failure."""
         self._deleted: list[str] = []
         self._is_unlinking = False
         #: The highest that was to be saved.

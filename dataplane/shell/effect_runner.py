@@ -153,6 +153,8 @@ class EffectRunner:
                     self._vouch(hosted)
                 case ReportProblem(problem=problem):
                     self._untold.note_problem(problem)
+                    if self._store.failure is not None:
+                        self._store.met_failure.set()
                     if problem.code == "went_back" and problem.broker_id < 0:
                         self._store.start_disowning()
                 case Remark(text=text, is_warning=is_warning):

@@ -73,6 +73,7 @@ class Maintenance:
 
     def _start(self, nursery: trio.Nursery) -> None:
         number = self._config.number
+        nursery.start_soon(self._await_failure)
         nursery.start_soon(self._tick_waiting)
         nursery.start_soon(self._every, TICK_ALL_MS, self._tick_all)
         nursery.start_soon(self._every, number("log.flush.scheduler.interval.ms"), self.flush_due)
@@ -141,9 +142,13 @@ class Maintenance:
         while True:
             await self._table.until_clients_wait()
             await self._clock.sleep_ms(TICK_WAITING_MS)
-            self._tell_failure()
             self._table.tick_waiting()
             self._end_turn()
+
+    async def _await_failure(self) -> None:
+        """Take the other replicas offline as soon as one has met the directory's failure."""
+        await self._directory.met_failure.wait()
+        self._tell_failure()
 
     def _tell_failure(self) -> None:
         if self._directory.failure is not None:

@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import pytest
 import trio
+import trio.testing
 
 from controller.contract.partition_state import TopicState
 from dataplane.core.fetch_session import FetchPosition
@@ -20,6 +21,7 @@ from dataplane.shell.partitions import PartitionTable
 from dataplane.storage.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_checkpoint
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import BatchHeader
+from tests.kit.clocks import VirtualClock
 from tests.kit.dataplane.node import (
     OTHER_ID,
     PATH,
@@ -415,6 +417,24 @@ def test_a_disk_that_is_full_never_acknowledges_and_the_process_lives() -> None:
         assert len(node.reports.unreported_problems()) == 1
 
     trio.run(test)
+
+
+def test_a_write_that_fails_takes_every_replica_of_the_directory_offline_at_once() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = Node(disk, configs=SMALL_SEGMENTS, clock=VirtualClock())
+        await node.apply(state(), state(topic_id=OTHER_ID, topic="other"), full=True)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.maintenance.run)
+            await trio.testing.wait_all_tasks_blocked()
+            disk.free_bytes_left = 50
+            assert node.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
+            assert isinstance(node.hosted(OTHER_ID).replica.role, Leader)
+            await trio.testing.wait_all_tasks_blocked()
+            assert isinstance(node.hosted(OTHER_ID).replica.role, Offline)
+            node.maintenance.stop()
+
+    trio.run(test, clock=trio.testing.MockClock())
 
 
 def test_a_topic_deleted_on_a_failed_disk_goes_from_the_table_and_nothing_else_happens() -> None:
