@@ -87,6 +87,8 @@ class ClusterImage:
         self.cluster_id = ""
         self.configs: dict[str, str] = {}
         self.brokers: dict[int, BrokerRegistration] = {}
+        #: broker, as operators know it -> ids of its registered workers, ascending.
+        self.worker_ids: dict[int, tuple[int, ...]] = {}
         self.coordinators: dict[int, CoordinatorRegistration] = {}
         self.topics: dict[str, TopicState] = {}
         self.topic_ids: dict[str, str] = {}
@@ -168,7 +170,7 @@ class ClusterImage:
             case RemoveTopicRecord():
                 changed = self._replay_topic_removal(record.topic_id)
             case RemoveBrokerRecord():
-                self.brokers.pop(record.broker_id, None)
+                self._unindex_worker(self.brokers.pop(record.broker_id, None))
                 self.demoted.pop(record.broker_id, None)
                 self.broker_sequences.pop(record.broker_id, None)
                 self.registered_sequences.pop(record.broker_id, None)
@@ -229,6 +231,10 @@ class ClusterImage:
         broker_id = registration.broker_id
         before = self.brokers.get(broker_id)
         self.brokers[broker_id] = registration
+        if before is None or before.owner_id != registration.owner_id:
+            self._unindex_worker(before)
+            known = self.worker_ids.get(registration.owner_id, ())
+            self.worker_ids[registration.owner_id] = tuple(sorted((*known, broker_id)))
         self.broker_sequences[broker_id] = self.sequence
         if before is None or before.broker_epoch != registration.broker_epoch:
             self.registered_sequences[broker_id] = self.sequence
@@ -304,6 +310,15 @@ class ClusterImage:
         return Changed("partition", key)
 
     # --- indexes ----------------------------------------------------------------------------------------
+
+    def _unindex_worker(self, worker: BrokerRegistration | None) -> None:
+        if worker is None:
+            return
+        others = tuple(b for b in self.worker_ids[worker.owner_id] if b != worker.broker_id)
+        if others:
+            self.worker_ids[worker.owner_id] = others
+        else:
+            del self.worker_ids[worker.owner_id]
 
     # A leader stands in its ISR, so ISR and ELR are all the seats there are.
 

@@ -29,21 +29,17 @@ APART: Final = "one host would hold two replicas of the partition"
 
 def workers_of(image: ClusterImage, broker_id: int) -> tuple[BrokerRegistration, ...]:
     """Return the registered workers of a broker, by number."""
-    return tuple(image.brokers[b] for b in sorted(image.brokers) if image.brokers[b].owner_id == broker_id)
+    return tuple(image.brokers[worker_id] for worker_id in image.worker_ids.get(broker_id, ()))
 
 
 def ids_of(image: ClusterImage, broker_id: int) -> tuple[int, ...]:
     """Return the ids by which replication knows the workers of a broker; its own if none is registered."""
-    return tuple(worker.broker_id for worker in workers_of(image, broker_id)) or (broker_id,)
+    return image.worker_ids.get(broker_id, (broker_id,))
 
 
 def brokers_of(image: ClusterImage) -> dict[int, tuple[BrokerRegistration, ...]]:
     """Return the brokers as operators know them, ascending by id, each with its registered workers."""
-    found: dict[int, list[BrokerRegistration]] = {}
-    for broker_id in sorted(image.brokers):
-        worker = image.brokers[broker_id]
-        found.setdefault(worker.owner_id, []).append(worker)
-    return {broker_id: tuple(found[broker_id]) for broker_id in sorted(found)}
+    return {broker_id: workers_of(image, broker_id) for broker_id in sorted(image.worker_ids)}
 
 
 def status_of(workers: Iterable[BrokerRegistration]) -> BrokerStatus:

@@ -153,6 +153,10 @@ def check_indexes(image: ClusterImage) -> None:
     counts = {b: n for b, n in image.preferred_counts.items() if n}
     assert {b: n for b, n in rebuilt.preferred_counts.items() if n} == counts
     assert set(image.demoted) == {b for b, registration in image.brokers.items() if registration.demoted}
+    workers: dict[int, list[int]] = {}
+    for broker_id in sorted(image.brokers):
+        workers.setdefault(image.brokers[broker_id].owner_id, []).append(broker_id)
+    assert {owner: list(ids) for owner, ids in image.worker_ids.items()} == workers
     assert set(rebuilt.unconfirmed_new) == set(image.unconfirmed_new)
     assert vars(image.copy()) == vars(image)
 

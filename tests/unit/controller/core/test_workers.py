@@ -185,6 +185,7 @@ def test_a_broker_is_removed_with_all_its_workers_once_none_runs_and_none_holds_
     last = cluster.image.last_broker_epoch
     cluster.ask(event, BrokerRemoved)
     assert sorted(cluster.image.brokers) == [1, 2, 3]
+    assert cluster.image.worker_ids == {1: (1,), 2: (2,), 3: (3,)}
     assert image_of_rows(cluster.records).last_broker_epoch == last
 
 
@@ -202,6 +203,7 @@ def test_a_worker_that_its_host_does_not_start_any_more_is_removed_alone() -> No
     cluster.kill(2_000_005)
     cluster.ask(event, BrokerRemoved)
     assert sorted(cluster.image.brokers) == [1, 2, 3, 5, 1_000_005]
+    assert cluster.image.worker_ids[5] == (5, 1_000_005)
 
 
 def with_two_brokers_of_workers() -> Cluster:
