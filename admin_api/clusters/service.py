@@ -143,7 +143,7 @@ def empty_view(engine: EnginePort, body: NewCluster, cluster_id: str) -> Cluster
         ),
         controller=ControllerSummary(active_url=engine.active_url, epoch=engine.controller_epoch),
         resilience=resilience.summary(ClusterImage()),
-        skew=skew_of(ClusterImage(), lambda _: None),
+        skew=skew_of(ClusterImage(), {}),
         last_change=None,
     )
 
@@ -156,10 +156,10 @@ class ClusterLook(NamedTuple):
 
 
 async def look_at(services: Services, cluster: str, view: Published) -> ClusterLook:
-    """Look at a copy, beside the controller's work."""
+    """Look at copies, beside the controller's work."""
     image, lags = view.image.copy(), services.engine.lags(cluster)
     return await services.database.compute(
-        lambda: ClusterLook(resilience.summary(image), skew_of(image, lags.get))
+        lambda: ClusterLook(resilience.summary(image), skew_of(image, lags))
     )
 
 

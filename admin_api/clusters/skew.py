@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from pydantic import Field
 
@@ -37,19 +37,20 @@ class SkewSummary(View):
     bytes: WeightSkew
 
 
-def skew_of(image: ClusterImage, lag_of: Callable[[PartitionKey], PartitionLag | None]) -> SkewSummary:
-    """Return the skew, in one pass over the partitions. lag_of: the leader's latest report of a partition."""
-    stored: Counter[int] = Counter()
-    unknown = known = 0
-    for topic in image.topics.values():
-        for state in () if topic.deleting else image.partitions_of(topic.topic_id):
-            lag = lag_of((state.topic_id, state.partition))
-            if lag is None:
-                unknown += 1
-                continue
+def skew_of(image: ClusterImage, lags: Mapping[PartitionKey, PartitionLag]) -> SkewSummary:
+    """Return the skew, in one pass over the leaders' latest reports."""
+    sizes: Counter[tuple[int, ...]] = Counter()
+    known = 0
+    for key, lag in lags.items():
+        state = image.partitions.get(key)
+        if state is not None and key[0] not in image.deletions:
             known += 1
-            for broker_id in state.replicas:
-                stored[broker_id] += lag.size_bytes
+            sizes[state.replicas] += lag.size_bytes
+    stored: Counter[int] = Counter()
+    for replicas, size in sizes.items():
+        stored.update(dict.fromkeys(replicas, size))
+    total = sum(topic.partitions for topic in image.topics.values() if not topic.deleting)
+    unknown = max(0, total - known)
     replicas = {broker_id: len(held) for broker_id, held in image.replicas_of.items()}
     leaders = {broker_id: len(led) for broker_id, led in image.leader_of.items()}
     ids = [

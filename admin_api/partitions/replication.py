@@ -1,5 +1,5 @@
-"""/clusters/{cluster}/partitions and /clusters/{cluster}/replication, each in one pass over a cluster's
-partitions.
+"""/clusters/{cluster}/partitions, which costs what it shows, and /clusters/{cluster}/replication, one pass
+over what leaders last reported and over the partitions that are not well.
 
 Lag is what leaders last reported, so only the active controller has it; every controller knows the
 placement. A report under an earlier leadership describes another leader's log and is ignored.
@@ -7,10 +7,12 @@ placement. A report under an earlier leadership describes another leader's log a
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+import math
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Final
+from itertools import islice
+from typing import Annotated, Final, TypeVar
 
 import anyio.lowlevel
 from fastapi import APIRouter, Query, Request, Response
@@ -27,11 +29,11 @@ from admin_api.partitions.routes import StateWord
 from admin_api.partitions.service import show_partition, state_word
 from admin_api.partitions.worst_first import SEVERITY, position_of, worst_first
 from controller.contract.lag_report import PartitionLag
-from controller.contract.partition_state import PartitionState
+from controller.contract.partition_state import PartitionKey, PartitionState
 from controller.contract.session import BrokerStatus
 from controller.core.image import ClusterImage
-from controller.shell.engine_port import EnginePort
-from controller.shell.published import Published
+
+Item = TypeVar("Item")
 
 router = APIRouter(route_class=StrictRoute)
 #: Partitions summed up before other tasks get a turn.
@@ -101,15 +103,6 @@ class ReplicationView(View):
     brokers: list[BrokerReplicationView] = Field(description="those that hold replicas, or may")
 
 
-def living(image: ClusterImage) -> Iterator[PartitionState]:
-    """Yield the partitions of topics that are not being deleted, as of the first."""
-    states = list(image.partitions.values())
-    topics = {topic_id for topic_id, topic in image.topics.items() if not topic.deleting}
-    for state in states:
-        if state.topic_id in topics:
-            yield state
-
-
 @dataclass(slots=True)
 class _Sum:
     """The totals over one broker's replicas."""
@@ -117,71 +110,90 @@ class _Sum:
     bytes: int | None = None
     out_of_sync: int = 0
     followed: int = 0
-    unknown: int = 0
     lag_records: int = 0
     lag_records_max: int = 0
-    #: None: of a replica that never had everything, so it is farther behind than any time says.
-    lag_ms_max: int | None = 0
+    #: Infinite: of a replica that never had everything, so it is farther behind than any time says.
+    lag_ms_max: float = 0
     farthest: PartitionState | None = None
 
 
-async def sum_up(engine: EnginePort, cluster: str, view: Published) -> ReplicationView:
-    """Return the sums over the partitions as they are now; heartbeats are answered in between."""
-    image = view.image
-    sums = {
-        broker.broker_id: _Sum()
-        for broker in image.brokers.values()
-        if broker.status is not BrokerStatus.WAITING
-    }
-    lags = engine.lags(cluster)
+async def sum_up(
+    cluster: str, image: ClusterImage, lags: Mapping[PartitionKey, PartitionLag]
+) -> ReplicationView:
+    """Return the sums as they are now; heartbeats are answered in between. lags: the leaders' latest reports,
+    which are not changed meanwhile."""
+    sums: defaultdict[int, _Sum] = defaultdict(_Sum)
+    for broker in image.brokers.values():
+        if broker.status is not BrokerStatus.WAITING:
+            sums[broker.broker_id] = _Sum()
     reported = 0
-    states: Counter[str] = Counter()
-    for done, state in enumerate(living(image), start=1):
-        if done % PARTITIONS_PER_TURN == 0:
-            await anyio.lowlevel.checkpoint()
-        states[state_word(state)] += 1
-        for broker_id in state.replicas:
-            if broker_id not in state.isr:
-                sums.setdefault(broker_id, _Sum()).out_of_sync += 1
-        lag = lags.get((state.topic_id, state.partition))
-        heard: set[int] = set()
-        if lag is not None and lag.leader_epoch == state.leader_epoch:
+    sizes: Counter[tuple[int, ...]] = Counter()
+    async for turn in _in_turns(lags.items()):
+        for key, lag in turn:
+            state = image.partitions.get(key)
+            if state is None or lag.leader_epoch != state.leader_epoch or key[0] in image.deletions:
+                continue
             reported += 1
-            heard = _add(sums, state, lag)
-        for broker_id in state.replicas:
-            if broker_id != state.leader and broker_id not in heard:
-                sums.setdefault(broker_id, _Sum()).unknown += 1
+            sizes[state.replicas] += lag.size_bytes
+            _add(sums, state, lag)
+    for replicas, size in sizes.items():
+        for broker_id in replicas:
+            sums[broker_id].bytes = (sums[broker_id].bytes or 0) + size
+    states: Counter[str] = Counter()
+    async for keys in _in_turns(_troubled(image)):
+        for state in (image.partitions[key] for key in keys if _is_shown(image, key)):
+            states[state_word(state)] += 1
+            for broker_id in state.replicas:
+                sums[broker_id].out_of_sync += broker_id not in state.isr
+    total = sum(topic.partitions for topic in image.topics.values() if not topic.deleting)
+    states["online"] += max(0, total - states.total())
     return ReplicationView(
         cluster=cluster,
-        partitions=states.total(),
+        partitions=total,
         reported=reported,
         states=StateCounts(**{word: states[word] for word in SEVERITY}),
         brokers=[_view(image, broker_id, sums[broker_id]) for broker_id in sorted(sums)],
     )
 
 
-def _add(sums: dict[int, _Sum], state: PartitionState, lag: PartitionLag) -> set[int]:
-    """Add what the partition's leader reports; return the followers whose lag it knows."""
-    heard: set[int] = set()
-    for broker_id in state.replicas:
-        broker = sums.setdefault(broker_id, _Sum())
-        broker.bytes = (broker.bytes or 0) + lag.size_bytes
+async def _in_turns(items: Iterable[Item]) -> AsyncIterator[list[Item]]:
+    """Yield the items in parts; others have their turn in between."""
+    left = iter(items)
+    while part := list(islice(left, PARTITIONS_PER_TURN)):
+        yield part
+        await anyio.lowlevel.checkpoint()
+
+
+def _troubled(image: ClusterImage) -> dict[PartitionKey, None]:
+    """Return all partitions but those that are online with every replica in sync."""
+    return (
+        image.leaderless
+        | image.below_min
+        | image.recovering
+        | image.under_replicated
+        | image.unconfirmed_new
+        | image.reassigning
+    )
+
+
+def _is_shown(image: ClusterImage, key: PartitionKey) -> bool:
+    """Return whether the partition is there, and its topic is announced and not being deleted."""
+    topic = image.topics.get(key[0])
+    return topic is not None and not topic.deleting and key[1] < topic.partitions and key in image.partitions
+
+
+def _add(sums: defaultdict[int, _Sum], state: PartitionState, lag: PartitionLag) -> None:
+    """Add what the partition's leader reports of its followers."""
     for follower in lag.followers:
-        broker = sums.setdefault(follower.broker_id, _Sum())
-        if follower.lag_records < 0:  # no report under this leadership: its lag is unknown
+        records, broker = follower.lag_records, sums[follower.broker_id]
+        if records < 0:  # no report under this leadership: its lag is unknown
             continue
-        heard.add(follower.broker_id)
         broker.followed += 1
-        broker.lag_records += follower.lag_records
-        broker.lag_records_max = max(broker.lag_records_max, follower.lag_records)
-        lag_ms = None if follower.lag_ms < 0 else follower.lag_ms
-        if broker.farthest is None or _is_longer(lag_ms, broker.lag_ms_max):
+        broker.lag_records += records
+        broker.lag_records_max = max(broker.lag_records_max, records)
+        lag_ms = math.inf if follower.lag_ms < 0 else follower.lag_ms
+        if broker.farthest is None or lag_ms > broker.lag_ms_max:
             broker.lag_ms_max, broker.farthest = lag_ms, state
-    return heard
-
-
-def _is_longer(lag_ms: int | None, than: int | None) -> bool:
-    return than is not None and (lag_ms is None or lag_ms > than)
 
 
 def _view(image: ClusterImage, broker_id: int, found: _Sum) -> BrokerReplicationView:
@@ -189,18 +201,19 @@ def _view(image: ClusterImage, broker_id: int, found: _Sum) -> BrokerReplication
     farthest = found.farthest
     broker = image.brokers.get(broker_id)
     is_down = broker is None or broker.status is BrokerStatus.FENCED
+    replicas, leaders = len(image.replicas_of.get(broker_id, ())), len(image.leader_of.get(broker_id, ()))
     return BrokerReplicationView(
         broker_id=broker_id,
-        replicas=len(image.replicas_of.get(broker_id, ())),
-        leaders=len(image.leader_of.get(broker_id, ())),
+        replicas=replicas,
+        leaders=leaders,
         preferred=image.preferred_counts.get(broker_id, 0),
         out_of_sync=found.out_of_sync,
         bytes=found.bytes,
         followed=found.followed,
-        unknown=found.unknown,
+        unknown=max(0, replicas - leaders - found.followed),
         lag_records=found.lag_records if known else None,
         lag_records_max=found.lag_records_max if known else None,
-        lag_ms_max=found.lag_ms_max if known and not is_down else None,
+        lag_ms_max=int(found.lag_ms_max) if known and not is_down and found.lag_ms_max < math.inf else None,
         farthest_topic=None if farthest is None else farthest.topic,
         farthest_partition=None if farthest is None else farthest.partition,
     )
@@ -244,4 +257,5 @@ async def get_replication(request: Request, services: Serving, cluster: ClusterP
     """Show the cluster's replication, with the lags and sizes that leaders last reported. Only the active
     controller receives reports: a standby shows placement only."""
     view = services.engine.image(cluster)
-    return show(request, await sum_up(services.engine, cluster, view), view=view)
+    found = await sum_up(cluster, view.image, services.engine.lags(cluster))
+    return show(request, found, view=view)

@@ -160,9 +160,9 @@ def losses_by_group(image: ClusterImage, group_of: Mapping[int, Group]) -> dict[
 def worst_loss(image: ClusterImage, group_of: Mapping[int, str]) -> WorstLoss | None:
     """Return the group whose loss does most harm, the first by name among equals, or None if there is no
     group."""
-    losses = losses_by_group(image, group_of)
-    if not losses:
+    if not group_of:
         return None
+    losses = losses_by_group(image, group_of)
     most = max(losses.values())
     return WorstLoss(min(group for group, its_tally in losses.items() if its_tally == most), most)
 

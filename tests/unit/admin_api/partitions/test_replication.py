@@ -1,10 +1,20 @@
 from __future__ import annotations
 
+import math
+import random
+from collections import Counter
+
 import pytest
 
+from admin_api.partitions.replication import sum_up
+from admin_api.partitions.service import state_word
+from admin_api.partitions.worst_first import SEVERITY
 from controller.contract.lag_report import FollowerLag, LagReport, PartitionLag
+from controller.contract.partition_state import PartitionKey
 from controller.core.events import Report
+from controller.core.image import ClusterImage
 from tests.kit.admin_api.rest import Rest, controller, problem, silence
+from tests.kit.controller.images import image_in_states
 from tests.kit.controller.shell import Broker
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
@@ -145,3 +155,76 @@ async def test_a_cluster_that_is_not_there_has_neither(zookeeper: MemoryZooKeepe
     async with controller(zookeeper) as rest:
         for path in ("/clusters/nope/partitions", "/clusters/nope/replication"):
             assert problem(await rest.client.get(path)) == (404, "cluster_not_found")
+
+
+def reports(image: ClusterImage, rng: random.Random) -> dict[PartitionKey, PartitionLag]:
+    """Return reports of most leaders; some are of an earlier leadership, some don't know a follower's lag."""
+    return {
+        key: PartitionLag(
+            topic_id=key[0],
+            partition=key[1],
+            leader_epoch=state.leader_epoch - (rng.random() < 0.1),
+            log_start_offset=0,
+            log_end_offset=100,
+            high_watermark=90,
+            size_bytes=rng.randrange(1_000),
+            followers=tuple(
+                follower(
+                    broker_id, rng.choice((-1, 0, rng.randrange(50))), rng.choice((-1, rng.randrange(9)))
+                )
+                for broker_id in state.replicas
+                if broker_id != state.leader
+            ),
+        )
+        for key, state in image.partitions.items()
+        if rng.random() < 0.8
+    }
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_the_sums_are_those_over_each_partition(seed: int) -> None:
+    rng = random.Random(seed)
+    image = image_in_states(dict.fromkeys(SEVERITY, 1) | {"online": rng.choice((1, 50))}, rng)
+    lags = reports(image, rng)
+    found = await sum_up("prod", image, lags)
+    states = [state for state in image.partitions.values() if state.topic_id not in image.deletions]
+    announced = [state for state in states if state.topic_id in image.topics]
+    assert found.partitions == len(announced)
+    assert found.states.model_dump() == dict.fromkeys(SEVERITY, 0) | Counter(map(state_word, announced))
+    told = [
+        (state, lag)
+        for state in states
+        if (lag := lags.get((state.topic_id, state.partition))) and lag.leader_epoch == state.leader_epoch
+    ]
+    assert found.reported == len(told)
+    for shown in found.brokers:
+        broker_id = shown.broker_id
+        held = [state for state in states if broker_id in state.replicas]
+        heard = [
+            (one.lag_records, one.lag_ms)
+            for _, lag in told
+            for one in lag.followers
+            if one.broker_id == broker_id and one.lag_records >= 0
+        ]
+        behind = {
+            (lag_ms if lag_ms >= 0 else math.inf, state.topic, state.partition)
+            for state, lag in told
+            for lag_ms in (
+                one.lag_ms for one in lag.followers if one.broker_id == broker_id and one.lag_records >= 0
+            )
+        }
+        assert shown.out_of_sync == sum(
+            broker_id not in state.isr for state in announced if broker_id in state.replicas
+        )
+        assert shown.bytes == sum(lag.size_bytes for state, lag in told if broker_id in state.replicas)
+        assert shown.followed == len(heard)
+        assert shown.unknown == sum(state.leader != broker_id for state in held) - len(heard)
+        assert (shown.lag_records, shown.lag_records_max) == (
+            (sum(records for records, _ in heard), max(records for records, _ in heard))
+            if heard
+            else (None, None)
+        )
+        assert shown.lag_ms_max is None, "none of these brokers is there"
+        longest = max((lag_ms for lag_ms, _, _ in behind), default=None)
+        farthest = (longest, shown.farthest_topic, shown.farthest_partition)
+        assert farthest in behind or farthest == (None, None, None)
