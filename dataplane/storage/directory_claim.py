@@ -174,7 +174,7 @@ def _identify_directory(
     unlink_durably(disk, f"{path}/{MARKER_FILE}")
     encoded = read_whole(disk, f"{path}/{META_FILE}", bytes_max=META_BYTES_MAX)
     if encoded is None:
-        if any(disk.is_dir(f"{path}/{name}") for name in disk.listdir(path) if not _is_anothers(name)):
+        if any(disk.is_dir(f"{path}/{name}") for name in disk.listdir(path) if not is_anothers(name)):
             raise LogDirRefused(f"{path} holds directories but no {META_FILE}: whose data is this?")
         return None, ShutdownKind.FIRST_START
     meta = decode_meta(encoded)
@@ -185,7 +185,7 @@ def _identify_directory(
     )
 
 
-def _is_anothers(name: str) -> bool:
+def is_anothers(name: str) -> bool:
     """Return whether a directory of this name is none of the claimed one's: it is the file system's, or the
     folder of another worker, which may have been quicker at a first start."""
     return name == "lost+found" or folder_number(name) is not None

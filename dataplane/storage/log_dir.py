@@ -32,9 +32,8 @@ from controller.contract.holdings import SetAsideLog
 from controller.contract.partition_state import PartitionState, TopicState
 from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import LogError
-from dataplane.core.workers import folder_number
 from dataplane.storage.checkpoints import PartitionKey
-from dataplane.storage.directory_claim import DirectoryClaim, claim_directory
+from dataplane.storage.directory_claim import DirectoryClaim, claim_directory, is_anothers
 from dataplane.storage.disk import Disk, stored_bytes
 from dataplane.storage.durability import flush_together
 from dataplane.storage.log_dir_identity import LogDirRefused
@@ -118,9 +117,7 @@ class LogDir:
         with self.health.guarded(f"listing {self.path}"):
             for name in self._disk.listdir(self.path):
                 path = f"{self.path}/{name}"
-                if name in (DIVERGENT, QUARANTINE) or not self._disk.is_dir(path):
-                    continue
-                if folder_number(name) is not None:  # another worker's
+                if name in (DIVERGENT, QUARANTINE) or is_anothers(name) or not self._disk.is_dir(path):
                     continue
                 if name.endswith(DELETED_SUFFIX):
                     self._remove_tree(path)

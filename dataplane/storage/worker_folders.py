@@ -7,6 +7,7 @@ workers than before must not leave data behind that no process serves.
 from __future__ import annotations
 
 from dataplane.core.workers import folder_number
+from dataplane.storage.directory_claim import is_anothers
 from dataplane.storage.disk import Disk
 from dataplane.storage.segment_list import DELETED_SUFFIX
 
@@ -25,5 +26,6 @@ def workers_with_data(disk: Disk, path: str) -> list[int]:
 
 
 def _holds_data(disk: Disk, folder: str) -> bool:
-    kept = (name for name in disk.listdir(folder) if not name.endswith(DELETED_SUFFIX))
+    names = disk.listdir(folder)
+    kept = (name for name in names if not name.endswith(DELETED_SUFFIX) and not is_anothers(name))
     return any(disk.is_dir(f"{folder}/{name}") and disk.listdir(f"{folder}/{name}") for name in kept)

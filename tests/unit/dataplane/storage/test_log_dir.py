@@ -53,6 +53,22 @@ def test_s53_a_directory_that_its_process_disowned_vouches_for_nothing() -> None
     assert start(disk).claim.last_shutdown is ShutdownKind.MACHINE_CRASH
 
 
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_what_the_file_system_keeps_in_the_directory_is_left_alone(is_readable: bool) -> None:
+    """A data directory may be where a disk is mounted; then only root can look into the file system's own."""
+    disk = MemoryDisk()
+    disk.mkdir(PATH)
+    disk.mkdir(f"{PATH}/lost+found")
+    disk.open(f"{PATH}/lost+found/#12", create=True).close()
+    if not is_readable:
+        for operation in ("open", "size", "listdir"):
+            disk.fail_always(operation, PermissionError(errno.EACCES, "denied"), path_contains="lost+found")
+    for _ in range(2):
+        log_dir = running(disk)
+        assert log_dir.close_cleanly({})
+    assert disk.exists(f"{PATH}/lost+found/#12")
+
+
 def test_a_first_start_takes_the_given_identity_and_keeps_it() -> None:
     disk = MemoryDisk()
     first = start(disk)

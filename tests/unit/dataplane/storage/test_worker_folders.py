@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from controller.contract.session import ShutdownKind
 from dataplane.storage.disk import Disk
 from dataplane.storage.log_dir import LogDir, open_log_dir
@@ -51,3 +53,12 @@ def test_a_folder_holds_data_while_a_replica_is_in_it_or_one_was_set_aside() -> 
     assert workers_with_data(disk, "/data") == [2]
     first.unlink_deleted([doomed])
     assert workers_with_data(disk, "/data") == [2]
+
+
+def test_what_the_file_system_keeps_in_a_folder_is_no_data() -> None:
+    """Each worker's folder may be where a disk of its own is mounted."""
+    disk = MemoryDisk()
+    running(disk, "/data/worker-1", 1_000_005)
+    disk.mkdir("/data/worker-1/lost+found")
+    disk.fail_always("listdir", PermissionError(errno.EACCES, "denied"), path_contains="lost+found")
+    assert workers_with_data(disk, "/data") == []
