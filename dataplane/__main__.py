@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         match arguments.command:
             case "serve":
                 with ids_in_log(worker=_worker_in_log(arguments)):
-                    return _serve(arguments, sys.argv[1:] if argv is None else argv)
+                    return _serve(arguments)
             case "format":
                 return _format(arguments)
             case _:
@@ -110,7 +110,7 @@ def _worker_in_log(arguments: argparse.Namespace) -> str | None:
     return None if arguments.worker is None else f"{arguments.worker}/{arguments.workers}"
 
 
-def _serve(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
+def _serve(arguments: argparse.Namespace) -> int:
     configure_logging(arguments.log_level, arguments.log_format)
     settings = _settings(arguments)
     data_dir = str(Path(arguments.data_dir).absolute())
@@ -121,7 +121,8 @@ def _serve(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
             _log.error("log_directory_unusable path=%s cause=%s", data_dir, error)
             return EXIT_NOT_STARTED
         if arguments.workers > 1:
-            command = (sys.executable, "-m", "dataplane", *argv)
+            # As this process was started: `-m` would let the working directory say what is imported.
+            command = (sys.executable, *sys.orig_argv[1:])
             workers = [(*command, "--worker", str(number)) for number in range(arguments.workers)]
             return trio.run(Supervisor(workers).run)
     else:
