@@ -272,12 +272,11 @@ async def run_until_signal(
 
     is_supervised: a process of ours passes signals on. One signal then often comes twice, from it and from
     what ends a terminal's or a service's processes together, so that a second one says nothing new."""
-    exit_code = EXIT_NOT_STARTED
+    exit_code = EXIT_FAILED
     try:
         async with trio.open_nursery() as nursery:
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                 process = await listen()
-                exit_code = EXIT_FAILED
                 nursery.start_soon(process.run)
                 await anext(aiter(signals))
                 nursery.start_soon(_outlive_others if is_supervised else _exit_on_second, signals)
@@ -285,15 +284,15 @@ async def run_until_signal(
                 nursery.cancel_scope.cancel()
     except* WentBack as group:
         _log.error("process_ends cause=%s", first_of(group))
-    except* RegistrationRefused as group:
+    except* (RegistrationRefused, TlsFilesInvalid) as group:
         exit_code = EXIT_NOT_STARTED
         _log.error("process_ends cause=%s", first_of(group))
     except* OSError as group:
+        exit_code = EXIT_NOT_STARTED
         hint = "is another process running there?"
-        addresses = ",".join("{}:{}".format(*one.bind) for one in settings.listeners.all)
+        bound = (*settings.listeners.all, settings.metrics)
+        addresses = ",".join("{}:{}".format(*one.bind) for one in bound if one is not None)
         _log.error("can_not_listen address=%s cause=%s hint=%s", addresses, first_of(group), hint)
-    except* TlsFilesInvalid as group:
-        _log.error("process_ends cause=%s", first_of(group))
     return exit_code
 
 

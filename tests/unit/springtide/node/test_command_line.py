@@ -7,6 +7,13 @@ import subprocess
 import sys
 
 import pytest
+import trio
+
+from springtide.node.command_line import EXIT_FAILED, EXIT_NOT_STARTED, run_until_signal
+from springtide.node.controller_session import RegistrationRefused, WentBack
+from springtide.node.listeners import HostPort, ListenerSettings, ListenersSettings
+from springtide.node.settings import NodeSettings
+from springtide.tls import TlsFilesInvalid
 
 COUNT_FAULTS = """
 import resource
@@ -38,3 +45,46 @@ def test_a_process_starts_without_what_only_tls_and_tokens_need(program: str) ->
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ended.stdout == "without\n"
+
+
+class Failing:
+    """A process that ends with this error, where it listens or later."""
+
+    def __init__(self, error: Exception, *, listens: bool) -> None:
+        self._error, self._listens = error, listens
+
+    async def listen(self) -> Failing:
+        if not self._listens:
+            raise self._error
+        return self
+
+    async def run(self) -> None:
+        raise self._error
+
+    async def shut_down(self) -> bool:
+        raise AssertionError("nobody asks for it")
+
+
+@pytest.mark.parametrize(
+    ("error", "listens", "exit_code"),
+    [
+        (OSError("taken"), False, EXIT_NOT_STARTED),
+        (OSError("taken since it was bound"), True, EXIT_NOT_STARTED),
+        (TlsFilesInvalid("no key"), False, EXIT_NOT_STARTED),
+        (RegistrationRefused("another cluster's"), True, EXIT_NOT_STARTED),
+        (WentBack("resumed"), True, EXIT_FAILED),
+    ],
+)
+def test_a_process_that_never_served_ends_with_a_status_of_its_own(
+    error: Exception, listens: bool, exit_code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = NodeSettings(
+        cluster="prod",
+        listeners=ListenersSettings.one("127.0.0.1", 9092),
+        controllers=("http://c1:1",),
+        metrics=ListenerSettings(name="METRICS", bind=HostPort("127.0.0.1", 9392)),
+    )
+    process = Failing(error, listens=listens)
+    assert trio.run(run_until_signal, process.listen, settings) == exit_code
+    if isinstance(error, OSError):
+        assert "address=127.0.0.1:9092,127.0.0.1:9392 cause=taken" in caplog.text
