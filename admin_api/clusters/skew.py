@@ -47,8 +47,8 @@ def skew_of(image: ClusterImage, lags: Mapping[PartitionKey, PartitionLag]) -> S
             known += 1
             sizes[state.replicas] += lag.size_bytes
     stored: Counter[int] = Counter()
-    for replicas, size in sizes.items():
-        stored.update(dict.fromkeys(replicas, size))
+    for ids_of_replicas, size in sizes.items():
+        stored.update(dict.fromkeys(ids_of_replicas, size))
     total = sum(topic.partitions for topic in image.topics.values() if not topic.deleting)
     unknown = max(0, total - known)
     replicas = {broker_id: len(held) for broker_id, held in image.replicas_of.items()}

@@ -161,7 +161,8 @@ def test_a_place_that_an_earlier_worker_is_about_to_leave_is_waited_for(tmp_path
 
 def test_a_worker_that_ran_and_is_refused_when_it_is_started_again_ends_no_other(tmp_path: Path) -> None:
     with supervised(f"0:{tmp_path / 'place'}") as running:
-        os.kill(*running.pids(1), signal.SIGKILL)
+        (first,) = running.pids(1)
+        os.kill(first, signal.SIGKILL)
         for wait_ms in (1_000, 2_000, 4_000):
             running.wait_for(f"worker_(ended) worker=0/1 exit_code=-?[39] restart_in_ms={wait_ms}")
         running.process.send_signal(signal.SIGTERM)
