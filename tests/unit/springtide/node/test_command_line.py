@@ -87,4 +87,4 @@ def test_a_process_that_never_served_ends_with_a_status_of_its_own(
     process = Failing(error, listens=listens)
     assert trio.run(run_until_signal, process.listen, settings) == exit_code
     if isinstance(error, OSError):
-        assert "address=127.0.0.1:9092,127.0.0.1:9392 cause=taken" in caplog.text
+        assert "can_not_listen address=127.0.0.1:9092,127.0.0.1:9392 " in caplog.text
