@@ -42,10 +42,16 @@ def ask(connected: socket.socket, request: bytes) -> memoryview:
         return memoryview(stream.read(size))
 
 
+def first_address(bootstrap_servers: str) -> tuple[str, int]:
+    host, _, port = bootstrap_servers.partition(",")[0].rpartition(":")
+    return host, int(port)
+
+
 def find_leaders(bootstrap_servers: str, topic: str, tls: ssl.SSLContext | None = None) -> list[Leader]:
     """The leaders of a topic's partitions, in order; asks the first of the servers."""
-    host, _, port = bootstrap_servers.partition(",")[0].rpartition(":")
-    leaders = protocol.decode_leaders(ask_once(host, int(port), protocol.encode_metadata(topic), tls))
+    leaders = protocol.decode_leaders(
+        ask_once(*first_address(bootstrap_servers), protocol.encode_metadata(topic), tls)
+    )
     if not leaders:
         raise BadAnswer(f"{topic} has no partition")
     return leaders
@@ -81,8 +87,8 @@ def partitions_by_broker(leaders: Sequence[Leader]) -> dict[tuple[str, int], lis
 
 def isr_sizes(bootstrap_servers: str, topic: str, tls: ssl.SSLContext | None = None) -> list[int]:
     """The sizes of the in-sync sets, as the first of the servers knows them."""
-    host, _, port = bootstrap_servers.partition(",")[0].rpartition(":")
-    return protocol.decode_isr_sizes(ask_once(host, int(port), protocol.encode_metadata(topic), tls))
+    metadata = ask_once(*first_address(bootstrap_servers), protocol.encode_metadata(topic), tls)
+    return protocol.decode_isr_sizes(metadata)
 
 
 def list_offset(leader: Leader, topic: str, timestamp: int, tls: ssl.SSLContext | None = None) -> int:

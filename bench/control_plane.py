@@ -20,7 +20,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from controller.contract.partition_state import PartitionState, TopicState
+from bench.written_rows import REPLICATION_FACTOR, healthy
+from controller.contract.partition_state import TopicState
 from controller.core.image import ClusterImage
 from controller.core.placement import PlacementBroker, place_replicas
 from controller.core.planning.goals import Drain, Goal, Rebalance, RebalanceMode
@@ -41,7 +42,6 @@ BROKERS: Final = 200
 RACKS: Final = 10
 TOPICS: Final = 1_000
 PARTITIONS: Final = 100_000
-REPLICATION_FACTOR: Final = 3
 ROUNDS: Final = 5
 
 
@@ -88,17 +88,7 @@ def build_image(
 def _add_topic(image: ClusterImage, number: int, placed: Sequence[tuple[int, ...]], change: Change) -> None:
     topic_id, topic = f"topic-id-{number:013d}", f"topic-{number:04d}"
     for partition, replicas in enumerate(placed):
-        state = PartitionState(
-            topic_id=topic_id,
-            topic=topic,
-            partition=partition,
-            replicas=replicas,
-            leader=replicas[0],
-            leader_epoch=0,
-            partition_epoch=0,
-            isr=replicas,
-            min_insync_replicas=REPLICATION_FACTOR // 2 + 1,
-        )
+        state = healthy(topic_id, topic, partition, replicas)
         image.replay(PartitionRecord(state=state, change=change))
     announced = TopicState(
         topic_id=topic_id, topic=topic, partitions=len(placed), replication_factor=REPLICATION_FACTOR

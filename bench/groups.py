@@ -20,6 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from bench.asking import first_address
 from bench.figures import latency_percentiles_ms
 from bench.group_load import Address, Member, Wire, find_coordinators
 from bench.kafka import Kafka, KafkaNotUsable
@@ -78,8 +79,7 @@ MORE_IS_BETTER: Final = frozenset({"commits_per_second"})
 
 async def measure(side: Side, size: Size, tell: Narrator) -> Figures:
     """Run the load against a side. Raise BadAnswer."""
-    host, _, port = side.bootstrap_servers.split(",")[0].rpartition(":")
-    bootstrap = (host, int(port))
+    bootstrap = first_address(side.bootstrap_servers)
     figures = Figures()
     await _one_large_group(bootstrap, side.broker_pids, size, figures, tell)
     await _many_small_groups(bootstrap, side.broker_pids, size, figures, tell)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ssl
 import struct
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
 
 from bench import protocol
 from bench.asking import connect
@@ -17,24 +17,6 @@ RECEIVE_BYTES = 64 * 1024
 FETCH_BUFFER_BYTES = 2 * 1024 * 1024
 """Holds the largest answer to a Fetch: one partition's max.partition.fetch.bytes and some."""
 _SIZE = struct.Struct(">i")
-
-
-class Link(Protocol):
-    """One connection of a load."""
-
-    in_flight: int
-
-    def fileno(self) -> int: ...
-
-    def start(self) -> None:
-        """Sends the first requests."""
-
-    def on_readable(self) -> None: ...
-
-    def on_writable(self) -> None: ...
-
-    @property
-    def wants_write(self) -> bool: ...
 
 
 class Tally:
@@ -56,7 +38,40 @@ class Tally:
         self.bytes = 0
 
 
-class ProduceLink:
+class Link(ABC):
+    """One connection of a load."""
+
+    __slots__ = ("_buffer", "_held", "_socket", "_tally", "_view", "in_flight")
+
+    def __init__(
+        self, leader: Leader, tally: Tally, tls: ssl.SSLContext | None, *, buffer_bytes: int
+    ) -> None:
+        self._socket = connect(leader, tls)
+        self._buffer = bytearray(buffer_bytes)
+        self._view = memoryview(self._buffer)
+        self._held = 0
+        self._tally = tally
+        self.in_flight = 0
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    @abstractmethod
+    def start(self) -> None:
+        """Sends the first requests."""
+
+    @abstractmethod
+    def on_readable(self) -> None: ...
+
+    @abstractmethod
+    def on_writable(self) -> None: ...
+
+    @property
+    @abstractmethod
+    def wants_write(self) -> bool: ...
+
+
+class ProduceLink(Link):
     """One connection that produces one batch to partitions of one leader in turn, `in_flight` times at once.
 
     Frame i carries correlation id i, and answers come in the order of the requests, so the ids of the answers
@@ -65,21 +80,15 @@ class ProduceLink:
 
     __slots__ = (
         "_answer_bytes",
-        "_buffer",
         "_checks",
         "_frames",
-        "_held",
         "_in_flight_max",
         "_next_answer",
         "_next_frame",
         "_records",
         "_sent_at",
-        "_socket",
-        "_tally",
         "_unsent",
-        "_view",
         "batch_bytes",
-        "in_flight",
         "on_base_offset",
     )
 
@@ -95,7 +104,7 @@ class ProduceLink:
         tally: Tally,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._socket = connect(leaders[0], tls)
+        super().__init__(leaders[0], tally, tls, buffer_bytes=RECEIVE_BYTES)
         written = [leaders[index % len(leaders)].partition for index in range(max(in_flight, len(leaders)))]
         self._frames = [
             protocol.encode_produce(
@@ -107,22 +116,14 @@ class ProduceLink:
         self._checks = [one.check for one in answers]
         self._answer_bytes = answers[0].size
         self._in_flight_max = in_flight
-        self._buffer = bytearray(RECEIVE_BYTES)
-        self._view = memoryview(self._buffer)
-        self._held = 0
         self._unsent: deque[memoryview] = deque()
         self._sent_at = [0.0] * len(written)
         self._next_frame = 0
         self._next_answer = 0
-        self._tally = tally
         self._records = batch_records
         self.batch_bytes = len(batch)
-        self.in_flight = 0
         self.on_base_offset: list[float] | None = None
         """A tail load's: when each batch was first sent, in the order of the sends."""
-
-    def fileno(self) -> int:
-        return self._socket.fileno()
 
     @property
     def wants_write(self) -> bool:
@@ -215,7 +216,7 @@ class ProduceLink:
                 raise BadAnswer(f"an answer to Produce of {size} bytes")
 
 
-class FetchLink:
+class FetchLink(Link):
     """One connection that reads one partition from its beginning, one request at a time.
 
     At the end it goes back to the beginning, or, when it follows (`sent_at`), waits there for more and takes
@@ -224,19 +225,13 @@ class FetchLink:
 
     __slots__ = (
         "_asked_at",
-        "_buffer",
         "_fetch_offset",
         "_first_offset",
-        "_held",
         "_partition",
         "_records_per_batch",
         "_sent_at",
-        "_socket",
-        "_tally",
         "_topic",
         "_unsent",
-        "_view",
-        "in_flight",
     )
 
     def __init__(
@@ -250,23 +245,15 @@ class FetchLink:
         records_per_batch: int = 1,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._socket = connect(leader, tls)
+        super().__init__(leader, tally, tls, buffer_bytes=FETCH_BUFFER_BYTES)
         self._partition = leader.partition
         self._topic = topic
-        self._buffer = bytearray(FETCH_BUFFER_BYTES)
-        self._view = memoryview(self._buffer)
-        self._held = 0
         self._fetch_offset = fetch_offset
         self._first_offset = fetch_offset
-        self._tally = tally
         self._sent_at = sent_at
         self._records_per_batch = records_per_batch
         self._unsent = memoryview(b"")
         self._asked_at = 0.0
-        self.in_flight = 0
-
-    def fileno(self) -> int:
-        return self._socket.fileno()
 
     @property
     def wants_write(self) -> bool:

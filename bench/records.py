@@ -23,7 +23,6 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from aiokafka.record.default_records import DefaultRecordBatch as AioBatch
 from aiokafka.record.default_records import DefaultRecordBatchBuilder as AioBuilder
 from aiokafka.record.memory_records import MemoryRecords as AioRecords
 from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
@@ -133,22 +132,7 @@ def decode_ours(data: bytes) -> int:
     return sum(batch.num_rows for batch in decode_records(data, topic="bench", partition=0, columns=COLUMNS))
 
 
-def decode_aiokafka(data: bytes) -> int:
-    records = AioRecords(data)
-    keys, values, offsets, times = [], [], [], []
-    while (batch := records.next_batch()) is not None:
-        assert isinstance(batch, AioBatch)
-        assert batch.validate_crc()
-        for record in batch:
-            keys.append(record.key)
-            values.append(record.value)
-            offsets.append(record.offset)
-            times.append(record.timestamp)
-    return _to_arrow(keys, values, offsets, times)
-
-
-def decode_kafka_python(data: bytes) -> int:
-    records = KafkaPythonRecords(data)
+def decode_peer(records: AioRecords | KafkaPythonRecords) -> int:
     keys, values, offsets, times = [], [], [], []
     while (batch := records.next_batch()) is not None:
         assert batch.validate_crc()
@@ -204,8 +188,8 @@ def sides_of(case: Case) -> dict[str, dict[str, Callable[[], int]]]:
     return {
         READ: {
             OURS: lambda: decode_ours(data),
-            AIOKAFKA: lambda: decode_aiokafka(data),
-            KAFKA_PYTHON: lambda: decode_kafka_python(data),
+            AIOKAFKA: lambda: decode_peer(AioRecords(data)),
+            KAFKA_PYTHON: lambda: decode_peer(KafkaPythonRecords(data)),
         },
         WRITE: {OURS: written(encode_ours), AIOKAFKA: written(encode_aiokafka)},
         SCAN: {OURS: lambda: scan_ours(data)},

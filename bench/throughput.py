@@ -55,12 +55,11 @@ Round = Callable[[], AbstractContextManager[Run]]
 """Makes a run ready, and tidies up after it."""
 
 
-class ReadLine(NamedTuple):
-    """Medians of one side. ratio: its time by the clock over ours; cpu_ratio: that of processors, of all."""
+class Line(NamedTuple):
+    """Medians of one side. ratio: its time by the clock over ours; cpu_ratio: that of processors, of all.
+    codec, tasks: of a reading."""
 
     record_bytes: int
-    codec: str
-    tasks: int
     side: str
     records: int
     payload_bytes: int
@@ -70,6 +69,8 @@ class ReadLine(NamedTuple):
     brokers_s: float
     ratio: float
     cpu_ratio: float
+    codec: str = ""
+    tasks: int = 0
 
     @property
     def rate(self) -> float:
@@ -81,45 +82,20 @@ class ReadLine(NamedTuple):
         return per_gb(self.jvm_s + self.workers_s, self.payload_bytes)
 
     def __str__(self) -> str:
-        return f"{self.record_bytes:5} B  {self.codec:5}  {self.tasks:5}  {_rest(self)}"
-
-
-class WriteLine(NamedTuple):
-    """As ReadLine."""
-
-    record_bytes: int
-    side: str
-    records: int
-    payload_bytes: int
-    wall_s: float
-    jvm_s: float
-    workers_s: float
-    brokers_s: float
-    ratio: float
-    cpu_ratio: float
-
-    @property
-    def rate(self) -> float:
-        return self.records / self.wall_s / 1e6
-
-    def __str__(self) -> str:
-        return f"{self.record_bytes:5} B  {_rest(self)}"
-
-
-def _rest(line: ReadLine | WriteLine) -> str:
-    size = line.payload_bytes
-    jvm, workers, brokers = (per_gb(each, size) for each in (line.jvm_s, line.workers_s, line.brokers_s))
-    return (
-        f"{line.side:21}  {line.rate:6.3f}  {size / line.wall_s / 1e6:6.0f}  "
-        f"{jvm + workers:18.2f} ({jvm:.2f} + {workers:.2f})  {brokers:11.2f}  "
-        f"{line.ratio:16.2f}  {line.cpu_ratio:3.2f}"
-    )
+        read = f"{self.codec:5}  {self.tasks:5}  " if self.codec else ""
+        size = self.payload_bytes
+        jvm, workers, brokers = (per_gb(each, size) for each in (self.jvm_s, self.workers_s, self.brokers_s))
+        return (
+            f"{self.record_bytes:5} B  {read}{self.side:21}  {self.rate:6.3f}  "
+            f"{size / self.wall_s / 1e6:6.0f}  {jvm + workers:18.2f} ({jvm:.2f} + {workers:.2f})  "
+            f"{brokers:11.2f}  {self.ratio:16.2f}  {self.cpu_ratio:3.2f}"
+        )
 
 
 # --- reading ----------------------------------------------------------------------------------------------
 
 
-def read(side: SparkSide, only: str, *, is_quick: bool, has_connector: bool) -> Iterator[ReadLine]:
+def read(side: SparkSide, only: str, *, is_quick: bool, has_connector: bool) -> Iterator[Line]:
     """Yield the lines whose names, the bytes of a record and the codec, begin with `only`."""
     rounds = ROUNDS_QUICK if is_quick else ROUNDS
     for record_bytes, payload_bytes in READ_BYTES.items():
@@ -135,15 +111,15 @@ def read(side: SparkSide, only: str, *, is_quick: bool, has_connector: bool) -> 
                 if has_connector and tasks == SLOTS:  # it always has a task for each partition
                     runs[OFFICIAL] = _reading_officially(side, topic)
                     runs[TUNED] = _reading_officially(side, topic, **TUNING)
-                for which, spent, *ratios in _compare(side, runs, rounds):
-                    yield ReadLine(record_bytes, name, tasks, which, records, payload, *spent, *ratios)
+                for which, spent, ratio, cpu in _compare(side, runs, rounds):
+                    yield Line(record_bytes, which, records, payload, *spent, ratio, cpu, name, tasks)
             if codec is Compression.NONE:
                 runs = {STREAM: _streaming(side, topic, records, coalesce="false")}
                 if has_connector:
                     runs[OFFICIAL_STREAM] = _streaming(side, topic, records, format_name=FORMAT)
                     runs[TUNED_STREAM] = _streaming(side, topic, records, format_name=FORMAT, **TUNING)
-                for which, spent, *ratios in _compare(side, runs, rounds):
-                    yield ReadLine(record_bytes, name, SLOTS, which, records, payload, *spent, *ratios)
+                for which, spent, ratio, cpu in _compare(side, runs, rounds):
+                    yield Line(record_bytes, which, records, payload, *spent, ratio, cpu, name, SLOTS)
 
 
 def _fill(
@@ -208,7 +184,7 @@ def _streaming(
 # --- writing ----------------------------------------------------------------------------------------------
 
 
-def write(side: SparkSide, only: str, *, is_quick: bool, has_connector: bool) -> Iterator[WriteLine]:
+def write(side: SparkSide, only: str, *, is_quick: bool, has_connector: bool) -> Iterator[Line]:
     """Yield the lines whose bytes of a record are `only`, unless it is empty."""
     rounds = ROUNDS_QUICK if is_quick else WRITE_ROUNDS
     for record_bytes, payload_bytes in WRITE_BYTES.items():
@@ -225,8 +201,8 @@ def write(side: SparkSide, only: str, *, is_quick: bool, has_connector: bool) ->
             runs[TUNED] = _writing(
                 side, frame, f"tuned-{record_bytes}", records, format_name=FORMAT, **WRITE_TUNING
             )
-        for which, spent, *ratios in _compare(side, runs, rounds):
-            yield WriteLine(record_bytes, which, records, records * record_bytes, *spent, *ratios)
+        for which, spent, ratio, cpu in _compare(side, runs, rounds):
+            yield Line(record_bytes, which, records, records * record_bytes, *spent, ratio, cpu)
 
 
 def _made_rows(side: SparkSide, record_bytes: int, records: int) -> Any:

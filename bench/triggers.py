@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from math import ceil
+from collections.abc import Iterator
 from statistics import median
 from typing import Any, NamedTuple
 
+from bench.figures import percentile
 from bench.spark_side import SparkSide, tell
 from pipeline.client.values import TopicPartition
 from springtide.wire.records import NewRecord, encode_batch
@@ -65,7 +65,7 @@ def measure(side: SparkSide, only: str, *, is_quick: bool, has_connector: bool) 
         for name, frame in frames.items():
             wanted = min(triggers, OFFICIAL_TRIGGERS_MAX) if name == OFFICIAL else triggers
             times = _trigger_ms(side, frame, f"{count}-{name}", wanted)
-            yield Line(count, name, len(times), median(times), percentile(times, 99))
+            yield Line(count, name, len(times), median(times), percentile(sorted(times), 0.99))
 
 
 def _fill(side: SparkSide, topic: str, partitions: int, records: int) -> None:
@@ -95,9 +95,3 @@ def _trigger_ms(side: SparkSide, frame: Any, name: str, triggers: int) -> list[i
     finally:
         query.stop()
     return [one["durationMs"]["triggerExecution"] for one in told[WARMING : WARMING + triggers]]
-
-
-def percentile(values: Sequence[float], percent: int) -> float:
-    """By nearest rank: with few values, the largest."""
-    ordered = sorted(values)
-    return ordered[max(ceil(len(ordered) * percent / 100), 1) - 1]

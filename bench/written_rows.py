@@ -72,15 +72,21 @@ def znodes(
         for chunk in chunks_of(partitions):
             first = chunk * PARTITIONS_PER_CHUNK
             rows = [
-                _row(topic_id, topic, at, brokers, number + at)
+                PartitionRecord(
+                    state=healthy(topic_id, topic, at, _replicas(brokers, number + at)), change=_CHANGE
+                )
                 for at in range(first, min(first + PARTITIONS_PER_CHUNK, partitions))
             ]
             yield chunk_path(cluster, topic_id, chunk), encode_chunk(topic, topic_id, rows), len(rows)
 
 
-def _row(topic_id: str, topic: str, partition: int, brokers: Sequence[int], turn: int) -> PartitionRecord:
-    replicas = tuple(brokers[(turn + place) % len(brokers)] for place in range(REPLICATION_FACTOR))
-    state = PartitionState(
+def _replicas(brokers: Sequence[int], turn: int) -> tuple[int, ...]:
+    return tuple(brokers[(turn + place) % len(brokers)] for place in range(REPLICATION_FACTOR))
+
+
+def healthy(topic_id: str, topic: str, partition: int, replicas: tuple[int, ...]) -> PartitionState:
+    """The state of a partition that its first replica leads, with all of them in sync."""
+    return PartitionState(
         topic_id=topic_id,
         topic=topic,
         partition=partition,
@@ -91,4 +97,3 @@ def _row(topic_id: str, topic: str, partition: int, brokers: Sequence[int], turn
         isr=replicas,
         min_insync_replicas=REPLICATION_FACTOR // 2 + 1,
     )
-    return PartitionRecord(state=state, change=_CHANGE)
