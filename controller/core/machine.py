@@ -659,11 +659,6 @@ class ClusterMachine:
             for key in sorted(self.image.reassigning)
         )
 
-    def last_seen_ms(self, broker_id: int) -> int | None:
-        """Return when the broker's last heartbeat arrived, on the clock of `now_ms`; None if there was none
-        since it was fenced or this controller took over."""
-        return self._sessions.last_seen_ms(broker_id)
-
 
 def _may_end_a_wait(record: Record) -> bool:
     """Return whether the record changes who must tell of a log before all are confirmed: with a broker's

@@ -105,10 +105,6 @@ class Presence:
             and now_ms - session.last_seen_ms <= self._options.grace_ms
         )
 
-    def last_seen_ms(self, member_id: int) -> int | None:
-        session = self._by_id.get(member_id)
-        return None if session is None else session.last_seen_ms
-
     def _refuse(self, error: ControllerError, detail: str) -> RegisterResponse:
         return RegisterResponse(
             error=error,

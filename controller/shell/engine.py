@@ -35,7 +35,7 @@ from controller.core.reassignment_progress import ReassignmentProgress
 from controller.core.records import Cause, Change, ClusterRecord
 from controller.shell.clock import ControllerClock, Ids, RandomBytes
 from controller.shell.driver import SLICE_RECORDS, ClusterDriver, Outbox
-from controller.shell.leadership import CLUSTERS_PATH, ActiveController, Leadership, Resigned, Term
+from controller.shell.leadership import CLUSTERS_PATH, Leadership, Resigned, Term
 from controller.shell.listeners import ListenerAnswer, Listeners
 from controller.shell.loop_watch import LoopWatch
 from controller.shell.meta import (
@@ -136,10 +136,6 @@ class Engine:
         """The URL of the active controller as last seen, perhaps this one, or None."""
         active = self._leadership.active
         return None if active is None else active.url
-
-    @property
-    def active(self) -> ActiveController | None:
-        return self._leadership.active
 
     @property
     def controller_epoch(self) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -132,13 +131,6 @@ _CLUSTER_GAUGES: Final[tuple[tuple[str, str, Callable[[ClusterImage], int]], ...
 
 def _count(image: ClusterImage, *statuses: BrokerStatus) -> int:
     return sum(broker.status in statuses for broker in image.brokers.values())
-
-
-def render(engine: Engine) -> bytes:
-    """The exposition of this engine alone."""
-    registry = CollectorRegistry()
-    registry.register(EngineCollector(engine))
-    return generate_latest(registry)
 
 
 def _by_cluster(name: str, text: str, values: Iterable[tuple[str, float]]) -> Metric:

@@ -515,11 +515,6 @@ class FollowerSession:
         if key in self._told:
             self._forgotten[key] = None
 
-    @property
-    def has_news(self) -> bool:
-        """Return whether the next request says more than the last one."""
-        return self._next_epoch == INITIAL_EPOCH or bool(self._changed) or bool(self._forgotten)
-
     def asked(self, key: PartitionKey) -> FetchPosition | None:
         """Return the position that an answer to the last request is about. None if the partition was removed
         since, or was not mentioned yet."""

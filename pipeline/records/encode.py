@@ -131,11 +131,6 @@ class PartitionEncoder:
         """Return the rows of the stream up to now, those before `first_row` included."""
         return self._next_row
 
-    @property
-    def waiting_bytes(self) -> int:
-        """Return the most bytes that the waiting rows' records can take, about what this encoder holds."""
-        return self._waiting_bytes
-
     def add(self, rows: pa.RecordBatch | pa.Table) -> list[EncodedBatch]:
         """Return the batches that `rows` made full, in order.
 

@@ -119,11 +119,6 @@ class Ranges(NamedTuple):
     ranges: tuple[PartitionRange, ...]
     losses: tuple[str, ...]
 
-    @property
-    def records_max(self) -> int:
-        """Offsets: compaction may have left fewer records."""
-        return sum(one.end_offset - one.start_offset for one in self.ranges)
-
 
 def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Ranges:
     """Return ranges from one offset of a query to a later one. A partition that is only in the end was added,

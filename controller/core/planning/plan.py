@@ -219,11 +219,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     destinations: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
     format: int = PLAN_FORMAT
 
-    @property
-    def pins(self) -> dict[PartitionKey, int]:
-        """The epoch at which each partition must be when its move begins. New partitions have none."""
-        return {m.key: m.partition_epoch for m in self.moves if m.partition_epoch is not None}
-
 
 def canonical_json(plan: Plan) -> bytes:
     """Keys in order, no spaces, UTF-8, whole numbers only: the same plan is the same bytes anywhere."""

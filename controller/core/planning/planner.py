@@ -105,12 +105,6 @@ def make_plan(snapshot: Snapshot, goal: Goal) -> Plan:
     return msgspec.structs.replace(plan, skipped=(*skipped, *_skipped(layout, goal, plan)))
 
 
-def cut(snapshot: Snapshot, plan: Plan, moves: int) -> Plan:
-    """The plan's first moves alone. snapshot: the one it was made from."""
-    layout = lay_out(snapshot, plan.goal)
-    return assemble(snapshot, layout, plan.goal, plan.moves[:moves], plan.rejections)
-
-
 def lay_out(snapshot: Snapshot, goal: Goal) -> Layout:
     """The board for a goal: who is leaving, and who may hold replicas in the end."""
     layout = Layout(snapshot)

@@ -11,8 +11,10 @@ import hypothesis.strategies as st
 import msgspec
 
 from controller.contract.session import WORKER_ID_STEP, worker_id
+from controller.core.planning.assembly import assemble
 from controller.core.planning.goals import EvenOut
 from controller.core.planning.plan import Move, Plan
+from controller.core.planning.planner import lay_out
 from controller.core.planning.snapshot import BrokerSnapshot, PartitionSnapshot, Snapshot, TopicSnapshot
 
 Cost = tuple[int, int, int, int]
@@ -50,6 +52,12 @@ def partition(number: int, *replicas: int, size: int | None = 100, topic: str = 
         min_insync_replicas=len(replicas) // 2 + 1,
         size_bytes=size,
     )
+
+
+def cut(snapshot: Snapshot, plan: Plan, moves: int) -> Plan:
+    """Return the plan's first moves alone. snapshot: the one it was made from."""
+    layout = lay_out(snapshot, plan.goal)
+    return assemble(snapshot, layout, plan.goal, plan.moves[:moves], plan.rejections)
 
 
 def snapshot(brokers: Iterable[BrokerSnapshot], partitions: Sequence[PartitionSnapshot]) -> Snapshot:

@@ -6,20 +6,20 @@ import random
 import socket
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from controller.shell.clock import Ids, SystemClock
+from controller.shell.engine import Engine
 from controller.shell.listeners import ListenerAnswer, TcpListeners, is_proven_dead
-from controller.shell.metrics import render
+from controller.shell.metrics import EngineCollector
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.shell import form_cluster, make_engine, running
 from tests.simulation.memory_zookeeper import MemoryMeta, MemoryZooKeeper
 
 
-def gauges(exposition: bytes) -> dict[tuple[str, str], float]:
+def gauges(engine: Engine) -> dict[tuple[str, str], float]:
     return {
         (sample.name, sample.labels.get("cluster", "")): sample.value
-        for family in text_string_to_metric_families(exposition.decode())
+        for family in EngineCollector(engine).collect()
         for sample in family.samples
     }
 
@@ -32,7 +32,7 @@ async def test_the_active_controllers_of_all_add_up_to_one_and_only_it_counts_pa
     second = make_engine(zookeeper.connect(), clock, name="c2")
     async with running(first, second):
         await form_cluster(first)
-        shown = [gauges(render(engine)) for engine in (first, second)]
+        shown = [gauges(engine) for engine in (first, second)]
         name = "kafka_controller_kafkacontroller_activecontrollercount"
         assert [values[(name, "")] for values in shown] == [1, 0]
         assert shown[0][("kafka_controller_kafkacontroller_offlinepartitionscount", "prod")] == 0
@@ -43,7 +43,7 @@ async def test_the_active_controllers_of_all_add_up_to_one_and_only_it_counts_pa
 
 @pytest.mark.anyio
 async def test_an_engine_that_was_not_started_can_be_scraped(meta: MemoryMeta, clock: VirtualClock) -> None:
-    values = gauges(render(make_engine(meta, clock)))
+    values = gauges(make_engine(meta, clock))
     assert values[("kafka_controller_kafkacontroller_activecontrollercount", "")] == 0
 
 

@@ -285,7 +285,7 @@ def test_the_follower_says_everything_once_and_then_what_changed() -> None:
     follower.remove(B)
     assert follower.build() == said(session=(100, 2), forgotten=(B,))
     assert follower.on_answer(ErrorCode.NONE, session_id=100)
-    assert not follower.has_news
+    assert follower.build() == said(session=(100, 3))
 
 
 def test_a_partition_that_comes_back_before_the_request_is_not_forgotten() -> None:

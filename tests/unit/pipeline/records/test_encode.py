@@ -59,7 +59,7 @@ def encoded(
     encoder = PartitionEncoder(options=options, timestamp_ms=NOW_MS, **producer)
     batches = [batch for chunk in chunks for batch in encoder.add(chunk)]
     batches += encoder.finish()
-    assert encoder.waiting_bytes == 0
+    assert encoder.finish() == []
     return batches
 
 

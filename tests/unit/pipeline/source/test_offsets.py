@@ -91,7 +91,6 @@ def test_ranges_go_from_start_to_end() -> None:
     ranges = ranges_between({T0: 5, T1: 7}, {T0: 9, T1: 7})
     assert ranges.ranges == (PartitionRange("t", 0, 5, 9),)
     assert ranges.losses == ()
-    assert ranges.records_max == 4
 
 
 def test_a_partition_that_appeared_is_read_from_its_first_record() -> None:

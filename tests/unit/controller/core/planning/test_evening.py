@@ -16,11 +16,11 @@ from controller.core.planning.evening import EVEN_FACTOR
 from controller.core.planning.goals import EvenOut, Rebalance, Weight
 from controller.core.planning.layout import Layout
 from controller.core.planning.plan import Level, Load, Plan, PlanOutcome, RejectionCode, canonical_json
-from controller.core.planning.planner import cut, make_plan
+from controller.core.planning.planner import make_plan
 from controller.core.planning.replanning import replanned, without
 from controller.core.planning.snapshot import BrokerSnapshot, Measured, PartitionSnapshot, Rates, Snapshot
 from controller.core.planning.weighing import NEGLIGIBLE, Weighing
-from tests.kit.controller.planning_board import carry_out, check_evened, partition, snapshot
+from tests.kit.controller.planning_board import carry_out, check_evened, cut, partition, snapshot
 
 MB = 1024**2
 GB = 1024 * MB

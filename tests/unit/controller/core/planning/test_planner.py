@@ -42,7 +42,7 @@ from controller.core.planning.plan import (
     canonical_json,
     content_hash,
 )
-from controller.core.planning.planner import EXACT_MOVES_MAX, cut, make_plan
+from controller.core.planning.planner import EXACT_MOVES_MAX, make_plan
 from controller.core.planning.replanning import drifted, moves_within
 from controller.core.planning.snapshot import Snapshot, take_snapshot
 from tests.kit.controller.core_cluster import Cluster, topic_id
@@ -52,6 +52,7 @@ from tests.kit.controller.planning_board import (
     carry_out,
     check_moves,
     clusters,
+    cut,
     leads,
     loads,
     partition,
@@ -276,8 +277,7 @@ def test_the_hash_of_a_plan_stays_what_it_was_when_plans_were_first_stored() -> 
 
 def test_a_plan_is_pinned_to_the_epochs_it_saw() -> None:
     plan = make_plan(alone(2, (0,), (0,)), Rebalance())
-    assert list(plan.pins.values()) == [7]
-    assert set(plan.pins) == {move.key for move in plan.moves}
+    assert [move.partition_epoch for move in plan.moves] == [7]
 
 
 def test_the_worst_slack_is_that_of_the_partition_closest_to_its_minimum() -> None:
@@ -435,7 +435,6 @@ def test_new_partitions_go_where_the_controller_places_them_when_it_is_asked_to(
     topic = next(iter(cluster.image.topics))
     plan = make_plan(take_snapshot(cluster.image, {}), PlacePartitions(topic_id=topic, partitions=7))
     assert [move.partition_epoch for move in plan.moves] == [None] * 5
-    assert plan.pins == {}
     cluster.ask(AddPartitions(wall_ms=0, actor="ann", topic_id=topic, partitions=7), PartitionsAdded)
     created = {p.partition: p.replicas for p in cluster.image.partitions_of(topic)[2:]}
     assert targets(plan) == created
@@ -571,6 +570,6 @@ def test_the_controller_takes_the_moves_of_a_plan_as_they_are() -> None:
     asked = AlterReassignments(wall_ms=0, actor="ann", targets=wanted)
     results = cluster.ask(asked, ReassignmentsAltered).results
     assert [result.refusal for result in results] == [None] * len(plan.moves)
-    assert drifted(plan, cluster.image) == tuple(plan.pins)
+    assert drifted(plan, cluster.image) == tuple(move.key for move in plan.moves)
     running = take_snapshot(cluster.image, {})
     assert make_plan(running, Rebalance()).outcome is PlanOutcome.NO_IMPROVEMENT, "it counts where they lead"
