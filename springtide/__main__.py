@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO, cast
@@ -26,6 +25,7 @@ from springtide.cli.parser import build_parser
 from springtide.cli.run import Exit, Runner
 from springtide.cli.secret import read_secret
 from springtide.cli.settings import load_settings
+from springtide.version import installed_version
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +64,7 @@ def execute(
 ) -> int:
     """Run a command line. columns: of the terminal `out`, None if it is not one. person: standard input, if
     both are terminals. stdin: standard input, if there is one. transport: instead of the network."""
-    parser = build_parser(COMMANDS, version=_version())
+    parser = build_parser(COMMANDS, version=installed_version())
     options = parser.parse_args(arguments)
     command: Command = options.command
     if command.kind is CommandKind.COMPLETION:
@@ -84,7 +84,7 @@ def execute(
     console = Console(
         out, err, is_json=settings.is_json, is_yaml=settings.is_yaml, columns=columns, person=person
     )
-    headers = {"User-Agent": f"springtide/{_version()}"}
+    headers = {"User-Agent": f"springtide/{installed_version()}"}
     with httpx.Client(transport=transport, headers=headers, verify=settings.verify) as client:
         controllers = Controllers(
             client,
@@ -115,13 +115,6 @@ def _create_certificates(options: argparse.Namespace, console: Console) -> Exit:
         console.fail(str(error))
         return Exit.REFUSED
     return Exit.DONE
-
-
-def _version() -> str:
-    try:
-        return version("springtide")
-    except PackageNotFoundError:  # run from a checkout
-        return "unknown"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, TextIO
 
@@ -21,6 +20,7 @@ from springtide.cli.client import RequestRefused, Unreachable
 from springtide.cli.console import Console
 from springtide.cli.problems import problem_lines
 from springtide.log_lines import configure_logging
+from springtide.version import installed_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +54,7 @@ def execute(
     columns: int | None = None,
     spark: SparkSession | None = None,
 ) -> int:
-    options = parse(arguments, version=_version())
+    options = parse(arguments, version=installed_version())
     console = Console(out, err, name=PROG, is_json=options.output == "json", screen=err, columns=columns)
     context = Context(options, console, os.environ, session=spark)
     job: Job = options.job
@@ -113,10 +113,3 @@ def _is_spark_error(error: Exception) -> bool:
         return True
     gateway = sys.modules.get("py4j.protocol")
     return gateway is not None and isinstance(error, gateway.Py4JError)
-
-
-def _version() -> str:
-    try:
-        return version("springtide")
-    except PackageNotFoundError:  # run from a checkout
-        return "unknown"

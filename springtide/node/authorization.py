@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from springtide.node.counters import NodeCounters
 from springtide.security.acls.cache import DecisionCache
 from springtide.security.acls.model import CLUSTER_NAME, Operation, ResourceType
-from springtide.security.acls.validation import InvalidAcl, canonical_host
+from springtide.security.acls.validation import host_of_peer
 from springtide.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class ClientRights:
     def __init__(self, authorizer: Authorizer, connection: Connection) -> None:
         self._authorizer = authorizer
         self.principal = connection.principal
-        self.host = _host(connection.peer)
+        self.host = host_of_peer(connection.peer)
         self._decisions = DecisionCache(self.principal, self.host)
         is_inter_broker = connection.listener == authorizer.inter_broker
         #: The hosts that the certificate names, where that counts.
@@ -169,14 +169,6 @@ class ClientRights:
 def _nodes(view: ClusterView) -> Iterator[BrokerEndpoint]:
     yield from view.brokers.values()
     yield from view.coordinators.values()
-
-
-def _host(peer: str) -> str:
-    """Return the address as bindings have it. What is no address matches the bindings for each host alone."""
-    try:
-        return canonical_host(peer)
-    except InvalidAcl:
-        return peer
 
 
 @lru_cache(maxsize=1_024)

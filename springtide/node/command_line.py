@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import gc
-import importlib.metadata
 import logging
 import os
 import resource
@@ -36,6 +35,7 @@ from springtide.node.listeners import HostPort, ListenersSettings, metrics_liste
 from springtide.node.settings import NodeSettings
 from springtide.secret_places import SecretExposed, check_secret_file
 from springtide.tls import TlsFilesInvalid, client_context
+from springtide.version import installed_version
 
 _log = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ def node_settings(arguments: argparse.Namespace, config: NodeConfig) -> dict[str
         "controller_tls": _tls(arguments),
         "rack": arguments.rack,
         "metrics": metrics_listener(config, metrics),
-        "version": _version(),
+        "version": installed_version(),
     }
 
 
@@ -222,13 +222,6 @@ def _address(text: str, option: str) -> tuple[str, int]:
     if not separator or not port.isdecimal() or int(port) > 65_535:
         raise CommandLineError(f"{option} takes HOST:PORT, not {text!r}")
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("springtide")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
 
 
 # The process

@@ -7,12 +7,12 @@ the nearest that exists.
 from __future__ import annotations
 
 import difflib
-import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Self
 from urllib.parse import urlsplit
 
+from springtide.exposure import is_loopback
 from springtide.node.quotas.sensors import SampleWindow
 from springtide.node.server import ServerLimits
 from springtide.node.tls_files import CLIENT_AUTH, TLS_VERSIONS
@@ -79,13 +79,6 @@ def jwks_url(text: str) -> str:
     if text and not (is_safe and parts.hostname):
         raise ValueError("must begin with https://, or on loopback with http://")
     return text
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def claim_name(text: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from springtide.node.config import NodeConfig, NodeConfigError, is_loopback
+from springtide.exposure import is_loopback
+from springtide.node.config import NodeConfig, NodeConfigError
 from springtide.security.sasl.exchange import Mechanism
 from springtide.security.sasl.token_rules import TokenRules
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from springtide.node.connection import ANONYMOUS
 from springtide.node.quotas.limits import NAME_CHARS_MAX, Limit, Limits, QuotaName
 from springtide.node.quotas.sensors import MutationBucket, SampleWindow, Sensors, Usage
-from springtide.security.acls.validation import InvalidAcl, canonical_host
+from springtide.security.acls.validation import host_of_peer
 from springtide.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class ClientQuotas:
         return the time after which it is closed (KIP-612): at once, it would be there again at once."""
         if not self._view.quotas or (self._has_others and listener == self._inter_broker):
             return 0
-        limit = self.limits.of_address(_address(peer))
+        limit = self.limits.of_address(host_of_peer(peer))
         if limit is None:
             return 0
         now_ms = self.mono_ms()
@@ -200,11 +200,3 @@ class Account:
             usage.on_throttled(delay_ms, now_ms)
             self._connection.mute(now_ms + delay_ms)
         return delay_ms
-
-
-def _address(peer: str) -> str:
-    """Return the address as quotas name it."""
-    try:
-        return canonical_host(peer)
-    except InvalidAcl:
-        return peer

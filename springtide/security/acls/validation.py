@@ -100,6 +100,15 @@ def canonical_host(host: str) -> str:
     return str(getattr(address, "ipv4_mapped", None) or address).partition("%")[0]
 
 
+def host_of_peer(peer: str) -> str:
+    """Return a connection's address as bindings and quotas have it. What is no address matches the bindings
+    for each host alone."""
+    try:
+        return canonical_host(peer)
+    except InvalidAcl:
+        return peer
+
+
 def _check_text(field: str, text: str, length_max: int) -> None:
     if not text:
         raise InvalidAcl(f"the {field} is empty")
