@@ -45,17 +45,26 @@ def encode_checkpoint(name: str, offsets: Mapping[PartitionKey, int]) -> bytes:
         f"{topic_id} {partition} {log_offset}\n"
         for (topic_id, partition), log_offset in sorted(offsets.items())
     ).encode()
+    return with_title(name, body)
+
+
+def with_title(name: str, body: bytes) -> bytes:
     return f"{name} 1 {crc32c(body):08x}\n".encode() + body
+
+
+def without_title(name: str, encoded: bytes) -> bytes:
+    """Return what stands below the title. Raise CorruptCheckpoint."""
+    title, _, body = encoded.partition(b"\n")
+    if title != f"{name} 1 {crc32c(body):08x}".encode():
+        raise CorruptCheckpoint(f"{name}: title or CRC does not match")
+    return body
 
 
 def decode_checkpoint(name: str, encoded: bytes) -> dict[PartitionKey, int]:
     """Raises CorruptCheckpoint."""
-    title, _, body = encoded.partition(b"\n")
-    if title != f"{name} 1 {crc32c(body):08x}".encode():
-        raise CorruptCheckpoint(f"{name}: title or CRC does not match")
     offsets = {}
     try:
-        for line in body.decode("ascii").splitlines():
+        for line in without_title(name, encoded).decode("ascii").splitlines():
             topic_id, partition, log_offset = line.split()
             offsets[topic_id, int(partition)] = int(log_offset)
     except ValueError as error:

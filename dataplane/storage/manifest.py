@@ -19,9 +19,9 @@ from bisect import bisect_right
 from typing import Final, NamedTuple
 
 import msgspec
-from crc32c import crc32c
 
 from dataplane.core.compaction.rounds import Round
+from dataplane.storage.checkpoints import CorruptCheckpoint, with_title, without_title
 from dataplane.storage.disk import Disk, read_whole, replace_durably, unlink_durably
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.segment import index_path, log_path, unlink_segment
@@ -71,7 +71,7 @@ def cleaned_path(path: str, number: int) -> str:
 def write_manifest(disk: Disk, directory: str, manifest: CompactionManifest) -> None:
     """Write it durably. Raise OSError."""
     body = msgspec.json.encode(manifest)
-    replace_durably(disk, f"{directory}/{MANIFEST_FILE}", _title(body) + b"\n" + body)
+    replace_durably(disk, f"{directory}/{MANIFEST_FILE}", with_title(MANIFEST_FILE, body))
 
 
 def read_manifest(disk: Disk, directory: str) -> CompactionManifest | None:
@@ -81,12 +81,9 @@ def read_manifest(disk: Disk, directory: str) -> CompactionManifest | None:
     encoded = read_whole(disk, path, bytes_max=MANIFEST_BYTES_MAX)
     if encoded is None:
         return None
-    title, _, body = encoded.partition(b"\n")
-    if title != _title(body):
-        raise CorruptLog(f"{path}: title or CRC does not match")
     try:
-        return msgspec.json.decode(body, type=CompactionManifest)
-    except msgspec.DecodeError as error:
+        return msgspec.json.decode(without_title(MANIFEST_FILE, encoded), type=CompactionManifest)
+    except (CorruptCheckpoint, msgspec.DecodeError) as error:
         raise CorruptLog(f"{path}: {error}") from error
 
 
@@ -128,7 +125,3 @@ def take_places(disk: Disk, directory: str, manifest: CompactionManifest) -> Non
             at = bisect_right(listed, base_offset, key=lambda each: each.base_offset) - 1
             if at >= 0 and listed[at].base_offset < base_offset < listed[at].end_offset:
                 unlink_segment(disk, directory, base_offset)
-
-
-def _title(body: bytes) -> bytes:
-    return f"{MANIFEST_FILE} 1 {crc32c(body):08x}".encode()

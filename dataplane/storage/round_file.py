@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import Final, TypeVar
 
 import msgspec
-from crc32c import crc32c
 
 from dataplane.core.compaction.known import KnownRounds, PlacedRound
+from dataplane.storage.checkpoints import CorruptCheckpoint, with_title, without_title
 from dataplane.storage.disk import Disk, fsync_file, read_whole, replace, replace_durably
 from dataplane.storage.health import CorruptLog, LogHealth
 from springtide.wire.fetch_response import Compacted
@@ -131,19 +131,11 @@ def _read(disk: Disk, path: str, kind: type[T]) -> T | None:
     encoded = read_whole(disk, path, bytes_max=BYTES_MAX)
     if encoded is None:
         return kind()
-    title, _, body = encoded.partition(b"\n")
-    if title != _title(body):
-        return None
     try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError:
+        return msgspec.json.decode(without_title(ROUNDS_FILE, encoded), type=kind)
+    except (CorruptCheckpoint, msgspec.DecodeError):
         return None
 
 
 def _encoded(content: StoredRounds | StoredCopied) -> bytes:
-    body = msgspec.json.encode(content)
-    return _title(body) + b"\n" + body
-
-
-def _title(body: bytes) -> bytes:
-    return f"rounds 1 {crc32c(body):08x}".encode()
+    return with_title(ROUNDS_FILE, msgspec.json.encode(content))
