@@ -25,6 +25,13 @@ from controller.operations.model import CONCURRENT_MOVES, MoveOptions
 
 BROKERS_PER_REQUEST_MAX = 100
 LABELS_MAX = 64
+ADDED_BROKER: dict[str, Any] = {
+    "broker_id": 4,
+    "endpoint": "store4:9092",
+    "rack": "r2",
+    "reason": "capacity for Q4",
+    "rebalance": {"mode": "new_only", "throttle_bytes_per_s": 50_000_000, "max_concurrent_moves": 5},
+}
 LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,63}$")]
 LabelText = Annotated[str, StringConstraints(max_length=255)]
 
@@ -86,23 +93,7 @@ class BrokerSpec(RequestBody):
 class AddBroker(BrokerSpec):
     """One broker to be added."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "broker_id": 4,
-                    "endpoint": "store4:9092",
-                    "rack": "r2",
-                    "reason": "capacity for Q4",
-                    "rebalance": {
-                        "mode": "new_only",
-                        "throttle_bytes_per_s": 50_000_000,
-                        "max_concurrent_moves": 5,
-                    },
-                }
-            ]
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [ADDED_BROKER]})
 
     rebalance: RebalanceOptions = RebalanceOptions()
     reason: Reason | None = None

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Body, Query, Request, Response
 
 from admin_api.brokers import maintenance, service
 from admin_api.brokers.models import (
+    ADDED_BROKER,
     AddBrokersBody,
     BrokerList,
     BrokerPlan,
@@ -50,17 +51,7 @@ _MAINTENANCE_ANSWERS = accepted(
 _EXAMPLES = {
     "one": {
         "summary": "One broker",
-        "value": {
-            "broker_id": 4,
-            "endpoint": "store4:9092",
-            "rack": "r2",
-            "reason": "capacity for Q4",
-            "rebalance": {
-                "mode": "new_only",
-                "throttle_bytes_per_s": 50_000_000,
-                "max_concurrent_moves": 5,
-            },
-        },
+        "value": ADDED_BROKER,
     },
     "replacement": {
         "summary": "One in the places of another, which may be dead",

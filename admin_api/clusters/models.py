@@ -99,6 +99,16 @@ class ClusterOverview(View):
 class ClusterList(ViewList[ClusterOverview]): ...
 
 
+GoneBrokers = Annotated[
+    list[int],
+    Field(
+        default_factory=list,
+        max_length=1_000,
+        description="brokers that will never come back: what they alone held is lost",
+    ),
+]
+
+
 class MetadataRecovery(RequestBody):
     """Options for recovering a cluster whose ZooKeeper went back to an older state."""
 
@@ -106,11 +116,7 @@ class MetadataRecovery(RequestBody):
         json_schema_extra={"examples": [{"reason": "ZooKeeper restored from last night's backup"}]}
     )
 
-    gone_brokers: list[int] = Field(
-        default_factory=list,
-        max_length=1_000,
-        description="brokers that will never come back: what they alone held is lost",
-    )
+    gone_brokers: GoneBrokers
     reason: Reason | None = None
 
 
@@ -164,11 +170,7 @@ class TopicsToBringBack(RequestBody):
         max_length=1_000,
         description="left out: all that are set aside and not known",
     )
-    gone_brokers: list[int] = Field(
-        default_factory=list,
-        max_length=1_000,
-        description="brokers that will never come back: what they alone held is lost",
-    )
+    gone_brokers: GoneBrokers
     reason: Reason | None = None
 
 

@@ -29,7 +29,7 @@ from controller.core.isr import advance, with_unclean_leader
 from controller.core.loss import LossPreview
 from controller.core.records import Cause, Change, ClusterRecord, RemoveBrokerRecord
 from controller.core.sessions import Sessions
-from controller.core.topics import broker_facts, operator_change
+from controller.core.topics import broker_facts, check_epoch, find_partition, operator_change
 from controller.core.workers import check_named, workers_named, workers_of
 
 STILL_RUNNING_HINT = "stop it first; where its host does not answer, it is presumed to run until it is fenced"
@@ -120,15 +120,9 @@ def elect_by_operator(
 ) -> LeadersElected | Refusal:
     """Elect the leader that an operator chose. loss: what an unclean election would lose, by the partition as
     it is now."""
-    image = draft.image
-    topic = image.topics.get(event.topic_id)
-    state = image.partitions.get((event.topic_id, event.partition))
-    if topic is None or topic.deleting or state is None:
-        return Refusal(
-            code=RefusalCode.UNKNOWN_PARTITION,
-            field="partition",
-            detail=f"there is no partition {event.partition} of {event.topic_id[:22]!r}",
-        )
+    state = find_partition(draft.image, event.topic_id, event.partition)
+    if isinstance(state, Refusal):
+        return state
     if isinstance(event, ElectPreferred):
         return _elect_preferred(draft, event, state)
     return _elect_unclean(draft, event, state, loss)
@@ -196,14 +190,9 @@ def _elect_unclean(
     """3.5 (unclean election). Refused while a leader exists, when the partition has changed since the
     operator looked, for a broker that could not carry it out, and when it costs more than was accepted."""
     image = draft.image
-    if state.partition_epoch != event.partition_epoch:
-        return Refusal(
-            code=RefusalCode.PARTITION_CHANGED,
-            field="partition_epoch",
-            detail=f"the partition is at epoch {state.partition_epoch}, not {event.partition_epoch}",
-            hint="look at the partition again",
-            facts={"partition_epoch": state.partition_epoch},
-        )
+    changed = check_epoch(state, event.partition_epoch)
+    if changed is not None:
+        return changed
     if state.leader != NO_LEADER:
         return Refusal(
             code=RefusalCode.ELECTION_NOT_NEEDED,

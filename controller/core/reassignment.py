@@ -28,7 +28,7 @@ from controller.core.minimum import MINIMUM, below_minimum, own_minimum
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord, Record, TopicRecord, partition_key
 from controller.core.settings_table import BROKER_SETTINGS
-from controller.core.topics import operator_change
+from controller.core.topics import check_epoch, find_partition, operator_change
 from controller.core.workers import crowding_fault
 
 #: A throttle stands in each row of its operation.
@@ -46,7 +46,7 @@ def alter_reassignments(
         key = (target.topic_id, target.partition)
         before = image.partitions.get(key)
         after = (
-            _check_named(image, target, before, seen)
+            _check_named(image, target, seen)
             or _check_rate(event.throttled_rate)
             or _altered(image, target, _throttle(event, key), options)
         )
@@ -73,32 +73,18 @@ def _cause(target: ReassignmentTarget, after: PartitionState) -> Cause:
     return Cause.REASSIGNMENT_STARTED if after.is_reassigning else Cause.REASSIGNMENT_COMPLETED
 
 
-def _check_named(
-    image: ClusterImage, target: ReassignmentTarget, before: PartitionState | None, seen: set[PartitionKey]
-) -> Refusal | None:
+def _check_named(image: ClusterImage, target: ReassignmentTarget, seen: set[PartitionKey]) -> Refusal | None:
     """Refuse unless the target names a living partition, once, in the state that was looked at."""
-    topic = image.topics.get(target.topic_id)
-    if topic is None or topic.deleting or before is None:
-        return Refusal(
-            code=RefusalCode.UNKNOWN_PARTITION,
-            field="partition",
-            detail=f"there is no partition {target.partition} of {target.topic_id[:22]!r}",
-        )
+    found = find_partition(image, target.topic_id, target.partition)
+    if isinstance(found, Refusal):
+        return found
     if (target.topic_id, target.partition) in seen:
         return Refusal(
             code=RefusalCode.INVALID_REPLICA_ASSIGNMENT,
             field="partition",
-            detail=f"partition {target.partition} of {topic.topic!r} is named twice",
+            detail=f"partition {target.partition} of {found.topic!r} is named twice",
         )
-    if target.partition_epoch not in (None, before.partition_epoch):
-        return Refusal(
-            code=RefusalCode.PARTITION_CHANGED,
-            field="partition_epoch",
-            detail=f"the partition is at epoch {before.partition_epoch}, not {target.partition_epoch}",
-            hint="look at the partition again",
-            facts={"partition_epoch": before.partition_epoch},
-        )
-    return None
+    return check_epoch(found, target.partition_epoch)
 
 
 def _check_rate(rate: int | None) -> Refusal | None:

@@ -421,6 +421,32 @@ def find_topic(image: ClusterImage, topic: str | None, topic_id: str | None) -> 
     return state
 
 
+def find_partition(image: ClusterImage, topic_id: str, partition: int) -> PartitionState | Refusal:
+    """A partition of a living topic."""
+    topic = image.topics.get(topic_id)
+    state = image.partitions.get((topic_id, partition))
+    if topic is None or topic.deleting or state is None:
+        return Refusal(
+            code=RefusalCode.UNKNOWN_PARTITION,
+            field="partition",
+            detail=f"there is no partition {partition} of {topic_id[:22]!r}",
+        )
+    return state
+
+
+def check_epoch(state: PartitionState, expected: int | None) -> Refusal | None:
+    """Refuse if the partition has changed since the operator looked."""
+    if expected in (None, state.partition_epoch):
+        return None
+    return Refusal(
+        code=RefusalCode.PARTITION_CHANGED,
+        field="partition_epoch",
+        detail=f"the partition is at epoch {state.partition_epoch}, not {expected}",
+        hint="look at the partition again",
+        facts={"partition_epoch": state.partition_epoch},
+    )
+
+
 def delete_topic(draft: Draft, event: DeleteTopic) -> TopicDeletionStarted | Refusal:
     image = draft.image
     topic = find_topic(image, event.topic, event.topic_id)
