@@ -8,8 +8,7 @@ no switch.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
@@ -40,8 +39,7 @@ from dataplane.storage.segment import Segment
 from dataplane.storage.segment_list import CutPlace, SegmentList
 from dataplane.storage.snapshots import ProducerSnapshots
 from dataplane.storage.stored_offsets import StoredOffsets
-
-Patches = list[tuple[Any, str, Any]]
+from tests.simulation.planted.plant import Patches
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +62,6 @@ def plant(*, breaks: str, states_max: int = 20_000) -> Callable[[Callable[[], Pa
         return made
 
     return add
-
-
-@contextmanager
-def planted(bug: Plant) -> Iterator[None]:
-    patches = [patch.object(owner, name, value) for owner, name, value in bug.patches()]
-    for each in patches:
-        each.start()
-    try:
-        yield
-    finally:
-        for each in reversed(patches):
-            each.stop()
 
 
 @plant(breaks="what a roll leaves behind is fsynced before the recovery point passes it")

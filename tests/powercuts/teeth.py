@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.powercuts.crash_states import explore
-from tests.powercuts.planted import PLANTS, Plant, planted
+from tests.powercuts.planted import PLANTS, Plant
 from tests.proof.part import Part, save
 from tests.proof.table import aligned
+from tests.simulation.planted.plant import planted
 
 
 @dataclass(frozen=True, slots=True)

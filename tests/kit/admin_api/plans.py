@@ -8,6 +8,7 @@ import httpx
 
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import (
+    FollowerLag,
     IsrMember,
     IsrProposal,
     LagReport,
@@ -72,7 +73,7 @@ async def report_sizes(
         names = (state.topic, f"{state.topic}-{state.partition}")
         if state.leader != NO_LEADER and but not in names:
             size = size_bytes - less_bytes * state.partition
-            await _report(rest, brokers, state, size_bytes=size, isr=())
+            await report(rest, brokers, state, size_bytes=size, isr=())
 
 
 async def catch_up(
@@ -85,7 +86,7 @@ async def catch_up(
             continue
         if state.is_reassigning and only in (None, (state.topic, state.partition)):
             isr = tuple(dict.fromkeys((*state.isr, *state.target_replicas)))
-            await _report(rest, brokers, state, size_bytes=size_bytes, isr=isr)
+            await report(rest, brokers, state, size_bytes=size_bytes, isr=isr)
 
 
 async def ended(rest: Rest, brokers: list[Broker], operation_id: str) -> dict[str, Any]:
@@ -99,9 +100,17 @@ async def ended(rest: Rest, brokers: list[Broker], operation_id: str) -> dict[st
     raise AssertionError(f"it does not end: {found}")
 
 
-async def _report(
-    rest: Rest, brokers: list[Broker], state: PartitionState, *, size_bytes: int, isr: tuple[int, ...]
+async def report(
+    rest: Rest,
+    brokers: list[Broker],
+    state: PartitionState,
+    *,
+    size_bytes: int,
+    isr: tuple[int, ...],
+    followers: tuple[FollowerLag, ...] = (),
 ) -> None:
+    """The leader's lag report, and that these are in sync. The leader may be another afterwards: when the
+    last target has joined and it was to go."""
     by_id = {broker.broker_id: broker for broker in brokers}
     proposal = IsrProposal(
         topic_id=state.topic_id,
@@ -119,7 +128,7 @@ async def _report(
         log_end_offset=40,
         high_watermark=40,
         size_bytes=size_bytes,
-        followers=(),
+        followers=followers,
     )
     request = LagReport(
         broker_id=state.leader,
@@ -129,10 +138,8 @@ async def _report(
     )
     reply = await rest.engine.submit("prod", Report(request=request, wall_ms=rest.clock.now_wall_ms()))
     assert isinstance(reply, LagReportResponse)
-    assert {result.error for result in reply.results} <= {
-        ControllerError.NONE,
-        ControllerError.NEW_LEADER_ELECTED,
-    }
+    errors = {result.error for result in reply.results}
+    assert errors <= {ControllerError.NONE, ControllerError.NEW_LEADER_ELECTED}
 
 
 async def protect(rest: Rest, value: str = "true") -> httpx.Response:

@@ -6,16 +6,8 @@ from typing import Any
 
 import httpx
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import (
-    FollowerLag,
-    IsrMember,
-    IsrProposal,
-    LagReport,
-    LagReportResponse,
-    PartitionLag,
-)
-from controller.core.events import Report
+from controller.contract.lag_report import FollowerLag
+from tests.kit.admin_api import plans
 from tests.kit.admin_api.rest import Rest
 from tests.kit.controller.shell import Broker
 
@@ -47,43 +39,13 @@ async def report(
     lag_bytes: int = -1,
 ) -> None:
     """The leader's lag report, and that these are in sync. lag_bytes: what each follower lacks."""
-    image = rest.engine.image("prod").image
-    ((_, state),) = image.partitions.items()
-    by_id = {broker.broker_id: broker for broker in brokers}
-    proposal = IsrProposal(
-        topic_id=state.topic_id,
-        partition=0,
-        leader_epoch=state.leader_epoch,
-        partition_epoch=state.partition_epoch,
-        proposal_id=state.partition_epoch,
-        isr=tuple(IsrMember(broker_id=b, broker_epoch=by_id[b].broker_epoch) for b in isr),
+    ((_, state),) = rest.engine.image("prod").image.partitions.items()
+    followers = tuple(
+        FollowerLag(broker_id=b, log_end_offset=30, lag_records=10, lag_ms=5, remaining_bytes=lag_bytes)
+        for b in state.replicas
+        if b != state.leader
     )
-    lag = PartitionLag(
-        topic_id=state.topic_id,
-        partition=0,
-        leader_epoch=state.leader_epoch,
-        log_start_offset=0,
-        log_end_offset=40,
-        high_watermark=40,
-        size_bytes=size_bytes,
-        followers=tuple(
-            FollowerLag(broker_id=b, log_end_offset=30, lag_records=10, lag_ms=5, remaining_bytes=lag_bytes)
-            for b in state.replicas
-            if b != state.leader
-        ),
-    )
-    leader = by_id[state.leader]
-    request = LagReport(
-        broker_id=leader.broker_id,
-        broker_epoch=leader.broker_epoch,
-        proposals=(proposal,) if isr else (),
-        lags=(lag,),
-    )
-    reply = await rest.engine.submit("prod", Report(request=request, wall_ms=rest.clock.now_wall_ms()))
-    assert isinstance(reply, LagReportResponse)
-    # Under another leader, when the last target has joined and the leader was to go.
-    errors = {result.error for result in reply.results}
-    assert errors <= {ControllerError.NONE, ControllerError.NEW_LEADER_ELECTED}
+    await plans.report(rest, brokers, state, size_bytes=size_bytes, isr=isr, followers=followers)
 
 
 async def settled(rest: Rest, path: str) -> dict[str, Any]:

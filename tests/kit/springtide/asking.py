@@ -38,17 +38,10 @@ def answer_of(
     api_key: int,
     api_version: int,
     fields: dict[str, Any],
-    *,
-    context: Any,
-    now_ms: int = 0,
-    listener: str = "",
-    rights: ClientRights | None = None,
+    **asked: Any,
 ) -> Any:
-    """Return the message that the handler answers with at once. listener: by which the client came. rights:
-    what it may do; None: everything."""
-    (answer,) = answers_of(
-        handle, api_key, api_version, fields, context=context, now_ms=now_ms, listener=listener, rights=rights
-    )
+    """Return the message that the handler answers with at once. asked: see `answers_of`."""
+    (answer,) = answers_of(handle, api_key, api_version, fields, **asked)
     return answer
 
 
@@ -66,7 +59,8 @@ def answers_of(
     account: Any = None,
 ) -> list[Any]:
     """Return a list that gets the message that the handler answers with, now or later, or None if it closes
-    the connection. account: what the client uses is charged to it."""
+    the connection. listener: by which the client came. rights: what it may do; None: everything. account:
+    what the client uses is charged to it."""
     answers: list[Any] = []
 
     def complete(chunks: Sequence[Any]) -> None:

@@ -167,18 +167,22 @@ class Harness:
         return channel
 
     def turn(self) -> None:
-        """One pass, as the server's loop makes it."""
-        self.server.now_ms = self.server.clock.mono_ms()
-        again, self.server._ready_again = self.server._ready_again, {}
-        self.poller.dispatch()
-        for connection in again:
-            if not connection.closed:
-                connection.on_ready(READABLE)
-        self.server.end_turn()
+        turn(self.server, self.poller)
 
     def answer(self, name: bytes, data: bytes | None = None) -> None:
         self.answers.pop(name).complete([name if data is None else data])
         self.server.end_turn()
+
+
+def turn(server: Server, poller: MemoryPoller) -> None:
+    """One pass, as the server's loop makes it."""
+    server.now_ms = server.clock.mono_ms()
+    again, server._ready_again = server._ready_again, {}
+    poller.dispatch()
+    for connection in again:
+        if not connection.closed:
+            connection.on_ready(READABLE)
+    server.end_turn()
 
 
 def frame(name: bytes) -> bytes:

@@ -24,7 +24,6 @@ from springtide.node.handlers import api_versions, sasl_authenticate, sasl_hands
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.dispatch import Handler, make_dispatch
 from springtide.node.listeners import parse_listeners
-from springtide.node.net import READABLE
 from springtide.node.server import Server, ServerLimits
 from springtide.node.threads import Threads
 from springtide.wire import codec
@@ -33,7 +32,7 @@ from springtide.wire.errors import ErrorCode
 from tests.kit.clocks import VirtualClock
 from tests.kit.dataplane.node import InlineThreads
 from tests.kit.dataplane.raw import request
-from tests.kit.springtide.memory_net import MemoryChannel, MemoryPoller, NoListener
+from tests.kit.springtide.memory_net import MemoryChannel, MemoryPoller, NoListener, turn
 
 CONFIGS = {
     "listeners": "INTERNAL://127.0.0.1:1,CLIENTS://127.0.0.1:2",
@@ -168,14 +167,7 @@ class SaslDesk:
         return DeskClient(self, channel)
 
     def turn(self) -> None:
-        """One pass, as the server's loop makes it."""
-        self.server.now_ms = self.server.clock.mono_ms()
-        again, self.server._ready_again = self.server._ready_again, {}
-        self.poller.dispatch()
-        for connection in again:
-            if not connection.closed:
-                connection.on_ready(READABLE)
-        self.server.end_turn()
+        turn(self.server, self.poller)
 
     async def settle(self) -> None:
         """Let everything happen that can without a newer request, delays of failures included."""

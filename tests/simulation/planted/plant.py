@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from unittest.mock import patch
 
 #: (owner, name of an attribute that it has, what stands there instead).
 Patches = list[tuple[Any, str, Any]]
+
+
+class HasPatches(Protocol):
+    @property
+    def patches(self) -> Callable[[], Patches]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,7 @@ def plant(
 
 
 @contextmanager
-def planted(bug: Plant) -> Iterator[None]:
+def planted(bug: HasPatches) -> Iterator[None]:
     """The product with the bug, for the length of the block, in this process."""
     patches = [patch.object(owner, name, value) for owner, name, value in bug.patches()]
     for each in patches:
