@@ -101,7 +101,7 @@ class Client:
         NotAuthorized for a topic that this client may not see, RetriesExhausted if no broker answers within
         the budget.
         """
-        patience = self._patience()
+        patience = self.config.patience()
         while True:
             try:
                 return self._ask_metadata(topics)
@@ -301,7 +301,7 @@ class Client:
     ) -> dict[TopicPartition, A]:
         """Run rounds until every partition has a final answer; return the answers in the order asked."""
         done: dict[TopicPartition, A] = {}
-        patience = self._patience()
+        patience = self.config.patience()
         while len(done) < len(asked):
             reason, is_unknown = "", True
             for where, result in one_round([where for where in asked if where not in done]).items():
@@ -389,10 +389,6 @@ class Client:
             return Unsettled("there is no such partition", is_unknown_topic=True)
         return Unsettled("it has no leader")
 
-    def _patience(self) -> Patience:
-        config = self.config
-        return Patience(config.retry_budget_ms, config.retry_backoff_ms, config.retry_backoff_max_ms)
-
     def _again_or_raise(self, patience: Patience, reason: str, *, is_unknown_topic: bool = False) -> None:
         """Pause; raise RetriesExhausted if the budget is spent."""
         pause_ms = patience.on_failure(reason, now_ms=self._clock_ms())
@@ -417,9 +413,8 @@ class Deadline:
     """A budget of time for asking again, with the client's pauses."""
 
     def __init__(self, client: Client, budget_ms: int) -> None:
-        config = client.config
         self._client = client
-        self._patience = Patience(budget_ms, config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._patience = client.config.patience(budget_ms)
 
     def pause(self) -> bool:
         """Wait before the next try; return False at once if no time is left."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pipeline.client.backoff import Patience
 from pipeline.client.errors import InvalidClientOption
 from pipeline.client.security import PLAIN, SECURITY_OPTIONS, ClientSecurity, client_security
 
@@ -45,6 +46,11 @@ class ClientConfig:
     answer_max_bytes: int = 128 * 1024 * 1024
     """A claim of a longer answer ends the connection. Room for one batch beyond every other limit."""
     security: ClientSecurity = PLAIN
+
+    def patience(self, budget_ms: int | None = None) -> Patience:
+        """Return that of one operation. budget_ms: instead of the retry budget."""
+        budget_ms = self.retry_budget_ms if budget_ms is None else budget_ms
+        return Patience(budget_ms, self.retry_backoff_ms, self.retry_backoff_max_ms)
 
 
 _NUMBERS = {

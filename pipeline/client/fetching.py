@@ -131,15 +131,11 @@ class RangeFetching:
                     where,
                     one.start_offset,
                     one.end_offset,
-                    self._patience(),
+                    self._config.patience(),
                     order,
                     replica_id=self._wanted_replica,
                 )
         self._turn = len(self._readings)
-
-    def _patience(self) -> Patience:
-        config = self._config
-        return Patience(config.retry_budget_ms, config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     @property
     def is_done(self) -> bool:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from pipeline.client.backoff import Patience
 from pipeline.client.batch_walk import walk_batches
 from pipeline.client.client import Client
 from pipeline.client.config import Address, ClientConfig
@@ -111,7 +110,7 @@ class CopyReader:
     def _fetch(self, broker_id: int, wanted: FetchPartition, *, end_offset: int) -> CopyRead:
         """Ask until there is an answer, within the retry budget."""
         config, copy = self._config, TopicPartition.of(wanted).topic
-        patience = Patience(config.retry_budget_ms, config.retry_backoff_ms, config.retry_backoff_max_ms)
+        patience = config.patience()
         while True:
             try:
                 answer = self._ask(broker_id, wanted)

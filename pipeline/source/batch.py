@@ -35,23 +35,30 @@ class ReadTask(InputPartition):
         self.ranges = ranges
 
 
-def task_reading(options: SourceOptions) -> TaskReading:
-    return TaskReading(
-        options.client,
-        options.shape.view,
-        columns_of(options.shape),
-        options.isolation,
-        options.replica_id,
-        options.fail_on_data_loss,
-    )
-
-
-class RecordReader(DataSourceReader):
-    """The views `records` and `batches` between two positions."""
+class TaskReader:
+    """What Spark pickles for the tasks of a query of the views `records` and `batches`."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._reading = task_reading(options)
+        self._reading = TaskReading(
+            options.client,
+            options.shape.view,
+            columns_of(options.shape),
+            options.isolation,
+            options.replica_id,
+            options.fail_on_data_loss,
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from pipeline.source.reading import read_ranges  # noqa: PLC0415 - the driver, which plans, decodes nothing
+
+        assert isinstance(partition, ReadTask)
+        calm_the_collector()
+        return read_ranges(self._reading, partition.ranges)
+
+
+class RecordReader(TaskReader, DataSourceReader):
+    """The views `records` and `batches` between two positions."""
 
     def partitions(self) -> list[InputPartition]:
         """Plan the tasks. Raises InvalidOption, DataLossError, or the client's errors."""
@@ -67,13 +74,6 @@ class RecordReader(DataSourceReader):
         ranges = ranges_between(start, end).ranges  # nothing is lost between two positions of one moment
         # For no tasks, Spark would make one of its own, which is no ReadTask.
         return [ReadTask(each) for each in plan_tasks(ranges, options.plan) or [()]]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from pipeline.source.reading import read_ranges  # noqa: PLC0415 - the driver, which plans, decodes nothing
-
-        assert isinstance(partition, ReadTask)
-        calm_the_collector()
-        return read_ranges(self._reading, partition.ranges)
 
 
 class OffsetReader(DataSourceReader):

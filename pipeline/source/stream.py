@@ -6,10 +6,9 @@ Spark pickles the reader for its tasks, so the planner is made on first use.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -20,22 +19,20 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pipeline.client.client import Client
-from pipeline.source.batch import ReadTask, task_reading
+from pipeline.source.batch import ReadTask, TaskReader
 from pipeline.source.cluster import SourceCluster
 from pipeline.source.options import SourceOptions
 from pipeline.source.start_state import StartState, state_directory
 from pipeline.source.stream_planner import StreamPlanner, plan_between
-from pipeline.worker_process import calm_the_collector
 
 _log = logging.getLogger(__name__)
 
 
-class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class RecordStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The views `records` and `batches`, micro-batch by micro-batch."""
 
     def __init__(self, options: SourceOptions) -> None:
-        self._options = options
-        self._reading = task_reading(options)
+        super().__init__(options)
         self._planner: StreamPlanner | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -62,13 +59,6 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return [ReadTask(ranges) for ranges in plan_between(self._options, start, end)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from pipeline.source.reading import read_ranges  # noqa: PLC0415 - the driver, which plans, decodes nothing
-
-        assert isinstance(partition, ReadTask)
-        calm_the_collector()
-        return read_ranges(self._reading, partition.ranges)
 
     def _at_work(self) -> StreamPlanner:
         if self._planner is None:
