@@ -64,8 +64,6 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One row of the report."""
-
     name: str
     kind: Kind = Kind.PRODUCE
     acks: int = ACKS_ALL

@@ -157,7 +157,6 @@ def _load(side: Side) -> Figures:
 
 
 def _sizes(side: Side) -> list[int]:
-    """Return the bytes of each replica."""
     addresses = parse_bootstrap(side.bootstrap_servers)
     config = ClientConfig(bootstrap=addresses)
     return [

@@ -110,7 +110,6 @@ class Member:
         return int(synced.error_code)
 
     async def beat(self) -> int:
-        """Return the error code of a heartbeat."""
         return int((await self.wire.ask(ApiKey.HEARTBEAT, self._named())).error_code)
 
     async def commit(self, topic: str, partition: int, offset: int) -> None:

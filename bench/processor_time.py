@@ -76,8 +76,6 @@ def own_cpu_seconds() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One moment."""
-
     at: float
     """Seconds on the load's clock."""
     broker_cpu_s: float

@@ -45,8 +45,6 @@ COORDINATOR_HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorConfig(NodeConfig):
-    """The configuration of a coordinator."""
-
     KEYS = COORDINATOR_KEYS
     HINTS = COORDINATOR_HINTS
     PROGRAM = "coordinator"

@@ -75,8 +75,6 @@ class GroupReport:
 
 @dataclass(frozen=True, slots=True)
 class DemoReport:
-    """The results of the demo."""
-
     verdict: WriteVerdict
     group: GroupReport
     given_up: int

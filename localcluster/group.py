@@ -88,7 +88,6 @@ class ReadingGroup:
             consumer.close()
 
     def _take(self, consumer: Consumer) -> None:
-        """Read what is there, then commit it."""
         messages = [m for m in consumer.consume(CONSUME_RECORDS_MAX, timeout=POLL_SECONDS) if not m.error()]
         read = [to_record(message) for message in messages]
         if not read:

@@ -19,8 +19,6 @@ EXAMPLES_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
-    """The place of a record in its topic."""
-
     partition: int
     offset: int
 

@@ -11,8 +11,6 @@ GROUPS_MAX: Final = 20_000
 
 
 class GroupBook:
-    """The last rebalance of each group."""
-
     __slots__ = ("_groups_max", "_rebalances")
 
     def __init__(self, *, groups_max: int = GROUPS_MAX) -> None:

@@ -233,7 +233,6 @@ class KazooMeta:
         connection._connect = connect
 
     def _tell_why(self, error: ConnectionDropped, *, host: str) -> None:
-        """Log why TLS failed."""
         cause = explain_drop(error) if self._access.tls is not None else None
         if cause is not None and self._is_news(cause):
             hint = "--zookeeper-ca names the CA of its certificate, --zookeeper-client-cert what it is shown"

@@ -13,8 +13,6 @@ class NotActive(Exception):
 
 
 class UnknownCluster(Exception):
-    """No cluster of this name."""
-
     def __init__(self, cluster: str) -> None:
         super().__init__(f"cluster {cluster!r} is not known")
         self.cluster = cluster

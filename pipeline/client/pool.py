@@ -68,7 +68,6 @@ class ConnectionPool:
             self.give_back(connection, config)
 
     def close(self) -> None:
-        """Close the idle connections."""
         with self._lock:
             idle, self._idle = self._idle, {}
         for waiting in idle.values():

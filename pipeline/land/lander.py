@@ -45,8 +45,6 @@ class LandedBatch(NamedTuple):
 
 @dataclass
 class LandTotals:
-    """Totals of all that a run has landed."""
-
     batches: int = 0
     records: int = 0
     files: int = 0

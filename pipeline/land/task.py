@@ -49,7 +49,6 @@ def task_settings(
     client: ClientConfig,
     allow_loss: bool = False,
 ) -> LandTaskSettings:
-    """Return the settings for the tasks of a plan."""
     files = FileSettings(
         root,
         plan.batch,

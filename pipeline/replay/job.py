@@ -161,8 +161,6 @@ def run(options: argparse.Namespace, context: Context) -> JobOutcome:
 
 
 class _Run:
-    """One call of the command."""
-
     def __init__(self, options: argparse.Namespace, context: Context, stack: ExitStack) -> None:
         if options.checkpoint is None and not options.dry_run:
             raise UsageError("--checkpoint DIR is needed: the replay's plan and progress are kept there")

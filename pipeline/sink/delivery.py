@@ -165,7 +165,6 @@ class PartitionDelivery:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the held batches."""
         return sum(len(batch.data) for batch in self._held)
 
     def step(self, event: steps.Event, *, now_ms: int) -> steps.Action | None:

@@ -159,7 +159,6 @@ def backlog(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition,
 
 
 def raise_losses(losses: Iterable[str], *, advice: str) -> None:
-    """Raise DataLossError if there are losses."""
     told = list(losses)
     if told:
         raise DataLossError(f"{_first_of(told)}. {advice}")

@@ -57,8 +57,6 @@ class VerifiedPartition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verified(NamedTuple):
-    """All partitions and their findings, in order."""
-
     partitions: tuple[VerifiedPartition, ...]
     findings: tuple[Finding, ...]
 

@@ -117,7 +117,6 @@ class _Counter:
         return None if low is None or high is None else high - low
 
     def _below(self, offset: int) -> int | None:
-        """Return the records below an offset."""
         index = bisect_right(self._next_offsets, offset)
         count = self._before[index]
         if index < len(self._held) and self._held[index].first_offset < offset:

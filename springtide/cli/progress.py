@@ -88,7 +88,6 @@ def event_line(operation: Operation) -> str:
 
 
 def ending_line(operation: Operation) -> str:
-    """Return how the operation ended, and why."""
     why = operation.get("summary")
     if error := operation.get("error"):
         why = f"{error.get('code')}: {error.get('detail')}"

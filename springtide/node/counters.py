@@ -18,8 +18,6 @@ from springtide.wire.apis import ApiKey
 
 @dataclass(slots=True, eq=False)
 class NodeCounters:
-    """Plain counters."""
-
     requests: dict[int, int] = field(default_factory=dict)
     """API key to requests received."""
     connections_opened: int = 0

@@ -23,8 +23,6 @@ from springtide.node.tls_files import TlsMaterial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
-    """The settings of any `serve`."""
-
     cluster: str
     listeners: ListenersSettings
     controllers: tuple[str, ...]

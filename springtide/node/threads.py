@@ -21,8 +21,6 @@ class Threads(Protocol):
 
 
 class TrioThreads:
-    """The worker threads of trio."""
-
     __slots__ = ()
 
     async def run(self, work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:

@@ -74,7 +74,6 @@ def _refused(
 
 
 def _partitions(context: NodeContext, topic: Any) -> int:
-    """Return how many partitions are created."""
     asked = len(topic.assignments) or topic.num_partitions
     return asked if asked > 0 else int(context.view.cluster_configs.get("num.partitions", 1))
 
