@@ -6,8 +6,8 @@ whether more is better (throughput) or less is (latency, CPU, memory).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from statistics import median
 from typing import Any
 
@@ -132,12 +132,3 @@ def quotient(numerator: float | None, denominator: float | None) -> float | None
     if numerator is None or not denominator:
         return None
     return numerator / denominator
-
-
-def measurement_from_json(document: Mapping[str, Any]) -> Measurement:
-    """What a load process printed. TypeError if it is not that."""
-    return Measurement(**document)
-
-
-def measurement_to_json(measured: Measurement) -> dict[str, Any]:
-    return asdict(measured)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.case import Case, Kind, Setup
-from bench.figures import Measurement, measurement_from_json, measurement_to_json
+from bench.figures import Measurement
 from springtide.wire.compression import Compression
 
 START_AND_DRAIN_SECONDS_MAX = 60.0
@@ -99,7 +99,7 @@ def _run(module: str, spec: LoadSpec) -> Measurement:
     if ended.returncode != 0:
         last_words = "\n".join(ended.stderr.strip().splitlines()[-5:])
         raise LoadFailed(f"{spec.case.name} on {spec.bootstrap_servers} failed:\n{last_words}")
-    return measurement_from_json(json.loads(ended.stdout))
+    return Measurement(**json.loads(ended.stdout))
 
 
 def serve_spec(
@@ -112,4 +112,4 @@ def serve_spec(
         measured = run(spec)
     except tuple(expected_failures) as failure:
         sys.exit(f"{type(failure).__name__}: {failure}")
-    json.dump(measurement_to_json(measured), sys.stdout)
+    json.dump(asdict(measured), sys.stdout)

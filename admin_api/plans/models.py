@@ -483,10 +483,6 @@ class PlanList(ViewList[PlanSummary]): ...
 class PlannedMoveList(ViewList[PlannedMoveView]): ...
 
 
-def planned_move_view(position: int, move: Move) -> PlannedMoveView:
-    return PlannedMoveView.of(move, position=position)
-
-
 def plan_view(cluster: str, plan: Plan, verdicts: Sequence[Verdict] | None = None) -> PlanView:
     """Return the view of a plan that is not stored: the answer to a dry run."""
     shown = _view(cluster, plan, None, content_hash(plan), plan.moves[:DRY_MOVES_SHOWN])
@@ -533,7 +529,7 @@ def _view(
         before=_levels(plan.before),
         after=_levels(plan.after),
         curve=[GainPointView.of(point) for point in plan.curve],
-        moves=[planned_move_view(position, move) for position, move in enumerate(first_moves)],
+        moves=[PlannedMoveView.of(move, position=position) for position, move in enumerate(first_moves)],
         rejections=[rejection_view(found) for found in plan.rejections[:REJECTIONS_SHOWN]],
         skipped=[rejection_view(found) for found in plan.skipped[:REJECTIONS_SHOWN]],
         worst_slack=None if plan.worst_slack is None else SlackView.of(plan.worst_slack),

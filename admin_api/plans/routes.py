@@ -23,10 +23,10 @@ from admin_api.plans.models import (
     MakePlan,
     PlanList,
     PlannedMoveList,
+    PlannedMoveView,
     PlanView,
     plan_row_view,
     plan_summary,
-    planned_move_view,
 )
 from admin_api.settings import ApiSettings
 from controller.database.plan_rows import get_moves, get_plan, list_plans
@@ -140,7 +140,7 @@ async def list_moves(
         partial(get_moves, plan_id=row.id, start=min(after + 1, row.moves), limit=paging.rows)
     )
     page, token = paging.cut(rows, lambda found: ["planned_moves", found.position])
-    items = [planned_move_view(found.position, found.move) for found in page]
+    items = [PlannedMoveView.of(found.move, position=found.position) for found in page]
     return show(request, PlannedMoveList(items=items, next_page_token=token))
 
 

@@ -176,7 +176,7 @@ class Engine:
             OutcomeUnknown: it may have been done.
         """
         try:
-            reply = await self._driver(cluster).submit(event)
+            reply = await self.driver(cluster).submit(event)
         except NotActive:
             raise NotActive(self._other_url()) from None
         assert reply is not None, f"{type(event).__name__} has no reply"
@@ -185,16 +185,12 @@ class Engine:
     async def notice_death(self, cluster: str, member_id: int) -> None:
         """Ask a broker's or coordinator's listener now whether its process has ended. Raises as `submit`."""
         try:
-            await self._driver(cluster).notice_death(member_id)
+            await self.driver(cluster).notice_death(member_id)
         except NotActive:
             raise NotActive(self._other_url()) from None
 
     def driver(self, cluster: str) -> ClusterDriver:
-        """Return the driver, for broker_api, which waits for news and tells of closed connections. Raise
-        NotActive, UnknownCluster."""
-        return self._driver(cluster)
-
-    def _driver(self, cluster: str) -> ClusterDriver:
+        """Return what steps the cluster's machine. Raise NotActive, UnknownCluster."""
         if self.role != "active":
             raise NotActive(self._other_url())
         driver = self._drivers.get(cluster)
@@ -214,12 +210,12 @@ class Engine:
     def preflight_targets(self, cluster: str, broker_id: int) -> tuple[PreflightTarget, ...] | None:
         """Return the listeners that this broker shall try, or None if there is nothing to report. Raise
         NotActive, UnknownCluster."""
-        return targets(self._driver(cluster).published.image, broker_id)
+        return targets(self.driver(cluster).published.image, broker_id)
 
     async def take_preflight(self, cluster: str, report: PreflightReport) -> PreflightResponse:
         """Keep what a broker found; of one that waits, try the listener as well. Raise NotActive,
         UnknownCluster."""
-        broker = self._driver(cluster).published.image.brokers.get(report.broker_id)
+        broker = self.driver(cluster).published.image.brokers.get(report.broker_id)
         error = ControllerError.NONE
         if broker is None:
             error = ControllerError.BROKER_NOT_REGISTERED
@@ -230,7 +226,7 @@ class Engine:
             if not broker.admitted:
                 answer = await self._listeners.ask(broker.host, broker.port)
                 reaches = answer is ListenerAnswer.ACCEPTED
-            self._driver(cluster)  # the term may have ended meanwhile
+            self.driver(cluster)  # the term may have ended meanwhile
             self._preflights.setdefault(cluster, {})[broker.broker_id] = HeardReport(
                 report=report, received_ms=self._clock.now_mono_ms(), controller_reaches=reaches
             )
@@ -240,7 +236,7 @@ class Engine:
         """Return what is known of these brokers before they are admitted. Raise NotActive on a standby,
         which hears no reports; UnknownCluster."""
         return judge(
-            self._driver(cluster).published.image,
+            self.driver(cluster).published.image,
             self._preflights.get(cluster, {}),
             broker_ids,
             self.options.preflight,
@@ -310,7 +306,7 @@ class Engine:
         """Persist what the machine rebuilt, then end the term under a controller epoch that the next one
         starts above. Dying in between leaves a cluster that is halted again, and may be recovered again.
         Raise as `submit` does."""
-        driver = self._driver(cluster)
+        driver = self.driver(cluster)
         await driver.settled()
         reply = await self.submit(cluster, event)
         assert isinstance(reply, MetadataRecovered | Refusal), reply
@@ -347,16 +343,16 @@ class Engine:
     def decided(self, cluster: str) -> ClusterImage:
         """The image with what has been decided and not been persisted yet, for callers that must not miss a
         change that is on its way. Raise NotActive, UnknownCluster."""
-        return self._driver(cluster).machine.image
+        return self.driver(cluster).machine.image
 
     def alarms(self, cluster: str) -> tuple[Alarm, ...]:
         """Most severe first. Raise NotActive on a standby, which has no machine to ask; UnknownCluster."""
-        return self._driver(cluster).machine.alarms()
+        return self.driver(cluster).machine.alarms()
 
     def set_aside(self, cluster: str) -> dict[int, tuple[SetAsideLog, ...]]:
         """Return what each broker has in quarantine. Raise NotActive on a standby, which hears no reports;
         UnknownCluster."""
-        machine = self._driver(cluster).machine
+        machine = self.driver(cluster).machine
         return machine.set_aside.of(machine.image)
 
     def went_back(self, cluster: str) -> str | None:
@@ -372,7 +368,7 @@ class Engine:
     def reassignments(self, cluster: str) -> tuple[ReassignmentProgress, ...]:
         """Every running reassignment: how far, and what holds it up. Raise NotActive on a standby, which
         hears no reports; UnknownCluster."""
-        return self._driver(cluster).machine.reassignments(self._clock.now_mono_ms())
+        return self.driver(cluster).machine.reassignments(self._clock.now_mono_ms())
 
     def verdicts(self, cluster: str, key: PartitionKey) -> tuple[ReplicaVerdict, ...]:
         """Return why each replica does not lead, also on a standby; empty when one does. Raise
@@ -391,7 +387,7 @@ class Engine:
     def loss_preview(self, cluster: str, key: PartitionKey) -> LossPreview | None:
         """Return what each choice of a leader would lose; None when the partition has a leader. Raise
         NotActive on a standby, which hears no reports; UnknownCluster."""
-        return self._driver(cluster).machine.loss_preview(key)
+        return self.driver(cluster).machine.loss_preview(key)
 
     def lag(self, cluster: str, key: PartitionKey) -> PartitionLag | None:
         """The leader's latest report; None when there is none or this controller is not active."""
@@ -416,12 +412,12 @@ class Engine:
     def first_unreported(self, cluster: str) -> PartitionKey | None:
         """A partition that this controller took over, whose leader is there and has not reported since; None:
         no more. Raise NotActive, UnknownCluster."""
-        return self._driver(cluster).first_unreported()
+        return self.driver(cluster).first_unreported()
 
     def served_for_ms(self, cluster: str) -> int:
         """Return the time since this controller took the cluster over or created it. Raise NotActive,
         UnknownCluster."""
-        return self._clock.now_mono_ms() - self._driver(cluster).taken_over_ms
+        return self._clock.now_mono_ms() - self.driver(cluster).taken_over_ms
 
     def truth(self, cluster: str) -> Iterable[AuditedChange]:
         """Every entity as it stands, for the audit to compare itself with; read it once, anywhere. Empty when

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from importlib import import_module
 from types import MappingProxyType
 from typing import Final, cast
 
 from pipeline.jobs.job import PROG, Job
-from pipeline.jobs.secret_arguments import spark_remote, spark_setting
+from springtide.cli.arguments import setting
 from springtide.cli.settings import TIMEOUT_SECONDS_DEFAULT
 
 #: Each job's line of the help. `pipeline --help` imports no job, and a job's needs are not another's.
@@ -23,6 +24,9 @@ JOBS: Final = MappingProxyType(
         "pack": "what tasks import, as one file for --archives",
     }
 )
+#: Spark's own rule for what it shows to no one (spark.redaction.regex). Every user of a host can read its
+#: processes' arguments.
+_SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
 DESCRIPTION: Final = (
     "Jobs around the log: small ones in this process, others on Spark, on as many machines as it has."
 )
@@ -78,6 +82,27 @@ def parse(arguments: Sequence[str], *, version: str) -> argparse.Namespace:
         parser.set_defaults(job=job)
         job.add_arguments(parser)
     return root.parse_args(arguments)
+
+
+def spark_setting(text: str) -> tuple[str, str]:
+    """K=V, for argparse's `type`."""
+    name, value = setting(text)
+    if _SECRET.search(name):
+        raise argparse.ArgumentTypeError(
+            f"{name} is a secret, and every user of this host can read it here: put it into "
+            "conf/spark-defaults.conf, readable by your user only"
+        )
+    return name, value
+
+
+def spark_remote(text: str) -> str:
+    """The URL of a Spark Connect server, for argparse's `type`."""
+    if re.search(r"(?i);token=", text):
+        raise argparse.ArgumentTypeError(
+            "there is a token in it, which every user of this host can read here: give the URL in the "
+            "environment variable SPARK_REMOTE"
+        )
+    return text
 
 
 def load_job(name: str) -> Job:

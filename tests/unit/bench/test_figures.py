@@ -14,8 +14,6 @@ from bench.figures import (
     compare,
     figures_of,
     latency_percentiles_ms,
-    measurement_from_json,
-    measurement_to_json,
     median_figures,
     percentile,
 )
@@ -97,7 +95,3 @@ def test_there_is_no_ratio_without_figures_on_both_sides() -> None:
     ratios = compare(silent, FIGURES)
     assert (ratios.p50, ratios.cpu) == (None, None)
     assert compare(FIGURES, silent).p50 is None
-
-
-def test_a_measurement_survives_its_way_between_processes() -> None:
-    assert measurement_from_json(measurement_to_json(MEASURED)) == MEASURED

@@ -6,7 +6,7 @@ from argparse import ArgumentTypeError
 
 import pytest
 
-from pipeline.jobs.secret_arguments import spark_remote, spark_setting
+from pipeline.jobs.parser import spark_remote, spark_setting
 
 
 def test_a_secret_is_refused_without_being_repeated() -> None:
