@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from functools import partial
 from typing import Annotated
 
 import sqlalchemy as sa
@@ -207,7 +206,7 @@ async def explain(
     ISR, and the one that made it the leader. Each change has its actor, time and reason, and the broker's
     death or the operator's request that led to it."""
     state = find_partition(services.engine.image(cluster), cluster, topic, partition)
-    found = await services.database.read(partial(explain_replicas, cluster=cluster, state=state))
+    found = await services.database.read(explain_replicas, cluster=cluster, state=state)
     return show(request, ReplicaList.of(state, items=[replica_view(state, origins) for origins in found]))
 
 
@@ -249,7 +248,7 @@ async def _then(
     # Read before the rows: changes that are pending now may be missing in them.
     is_complete = services.outbox.depth == 0 and cluster not in services.outbox.behind
     page, since_ms = await services.database.read(
-        partial(_read_then, cluster=cluster, at_ms=at_ms, topic=topic, after=after, limit=limit)
+        _read_then, cluster=cluster, at_ms=at_ms, topic=topic, after=after, limit=limit
     )
     if page is None:
         began = "has not begun" if since_ms is None else f"goes back to {timestamp(since_ms)}"

@@ -3,8 +3,6 @@ ran, and what the audit lacks to prove it."""
 
 from __future__ import annotations
 
-from functools import partial
-
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
@@ -174,7 +172,7 @@ async def _named(services: Services, row: OperationRow) -> dict[str, str]:
     work = decode_work(row)
     if isinstance(work.spec, Reassignment):
         return {partition_id(*move.key): move.topic for move in work.spec.moves}
-    return await services.database.read(partial(begun_moves, operation_id=row.id))
+    return await services.database.read(begun_moves, operation_id=row.id)
 
 
 def _is_pending(services: Services, cluster: str) -> bool | None:

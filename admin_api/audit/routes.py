@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -81,7 +80,7 @@ async def list_them(
         until_ms=milliseconds(until),
         below_id=None if paging.token is None else decode_token(paging.token, int)[0],
     )
-    rows = await services.database.read(partial(list_rows, wanted=wanted, limit=paging.rows))
+    rows = await services.database.read(list_rows, wanted=wanted, limit=paging.rows)
     page, token = paging.cut(rows, lambda row: [row.id])
     items = [_shown(row, caller) for row in page]
     return show(request, AuditList(items=items, next_page_token=token))
@@ -136,7 +135,7 @@ async def get_it(
     audit_id: Annotated[int, Path(ge=0, le=INT64_MAX, examples=[1])],
 ) -> Response:
     """Show one row of the audit. Answers 404 if no row has this id, or no longer."""
-    row = await services.database.read(partial(get_row, audit_id=audit_id))
+    row = await services.database.read(get_row, audit_id=audit_id)
     if row is None:
         raise ProblemError("audit_row_not_found", f"there is no audit row {audit_id}")
     return show(request, _shown(row, caller))

@@ -246,7 +246,7 @@ async def record_verification(
     findings = [
         FindingRow(position=position, **found.model_dump()) for position, found in enumerate(body.findings)
     ]
-    kept = await services.database.write(partial(insert_verification, row=row, findings=findings))
+    kept = await services.database.write(insert_verification, row=row, findings=findings)
     location = f"/clusters/{cluster}/verifications/{row.id}"
     return Answer.of(201, verification_view(kept), Location=location)
 
@@ -276,9 +276,7 @@ def _check(body: RecordVerification) -> None:
 
 async def find_verification(services: Services, cluster: str, verification_id: str) -> VerificationRow:
     """Return the verification; raise verification_not_found if it does not exist."""
-    row = await services.database.read(
-        partial(get_verification, cluster=cluster, verification_id=verification_id)
-    )
+    row = await services.database.read(get_verification, cluster=cluster, verification_id=verification_id)
     if row is None:
         raise ProblemError(
             "verification_not_found", f"cluster {cluster!r} has no verification {verification_id!r}"
@@ -309,9 +307,7 @@ async def list_them(
     checked."""
     services.engine.image(cluster)
     below = paging.after("verifications", int, str)
-    rows = await services.database.read(
-        partial(list_verifications, cluster=cluster, below=below, limit=paging.rows)
-    )
+    rows = await services.database.read(list_verifications, cluster=cluster, below=below, limit=paging.rows)
     page, token = paging.cut(rows, lambda row: ["verifications", row.recorded_at_ms, row.id])
     items = [verification_summary(row) for row in page]
     return show(request, VerificationList(items=items, next_page_token=token))
@@ -379,7 +375,7 @@ async def list_what_is_wrong(
     await find_verification(services, cluster, verification_id)
     (after,) = paging.after("findings", int) or (-1,)
     rows = await services.database.read(
-        partial(list_findings, verification_id=verification_id, after=after, limit=paging.rows)
+        list_findings, verification_id=verification_id, after=after, limit=paging.rows
     )
     page, token = paging.cut(rows, lambda row: ["findings", row.position])
     return show(request, FindingList(items=[FindingView.of(row) for row in page], next_page_token=token))

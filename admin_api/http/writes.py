@@ -208,15 +208,13 @@ class Writing:
         path = self._request.url.path
         scope = f"{self._caller.actor} {self._request.method} {path}"[: idempotency.SCOPE_CHARS_MAX]
         claim = await services.database.write(
-            partial(
-                idempotency.claim,
-                scope=scope,
-                key=key,
-                body_hash=_body_hash(self._request),
-                fresh_seed=services.ids.new_id(),
-                now_ms=services.clock.now_wall_ms(),
-                expiry_ms=services.engine.expiry_ms(),
-            )
+            idempotency.claim,
+            scope=scope,
+            key=key,
+            body_hash=_body_hash(self._request),
+            fresh_seed=services.ids.new_id(),
+            now_ms=services.clock.now_wall_ms(),
+            expiry_ms=services.engine.expiry_ms(),
         )
         match claim:
             case Replay(status=status, headers=headers, body=body):
@@ -239,14 +237,12 @@ class Writing:
             answer = await self._try(asked, seed, service)
             if answer.status < 500 and answer.status != 307:
                 await services.database.write(
-                    partial(
-                        idempotency.keep_answer,
-                        scope=scope,
-                        key=key,
-                        status=answer.status,
-                        headers=answer.headers,
-                        body=answer.body,
-                    )
+                    idempotency.keep_answer,
+                    scope=scope,
+                    key=key,
+                    status=answer.status,
+                    headers=answer.headers,
+                    body=answer.body,
                 )
                 kept = True
         except (DatabaseUnavailable, DatabaseRejected) as error:
@@ -266,7 +262,7 @@ class Writing:
 
     async def _release(self, scope: str, key: str) -> None:
         try:
-            await self._services.database.write(partial(idempotency.release, scope=scope, key=key))
+            await self._services.database.write(idempotency.release, scope=scope, key=key)
         except (DatabaseUnavailable, DatabaseRejected) as error:
             _log.warning("idempotency_key_not_released cause=%s", error)
 
@@ -291,7 +287,7 @@ class Writing:
             brokers=asked.brokers,
         )
         audit_id = await services.database.write(
-            partial(history.append_intent, intent=intent, recorded_at_ms=attempt.wall_ms)
+            history.append_intent, intent=intent, recorded_at_ms=attempt.wall_ms
         )
         outcome = RequestOutcome.UNKNOWN
         code: str | None = None
@@ -471,7 +467,7 @@ async def follow(
 async def begun_before(services: Services, attempt: Attempt) -> Answer | None:
     """Return the answer if an earlier attempt under the same Idempotency-Key began the operation and its
     answer was lost."""
-    row = await services.database.read(partial(get_operation, operation_id=attempt.operation_id))
+    row = await services.database.read(get_operation, operation_id=attempt.operation_id)
     return None if row is None else accepted(row)
 
 
@@ -527,7 +523,7 @@ async def wait_for_operation(services: Services, answer: Answer, seconds: int) -
     deadline_ms = services.clock.now_mono_ms() + seconds * 1000
     while True:
         try:
-            row = await services.database.read(partial(get_operation, operation_id=operation_id))
+            row = await services.database.read(get_operation, operation_id=operation_id)
         except (DatabaseUnavailable, DatabaseRejected):
             return answer
         if row is None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Header, Request, Response
@@ -173,7 +172,7 @@ class OperationFeed:
             for row in self._operations.running():
                 if row.id == operation_id:
                     return row
-        return await self._store.read(partial(get_operation, operation_id=operation_id))
+        return await self._store.read(get_operation, operation_id=operation_id)
 
 
 class EventRoute(StrictRoute):

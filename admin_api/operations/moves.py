@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import NamedTuple
 
 from pydantic import Field
@@ -68,7 +67,7 @@ async def moves_of(
     work = decode_work(row)
     live = services.operations.live([row]).get(row.cluster, {})
     start = 0 if after is None else after.position + 1
-    plan_ids = await services.database.read(partial(plan_ids_of, operation_id=row.id))
+    plan_ids = await services.database.read(plan_ids_of, operation_id=row.id)
     if plan_ids:
         first = 0
         if after is not None:
@@ -145,7 +144,7 @@ async def _of_one_plan(
     if work.execution is not None and work.execution.plan_id == plan_id:
         end = work.execution.moves_total  # the plan may be cut
     rows = await services.database.read(
-        partial(get_moves, plan_id=plan_id, start=start, end=end, fates=wanted, limit=limit)
+        get_moves, plan_id=plan_id, start=start, end=end, fates=wanted, limit=limit
     )
     return [_of_plan(plan_id, found, live, is_over=is_over) for found in rows]
 

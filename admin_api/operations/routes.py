@@ -64,7 +64,7 @@ async def list_them(
         since_ms=milliseconds(since),
         below=paging.after("operations", int, str),
     )
-    rows = await services.database.read(partial(list_operations, wanted=wanted, limit=paging.rows))
+    rows = await services.database.read(list_operations, wanted=wanted, limit=paging.rows)
     page, token = paging.cut(rows, lambda row: ["operations", row.created_at_ms, row.id])
     return show(request, OperationList(items=current_views(services, page), next_page_token=token))
 

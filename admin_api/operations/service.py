@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Final, Unpack
 
 import msgspec
@@ -48,7 +47,7 @@ _ENDED: Final = {
 
 
 async def find_operation(services: Services, operation_id: str) -> OperationRow:
-    row = await services.database.read(partial(get_operation, operation_id=operation_id))
+    row = await services.database.read(get_operation, operation_id=operation_id)
     if row is None:
         raise ProblemError("operation_not_found", f"there is no operation {operation_id!r}")
     return row

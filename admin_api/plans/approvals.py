@@ -10,7 +10,6 @@ An actor that gave no name is not identified.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from fastapi import APIRouter, Response
@@ -85,7 +84,7 @@ async def approve_plan(change: PlanChange, attempt: Attempt) -> Answer:
 async def _waiting(services: Services, operation_id: str | None) -> OperationRow | None:
     if operation_id is None:
         return None
-    row = await services.database.read(partial(get_operation, operation_id=operation_id))
+    row = await services.database.read(get_operation, operation_id=operation_id)
     return row if row is not None and row.state == OperationState.AWAITING_APPROVAL else None
 
 

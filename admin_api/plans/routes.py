@@ -46,7 +46,7 @@ _MADE_PROBLEMS = ("cluster_not_found", "audit_unavailable", "plan_infeasible", "
 
 async def _find(services: Services, cluster: str, plan_id: str) -> PlanRow:
     services.engine.image(cluster)
-    row = await services.database.read(partial(get_plan, cluster=cluster, plan_id=plan_id))
+    row = await services.database.read(get_plan, cluster=cluster, plan_id=plan_id)
     if row is None:
         raise ProblemError("plan_not_found", f"there is no plan {plan_id!r} of cluster {cluster!r}")
     return row
@@ -69,7 +69,7 @@ async def list_them(
     """List plans. Plans that were carried out stay; other plans are removed some days after they expire."""
     services.engine.image(cluster)
     rows = await services.database.read(
-        partial(list_plans, cluster=cluster, below=paging.after("plans", int, str), limit=paging.rows)
+        list_plans, cluster=cluster, below=paging.after("plans", int, str), limit=paging.rows
     )
     page, token = paging.cut(rows, lambda row: ["plans", row.created_at_ms, row.id])
     return show(request, PlanList(items=[plan_summary(row) for row in page], next_page_token=token))
@@ -112,7 +112,7 @@ async def make_it(*, body: MakePlan, services: Serving, write: Write, cluster: C
 async def get_it(request: Request, services: Serving, cluster: ClusterPath, plan_id: PlanPath) -> Response:
     """Show a plan as it was made. A dry run of its execution shows which partitions have changed since."""
     row = await _find(services, cluster, plan_id)
-    moves = await services.database.read(partial(get_moves, plan_id=row.id, limit=MOVES_SHOWN))
+    moves = await services.database.read(get_moves, plan_id=row.id, limit=MOVES_SHOWN)
     return show(request, plan_row_view(row, [found.move for found in moves]), version=row.content_hash)
 
 
@@ -137,7 +137,7 @@ async def list_moves(
     (after,) = paging.after("planned_moves", int) or (-1,)
     # A position is a 32-bit number in SQL; a forged token may hold any number.
     rows = await services.database.read(
-        partial(get_moves, plan_id=row.id, start=min(after + 1, row.moves), limit=paging.rows)
+        get_moves, plan_id=row.id, start=min(after + 1, row.moves), limit=paging.rows
     )
     page, token = paging.cut(rows, lambda found: ["planned_moves", found.position])
     items = [PlannedMoveView.of(found.move, position=found.position) for found in page]

@@ -167,7 +167,7 @@ async def delete_plan(change: PlanChange, attempt: Attempt) -> Answer:
     _check_unclaimed(stored, attempt)
     if attempt.dry_run:
         return Answer.of(200, stored_plan_view(stored))
-    if not await change.services.database.write(partial(plan_rows.delete_plan, plan_id=change.plan_id)):
+    if not await change.services.database.write(plan_rows.delete_plan, plan_id=change.plan_id):
         raise ProblemError("plan_executed", "an operation has begun to carry it out")
     return Answer(204, b"")
 

@@ -77,8 +77,8 @@ async def _made(services: Services, row: OperationRow) -> list[ReassignmentMove]
         fates = decode_work(row).fates
         return [move for move, fate in zip(spec.moves, fates, strict=True) if fate is Fate.MOVED]
     found: dict[PartitionKey, ReassignmentMove] = {}
-    for plan in await services.database.read(partial(plans_of, operation_id=row.id)):
-        made = await services.database.read(partial(get_moves, plan_id=plan.id, fates=(Fate.MOVED,)))
+    for plan in await services.database.read(plans_of, operation_id=row.id):
+        made = await services.database.read(get_moves, plan_id=plan.id, fates=(Fate.MOVED,))
         for move in (item.move for item in made):
             first = found.get(move.key)
             found[move.key] = ReassignmentMove(

@@ -40,7 +40,7 @@ async def list_them(
 ) -> Response:
     """List the cluster's policies. A plan is carried out only if each of them returns no rows."""
     services.engine.image(cluster)
-    rows = await services.database.read(partial(list_policies, cluster=cluster))
+    rows = await services.database.read(list_policies, cluster=cluster)
     page, token = paging.page_of(rows, lambda row: (row.name,), name="policies", kinds=(str,))
     items = [policy_view(row, service.shape_of(row)) for row in page]
     return show(request, PolicyList(items=items, next_page_token=token))

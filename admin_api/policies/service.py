@@ -41,7 +41,7 @@ def shape_of(row: PolicyRow) -> Shape | None:
 
 async def find_policy(services: Services, cluster: str, name: str) -> PolicyRow:
     """Return the policy; raise policy_not_found if it does not exist."""
-    row = await services.database.read(partial(get_policy, cluster=cluster, name=name))
+    row = await services.database.read(get_policy, cluster=cluster, name=name)
     if row is None:
         raise ProblemError("policy_not_found", f"cluster {cluster!r} has no policy {name!r}")
     return row
@@ -57,7 +57,7 @@ async def write_policy(
     except BadPolicy as bad:
         field = FieldProblem(pointer="/sql", message=bad.detail)
         raise ProblemError(bad.fault.value, bad.detail, errors=(field,)) from None
-    before = await services.database.read(partial(get_policy, cluster=cluster, name=name))
+    before = await services.database.read(get_policy, cluster=cluster, name=name)
     condition.check(None if before is None else str(before.revision), what=f"policy {name}")
     row = PolicyRow(
         cluster=cluster,
@@ -74,8 +74,8 @@ async def write_policy(
         facts = Facts(snapshot=await snapshot_of(services.engine, services.database, cluster), plan=None)
         (verdict,) = await services.database.compute(partial(judge, [(name, body.sql)], facts))
         return Answer.of(200, PolicyTried(policy=policy_view(row, shape), verdict=VerdictView.of(verdict)))
-    if not await services.database.write(partial(put_policy, row=row, replaces=before)):
-        there = await services.database.read(partial(list_policies, cluster=cluster))
+    if not await services.database.write(put_policy, row=row, replaces=before):
+        there = await services.database.read(list_policies, cluster=cluster)
         if before is None and len(there) >= POLICIES_MAX:
             raise ProblemError("too_many_policies", f"a cluster may have {POLICIES_MAX} policies")
         raise Overloaded("another request has written this policy at this moment")
@@ -95,7 +95,7 @@ async def remove_policy(
     condition.check(str(row.revision), what=f"policy {name}")
     if attempt.dry_run:
         return Answer.of(200, policy_view(row, shape_of(row)))
-    if not await services.database.write(partial(delete_policy, row=row)):
+    if not await services.database.write(delete_policy, row=row):
         raise Overloaded("another request has written this policy at this moment")
     return Answer(204, b"")
 

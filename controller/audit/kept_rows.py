@@ -5,7 +5,6 @@ Conditions, and pages by place in the chain: each unit of work looks at a bounde
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 import sqlalchemy as sa
@@ -53,16 +52,14 @@ async def digest_kept(store: Database, cluster: str, *, until: int, head_positio
     kept = KeptDigest()
     position = 0
     while position < until:
-        end = await store.read(partial(page_end, table=audit, cluster=cluster, after=position, until=until))
+        end = await store.read(page_end, table=audit, cluster=cluster, after=position, until=until)
         for chain_position, row_hash in await store.read(
-            partial(
-                _read_kept,
-                cluster=cluster,
-                after=position,
-                end=end,
-                until=until,
-                head_position=head_position,
-            )
+            _read_kept,
+            cluster=cluster,
+            after=position,
+            end=end,
+            until=until,
+            head_position=head_position,
         ):
             kept.add(chain_position, row_hash)
         position = end

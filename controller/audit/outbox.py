@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from itertools import islice
 from typing import Protocol
 
@@ -163,7 +162,7 @@ class AuditOutbox:
 
     async def _write(self, batch: Sequence[AuditedChange | Outcome]) -> None:
         try:
-            await self._store.write(partial(_append, batch=batch, recorded_at_ms=self._clock.now_wall_ms()))
+            await self._store.write(_append, batch=batch, recorded_at_ms=self._clock.now_wall_ms())
         except DatabaseRejected as error:
             if len(batch) == 1:
                 self._rejected += 1
@@ -187,7 +186,7 @@ class AuditOutbox:
                 epoch = max(epoch, *(row.controller_epoch for row in part))
                 present += ((row.entity, row.entity_id) for row in part)
                 missing += await self._store.write(
-                    partial(history.backfill_rows, rows=part, recorded_at_ms=self._clock.now_wall_ms())
+                    history.backfill_rows, rows=part, recorded_at_ms=self._clock.now_wall_ms()
                 )
                 if len(part) == BATCH_MAX:
                     await self._write_queue(present)  # what came to be meanwhile is there, too
@@ -196,16 +195,14 @@ class AuditOutbox:
                     began_ms = self._clock.now_wall_ms()
             if not present:
                 return  # not ours to tell any more, and surely not a cluster that lost everything it had
-            gone = await self._store.read(partial(history.entities_not_in, cluster=cluster, present=present))
+            gone = await self._store.read(history.entities_not_in, cluster=cluster, present=present)
             for start in range(0, len(gone), BATCH_MAX):
                 missing += await self._store.write(
-                    partial(
-                        history.append_lost_removals,
-                        cluster=cluster,
-                        keys=gone[start : start + BATCH_MAX],
-                        at_ms=self._clock.now_wall_ms(),
-                        controller_epoch=epoch,
-                    )
+                    history.append_lost_removals,
+                    cluster=cluster,
+                    keys=gone[start : start + BATCH_MAX],
+                    at_ms=self._clock.now_wall_ms(),
+                    controller_epoch=epoch,
                 )
         except BaseException:
             self._behind[cluster] = was_dropping or self._behind.get(cluster, False)

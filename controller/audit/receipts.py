@@ -7,7 +7,6 @@ hundred thousand takes seconds, and others read meanwhile. Rows are never change
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
@@ -59,7 +58,7 @@ async def read_receipt(
     named: topics' names by partition id (`controller.audit.change.partition_id`). is_over: the time has
     ended, so that rows after it can tell of holes in it. Raise DatabaseUnavailable.
     """
-    changed = await store.read(partial(_changed_by, cluster=cluster, operation_id=operation_id))
+    changed = await store.read(_changed_by, cluster=cluster, operation_id=operation_id)
     topics = {**named, **changed}
     meter = Meter(begin_ms=begin_ms, end_ms=end_ms)
     anchor: Anchor | None = None
@@ -67,14 +66,12 @@ async def read_receipt(
     for start in range(0, len(ordered), PARTITIONS_PER_READ):
         batch = ordered[start : start + PARTITIONS_PER_READ]
         rows, torn = await store.read(
-            partial(
-                _read_batch,
-                cluster=cluster,
-                entity_ids=batch,
-                begin_ms=begin_ms,
-                end_ms=end_ms,
-                is_over=is_over,
-            )
+            _read_batch,
+            cluster=cluster,
+            entity_ids=batch,
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+            is_over=is_over,
         )
         for entity_id in batch:
             found = rows.get(entity_id, ())
@@ -83,7 +80,7 @@ async def read_receipt(
                 if anchor is None or row.seq > anchor.seq:
                     anchor = Anchor(audit_id=row.id, seq=row.seq, hash=row.hash)
     # Last of all: what a removal has taken meanwhile was not read.
-    since_ms, is_cut = await store.read(partial(_reach, cluster=cluster))
+    since_ms, is_cut = await store.read(_reach, cluster=cluster)
     is_covered = since_ms is not None and since_ms <= begin_ms
     return Receipt(
         measured=meter.finish(),

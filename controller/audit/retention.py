@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -108,10 +107,10 @@ async def remove_old_rows(store: Database, cluster: str, *, days: int, now_ms: i
     before_ms = now_ms // DAY_MS * DAY_MS - days * DAY_MS
     removals = 0
     while True:
-        last = await store.read(partial(find_removal, cluster=cluster))
+        last = await store.read(find_removal, cluster=cluster)
         if last is not None and not last.is_swept:
             await _sweep(store, cluster, last)
-        cut = await store.read(partial(_find_cut, cluster=cluster, last=last, before_ms=before_ms))
+        cut = await store.read(_find_cut, cluster=cluster, last=last, before_ms=before_ms)
         if cut is None:
             return removals
         found = await verify(store, cluster, to_position=cut.until, entries_max=ENTRIES_PER_REMOVAL + 1)
@@ -120,16 +119,14 @@ async def remove_old_rows(store: Database, cluster: str, *, days: int, now_ms: i
             raise HistoryAltered(f"entry {found.mismatch.chain_position}: {found.mismatch.detail}")
         kept = await digest_kept(store, cluster, until=cut.until, head_position=cut.head_position)
         made = await store.write(
-            partial(
-                _anchor,
-                cluster=cluster,
-                last=last,
-                cut=cut,
-                hash=found.hash,
-                kept=kept,
-                days=days,
-                now_ms=now_ms,
-            )
+            _anchor,
+            cluster=cluster,
+            last=last,
+            cut=cut,
+            hash=found.hash,
+            kept=kept,
+            days=days,
+            now_ms=now_ms,
         )
         if made is None:  # another controller was here
             return removals
@@ -277,16 +274,14 @@ async def _sweep(store: Database, cluster: str, recorded: Recorded) -> None:
         position = 0
         while position < until:
             position = await store.write(
-                partial(
-                    _sweep_page,
-                    table=table,
-                    cluster=cluster,
-                    after=position,
-                    until=until,
-                    is_doomed=is_doomed,
-                )
+                _sweep_page,
+                table=table,
+                cluster=cluster,
+                after=position,
+                until=until,
+                is_doomed=is_doomed,
             )
-    await store.write(partial(_set_swept, cluster=cluster, audit_id=recorded.audit_id))
+    await store.write(_set_swept, cluster=cluster, audit_id=recorded.audit_id)
 
 
 def _sweep_page(

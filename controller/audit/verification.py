@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from functools import partial
 from heapq import merge
 from typing import Any, Final
 
@@ -192,7 +191,7 @@ async def verify(
     """Check the rows numbered `from_seq` to `to_seq`, both inclusive, and the outcomes written between them;
     without a bound from the beginning, or to the end. to_position: ends with the entry there instead. Return
     None if nothing was ever written about this cluster. Raise DatabaseUnavailable."""
-    anchored_by = await store.read(partial(anchoring_row, cluster=cluster))
+    anchored_by = await store.read(anchoring_row, cluster=cluster)
     while True:
         found = await _walk_once(
             store,
@@ -205,7 +204,7 @@ async def verify(
         if found is None or found.mismatch is None:
             return found
         # What does not fit may have been removed under our feet.
-        now_anchored_by = await store.read(partial(anchoring_row, cluster=cluster))
+        now_anchored_by = await store.read(anchoring_row, cluster=cluster)
         if now_anchored_by == anchored_by:
             return found
         anchored_by = now_anchored_by
@@ -220,7 +219,7 @@ async def _walk_once(
     to_position: int | None,
     entries_max: int,
 ) -> Verification | None:
-    start = await store.read(partial(_find_start, cluster=cluster, from_seq=from_seq))
+    start = await store.read(_find_start, cluster=cluster, from_seq=from_seq)
     if start is None:
         return None
     walk = _Walk(start)
@@ -234,7 +233,7 @@ async def _walk_once(
     until = start.head_position if to_position is None else min(to_position, start.head_position)
     looked_at = 0
     while True:
-        page = await store.read(partial(_read_page, cluster=cluster, after=walk.position, until=until))
+        page = await store.read(_read_page, cluster=cluster, after=walk.position, until=until)
         for entry in page:
             mismatch = walk.check_entry(entry)
             if mismatch is not None:
@@ -304,9 +303,7 @@ async def _check_anchor(store: Database, cluster: str, start: _Start) -> Mismatc
     kept = KeptDigest()
     position, until = 0, recorded.removal.chain_position
     while True:
-        page = await store.read(
-            partial(_read_page, cluster=cluster, after=position, until=until, kind="change")
-        )
+        page = await store.read(_read_page, cluster=cluster, after=position, until=until, kind="change")
         for entry in page:
             if entry.expected_hash != entry.hash:
                 return _misfit(MismatchCode.ALTERED, entry, "it stays below the anchor, and was changed")

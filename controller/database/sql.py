@@ -15,7 +15,7 @@ import sqlite3
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -25,6 +25,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 
 from controller.database.tables import audit_heads, idempotency_keys
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
@@ -165,14 +166,23 @@ class Database:
         """Connect lazily: a database that is down now is a refusal later, not a failure to start."""
         return cls(create_sql_engine(database_url), run_sync or WorkerThreads())
 
-    async def write(self, work: Callable[[sa.Connection], T]) -> T:
+    async def write(
+        self, work: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """Run `work` in one transaction. Raise DatabaseUnavailable (nothing is known to have been written; a
         lost answer to COMMIT counts) or DatabaseRejected (nothing was written)."""
-        return await self._write(self._writer, work, exclusive=True)
+        return await self._write(
+            self._writer, lambda connection: work(connection, *args, **kwargs), exclusive=True
+        )
 
-    async def read(self, work: Callable[[sa.Connection], T]) -> T:
+    async def read(
+        self, work: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """Run work that only reads, as `write` does."""
-        return await self._run_sync(partial(_transact, self._reader, work), exclusive=False)
+        return await self._run_sync(
+            lambda: _transact(self._reader, lambda connection: work(connection, *args, **kwargs)),
+            exclusive=False,
+        )
 
     async def compute(self, work: Callable[[], T]) -> T:
         """Run long work that needs no SQL where blocking work runs, beside the readers."""

@@ -7,7 +7,6 @@ has stored an operation.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -98,7 +97,7 @@ class Executions:
         return window
 
     async def _moves(self, execution: Execution, **wanted: Any) -> list[MoveRow]:
-        return await self._store.read(partial(get_moves, plan_id=execution.plan_id, **wanted))
+        return await self._store.read(get_moves, plan_id=execution.plan_id, **wanted)
 
     def stored(self, operation_id: str, step: Advance) -> None:
         """Note that what `step` changed is now stored in SQL."""
@@ -161,7 +160,7 @@ class Executions:
             request_id=row.request_id,
         )
         stored = await keep_plan(self._engine, self._store, row.cluster, order.goal, origin, now_ms=now_ms)
-        await self._store.write(partial(claim_plan, plan_id=stored.row.id, operation_id=row.id))
+        await self._store.write(claim_plan, plan_id=stored.row.id, operation_id=row.id)
         return msgspec.structs.replace(
             with_steps(work, plan=StepState.SUCCEEDED),
             execution=begin_execution(stored.row.id, stored.plan, order),

@@ -38,7 +38,7 @@ def needs_approval(engine: EnginePort, row: PlanRow) -> bool:
 async def verdicts_on(engine: EnginePort, store: Database, cluster: str, plan: Plan) -> tuple[Verdict, ...]:
     """Return the verdict of each policy, by name, over the cluster as it is now. Raise NotActive,
     UnknownCluster, DatabaseUnavailable: a policy that can't be read stops what it guards."""
-    rows = await store.read(partial(list_policies, cluster=cluster))
+    rows = await store.read(list_policies, cluster=cluster)
     if not rows:
         return ()
     facts = Facts(snapshot=await snapshot_of(engine, store, cluster), plan=plan)

@@ -131,23 +131,23 @@ async def store_plan(
     expiry_ms = engine.expiry_ms()
     if expiry_ms is not None:
         before_ms = expiry_ms - PLAN_KEPT_MS
-        await store.write(partial(plan_rows.forget_expired, before_ms=before_ms, limit=_FORGOTTEN_AT_ONCE))
-    if await store.write(partial(plan_rows.begin_plan, row=row)):
+        await store.write(plan_rows.forget_expired, before_ms=before_ms, limit=_FORGOTTEN_AT_ONCE)
+    if await store.write(plan_rows.begin_plan, row=row):
         for start in range(0, len(plan.moves), MOVES_PER_WRITE):
             page = [
                 MoveRow(position=start + place, move=move)
                 for place, move in enumerate(plan.moves[start : start + MOVES_PER_WRITE])
             ]
-            await store.write(partial(plan_rows.insert_moves, plan_id=row.id, moves=page))
-        await store.write(partial(plan_rows.complete_plan, plan_id=row.id))
+            await store.write(plan_rows.insert_moves, plan_id=row.id, moves=page)
+        await store.write(plan_rows.complete_plan, plan_id=row.id)
     stored = await find_plan(store, cluster, row.id)
     assert stored is not None
     return stored
 
 
 async def find_plan(store: Database, cluster: str, plan_id: str) -> StoredPlan | None:
-    row = await store.read(partial(plan_rows.get_plan, cluster=cluster, plan_id=plan_id))
+    row = await store.read(plan_rows.get_plan, cluster=cluster, plan_id=plan_id)
     if row is None:
         return None
-    moves = await store.read(partial(plan_rows.get_moves, plan_id=row.id))
+    moves = await store.read(plan_rows.get_moves, plan_id=row.id)
     return StoredPlan(row=row, plan=plan_rows.decode_plan(row, moves))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 
 import anyio
 import msgspec
@@ -86,7 +85,7 @@ class OperationsRunner:
 
     async def start(self, row: OperationRow) -> None:
         """Store a new operation and take it up at once. Raise DatabaseUnavailable."""
-        await self._store.write(partial(insert_operation, row=row))
+        await self._store.write(insert_operation, row=row)
         if row.state not in FINISHED:
             self._running[row.id] = row
         self._wake.set()
@@ -94,9 +93,9 @@ class OperationsRunner:
     async def execute(self, row: OperationRow, plan_id: str) -> bool:
         """Store and take up an operation that carries out a stored plan. Return False if another operation
         has the plan, or the plan is gone. Raise DatabaseUnavailable."""
-        if not await self._store.write(partial(_insert_claiming, row=row, plan_id=plan_id)):
+        if not await self._store.write(_insert_claiming, row=row, plan_id=plan_id):
             return False
-        stored = await self._store.read(partial(get_operation, operation_id=row.id))
+        stored = await self._store.read(get_operation, operation_id=row.id)
         self._running.setdefault(row.id, stored or row)
         self._wake.set()
         return True
@@ -136,7 +135,7 @@ class OperationsRunner:
         amended = msgspec.structs.replace(
             row, state=state.value, body=encode_work(work), revision=row.revision + 1
         )
-        if not await self._store.write(partial(update_operation, row=amended)):
+        if not await self._store.write(update_operation, row=amended):
             return None
         self._running[row.id] = amended
         self._wake.set()
@@ -153,7 +152,7 @@ class OperationsRunner:
                 waiting, state=OperationState.RUNNING.value, revision=waiting.revision + 1
             )
         try:
-            await self._store.write(partial(_approve, plan=plan, approval=approval, freed=freed))
+            await self._store.write(_approve, plan=plan, approval=approval, freed=freed)
         except _MovedOn:
             return False
         if freed is not None:
@@ -330,7 +329,7 @@ class OperationsRunner:
             finished_at_ms=now_ms if step.state in FINISHED else None,
             revision=row.revision + 1,
         )
-        if not await self._store.write(partial(_update, row=moved, step=step)):
+        if not await self._store.write(_update, row=moved, step=step):
             self._read_under = None  # changed meanwhile; read it again
             return False
         if step.state in FINISHED:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import anyio
@@ -62,17 +61,17 @@ INTENT = Intent(
 
 
 async def append(store: Database, *changes: AuditedChange) -> None:
-    await store.write(partial(history.append_changes, changes=changes, recorded_at_ms=5))
+    await store.write(history.append_changes, changes=changes, recorded_at_ms=5)
 
 
 async def ask(store: Database, *, answered: bool = True) -> int:
     """A request, and what became of it."""
-    audit_id = await store.write(partial(history.append_intent, intent=INTENT, recorded_at_ms=5))
+    audit_id = await store.write(history.append_intent, intent=INTENT, recorded_at_ms=5)
     if answered:
         outcome = Outcome(audit_id=audit_id, outcome=RequestOutcome.REFUSED, detail="no\x00", at_ms=12)
-        await store.write(partial(history.append_outcome, outcome=outcome))
+        await store.write(history.append_outcome, outcome=outcome)
         again = msgspec.structs.replace(outcome, outcome=RequestOutcome.SUCCEEDED)
-        await store.write(partial(history.append_outcome, outcome=again))
+        await store.write(history.append_outcome, outcome=again)
     return audit_id
 
 
@@ -86,11 +85,9 @@ async def test_everything_that_appends_appends_to_one_chain(store: Database) -> 
     await append(store, changed(0), changed(0, cluster="test"), changed(1))
     await ask(store)
     truth = [changed(4, before=None), changed(0, topic_id="u", before=None)]
-    await store.write(partial(history.backfill_rows, rows=truth, recorded_at_ms=6))
+    await store.write(history.backfill_rows, rows=truth, recorded_at_ms=6)
     gone = [("partition", "u/0")]
-    await store.write(
-        partial(history.append_lost_removals, cluster="prod", keys=gone, at_ms=7, controller_epoch=2)
-    )
+    await store.write(history.append_lost_removals, cluster="prod", keys=gone, at_ms=7, controller_epoch=2)
     whole = await found(store)
     assert (whole.mismatch, whole.rows, whole.outcomes) == (None, 6, 1)
     assert (whole.first_seq, whole.last_seq, whole.chain_position) == (1, 6, 7)
@@ -101,7 +98,7 @@ async def test_everything_that_appends_appends_to_one_chain(store: Database) -> 
 async def test_an_outcome_needs_its_request(store: Database) -> None:
     outcome = Outcome(audit_id=10**9, outcome=RequestOutcome.SUCCEEDED, at_ms=1)
     with pytest.raises(DatabaseRejected):
-        await store.write(partial(history.append_outcome, outcome=outcome))
+        await store.write(history.append_outcome, outcome=outcome)
 
 
 async def test_a_failed_transaction_takes_its_places_back(store: Database) -> None:
@@ -262,7 +259,7 @@ async def test_two_controllers_at_once_write_one_chain(database_url: str) -> Non
     async def tell(store: Database, outbox: AuditOutbox) -> None:
         for start in range(0, 40, 7):
             outbox.record_changes([changed(epoch) for epoch in range(start, start + 7)])
-            audit_id = await store.write(partial(history.append_intent, intent=INTENT, recorded_at_ms=5))
+            audit_id = await store.write(history.append_intent, intent=INTENT, recorded_at_ms=5)
             outbox.record_outcome(Outcome(audit_id=audit_id, outcome=RequestOutcome.SUCCEEDED, at_ms=1))
             await outbox.flush()
 

@@ -347,7 +347,7 @@ async def test_two_controllers_telling_the_same_changes_leave_each_once_in_order
     async with anyio.create_task_group() as tasks:
         for outbox in outboxes:
             tasks.start_soon(tell, outbox)
-    found = await stores[0].read(partial(queries.list_rows, wanted=AuditFilter(), limit=100))
+    found = await stores[0].read(queries.list_rows, wanted=AuditFilter(), limit=100)
     assert [row.version for row in found] == list(range(59, -1, -1))
     assert [row.seq for row in found] == list(range(60, 0, -1))
     assert all(not row.gap_before for row in found)

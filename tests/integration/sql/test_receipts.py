@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import msgspec
 import pytest
 
@@ -30,7 +28,7 @@ def of(
 
 
 async def written(store: Database, *changes: AuditedChange) -> None:
-    await store.write(partial(history.append_changes, changes=changes, recorded_at_ms=1))
+    await store.write(history.append_changes, changes=changes, recorded_at_ms=1)
 
 
 async def test_each_partition_counts_from_the_row_that_held_when_it_began(database_url: str) -> None:

@@ -32,7 +32,7 @@ async def append(store: Database, *changes: AuditedChange, at_ms: int | None = N
     """Each written down when it was made, unless another time is given."""
     for one in changes:
         recorded_at_ms = one.at_ms if at_ms is None else at_ms
-        await store.write(partial(history.append_changes, changes=[one], recorded_at_ms=recorded_at_ms))
+        await store.write(history.append_changes, changes=[one], recorded_at_ms=recorded_at_ms)
 
 
 async def ask(store: Database, at_ms: int, *, answered_ms: int | None) -> int:
@@ -47,10 +47,10 @@ async def ask(store: Database, at_ms: int, *, answered_ms: int | None) -> int:
         at_ms=at_ms,
         body={"name": "orders"},
     )
-    audit_id = await store.write(partial(history.append_intent, intent=intent, recorded_at_ms=at_ms))
+    audit_id = await store.write(history.append_intent, intent=intent, recorded_at_ms=at_ms)
     if answered_ms is not None:
         outcome = Outcome(audit_id=audit_id, outcome=RequestOutcome.SUCCEEDED, at_ms=answered_ms)
-        await store.write(partial(history.append_outcome, outcome=outcome))
+        await store.write(history.append_outcome, outcome=outcome)
     return audit_id
 
 
@@ -65,7 +65,7 @@ async def remove(store: Database, *, days: int = DAYS, now_ms: int = NOW_MS) -> 
 
 
 async def newest_removal(store: Database) -> Recorded:
-    found = await store.read(partial(find_removal, cluster="prod"))
+    found = await store.read(find_removal, cluster="prod")
     assert found is not None
     return found
 
@@ -153,7 +153,7 @@ async def test_a_request_stays_until_its_outcome_goes(store: Database) -> None:
     slow = await ask(store, day(3), answered_ms=None)
     await append(store, change(day(4), None, state(0)), change(day(5), state(0), state(1)))
     outcome = Outcome(audit_id=slow, outcome=RequestOutcome.SUCCEEDED, at_ms=day(75))
-    await store.write(partial(history.append_outcome, outcome=outcome))
+    await store.write(history.append_outcome, outcome=outcome)
     assert await remove(store) == 1
     assert (await newest_removal(store)).removal.last_seq == 2
     assert (await verified(store)).mismatch is None
@@ -170,7 +170,7 @@ async def test_what_was_removed_leaves_no_hole_and_is_not_written_again(store: D
         change(day(80), None, state(2)),
         change(day(6), None, state(0, partition=1)),
     ]
-    written = await store.write(partial(history.backfill_rows, rows=truth, recorded_at_ms=NOW_MS))
+    written = await store.write(history.backfill_rows, rows=truth, recorded_at_ms=NOW_MS)
     assert written == 0
     await append(store, change(day(101), state(0, partition=1), state(1, partition=1)))
     statement = sa.select(audit.c.gap_before).order_by(audit.c.seq.desc()).limit(1)
@@ -210,11 +210,11 @@ async def test_the_row_of_an_end_stays_as_long_as_an_older_one_that_was_written_
 
 async def test_what_was_before_is_not_known_and_what_was_since_is(store: Database) -> None:
     await some_history(store)
-    assert await store.read(partial(audited_since_ms, cluster="prod")) == day(1)
+    assert await store.read(audited_since_ms, cluster="prod") == day(1)
     await remove(store)
-    since_ms = await store.read(partial(audited_since_ms, cluster="prod"))
+    since_ms = await store.read(audited_since_ms, cluster="prod")
     assert since_ms == day(7) + 1  # when the last row that went was made
-    page = await store.read(partial(placements_at, cluster="prod", at_ms=since_ms, limit=10))
+    page = await store.read(placements_at, cluster="prod", at_ms=since_ms, limit=10)
     assert [(item.partition, item.snapshot["partition_epoch"]) for item in page.items] == [(0, 1), (1, 0)]
 
 
@@ -318,11 +318,11 @@ class _Down:
         self._left = writes
         self.read = store.read
 
-    async def write(self, work: Any) -> Any:
+    async def write(self, work: Any, **asked: Any) -> Any:
         if self._left == 0:
             raise DatabaseUnavailable("down")
         self._left -= 1
-        return await self._store.write(work)
+        return await self._store.write(work, **asked)
 
 
 class _Meanwhile:
@@ -332,11 +332,11 @@ class _Meanwhile:
         self._store = store
         self._left = reads
 
-    async def read(self, work: Any) -> Any:
+    async def read(self, work: Any, **asked: Any) -> Any:
         self._left -= 1
         if self._left == 0:
             await remove(self._store)
-        return await self._store.read(work)
+        return await self._store.read(work, **asked)
 
 
 @pytest.mark.parametrize("reads", range(2, 9))
@@ -406,7 +406,7 @@ def random_history(seed: int) -> list[AuditedChange]:
 
 
 async def placed_at(store: Database, at_ms: int) -> list[Placement]:
-    page = await store.read(partial(placements_at, cluster="prod", at_ms=at_ms, limit=1000))
+    page = await store.read(placements_at, cluster="prod", at_ms=at_ms, limit=1000)
     return list(page.items)
 
 
@@ -427,7 +427,7 @@ async def test_each_time_since_the_anchor_is_told_as_it_was_before_the_removal(
         assert await remove(store, now_ms=now_ms) > 0
         found = await verified(store)
         assert found.mismatch is None
-        since_ms = await store.read(partial(audited_since_ms, cluster="prod"))
+        since_ms = await store.read(audited_since_ms, cluster="prod")
         assert since_ms is not None
         assert since_ms <= now_ms - DAYS * DAY_MS
         for at_ms in asked:

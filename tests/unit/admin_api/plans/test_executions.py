@@ -284,13 +284,13 @@ async def test_the_next_controller_goes_on_from_any_step(
         write, runner = rest.store.write, rest.app.state.operations
         writes = 0
 
-        async def dying(work: Any) -> Any:
+        async def dying(work: Any, *_: Any, **asked: Any) -> Any:
             nonlocal writes
             writes += 1
             if writes != number:
-                return await write(work)
+                return await write(work, **asked)
             if is_stored:
-                await write(work)
+                await write(work, **asked)
             runner._executions.forget_all()
             runner._read_under = None
             raise DatabaseUnavailable("the controller died here")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import TypeVar
 
 import anyio
@@ -62,7 +61,7 @@ def broker(version: int, *, first: bool = False) -> AuditedChange:
 
 
 async def stored(store: Database) -> list[AuditRow]:
-    return await store.read(partial(list_rows, wanted=AuditFilter(), limit=1_000))
+    return await store.read(list_rows, wanted=AuditFilter(), limit=1_000)
 
 
 def no_truth(_cluster: str) -> Sequence[AuditedChange]:
@@ -167,7 +166,7 @@ async def test_what_comes_to_be_during_a_long_back_fill_is_kept_and_does_not_wai
     outbox = AuditOutbox(store, clock=clock, truth=truth)
     outbox.backfill("prod")
     await outbox.flush()
-    everything = await store.read(partial(list_rows, wanted=AuditFilter(), limit=3 * BATCH_MAX))
+    everything = await store.read(list_rows, wanted=AuditFilter(), limit=3 * BATCH_MAX)
     rows = [row for row in everything if row.cause != "broker_fenced"]
     assert [(row.entity_id, row.cause) for row in rows] == [("9999", "broker_registered")]
     assert rows[0].id == BATCH_MAX + 1
