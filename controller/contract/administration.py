@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from controller.contract.errors import ControllerError
+from controller.contract.errors import ControllerAnswer
 from controller.contract.security import QuotaEntity
 from springtide.security.acls.model import AclBinding, AclFilter
 
@@ -261,11 +261,7 @@ class AdminOutcome(msgspec.Struct, frozen=True, kw_only=True):
     bindings: tuple[AclBinding, ...] = ()
 
 
-class AdminResponse(msgspec.Struct, frozen=True, kw_only=True):
+class AdminResponse(ControllerAnswer, frozen=True, kw_only=True):
     """error: why nothing at all was tried, or, OUTCOME_UNKNOWN, why it is not known."""
 
-    error: ControllerError = ControllerError.NONE
-    controller_epoch: int = -1
     outcomes: tuple[AdminOutcome, ...] = ()
-    active_controller: str | None = None
-    lineage: str = ""

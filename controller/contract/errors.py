@@ -1,4 +1,4 @@
-"""Why the controller refuses something a broker said.
+"""What every answer of a controller says, and why one refuses something a broker said.
 
 The names follow Kafka's error codes where one exists, because operators search for them; the values travel
 as strings, so that a log line or a captured body explains itself.
@@ -7,6 +7,8 @@ as strings, so that a log line or a captured body explains itself.
 from __future__ import annotations
 
 from enum import StrEnum
+
+import msgspec
 
 
 class ControllerError(StrEnum):
@@ -46,3 +48,13 @@ class ControllerError(StrEnum):
     #: A broker knows of metadata that ZooKeeper no longer has: this controller decides nothing (section 11,
     #: when ZooKeeper goes back).
     METADATA_WENT_BACK = "metadata_went_back"
+
+
+class ControllerAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """active_controller: the active one's URL, when the one asked is not it and knows. lineage: of the term
+    that `controller_epoch` numbers (session.Witness)."""
+
+    error: ControllerError = ControllerError.NONE
+    controller_epoch: int = -1
+    active_controller: str | None = None
+    lineage: str = ""

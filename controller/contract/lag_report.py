@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from controller.contract.errors import ControllerError
+from controller.contract.errors import ControllerAnswer, ControllerError
 from controller.contract.holdings import Holdings, SetAsideLog
 from controller.contract.partition_state import LeaderRecovery, PartitionState
 from controller.contract.session import Witness
@@ -163,9 +163,5 @@ class IsrProposalResult(msgspec.Struct, frozen=True, kw_only=True):
     state: PartitionState | None = None
 
 
-class LagReportResponse(msgspec.Struct, frozen=True, kw_only=True):
-    error: ControllerError = ControllerError.NONE
-    controller_epoch: int = -1
+class LagReportResponse(ControllerAnswer, frozen=True, kw_only=True):
     results: tuple[IsrProposalResult, ...] = ()
-    active_controller: str | None = None
-    lineage: str = ""

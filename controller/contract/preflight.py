@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from controller.contract.errors import ControllerError
+from controller.contract.errors import ControllerAnswer
 
 
 class PreflightTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +68,4 @@ class PreflightReport(msgspec.Struct, frozen=True, kw_only=True):
     clock: ClockFigures | None = None
 
 
-class PreflightResponse(msgspec.Struct, frozen=True, kw_only=True):
-    error: ControllerError = ControllerError.NONE
-    controller_epoch: int = -1
-    active_controller: str | None = None
-    lineage: str = ""
+class PreflightResponse(ControllerAnswer, frozen=True, kw_only=True): ...

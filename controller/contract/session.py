@@ -19,7 +19,7 @@ from enum import StrEnum
 
 import msgspec
 
-from controller.contract.errors import ControllerError
+from controller.contract.errors import ControllerAnswer
 from controller.contract.groups import GroupNews
 from controller.contract.preflight import PreflightTarget
 
@@ -137,22 +137,17 @@ class RegisterRequest(msgspec.Struct, frozen=True, kw_only=True):
     worker_of: int | None = None
 
 
-class RegisterResponse(msgspec.Struct, frozen=True, kw_only=True):
+class RegisterResponse(ControllerAnswer, frozen=True, kw_only=True):
     """`cluster_id` is written into each log directory at the first registration and checked ever after."""
 
-    error: ControllerError = ControllerError.NONE
     detail: str = ""
     cluster_id: str = ""
-    controller_epoch: int = -1
     broker_epoch: int = -1
     status: BrokerStatus = BrokerStatus.WAITING
     heartbeat_interval_ms: int = 500
     lease_ms: int = 5000
     #: Ask again after so long when `error` is DUPLICATE_BROKER_REGISTRATION or NOT_CONTROLLER.
     retry_after_ms: int = 500
-    #: The active controller's URL, when the one asked is not it and knows.
-    active_controller: str | None = None
-    lineage: str = ""
     #: Goes into the seals of logs (docs/replication.md 3.9, after total power loss): a seal proves something
     #: as long as this stays.
     chain_epoch: int = -1
@@ -217,12 +212,10 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     certificate_ends_ms: int = -1
 
 
-class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True):
+class HeartbeatResponse(ControllerAnswer, frozen=True, kw_only=True):
     """The answer to a heartbeat. It renews the lease only if `error` is NONE and the controller epoch is not
     below the highest that the broker has seen."""
 
-    error: ControllerError = ControllerError.NONE
-    controller_epoch: int = -1
     status: BrokerStatus = BrokerStatus.FENCED
     lease_ms: int = 5000
     #: Head of the metadata stream: how far behind this broker is.
@@ -231,12 +224,10 @@ class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True):
     may_shut_down: bool = False
     #: Partitions whose leadership could not be moved (this broker is their last in-sync member).
     remaining_leaderships: int = 0
-    active_controller: str | None = None
     #: While brokers wait to be added: the listeners that this broker is to try and report on, or None.
     preflight: tuple[PreflightTarget, ...] | None = None
     #: The controller's wall clock as it answers; -1: not told.
     wall_ms: int = -1
-    lineage: str = ""
     #: The highest `count` and `answered` that are known of this incarnation, and whether it has asked to
     #: stop. A broker that has not sent so many, does not remember that answer, or does not want to stop, was
     #: put back to an earlier moment of its life.

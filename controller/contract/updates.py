@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from controller.contract.errors import ControllerError
+from controller.contract.errors import ControllerAnswer
 from controller.contract.partition_state import PartitionState, TopicState, WriterId
 from controller.contract.security import AclsOfPattern, EntityQuotas, UserSecrets
 from controller.contract.session import ListenerAddress, Witness
@@ -82,7 +82,7 @@ class PollRequest(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_count: int = -1
 
 
-class UpdateBatch(msgspec.Struct, frozen=True, kw_only=True):
+class UpdateBatch(ControllerAnswer, frozen=True, kw_only=True):
     """The changes after the position asked from, up to `sequence`. The broker applies them entry by entry,
     then acknowledges them as a whole by its next poll. It ignores a batch whose controller epoch is below the
     highest it saw, or whose broker epoch is not its own.
@@ -94,8 +94,6 @@ class UpdateBatch(msgspec.Struct, frozen=True, kw_only=True):
     lineage, records: what the broker will be a witness of (session.Witness).
     """
 
-    error: ControllerError = ControllerError.NONE
-    controller_epoch: int = -1
     broker_epoch: int = -1
     full: bool = False
     sequence: int = -1
@@ -110,8 +108,6 @@ class UpdateBatch(msgspec.Struct, frozen=True, kw_only=True):
     acls: tuple[AclsOfPattern, ...] = ()
     users: tuple[UserSecrets, ...] = ()
     quotas: tuple[EntityQuotas, ...] = ()
-    active_controller: str | None = None
-    lineage: str = ""
     records: int = -1
 
 
@@ -122,15 +118,11 @@ class ProducerIdsRequest(msgspec.Struct, frozen=True, kw_only=True):
     broker_epoch: int
 
 
-class ProducerIdsResponse(msgspec.Struct, frozen=True, kw_only=True):
+class ProducerIdsResponse(ControllerAnswer, frozen=True, kw_only=True):
     """A block [first, first + count) that no other broker was or will be given, ever."""
 
-    error: ControllerError = ControllerError.NONE
-    controller_epoch: int = -1
     first_producer_id: int = -1
     count: int = 0
-    active_controller: str | None = None
-    lineage: str = ""
 
 
 class NameWriterRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,12 +137,8 @@ class NameWriterRequest(msgspec.Struct, frozen=True, kw_only=True):
     found: WriterId | None = None
 
 
-class NameWriterResponse(msgspec.Struct, frozen=True, kw_only=True):
+class NameWriterResponse(ControllerAnswer, frozen=True, kw_only=True):
     """A writer that was never named before and never will be again, by which this copy of the request opens
     the shard. NOT_COORDINATOR: the shard is another's, or no coordinator's."""
 
-    error: ControllerError = ControllerError.NONE
-    controller_epoch: int = -1
     writer: WriterId | None = None
-    active_controller: str | None = None
-    lineage: str = ""

@@ -24,7 +24,7 @@ from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from controller.contract.administration import AdminRequest
-from controller.contract.errors import ControllerError
+from controller.contract.errors import ControllerAnswer, ControllerError
 from controller.contract.lag_report import LagReport, LagReportResponse
 from controller.contract.preflight import PreflightReport, PreflightResponse
 from controller.contract.session import (
@@ -90,24 +90,6 @@ RequestBody = TypeVar(
     PreflightReport,
     AdminRequest,
 )
-Answer = (
-    RegisterResponse
-    | HeartbeatResponse
-    | UpdateBatch
-    | LagReportResponse
-    | ProducerIdsResponse
-    | NameWriterResponse
-    | PreflightResponse
-)
-AnswerType = (
-    type[RegisterResponse]
-    | type[HeartbeatResponse]
-    | type[UpdateBatch]
-    | type[LagReportResponse]
-    | type[ProducerIdsResponse]
-    | type[NameWriterResponse]
-    | type[PreflightResponse]
-)
 
 
 class _Question(NamedTuple, Generic[RequestBody]):
@@ -115,7 +97,7 @@ class _Question(NamedTuple, Generic[RequestBody]):
 
     broker_id: int
     request_type: type[RequestBody]
-    answer_type: AnswerType
+    answer_type: type[ControllerAnswer]
     event: Callable[..., Event]
 
 
@@ -131,7 +113,7 @@ def create_router(engine: Engine) -> APIRouter:
     """The endpoints, to be included in the application as they are."""
     api = BrokerApi(engine)
     router = APIRouter(prefix="/internal/clusters/{cluster}/brokers", tags=[TAG])
-    endpoints: tuple[tuple[str, Callable[..., Awaitable[Response]], type, AnswerType], ...] = (
+    endpoints: tuple[tuple[str, Callable[..., Awaitable[Response]], type, type[ControllerAnswer]], ...] = (
         ("register", api.register, RegisterRequest, RegisterResponse),
         ("heartbeat", api.heartbeat, HeartbeatRequest, HeartbeatResponse),
         ("poll", api.poll, PollRequest, UpdateBatch),
@@ -148,7 +130,7 @@ def create_coordinator_router(engine: Engine) -> APIRouter:
     """Return the endpoints for coordinators: those of brokers that are about a process, and not its disk."""
     api = BrokerApi(engine, of_coordinators=True)
     router = APIRouter(prefix="/internal/clusters/{cluster}/coordinators", tags=[COORDINATORS_TAG])
-    endpoints: tuple[tuple[str, Callable[..., Awaitable[Response]], type, AnswerType], ...] = (
+    endpoints: tuple[tuple[str, Callable[..., Awaitable[Response]], type, type[ControllerAnswer]], ...] = (
         ("register", api.register, RegisterRequest, RegisterResponse),
         ("heartbeat", api.heartbeat, HeartbeatRequest, HeartbeatResponse),
         ("poll", api.poll, PollRequest, UpdateBatch),
@@ -369,7 +351,7 @@ class BrokerApi:
             return await read_body(request, body_type, broker_id)
         raise BodyRefused(408, f"the body took longer than {BODY_TIMEOUT_MS} ms")
 
-    def _refusal(self, answer_type: AnswerType, error: Exception) -> Answer:
+    def _refusal(self, answer_type: type[ControllerAnswer], error: Exception) -> ControllerAnswer:
         match error:
             case UnknownCluster():
                 code = ControllerError.UNKNOWN_CLUSTER
@@ -391,10 +373,10 @@ class BrokerApi:
             )
         return answer_type(error=code, controller_epoch=epoch, active_controller=active_url)
 
-    def _render(self, answer: Answer) -> Response:
+    def _render(self, answer: ControllerAnswer) -> Response:
         return _json(self._encode(answer))
 
-    def _encode(self, answer: Answer) -> bytes:
+    def _encode(self, answer: ControllerAnswer) -> bytes:
         return msgspec.json.encode(msgspec.structs.replace(answer, lineage=self._engine.lineage))
 
     def _epoch(self) -> int:
@@ -407,7 +389,7 @@ class BrokerApi:
 class EncodedBatches:
     """Ranges of the stream in their encoded form, for all brokers that ask for the same one.
 
-    Batches of one range differ in `broker_epoch` alone. It is encoded as the second field, so it is put
+    Batches of one range differ in `broker_epoch` alone. It is encoded before what is long, so it is put
     between two halves that are kept.
     """
 

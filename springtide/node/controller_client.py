@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import httpx
 import msgspec
 
 from controller.contract.administration import AdminRequest, AdminResponse
-from controller.contract.errors import ControllerError
+from controller.contract.errors import ControllerAnswer, ControllerError
 from controller.contract.lag_report import LagReport, LagReportResponse
 from controller.contract.preflight import PreflightReport, PreflightResponse
 from controller.contract.session import (
@@ -66,20 +66,6 @@ class Seen(NamedTuple):
 
 
 UNTOLD = Seen()
-
-
-class ControllerAnswer(Protocol):
-    @property
-    def error(self) -> ControllerError: ...
-
-    @property
-    def controller_epoch(self) -> int: ...
-
-    @property
-    def active_controller(self) -> str | None: ...
-
-    @property
-    def lineage(self) -> str: ...
 
 
 def seen_after(seen: Seen, answer: ControllerAnswer) -> Seen | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from controller.contract.errors import ControllerError
+from controller.contract.errors import ControllerAnswer, ControllerError
 from controller.contract.partition_state import PartitionState, WriterId
 from controller.contract.session import (
     HeartbeatRequest,
@@ -18,7 +18,7 @@ from controller.contract.session import (
 )
 from controller.contract.updates import NameWriterRequest, NameWriterResponse, PollRequest, UpdateBatch
 from controller.core.records import partition_key
-from springtide.node.controller_client import UNTOLD, ControllerAnswer, seen_after
+from springtide.node.controller_client import UNTOLD, seen_after
 from tests.simulation.clients import REQUEST_TIMEOUT_MS
 
 if TYPE_CHECKING:
