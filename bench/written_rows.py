@@ -9,11 +9,10 @@ import msgspec
 from kazoo.client import KazooClient
 
 from controller.contract.partition_state import PartitionState, TopicState
-from controller.core.records import Cause, Change, PartitionRecord
+from controller.core.records import Cause, Change, PartitionRecord, TopicRecord
 from controller.shell.rows import (
     PARTITIONS_PER_CHUNK,
     HeadRow,
-    TopicRow,
     chunk_path,
     chunks_of,
     encode_chunk,
@@ -45,7 +44,7 @@ def write_rows(hosts: str, cluster: str, *, brokers: Sequence[int], topics: int,
             if size > WRITE_BYTES or count > WRITE_ZNODES:
                 _commit(multi)
                 multi, size, count = client.transaction(), 0, 0
-        multi.set_data(path, encode_row(msgspec.structs.replace(head, records=records)))
+        multi.set_data(path, msgspec.json.encode(msgspec.structs.replace(head, records=records)))
         _commit(multi)
     finally:
         client.stop()
@@ -67,8 +66,8 @@ def znodes(
         state = TopicState(
             topic_id=topic_id, topic=topic, partitions=partitions, replication_factor=REPLICATION_FACTOR
         )
-        row = TopicRow(state=state, version=records, change=_CHANGE)
-        yield topic_path(cluster, topic_id), encode_row(row), 1
+        row = encode_row(TopicRecord(state=state, change=_CHANGE), records)
+        yield topic_path(cluster, topic_id), row, 1
         for chunk in chunks_of(partitions):
             first = chunk * PARTITIONS_PER_CHUNK
             rows = [

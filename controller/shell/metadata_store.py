@@ -67,12 +67,7 @@ from controller.shell.rows import (
     PARTITIONS_PER_CHUNK,
     TERMS_MAX,
     ZNODE_BYTES_MAX,
-    BrokerRow,
-    ClusterRow,
-    CoordinatorRow,
     HeadRow,
-    ProducerIdsRow,
-    TopicRow,
     broker_path,
     brokers_path,
     change_bytes_max,
@@ -83,12 +78,12 @@ from controller.shell.rows import (
     coordinator_path,
     coordinators_path,
     decode_chunk,
+    decode_row,
     encode_chunk,
     encode_row,
     head_path,
     partition_bytes_max,
     producer_ids_path,
-    shorten,
     topic_path,
     topics_path,
 )
@@ -249,27 +244,14 @@ class ClusterStore:
         cluster, producer_ids = await self._meta.get_many(paths)
         if cluster is None:
             raise MetadataCorrupt(f"{paths[0]} is missing")
-        row = msgspec.json.decode(cluster.data, type=ClusterRow)
-        record = ClusterRecord(
-            cluster_id=row.cluster_id,
-            configs=row.configs,
-            last_broker_epoch=row.last_broker_epoch,
-            change=row.change,
-        )
-        self._cluster = (record, row.version, cluster.version)
+        self._cluster = (*decode_row(cluster.data, ClusterRecord), cluster.version)
         if producer_ids is not None:
-            ids_row = msgspec.json.decode(producer_ids.data, type=ProducerIdsRow)
-            ids_record = ProducerIdsRecord(next_producer_id=ids_row.next_producer_id, change=ids_row.change)
-            self._producer_ids = (ids_record, ids_row.version, producer_ids.version)
+            self._producer_ids = (*decode_row(producer_ids.data, ProducerIdsRecord), producer_ids.version)
         for path, node in await self._load_members(brokers_path(self.cluster)):
-            broker = msgspec.json.decode(node.data, type=BrokerRow)
-            broker_record = BrokerRecord(registration=broker.registration, change=broker.change)
-            self._entities[path] = (broker_record, broker.version, node.version)
+            self._entities[path] = (*decode_row(node.data, BrokerRecord), node.version)
         await self._find_folders(coordinators_path(self.cluster))
         for path, node in await self._load_members(coordinators_path(self.cluster)):
-            other = msgspec.json.decode(node.data, type=CoordinatorRow)
-            coordinator_record = CoordinatorRecord(registration=other.registration, change=other.change)
-            self._entities[path] = (coordinator_record, other.version, node.version)
+            self._entities[path] = (*decode_row(node.data, CoordinatorRecord), node.version)
 
     async def _find_folders(self, *paths: str) -> None:
         nodes = await self._meta.get_many(list(paths))
@@ -314,10 +296,9 @@ class ClusterStore:
                 names = await self._meta.children(topic_path(self.cluster, topic_id))
                 wanted += [(topic_id, int(name.rpartition("-")[2])) for name in names]
                 continue
-            row = msgspec.json.decode(node.data, type=TopicRow)
-            record = TopicRecord(state=row.state, change=row.change)
-            self._topics[topic_id] = _Topic(record, row.version, node.version)
-            wanted += [(topic_id, chunk) for chunk in chunks_of(row.state.partitions)]
+            record, number = decode_row(node.data, TopicRecord)
+            self._topics[topic_id] = _Topic(record, number, node.version)
+            wanted += [(topic_id, chunk) for chunk in chunks_of(record.state.partitions)]
         await self._load_chunks(wanted)
         for topic_id, topic in self._topics.items():
             if topic.record is not None:
@@ -650,7 +631,7 @@ class ClusterStore:
         )
         operations: list[Operation] = [
             term.epoch_check,
-            SetData(head_path(self.cluster), encode_row(head), self._head_version),
+            SetData(head_path(self.cluster), msgspec.json.encode(head), self._head_version),
             *batch.extra,
         ]
         self._head_version += 1
@@ -659,10 +640,8 @@ class ClusterStore:
         for topic_id in batch.topics:
             topic = self._topics[topic_id]
             assert topic.record is not None
-            row = TopicRow(
-                state=topic.record.state, version=topic.number, change=shorten(topic.record.change)
-            )
-            operations.append(SetData(topic_path(self.cluster, topic_id), encode_row(row), topic.version))
+            data = encode_row(topic.record, topic.number)
+            operations.append(SetData(topic_path(self.cluster, topic_id), data, topic.version))
             topic.version += 1
         operations += batch.deletions
         operations += filter(None, (self._acl_chunks.seal(number) for number in batch.acl_chunks))
@@ -686,23 +665,23 @@ class ClusterStore:
             operations.append(Delete(path, version))
         for path in batch.entities:
             record, number, version = self._entities[path]
-            data = _encode_entity(record, number)
+            data = (
+                encode_security(record, number)
+                if isinstance(record, SecurityRecord)
+                else encode_row(record, number)
+            )
             assert len(data) <= ZNODE_BYTES_MAX, f"{path}: {len(data)} bytes"
             operations.append(_put(path, data, version))
             self._entities[path] = (record, number, version + 1)
         if batch.has_producer_ids and self._producer_ids is not None:
             ids_record, number, version = self._producer_ids
-            ids_row = ProducerIdsRow(
-                next_producer_id=ids_record.next_producer_id,
-                version=number,
-                change=shorten(ids_record.change),
-            )
-            operations.append(_put(producer_ids_path(self.cluster), encode_row(ids_row), version))
+            data = encode_row(ids_record, number)
+            operations.append(_put(producer_ids_path(self.cluster), data, version))
             self._producer_ids = (ids_record, number, version + 1)
         if batch.has_cluster and self._cluster is not None:
             cluster_record, number, version = self._cluster
-            cluster_row = _cluster_row(cluster_record, number)
-            operations.append(SetData(cluster_path(self.cluster), encode_row(cluster_row), version))
+            data = encode_row(cluster_record, number)
+            operations.append(SetData(cluster_path(self.cluster), data, version))
             self._cluster = (cluster_record, number, version + 1)
 
 
@@ -737,37 +716,14 @@ def _put(path: str, data: bytes, version: int) -> Operation:
     return Create(path, data) if version < 0 else SetData(path, data, version)
 
 
-def _encode_entity(record: _EntityRecord, number: int) -> bytes:
-    change = shorten(record.change)
-    match record:
-        case BrokerRecord(registration=broker):
-            return encode_row(BrokerRow(registration=broker, version=number, change=change))
-        case CoordinatorRecord(registration=coordinator):
-            return encode_row(CoordinatorRow(registration=coordinator, version=number, change=change))
-        case AclsRecord() | UserRecord() | QuotasRecord():
-            return encode_security(record, number)
-        case _:
-            assert_never(record)
-
-
-def _cluster_row(record: ClusterRecord, number: int) -> ClusterRow:
-    return ClusterRow(
-        cluster_id=record.cluster_id,
-        configs=record.configs,
-        last_broker_epoch=record.last_broker_epoch,
-        version=number,
-        change=shorten(record.change),
-    )
-
-
 def cluster_creation(cluster: str, record: ClusterRecord, *, term: Term, write_id: str) -> list[Operation]:
     """One write that makes an empty cluster; rejected at index 1 when the name is taken."""
     start = TermStart(controller_epoch=term.controller_epoch, lineage=term.lineage, records=0)
     head = HeadRow(write_id=write_id, controller_epoch=term.controller_epoch, records=1, terms=(start,))
     return [
         term.epoch_check,
-        Create(cluster_path(cluster), encode_row(_cluster_row(record, 1))),
-        Create(head_path(cluster), encode_row(head)),
+        Create(cluster_path(cluster), encode_row(record, 1)),
+        Create(head_path(cluster), msgspec.json.encode(head)),
         Create(brokers_path(cluster), b""),
         Create(topics_path(cluster), b""),
     ]

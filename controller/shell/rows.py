@@ -1,12 +1,12 @@
 """The rows of a cluster's entities in ZooKeeper, and their paths.
 
-    /clusters/{cluster}                                   ClusterRow
+    /clusters/{cluster}                                   ClusterRecord
     /clusters/{cluster}/head                              HeadRow: the last write
-    /clusters/{cluster}/brokers/{broker_id}               BrokerRow
-    /clusters/{cluster}/coordinators/{coordinator_id}     CoordinatorRow
-    /clusters/{cluster}/topics/{topic_id}                 TopicRow; empty until the topic is announced
+    /clusters/{cluster}/brokers/{broker_id}               BrokerRecord
+    /clusters/{cluster}/coordinators/{coordinator_id}     CoordinatorRecord
+    /clusters/{cluster}/topics/{topic_id}                 TopicRecord; empty until the topic is announced
     /clusters/{cluster}/topics/{topic_id}/partitions-{n}  ChunkRow: partitions 100n .. 100n+99
-    /clusters/{cluster}/producer_ids                      ProducerIdsRow
+    /clusters/{cluster}/producer_ids                      ProducerIdsRecord
     /clusters/{cluster}/acls, users, quotas               security_rows.py
 
 JSON, to be read with any ZooKeeper shell. A chunk holds about a hundred partitions because a write costs
@@ -14,15 +14,15 @@ ZooKeeper by the znode, not by the byte: a hundred thousand elections in chunks 
 in a znode each a quarter of a minute. The partition epoch is in the row; the znode's version guards the
 chunk.
 
-Every row has the `Change` that led to it, and (except partitions, which have their epoch) the number of the
-record that wrote it: a version that grows for as long as the cluster exists, also over a removal and a
+A record's row has its fields, with the `Change` that led to it, and (except partitions, which have their
+epoch) its number as `version`, which grows for as long as the cluster exists, also over a removal and a
 return of the same broker id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -33,9 +33,8 @@ from controller.contract.partition_state import (
     MoveThrottle,
     PartitionState,
     Shard,
-    TopicState,
 )
-from controller.core.records import BrokerRegistration, Change, CoordinatorRegistration, PartitionRecord
+from controller.core.records import Change, PartitionRecord, Record
 from controller.core.witnesses import TermStart
 
 PARTITIONS_PER_CHUNK: Final = 100
@@ -46,6 +45,8 @@ ZNODE_BYTES_MAX: Final = 1_000_000
 REASON_CHARS_MAX: Final = 1_000
 
 CHUNK_PREFIX: Final = "partitions-"
+
+Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
 #: Terms that a cluster's head remembers. A broker that was away for longer is compared by numbers alone.
@@ -65,36 +66,8 @@ class HeadRow(msgspec.Struct, frozen=True, kw_only=True):
     terms: tuple[TermStart, ...] = ()
 
 
-class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    cluster_id: str
-    configs: dict[str, str] = {}
-    last_broker_epoch: int = 0
+class _Numbered(msgspec.Struct):
     version: int
-    change: Change
-
-
-class BrokerRow(msgspec.Struct, frozen=True, kw_only=True):
-    registration: BrokerRegistration
-    version: int
-    change: Change
-
-
-class CoordinatorRow(msgspec.Struct, frozen=True, kw_only=True):
-    registration: CoordinatorRegistration
-    version: int
-    change: Change
-
-
-class TopicRow(msgspec.Struct, frozen=True, kw_only=True):
-    state: TopicState
-    version: int
-    change: Change
-
-
-class ProducerIdsRow(msgspec.Struct, frozen=True, kw_only=True):
-    next_producer_id: int
-    version: int
-    change: Change
 
 
 class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -181,8 +154,15 @@ def chunks_of(partitions: int) -> range:
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def encode_row(row: ClusterRow | BrokerRow | CoordinatorRow | TopicRow | ProducerIdsRow | HeadRow) -> bytes:
-    return msgspec.json.encode(row)
+def encode_row(record: Record, version: int) -> bytes:
+    """Return the row of a record: its fields, and the record's number."""
+    numbered = {"version": version, "change": shorten(record.change)}
+    return _encode(msgspec.structs.asdict(record) | numbered)
+
+
+def decode_row(data: bytes, kind: type[Kind]) -> tuple[Kind, int]:
+    """Return the record of a row, and its number. Raise msgspec.ValidationError or DecodeError."""
+    return msgspec.json.decode(data, type=kind), msgspec.json.decode(data, type=_Numbered).version
 
 
 def shorten(change: Change) -> Change:

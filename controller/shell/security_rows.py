@@ -1,8 +1,8 @@
 """The rows of ACLs, users and quotas in ZooKeeper, and their paths.
 
     /clusters/{cluster}/acls/{pattern}     AclsRow, if it is not in a chunk (acl_chunks.py)
-    /clusters/{cluster}/users/{user}       UserRow: secrets, in base64
-    /clusters/{cluster}/quotas/{entity}    QuotasRow
+    /clusters/{cluster}/users/{user}       UserRecord: secrets, in base64
+    /clusters/{cluster}/quotas/{entity}    QuotasRecord
 
 The names are those of core/names.py. A pattern without bindings, a user without secrets and an entity without
 quotas have no row, and a folder is made with its first row.
@@ -10,14 +10,14 @@ quotas have no row, and a folder is made with its first row.
 
 from __future__ import annotations
 
-from typing import Final, assert_never
+from typing import Final
 
 import msgspec
 
-from controller.contract.security import AclsOfPattern, EntityQuotas, UserSecrets
+from controller.contract.security import AclsOfPattern
 from controller.core.names import name_of
 from controller.core.records import AclsRecord, Change, QuotasRecord, SecurityRecord, UserRecord
-from controller.shell.rows import cluster_path, shorten
+from controller.shell.rows import cluster_path, decode_row, encode_row, shorten
 from springtide.security.acls.model import AclBinding, Operation, PatternType, Permission, ResourceType
 
 ACLS: Final = "acls"
@@ -46,18 +46,6 @@ class PatternRow(msgspec.Struct, frozen=True, kw_only=True):
 
 class AclsRow(msgspec.Struct, frozen=True, kw_only=True):
     acls: PatternRow
-    version: int
-    change: Change
-
-
-class UserRow(msgspec.Struct, frozen=True, kw_only=True):
-    secrets: UserSecrets
-    version: int
-    change: Change
-
-
-class QuotasRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    quotas: EntityQuotas
     version: int
     change: Change
 
@@ -102,16 +90,9 @@ def acls_record(row: AclsRow) -> AclsRecord:
 
 
 def encode_security(record: SecurityRecord, version: int) -> bytes:
-    change = shorten(record.change)
-    match record:
-        case AclsRecord():
-            return msgspec.json.encode(acls_row(record, version))
-        case UserRecord(secrets=secrets):
-            return msgspec.json.encode(UserRow(secrets=secrets, version=version, change=change))
-        case QuotasRecord(quotas=quotas):
-            return msgspec.json.encode(QuotasRow(quotas=quotas, version=version, change=change))
-        case _:
-            assert_never(record)
+    if isinstance(record, AclsRecord):
+        return msgspec.json.encode(acls_row(record, version))
+    return encode_row(record, version)
 
 
 def decode_security(folder: str, data: bytes) -> tuple[SecurityRecord, int]:
@@ -122,11 +103,9 @@ def decode_security(folder: str, data: bytes) -> tuple[SecurityRecord, int]:
             row = msgspec.json.decode(data, type=AclsRow)
             return acls_record(row), row.version
         case "users":
-            user = msgspec.json.decode(data, type=UserRow)
-            return UserRecord(secrets=user.secrets, change=user.change), user.version
+            return decode_row(data, UserRecord)
         case _:
-            quotas = msgspec.json.decode(data, type=QuotasRow)
-            return QuotasRecord(quotas=quotas.quotas, change=quotas.change), quotas.version
+            return decode_row(data, QuotasRecord)
 
 
 def _acls(row: PatternRow) -> AclsOfPattern:

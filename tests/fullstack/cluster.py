@@ -6,15 +6,15 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-import msgspec
 import sqlalchemy as sa
 import trio
 
 from controller.contract.partition_state import PartitionKey, PartitionState
+from controller.core.records import BrokerRecord
 from controller.database.sql import create_sql_engine
 from controller.database.tables import metadata as sql_tables
 from controller.shell.published import Published
-from controller.shell.rows import BrokerRow, broker_path
+from controller.shell.rows import broker_path, decode_row
 from springtide.node.sharding import GROUPS_TOPIC
 from tests.fullstack.broker_node import PORT as KAFKA_PORT
 from tests.fullstack.broker_node import BrokerNode
@@ -240,7 +240,7 @@ class Cluster:
         node = self.zookeeper.server.nodes.get(broker_path(self.name, broker_id))
         if node is None:
             return -1
-        return msgspec.json.decode(node.data, type=BrokerRow).registration.broker_epoch
+        return decode_row(node.data, BrokerRecord)[0].registration.broker_epoch
 
     def registered_life(self, broker_id: int) -> int:
         """Of the life whose registration ZooKeeper has, as far as it was seen to have its answer; -1: of

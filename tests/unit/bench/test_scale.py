@@ -14,7 +14,6 @@ from controller.shell.leadership import CLUSTERS_PATH
 from controller.shell.meta import Committed, Create
 from controller.shell.metadata_store import ClusterStore
 from controller.shell.rows import (
-    ClusterRow,
     HeadRow,
     brokers_path,
     cluster_path,
@@ -54,12 +53,12 @@ async def test_written_rows_are_read_as_healthy_topics(partitions: int) -> None:
     written = list(znodes("prod", [1, 2, 3, 4], topics=3, partitions=partitions, records=1))
     records = 1 + sum(count for _, _, count in written)
     head = HeadRow(write_id="w", controller_epoch=1, records=records)
-    cluster = ClusterRow(cluster_id="c", version=1, change=change)
+    cluster = ClusterRecord(cluster_id="c", change=change)
     await meta.start_write(
         [
             Create(CLUSTERS_PATH, b""),
-            Create(cluster_path("prod"), encode_row(cluster)),
-            Create(head_path("prod"), encode_row(head)),
+            Create(cluster_path("prod"), encode_row(cluster, 1)),
+            Create(head_path("prod"), msgspec.json.encode(head)),
             Create(brokers_path("prod"), b""),
             Create(topics_path("prod"), b""),
         ]
