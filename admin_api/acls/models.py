@@ -144,15 +144,7 @@ class RemoveAcls(RequestBody):
         return self
 
     def filter(self) -> AclFilter:
-        return filter_of(
-            resource_type=self.resource_type,
-            resource_name=self.resource_name,
-            pattern_type=self.pattern_type,
-            principal=self.principal,
-            host=self.host,
-            operation=self.operation,
-            permission=self.permission,
-        )
+        return filter_of(**self.model_dump(exclude={"reason"}))
 
 
 def filter_of(

@@ -55,6 +55,7 @@ from controller.core.records import (
     TopicRecord,
 )
 from controller.core.shards import unnamed_shard
+from controller.core.topics import operator_change
 
 #: By how much epochs are minted above the highest heard: who could not be asked may have heard more.
 EPOCH_MARGIN: Final = 1_000
@@ -169,14 +170,7 @@ def recover(
                 )
             )
     if not event.dry_run:
-        change = Change(
-            cause=Cause.METADATA_RECOVERED,
-            at_ms=draft.wall_ms,
-            actor=event.actor,
-            reason=event.reason,
-            request_id=event.request_id,
-            operation_id=event.operation_id,
-        )
+        change = operator_change(event, Cause.METADATA_RECOVERED)
         broker_epoch_min = max(image.last_broker_epoch, heard.broker_epoch) + EPOCH_MARGIN
         _write(draft, held, topics, rebuilt, broker_epoch_min=broker_epoch_min, change=change)
     undecided = tuple((s.topic_id, s.partition) for s in rebuilt if not s.isr)
@@ -536,39 +530,28 @@ def _write(
 def _registration(image: ClusterImage, holdings: Holdings, broker_epoch: int) -> BrokerRegistration:
     """Fenced, until it has registered under its new epoch and applied what was rebuilt."""
     identity = holdings.identity
-    before = image.brokers.get(identity.broker_id)
-    told = BrokerRegistration(
+    before = image.brokers.get(identity.broker_id) or BrokerRegistration(
         broker_id=identity.broker_id,
         broker_epoch=broker_epoch,
         incarnation_id=identity.incarnation_id,
         host=identity.host,
         port=identity.port,
-        listeners=identity.listeners,
         rack=identity.rack,
+    )
+    return msgspec.structs.replace(
+        before,
+        broker_epoch=broker_epoch,
+        incarnation_id=identity.incarnation_id,
+        host=identity.host,
+        port=identity.port,
+        listeners=identity.listeners,
         log_dir_ids=identity.log_dir_ids,
         offline_log_dir_ids=identity.offline_log_dir_ids,
         last_shutdown=identity.last_shutdown,
         version=identity.version,
         admitted=True,
-        epoch_before_recovery=identity.previous_broker_epoch,
-        worker_of=identity.worker_of,
-    )
-    if before is None:
-        return told
-    return msgspec.structs.replace(
-        before,
-        broker_epoch=broker_epoch,
-        incarnation_id=told.incarnation_id,
-        host=told.host,
-        port=told.port,
-        listeners=told.listeners,
-        log_dir_ids=told.log_dir_ids,
-        offline_log_dir_ids=told.offline_log_dir_ids,
-        last_shutdown=told.last_shutdown,
-        version=told.version,
-        admitted=True,
         fenced=True,
         shutting_down=False,
-        epoch_before_recovery=told.epoch_before_recovery,
-        worker_of=told.worker_of,
+        epoch_before_recovery=identity.previous_broker_epoch,
+        worker_of=identity.worker_of,
     )

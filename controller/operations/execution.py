@@ -84,21 +84,14 @@ def begin_execution(
     """Return the start of an execution. moves: how many from the plan's beginning, None for all. order: None
     takes the defaults."""
     chosen = plan.moves if moves is None else plan.moves[:moves]
-    execution = Execution(
+    ordered = {} if order is None else msgspec.structs.asdict(order)
+    ordered.pop("goal", None)
+    return Execution(
         plan_id=plan_id,
         outcome=plan.outcome.value,
         moves_total=len(chosen),
         bytes_total=sum(move.bytes for move in chosen),
-    )
-    if order is None:
-        return execution
-    return msgspec.structs.replace(
-        execution,
-        throttle_bytes_per_s=order.throttle_bytes_per_s,
-        max_concurrent_moves=order.max_concurrent_moves,
-        not_before_ms=order.not_before_ms,
-        window=order.window,
-        turn=order.turn,
+        **ordered,
     )
 
 

@@ -262,24 +262,20 @@ class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
     mode: CancelMode = CancelMode.ROLLBACK
 
 
-class Execution(msgspec.Struct, frozen=True, kw_only=True):
+class Execution(MoveOptions, frozen=True, kw_only=True):
     """The progress of a plan's execution; the fate of each move is in the plan's own rows.
 
     moves_total, bytes_total: of the moves to be made, maybe only the first of the plan. cursor: moves before
     it have begun, or ended. ended: how many by fate. bytes_moved: planned bytes of those that have arrived.
     bytes_dropped: planned bytes of those that have ended in another way.
-    elected_to: leaders have been elected for moves before it. elected: how many. not_before_ms: wall clock.
-    window: when moves begin. turn: counts the plans that one operation has made. outcome: the plan's.
+    elected_to: leaders have been elected for moves before it. elected: how many. turn: counts the plans that
+    one operation has made. outcome: the plan's.
     """
 
     plan_id: str
     outcome: str
     moves_total: int
     bytes_total: int = 0
-    throttle_bytes_per_s: int | None = None
-    max_concurrent_moves: int = CONCURRENT_MOVES
-    not_before_ms: int | None = None
-    window: DailyWindow | None = None
     cursor: int = 0
     ended: dict[str, int] = {}
     bytes_moved: int = 0

@@ -16,8 +16,8 @@ from controller.database.rows import MoveRow
 from controller.operations.hours import DailyWindow
 from controller.operations.model import (
     BLOCKED_SHOWN,
-    CONCURRENT_MOVES,
     Blocked,
+    MoveOptions,
     OperationError,
     OperationState,
     StepState,
@@ -26,15 +26,11 @@ from controller.operations.model import (
 )
 
 
-class PlanOrder(msgspec.Struct, frozen=True, kw_only=True):
+class PlanOrder(MoveOptions, frozen=True, kw_only=True):
     """A plan that an operation wants for itself, and how it is to be carried out. turn: 0 for an operation's
     first plan, one more for each next one."""
 
     goal: Goal
-    throttle_bytes_per_s: int | None = None
-    max_concurrent_moves: int = CONCURRENT_MOVES
-    not_before_ms: int | None = None
-    window: DailyWindow | None = None
     turn: int = 0
 
 
