@@ -51,7 +51,7 @@ from controller.database.sql import Database
 from controller.operations.shell.runner import OperationsRunner
 from controller.shell.client_groups import ClientGroups
 from controller.shell.clock import ControllerClock, Ids, RandomBytes
-from controller.shell.engine_port import EnginePort
+from controller.shell.engine import Engine
 
 if TYPE_CHECKING:
     from admin_api.http.oidc import OidcIssuer
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 def create_app(
     *,
-    engine: EnginePort,
+    engine: Engine,
     database: Database,
     outbox: AuditOutbox,
     client_groups: ClientGroups,

@@ -41,7 +41,7 @@ from controller.operations.model import (
     decode_work,
 )
 from controller.operations.shell.plans import snapshot_of
-from controller.shell.engine_port import EnginePort
+from controller.shell.engine import Engine
 from controller.shell.published import Published
 
 #: Of one broker, by number; one at least.
@@ -190,7 +190,7 @@ def sort_value(view: Published, workers: Workers, sort: str) -> int:
 
 
 def broker_view(
-    engine: EnginePort, view: Published, broker: BrokerRegistration, workers: Workers | None = None
+    engine: Engine, view: Published, broker: BrokerRegistration, workers: Workers | None = None
 ) -> BrokerView:
     """Return what is shown of a broker. workers: if the caller has them."""
     image = view.image
@@ -252,7 +252,7 @@ def _plan_all(snapshot: Snapshot, goals: tuple[Goal, ...]) -> list[Plan]:
     return [make_plan(snapshot, goal) for goal in goals]
 
 
-def _with_new(snapshot: Snapshot, spec: BrokerAdd, engine: EnginePort, cluster: str) -> Snapshot:
+def _with_new(snapshot: Snapshot, spec: BrokerAdd, engine: Engine, cluster: str) -> Snapshot:
     """Return the snapshot in which the added brokers take replicas and the replaced brokers take none."""
     image = engine.decided(cluster)
     old = [broker.replaces for broker in spec.brokers if broker.replaces is not None]

@@ -37,7 +37,7 @@ from controller.core.effects import Alarm
 from controller.core.image import ClusterImage
 from controller.core.settings_table import CLUSTER_SETTINGS
 from controller.core.workers import brokers_of, status_of
-from controller.shell.engine_port import EnginePort
+from controller.shell.engine import Engine
 from controller.shell.outcomes import ClusterExists
 from controller.shell.published import Published
 
@@ -68,9 +68,7 @@ async def create_cluster(services: Services, body: NewCluster, attempt: Attempt)
     )
 
 
-async def recover_metadata(
-    engine: EnginePort, cluster: str, body: MetadataRecovery, attempt: Attempt
-) -> Answer:
+async def recover_metadata(engine: Engine, cluster: str, body: MetadataRecovery, attempt: Attempt) -> Answer:
     reply = await engine.recover_metadata(
         cluster,
         events.RecoverMetadata(**attempt.event, gone_brokers=tuple(body.gone_brokers)),
@@ -80,7 +78,7 @@ async def recover_metadata(
     return Answer.of(200, RecoveredMetadata.of(reply, undecided=_undecided(reply.undecided)))
 
 
-async def bring_back(engine: EnginePort, cluster: str, body: TopicsToBringBack, attempt: Attempt) -> Answer:
+async def bring_back(engine: Engine, cluster: str, body: TopicsToBringBack, attempt: Attempt) -> Answer:
     event = events.BringBackTopics(
         **attempt.event, topic_ids=tuple(body.topic_ids), gone_brokers=tuple(body.gone_brokers)
     )
@@ -101,7 +99,7 @@ def _undecided(keys: Sequence[PartitionKey]) -> list[UndecidedPartition]:
     return [UndecidedPartition(topic_id=topic_id, partition=partition) for topic_id, partition in keys]
 
 
-def set_aside_views(engine: EnginePort, cluster: str) -> list[SetAsideLogView]:
+def set_aside_views(engine: Engine, cluster: str) -> list[SetAsideLogView]:
     known = engine.image(cluster).image.topics
     return [
         SetAsideLogView.of(
@@ -128,7 +126,7 @@ def version_of(name: str, view: Published) -> str:
     return str(view.version_of(Entity.CLUSTER, name))
 
 
-def empty_view(engine: EnginePort, body: NewCluster, cluster_id: str) -> ClusterOverview:
+def empty_view(engine: Engine, body: NewCluster, cluster_id: str) -> ClusterOverview:
     """Return the cluster that a dry run would have created."""
     return ClusterOverview(
         name=body.name,
@@ -164,7 +162,7 @@ async def look_at(services: Services, cluster: str, view: Published) -> ClusterL
 
 
 def cluster_view(
-    engine: EnginePort, name: str, view: Published, *, look: ClusterLook | None = None
+    engine: Engine, name: str, view: Published, *, look: ClusterLook | None = None
 ) -> ClusterOverview:
     image = view.image
     partitions = partition_counts(image)

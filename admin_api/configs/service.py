@@ -29,7 +29,7 @@ from controller.core.events import (
 )
 from controller.core.records import BrokerRegistration
 from controller.core.settings_table import BROKER_SETTINGS, CLUSTER_SETTINGS, TOPIC_SETTINGS, Setting
-from controller.shell.engine_port import EnginePort
+from controller.shell.engine import Engine
 from controller.shell.published import Published
 
 MINIMUM = "min.insync.replicas"
@@ -80,7 +80,7 @@ class Holder:
         return name if self.settings is BROKER_SETTINGS else self.settings[name].cluster_name
 
 
-def holder_of(engine: EnginePort, address: Address) -> Holder:
+def holder_of(engine: Engine, address: Address) -> Holder:
     """Return the holder from the published view. Raises topic_not_found, broker_not_found, UnknownCluster."""
     view = engine.image(address.cluster)
     match address.entity:
@@ -94,7 +94,7 @@ def holder_of(engine: EnginePort, address: Address) -> Holder:
             return _of_cluster(engine, view)
 
 
-def of_topic(engine: EnginePort, view: Published, topic: TopicState) -> Holder:
+def of_topic(engine: Engine, view: Published, topic: TopicState) -> Holder:
     majority = effective_min_insync_replicas({}, {}, replication_factor=topic.replication_factor)
     return Holder(
         settings=TOPIC_SETTINGS,
@@ -107,7 +107,7 @@ def of_topic(engine: EnginePort, view: Published, topic: TopicState) -> Holder:
     )
 
 
-def _of_broker(engine: EnginePort, view: Published, broker: BrokerRegistration) -> Holder:
+def _of_broker(engine: Engine, view: Published, broker: BrokerRegistration) -> Holder:
     return Holder(
         settings=BROKER_SETTINGS,
         own=broker.configs,
@@ -118,7 +118,7 @@ def _of_broker(engine: EnginePort, view: Published, broker: BrokerRegistration) 
     )
 
 
-def _of_cluster(engine: EnginePort, view: Published) -> Holder:
+def _of_cluster(engine: Engine, view: Published) -> Holder:
     return Holder(
         settings=CLUSTER_SETTINGS,
         own=view.image.configs,
@@ -127,7 +127,7 @@ def _of_cluster(engine: EnginePort, view: Published) -> Holder:
     )
 
 
-def _is_active(engine: EnginePort) -> bool:
+def _is_active(engine: Engine) -> bool:
     return engine.role == "active"
 
 

@@ -10,7 +10,7 @@ import msgspec
 from admin_api.http.problems import ERRORS_SHOWN_MAX, FieldProblem, ProblemError, refusal_problem
 from admin_api.http.writes import submit
 from controller.core.events import AlterAcls, AlterQuotas, AlterUsers, Refusal, Reply
-from controller.shell.engine_port import EnginePort
+from controller.shell.engine import Engine
 
 Decided = TypeVar("Decided", bound=Reply)
 #: The place of a part in the body, and why the part was refused.
@@ -18,7 +18,7 @@ Part = tuple[str, Refusal | None]
 
 
 async def submit_whole(
-    engine: EnginePort,
+    engine: Engine,
     cluster: str,
     event: AlterAcls | AlterUsers | AlterQuotas,
     decided: type[Decided],

@@ -29,7 +29,7 @@ from admin_api.settings import ApiSettings
 from controller.contract.security import is_authorizer_on
 from controller.core.acls import acls_about
 from controller.core.image import ClusterImage
-from controller.shell.engine_port import EnginePort
+from controller.shell.engine import Engine
 from controller.shell.outcomes import UnknownCluster
 from springtide.security.acls.model import CLUSTER_NAME, Decision, Operation, Reason, ResourceType
 from springtide.security.acls.validation import InvalidAcl, canonical_host
@@ -125,7 +125,7 @@ def _decides(request: Request, cluster: str | None) -> bool:
 
 
 def _image(request: Request, cluster: str | None) -> ClusterImage | None:
-    engine: EnginePort = request.app.state.services.engine
+    engine: Engine = request.app.state.services.engine
     try:
         return None if cluster is None else engine.image(cluster).image
     except UnknownCluster:

@@ -18,7 +18,7 @@ from controller.database.sql import Database
 from controller.operations.shell.runner import OperationsRunner
 from controller.shell.client_groups import ClientGroups
 from controller.shell.clock import ControllerClock, Ids, RandomBytes
-from controller.shell.engine_port import EnginePort
+from controller.shell.engine import Engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Services:
     """The parts that every route gets. Nothing in it is global: several controllers may run in one
     process."""
 
-    engine: EnginePort
+    engine: Engine
     database: Database
     outbox: AuditOutbox
     operations: OperationsRunner

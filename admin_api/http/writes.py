@@ -61,7 +61,7 @@ from controller.database.rows import OperationRow
 from controller.database.sql import DatabaseRejected, DatabaseUnavailable
 from controller.operations.model import FINISHED, OperationState, Work, encode_work, kind_of
 from controller.operations.shell.guarding import is_protected
-from controller.shell.engine_port import EnginePort
+from controller.shell.engine import Engine
 from controller.shell.outcomes import NotActive, OutcomeUnknown
 
 _log = logging.getLogger(__name__)
@@ -423,7 +423,7 @@ Decided = TypeVar("Decided", bound=Reply)
 
 
 async def submit(
-    engine: EnginePort, cluster: str, event: Event, decided: type[Decided], *, pointer: str | None = None
+    engine: Engine, cluster: str, event: Event, decided: type[Decided], *, pointer: str | None = None
 ) -> Decided:
     """Return the core's answer to the event. Raise its refusal as a problem. pointer: as for
     `refusal_problem`."""
@@ -471,7 +471,7 @@ async def begun_before(services: Services, attempt: Attempt) -> Answer | None:
     return None if row is None else accepted(row)
 
 
-def check_write(engine: EnginePort, cluster: str, scope: Scope, *, reason: str | None) -> None:
+def check_write(engine: Engine, cluster: str, scope: Scope, *, reason: str | None) -> None:
     """Raise reason_required or precondition_required if the write lacks them. The resource need not exist; a
     later check finds that."""
     if not is_protected(engine, cluster):
@@ -494,7 +494,7 @@ def check_write(engine: EnginePort, cluster: str, scope: Scope, *, reason: str |
         raise ProblemError("precondition_required", f"cluster {cluster!r} is protected", errors=(field,))
 
 
-def check_is_planned(engine: EnginePort, cluster: str) -> None:
+def check_is_planned(engine: Engine, cluster: str) -> None:
     """Raise approval_required if the cluster is protected: only planned and approved moves are allowed
     there."""
     if is_protected(engine, cluster):

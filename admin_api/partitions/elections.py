@@ -48,11 +48,11 @@ from controller.operations.model import (
     StepState,
     Work,
 )
-from controller.shell.engine_port import EnginePort
+from controller.shell.engine import Engine
 from controller.shell.published import Published
 
 
-def find_loss(engine: EnginePort, cluster: str, state: PartitionState) -> LossPreviewView:
+def find_loss(engine: Engine, cluster: str, state: PartitionState) -> LossPreviewView:
     """Return the loss. Raise election_not_needed if the partition has a leader, and what `loss_preview`
     raises."""
     key = (state.topic_id, state.partition)
@@ -63,7 +63,7 @@ def find_loss(engine: EnginePort, cluster: str, state: PartitionState) -> LossPr
     return loss_view(engine, cluster, decided, found)
 
 
-def loss_view(engine: EnginePort, cluster: str, state: PartitionState, found: LossPreview) -> LossPreviewView:
+def loss_view(engine: Engine, cluster: str, state: PartitionState, found: LossPreview) -> LossPreviewView:
     """Return the view of the loss. state: the partition without a leader."""
     verdicts = {v.broker_id: v for v in explain_replicas(engine.decided(cluster), state)}
     least = found.least

@@ -12,7 +12,7 @@ from admin_api.partitions.models import (
 from admin_api.topics.service import find_topic
 from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import NO_EPOCH, NO_LEADER, LeaderRecovery, PartitionState
-from controller.shell.engine_port import EnginePort
+from controller.shell.engine import Engine
 from controller.shell.published import Published
 
 
@@ -24,7 +24,7 @@ def find_partition(view: Published, cluster: str, topic: str, number: int) -> Pa
 
 
 def decided_partition(
-    engine: EnginePort, cluster: str, topic: str, number: int, condition: Precondition
+    engine: Engine, cluster: str, topic: str, number: int, condition: Precondition
 ) -> PartitionState:
     """Return the partition as it is decided now; raise precondition_failed unless it is the one that the
     change was decided on."""
@@ -42,7 +42,7 @@ def version_of(state: PartitionState) -> str:
     return f"{state.topic_id}-{state.partition_epoch}"
 
 
-def show_partition(engine: EnginePort, cluster: str, view: Published, state: PartitionState) -> PartitionView:
+def show_partition(engine: Engine, cluster: str, view: Published, state: PartitionState) -> PartitionView:
     key = (state.topic_id, state.partition)
     change = view.partition_changes.get(key)
     why = engine.explain(cluster, key)

@@ -37,7 +37,7 @@ from controller.operations.model import (
     Refused,
 )
 from controller.operations.reassignments import advance_reassignment, begin_reassignment, finished_cancel
-from controller.shell.engine_port import EnginePort
+from controller.shell.engine import Engine
 
 
 async def assign(
@@ -169,7 +169,7 @@ async def _alter(
     return before, result.state
 
 
-def _plan(engine: EnginePort, cluster: str, before: PartitionState, after: PartitionState) -> Answer:
+def _plan(engine: Engine, cluster: str, before: PartitionState, after: PartitionState) -> Answer:
     lag = engine.lag(cluster, (before.topic_id, before.partition))
     learners = len(set(after.replicas) - set(before.replicas))
     size = 0 if learners == 0 else None if lag is None else lag.size_bytes * learners

@@ -45,11 +45,11 @@ from controller.operations.model import (
 from controller.operations.shell.guarding import verdicts_on
 from controller.operations.shell.plans import make, store_plan
 from controller.operations.waiting import begin_partitions_add, begin_topic_delete
-from controller.shell.engine_port import EnginePort
+from controller.shell.engine import Engine
 from controller.shell.published import Published
 
 
-def cluster_for(engine: EnginePort, body: NewTopic) -> str:
+def cluster_for(engine: Engine, body: NewTopic) -> str:
     """Return the cluster of a topic whose request names none in its path."""
     if body.cluster is not None:
         return body.cluster
@@ -131,7 +131,7 @@ async def create_topic(services: Services, cluster: str, body: NewTopic, attempt
     return _created(engine, cluster, reply.state)
 
 
-def _exists(engine: EnginePort, cluster: str, body: NewTopic, attempt: Attempt, refusal: Refusal) -> Answer:
+def _exists(engine: Engine, cluster: str, body: NewTopic, attempt: Attempt, refusal: Refusal) -> Answer:
     state = engine.image(cluster).image.topic_named(body.name)
     if state is None or refusal.code is not RefusalCode.TOPIC_ALREADY_EXISTS:
         raise refusal_problem(refusal)
@@ -143,7 +143,7 @@ def _exists(engine: EnginePort, cluster: str, body: NewTopic, attempt: Attempt, 
     raise refusal_problem(refusal)
 
 
-def _created(engine: EnginePort, cluster: str, state: TopicState) -> Answer:
+def _created(engine: Engine, cluster: str, state: TopicState) -> Answer:
     return Answer.of(
         201,
         _present(engine, cluster, state),
@@ -152,7 +152,7 @@ def _created(engine: EnginePort, cluster: str, state: TopicState) -> Answer:
     )
 
 
-def _present(engine: EnginePort, cluster: str, state: TopicState) -> TopicView:
+def _present(engine: Engine, cluster: str, state: TopicState) -> TopicView:
     return show_topic(cluster, engine.image(cluster), state)
 
 
@@ -170,7 +170,7 @@ def version_of(view: Published, state: TopicState) -> str:
     return str(view.version_of(Entity.TOPIC, state.topic_id))
 
 
-def check_settled(engine: EnginePort, cluster: str, topic: TopicState, condition: Precondition) -> None:
+def check_settled(engine: Engine, cluster: str, topic: TopicState, condition: Precondition) -> None:
     """Raise precondition_failed unless the topic's row is the one that the change was decided on."""
     is_settled = engine.decided(cluster).topics.get(topic.topic_id) == topic
     version = version_of(engine.image(cluster), topic) if is_settled else None

@@ -33,7 +33,7 @@ from controller.operations.execution import (
 from controller.operations.model import Blocked, Cancellation, Execution, Fate, StepState, Work, with_steps
 from controller.operations.outcome import Advance, PlanOrder
 from controller.operations.shell.plans import PlanOrigin, keep_plan, plan_id_of
-from controller.shell.engine_port import EnginePort
+from controller.shell.engine import Engine
 
 #: Moves read ahead of the cursor, so that not every look reads.
 READ_AHEAD: Final = 5 * STARTED_AT_ONCE
@@ -55,7 +55,7 @@ def asked_by(row: OperationRow, now_ms: int, cancellation: Cancellation | None =
 class Executions:
     """The plans' executions by the operations that this controller carries on."""
 
-    def __init__(self, *, engine: EnginePort, store: Database, sizes_wait_ms: int) -> None:
+    def __init__(self, *, engine: Engine, store: Database, sizes_wait_ms: int) -> None:
         self._engine = engine
         self._store = store
         self._sizes_wait_ms = sizes_wait_ms

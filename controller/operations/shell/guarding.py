@@ -17,11 +17,11 @@ from controller.operations.outcome import Advance, fail
 from controller.operations.shell.plans import find_plan, snapshot_of
 from controller.policies.facts import Facts
 from controller.policies.sandbox import Verdict, breaches, judge
-from controller.shell.engine_port import EnginePort
+from controller.shell.engine import Engine
 from controller.shell.outcomes import UnknownCluster
 
 
-def is_protected(engine: EnginePort, cluster: str) -> bool:
+def is_protected(engine: Engine, cluster: str) -> bool:
     """Return whether the cluster is protected, as decided, persisted or not. An absent cluster protects
     nothing. Raise NotActive."""
     try:
@@ -30,12 +30,12 @@ def is_protected(engine: EnginePort, cluster: str) -> bool:
         return False
 
 
-def needs_approval(engine: EnginePort, row: PlanRow) -> bool:
+def needs_approval(engine: Engine, row: PlanRow) -> bool:
     """Raise NotActive."""
     return row.approval is None and is_protected(engine, row.cluster)
 
 
-async def verdicts_on(engine: EnginePort, store: Database, cluster: str, plan: Plan) -> tuple[Verdict, ...]:
+async def verdicts_on(engine: Engine, store: Database, cluster: str, plan: Plan) -> tuple[Verdict, ...]:
     """Return the verdict of each policy, by name, over the cluster as it is now. Raise NotActive,
     UnknownCluster, DatabaseUnavailable: a policy that can't be read stops what it guards."""
     rows = await store.read(list_policies, cluster=cluster)
@@ -45,7 +45,7 @@ async def verdicts_on(engine: EnginePort, store: Database, cluster: str, plan: P
     return await store.compute(partial(judge, [(row.name, row.sql) for row in rows], facts))
 
 
-async def guarded(engine: EnginePort, store: Database, cluster: str, step: Advance) -> Advance:
+async def guarded(engine: Engine, store: Database, cluster: str, step: Advance) -> Advance:
     """Return what becomes of an operation that has just made its own plan. Raise NotActive, UnknownCluster,
     DatabaseUnavailable; then the operation is looked at again."""
     execution = step.work.execution

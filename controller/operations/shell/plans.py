@@ -23,7 +23,7 @@ from controller.database.plan_rows import MOVES_PER_WRITE
 from controller.database.rows import MoveRow, PlanRow
 from controller.database.sql import Database
 from controller.policies.sandbox import Verdict
-from controller.shell.engine_port import EnginePort
+from controller.shell.engine import Engine
 
 #: How long a plan may be executed: long enough for the night's quiet hours, or for a second person to agree.
 PLAN_EXPIRES_MS: Final = 24 * 3600 * 1000
@@ -55,7 +55,7 @@ def plan_id_of(seed: str, *, turn: int = 0) -> str:
     return name if turn == 0 else f"{name}_{turn}"
 
 
-async def snapshot_of(engine: EnginePort, store: Database, cluster: str) -> Snapshot:
+async def snapshot_of(engine: Engine, store: Database, cluster: str) -> Snapshot:
     """Return a snapshot of what has been decided, with the sizes that leaders and the disks that brokers
     reported. Raise NotActive, UnknownCluster."""
     image = engine.decided(cluster)
@@ -65,7 +65,7 @@ async def snapshot_of(engine: EnginePort, store: Database, cluster: str) -> Snap
 
 
 async def make(
-    engine: EnginePort,
+    engine: Engine,
     store: Database,
     cluster: str,
     goal: Goal,
@@ -83,7 +83,7 @@ async def make(
 
 
 async def keep_plan(
-    engine: EnginePort,
+    engine: Engine,
     store: Database,
     cluster: str,
     goal: Goal,
@@ -102,7 +102,7 @@ async def keep_plan(
 
 
 async def store_plan(
-    engine: EnginePort,
+    engine: Engine,
     store: Database,
     cluster: str,
     plan: Plan,

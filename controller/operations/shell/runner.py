@@ -55,7 +55,7 @@ from controller.operations.reassignments import Progress, not_rolled_back
 from controller.operations.shell.executing import Executions, asked_by
 from controller.operations.shell.guarding import guarded
 from controller.shell.clock import ControllerClock
-from controller.shell.engine_port import EnginePort
+from controller.shell.engine import Engine
 from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
 from springtide.log_lines import ids_in_log
 
@@ -66,7 +66,7 @@ class OperationsRunner:
     """The task, and the way to hand it new work."""
 
     def __init__(
-        self, *, engine: EnginePort, store: Database, clock: ControllerClock, wake_ms: int, sizes_wait_ms: int
+        self, *, engine: Engine, store: Database, clock: ControllerClock, wake_ms: int, sizes_wait_ms: int
     ) -> None:
         """wake_ms: how often it looks when nothing woke it. sizes_wait_ms: how long after taking over, at
         most, an operation puts its plan off because some leader has not told yet how large its log is."""
