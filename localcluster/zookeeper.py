@@ -354,10 +354,7 @@ class ZooKeeper:
             with contextlib.suppress(OSError):
                 server.process.stop(timeout_seconds=5.0)
 
-    def restart(self, *, with_sigkill: bool = True) -> None:
-        """End every server, start them again on the same data, and wait until they serve."""
-        if with_sigkill:
-            self.kill()
-        else:
-            self.stop()
+    def restart(self) -> None:
+        """Kill every server, start them again on the same data, and wait until they serve."""
+        self.kill()
         self.start()

@@ -124,11 +124,11 @@ class BrokerConnection:
 
     # --- requests -------------------------------------------------------------------------------------
 
-    def call(self, api: ApiKey, fields: Mapping[str, object], *, broker_wait_ms: int = 0) -> Any:
+    def call(self, api: ApiKey, fields: Mapping[str, object]) -> Any:
         """Send a request, wait, and return the answer as kio's message. Raises ConnectionLost,
         UnsupportedBroker."""
         self.send(api, [encode_body(api, fields)])
-        frame, position = self.receive(broker_wait_ms=broker_wait_ms)
+        frame, position = self.receive()
         try:
             return decode_body(api, frame, position)
         except MalformedAnswer:

@@ -46,13 +46,13 @@ class Lanes(NamedTuple):
     records: Int64s
 
 
-def record_spans(payload: Payload, lanes: Lanes, *, lanes_min: int = LANES_MIN) -> tuple[Int64s, Int64s]:
+def record_spans(payload: Payload, lanes: Lanes) -> tuple[Int64s, Int64s]:
     """Return (starts, ends) of all records, lane after lane: a start is behind the record's length.
 
     Raise Malformed, whose row here is a *lane*, unless every lane holds exactly its count of records. The
     caller has checked the counts against the bytes, because they are allocated.
     """
-    begins = _begins(payload, lanes, lanes_min)
+    begins = _begins(payload, lanes)
     lengths, starts, bad = read_varints(payload, begins)
     ends = starts + lengths
     # The walk is right if each record begins where the one before it ends.
@@ -92,14 +92,14 @@ def binary_column(data: pa.Buffer, starts: Int64s, ends: Int64s, is_null: Bools 
     return pa.Array.from_buffers(pa.binary(), count, [validity, *taken.buffers()[1:]])
 
 
-def _begins(payload: Payload, lanes: Lanes, lanes_min: int) -> Int64s:
+def _begins(payload: Payload, lanes: Lanes) -> Int64s:
     """Return where each record's length stands, -1 where a walk broke off. record_spans checks them."""
     begins = np.full(int(lanes.records.sum()), -1, np.int64)
     order = np.argsort(-lanes.records, kind="stable")
     counts = lanes.records[order]
     position = lanes.start[order]
     row = (np.cumsum(lanes.records) - lanes.records)[order]
-    rounds = int(counts[lanes_min - 1]) if len(counts) >= lanes_min else 0
+    rounds = int(counts[LANES_MIN - 1]) if len(counts) >= LANES_MIN else 0
     for active in np.searchsorted(-counts, -np.arange(rounds)).tolist():
         if active < len(position):
             position, row = position[:active], row[:active]

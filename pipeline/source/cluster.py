@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from pipeline.client.client import Client
 from pipeline.client.values import EARLIEST, LATEST, ClusterMetadata, FoundOffset, TopicPartition
-from pipeline.errors import HOW_TO_SKIP, InvalidOption
+from pipeline.errors import InvalidOption
 from pipeline.source.offset_json import Offsets
 from pipeline.source.offsets import (
     check_within,
@@ -103,7 +103,7 @@ class SourceCluster:
         latest = {**self._offsets(partitions, LATEST), **(fixed or {})}
         told = check_within(position.option, offsets, earliest=earliest, latest=latest)
         if told and self._options.fail_on_data_loss:
-            raise_losses(told, advice=HOW_TO_SKIP)
+            raise_losses(told)
         return clamp(offsets, earliest=earliest, latest=latest)
 
     def _offsets(self, partitions: Sequence[TopicPartition], mark: int) -> Offsets:

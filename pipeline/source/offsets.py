@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pipeline.client.values import EARLIEST, LATEST, FoundOffset, PartitionRange, TopicPartition
-from pipeline.errors import DataLossError, InvalidOption
+from pipeline.errors import HOW_TO_SKIP, DataLossError, InvalidOption
 from pipeline.source.offset_json import Offsets
 from pipeline.source.positions import AtOffsets, AtTimestamps, LogEnd, Position
 
@@ -158,10 +158,10 @@ def backlog(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition,
     return {where: count for where, count in behind.items() if count > 0}
 
 
-def raise_losses(losses: Iterable[str], *, advice: str) -> None:
+def raise_losses(losses: Iterable[str]) -> None:
     told = list(losses)
     if told:
-        raise DataLossError(f"{_first_of(told)}. {advice}")
+        raise DataLossError(f"{_first_of(told)}. {HOW_TO_SKIP}")
 
 
 def _first_of(told: Sequence[str]) -> str:

@@ -20,7 +20,6 @@ from typing import Protocol
 
 from pipeline.client.errors import ClientError
 from pipeline.client.values import FoundOffset, PartitionRange, TopicPartition
-from pipeline.errors import HOW_TO_SKIP
 from pipeline.source.offset_json import Offsets, offsets_from_json, offsets_to_json
 from pipeline.source.offsets import (
     backlog,
@@ -190,7 +189,7 @@ class StreamPlanner:
     def _report(self, losses: Iterable[str]) -> None:
         told = list(losses)
         if self._options.fail_on_data_loss:
-            raise_losses(told, advice=HOW_TO_SKIP)
+            raise_losses(told)
         for loss in told:
             _log.warning("data_loss_accepted detail=%s hint=%s", loss, "failOnDataLoss is false")
 
@@ -235,5 +234,5 @@ def plan_between(options: SourceOptions, start: object, end: object) -> list[tup
         return []
     found = ranges_between(offsets_from_json(start), offsets_from_json(end))
     if options.fail_on_data_loss:
-        raise_losses(found.losses, advice=HOW_TO_SKIP)
+        raise_losses(found.losses)
     return plan_tasks(found.ranges, options.plan)
