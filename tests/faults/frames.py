@@ -16,9 +16,6 @@ PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 FIND_COORDINATOR, API_VERSIONS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH = 10, 18, 22, 23
 DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS = 35, 61
 
-BATCH_OVERHEAD = 61
-CRC_AT = 17
-ATTRIBUTES_AT = 21
 REPLICATED_MS_MAX = 15_000
 """How long a leader may wait for its followers: nothing here tries what comes after, and a busy machine takes
 its time. Less than a Wire waits for the answer."""

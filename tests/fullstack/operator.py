@@ -12,7 +12,6 @@ from tests.fullstack.http import SimTransport
 
 TIMEOUT_S = 5.0
 RETRY_MS = (50, 400)
-NOT_DONE = frozenset({"no_active_controller", "not_the_active_controller", "audit_unavailable"})
 
 
 class Refused(Exception):

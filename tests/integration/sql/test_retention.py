@@ -25,7 +25,6 @@ pytestmark = pytest.mark.anyio
 DAYS = 30
 #: A hundred days after the first row, in the middle of a day.
 NOW_MS = 100 * DAY_MS + DAY_MS // 2
-CUTOFF_MS = 70 * DAY_MS
 
 
 async def append(store: Database, *changes: AuditedChange, at_ms: int | None = None) -> None:

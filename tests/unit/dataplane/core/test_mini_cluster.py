@@ -150,6 +150,7 @@ def _answer_deletions_without_the_eligible(patch: pytest.MonkeyPatch) -> None:
         (_acknowledge_duplicates_at_once, 80),
         (_never_compare_epochs, 40),
         (_tell_a_log_start_that_is_not_stored, 80),
+        (_let_followers_join_with_what_was_deleted, 80),
         (_answer_deletions_at_once, 80),
         (_answer_deletions_without_the_eligible, 80),
     ],
