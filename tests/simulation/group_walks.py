@@ -27,6 +27,7 @@ def walk_failure(seed: int) -> tuple[str, str] | None:
                 phases=[Phase.generate],
                 database=None,
                 verbosity=Verbosity.quiet,
+                deadline=None,
                 report_multiple_bugs=False,
                 suppress_health_check=list(HealthCheck),
             ),

@@ -30,15 +30,6 @@ class Znode:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class WriteLogged:
-    """One applied multi, kept for the check of I5: who wrote, under which controller epoch."""
-
-    session: str
-    controller_epoch: int
-    current_controller_epoch: int
-
-
 @dataclass(slots=True)
 class Session:
     name: str
@@ -63,7 +54,6 @@ class ModelZooKeeper:
     nodes: dict[str, Znode] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
     leader: str | None = None
-    writes: list[WriteLogged] = field(default_factory=list)
     on_write: Callable[[str, int], None] | None = None
     outages: int = 0
     #: Whether a session's client reaches the servers; and by how much watches are late.
@@ -175,8 +165,7 @@ class ModelZooKeeper:
             if not self.is_alive(session):
                 self.events.after(self.random.uniform(low, high), lambda: done(Outcome.SESSION_EXPIRED))
                 return
-            current = int(self.nodes["controller_epoch"].value)
-            if current != controller_epoch:
+            if int(self.nodes["controller_epoch"].value) != controller_epoch:
                 outcome = Outcome.BAD_VERSION
             else:
                 for key, value in writes:
@@ -189,7 +178,6 @@ class ModelZooKeeper:
                 if any(key == "head" and not value[1] for key, value in writes if value is not None):
                     self.is_back = False
                     self.histories += 1
-                self.writes.append(WriteLogged(session, controller_epoch, current))
                 outcome = Outcome.APPLIED
                 if self.on_write is not None:
                     self.on_write(session, controller_epoch)
