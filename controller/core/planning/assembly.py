@@ -34,6 +34,10 @@ from controller.core.planning.weighing import PartsOf, Vector, Weighing
 #: Imbalance of a pair that shares a rack, and of one that shares a host, on top of it.
 RACK_PAIR: Final = 16
 HOST_PAIR: Final = 48
+#: A move is taken at its turn unless it has lost more than this part of what it was worth when it was last
+#: counted: each taken makes all others of its brokers worth a little less, and to count to the last bit was
+#: to count hundreds of them again for each.
+STALE_PART: Final = 16
 _PRECISION: Final = 1 << 40
 
 
@@ -52,7 +56,7 @@ def counted(key: PartitionKey) -> tuple[Vector, Vector]:
 
 
 def order_moves(layout: Layout, moves: Sequence[Move], parts_of: PartsOf = counted) -> tuple[Move, ...]:
-    """Most imbalance removed per byte first, counted again after each; ties by topic and partition."""
+    """Most imbalance removed per byte first, as far as STALE_PART allows; ties by topic and partition."""
     shifts = list(_shifts(layout, moves, parts_of))
     off: dict[int, int] = {}  # how far each load is from where it ends
     for shift in shifts:
@@ -76,7 +80,7 @@ def order_moves(layout: Layout, moves: Sequence[Move], parts_of: PartsOf = count
     while heap:
         stored, place, at = heap[0]
         now = rank(at)
-        if now > stored:
+        if now > stored + abs(stored) // STALE_PART:
             heapq.heapreplace(heap, (now, place, at))
             continue
         heapq.heappop(heap)

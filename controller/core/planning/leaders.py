@@ -14,10 +14,10 @@ from controller.core.planning.plan import MoveReason
 def balance_leaders(layout: Layout, freedom: Freedom, numbers: Iterable[int], effort: Effort) -> None:
     """Reorder some of the partitions `numbers`: those that the plan changes anyway first."""
     leads = Counter(replicas[0] for replicas in layout.replicas if replicas)
-    led: dict[int, list[int]] = {}
+    led: dict[int, dict[int, None]] = {}  # in order
     for number in sorted(numbers, key=lambda number: (number not in layout.touched, number)):
         if number not in layout.locked:
-            led.setdefault(layout.replicas[number][0], []).append(number)
+            led.setdefault(layout.replicas[number][0], {})[number] = None
     brokers = freedom.donors | freedom.receivers
     has_changed = True
     while has_changed and effort.left > 0:  # straight to a follower with at least two fewer
@@ -45,18 +45,22 @@ def _emptiest_follower(layout: Layout, freedom: Freedom, leads: Mapping[int, int
 
 
 def _hand_over(
-    layout: Layout, led: dict[int, list[int]], leads: Counter[int], number: int, target: int
+    layout: Layout, led: dict[int, dict[int, None]], leads: Counter[int], number: int, target: int
 ) -> None:
     leader = layout.replicas[number][0]
     layout.lead(number, target, MoveReason.LEADER_BALANCE)
-    led[leader].remove(number)
-    led.setdefault(target, []).append(number)
+    del led[leader][number]
+    led.setdefault(target, {})[number] = None
     leads[leader] -= 1
     leads[target] += 1
 
 
 def _path(
-    layout: Layout, freedom: Freedom, led: dict[int, list[int]], leads: Mapping[int, int], effort: Effort
+    layout: Layout,
+    freedom: Freedom,
+    led: Mapping[int, dict[int, None]],
+    leads: Mapping[int, int],
+    effort: Effort,
 ) -> list[tuple[int, int]] | None:
     """The shortest chain of handovers from one of the fullest brokers that has any: each with the broker that
     is to lead and the partition. No broker hands over what it got in the same chain: each comes once."""

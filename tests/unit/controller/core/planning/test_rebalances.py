@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
+from itertools import pairwise
+from types import SimpleNamespace
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from controller.core.planning import assembly
 from controller.core.planning.goals import DISK_PERMILLE, Drain, Rebalance, RebalanceMode
 from controller.core.planning.plan import PlanOutcome, RejectionCode
 from controller.core.planning.planner import make_plan
@@ -29,6 +34,26 @@ def test_a_new_broker_gets_its_share_of_very_many_partitions() -> None:
     plan = make_plan(before, Rebalance(mode=RebalanceMode.NEW_ONLY, new_broker_ids=(6,)))
     assert spread(loads(carry_out(before, plan.moves))) <= 1
     assert plan.totals.bytes == plan.totals.bytes_least
+
+
+def test_the_order_of_very_many_moves_is_found_with_few_looks_at_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each move that is taken makes all others of its brokers a little less urgent."""
+    looks = 0
+
+    def replace(heap: list[object], item: object) -> object:
+        nonlocal looks
+        looks += 1
+        return heapq.heapreplace(heap, item)
+
+    sizes = [number * 7_919 % 1_000_003 + 1 for number in range(6_000)]
+    before = alone(7, *[tuple((n + turn) % 6 for turn in range(3)) for n in range(6_000)], sizes=sizes)
+    monkeypatch.setattr(assembly, "heapq", SimpleNamespace(**vars(heapq) | {"heapreplace": replace}))
+    plan = make_plan(before, Rebalance())
+    assert len(plan.moves) > 2_000 and looks < 8 * len(plan.moves)
+    worth = [move.gain / (move.bytes + 1) for move in plan.moves]
+    assert all(later < earlier * 1.1 for earlier, later in pairwise(worth))
 
 
 # --- some come, some go -------------------------------------------------------------------------------------
