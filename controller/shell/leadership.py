@@ -16,8 +16,8 @@ however long that took: while the claim stood no other controller was elected or
 true. What was not heard meanwhile counts against no broker (loop_watch.py).
 
 A standby does not have to wait for the dead controller's session to expire: it holds a connection to the
-active one's listener, and when that ends and the listener refuses another, it removes the claim itself. A
-wrong conclusion costs an election, nothing else.
+active one's listener, and when that ends and the listener refuses another, it puts its own claim in the
+place of that one. A wrong conclusion costs an election, nothing else.
 """
 
 from __future__ import annotations
@@ -269,8 +269,8 @@ class Leadership:
             if watch.node.owner == session.session_id:
                 return await self._recognise(claim, watch.node)
             self.active = _holder(claim)
-            await self._outwait(claim, watch.node, watch.changed)
-            return None
+            is_dead = await self._outwait(claim, watch.node, watch.changed)
+            return await self._claim(self._meta.session.session_id, dead=watch.node) if is_dead else None
         self.active = None
         if not self._may_stand:
             with self._clock.timeout_ms(STANDBY_RECHECK_MS):
@@ -278,10 +278,19 @@ class Leadership:
             return None
         return await self._claim(session.session_id)
 
-    async def _claim(self, session_id: int) -> Term | None:
+    async def _claim(self, session_id: int, *, dead: Node | None = None) -> Term | None:
+        """Take the claim. dead: the claim that is in the way, of a controller that was proven dead: it goes
+        in the same write, because each write waits for a disk. Return None to look again."""
         node = await self._meta.get_synced(EPOCH_PATH)
         if node is None:
             return None
+        if dead is not None:
+            # Another may have claimed since, and its znode has the version of this one. If it does so from
+            # now on, the epoch is another one, and nothing is written.
+            current = await self._meta.get_synced(ACTIVE_PATH)
+            if current is None or current.created_zxid != dead.created_zxid:
+                return None
+            dead = current
         epoch = msgspec.json.decode(node.data, type=EpochRow).controller_epoch + 1
         claim = ClaimRow(
             controller_id=self._controller_id,
@@ -295,6 +304,7 @@ class Leadership:
         outcome = await self._meta.start_write(
             [
                 SetData(EPOCH_PATH, msgspec.json.encode(row), node.version),
+                *(() if dead is None else (Delete(ACTIVE_PATH, dead.version),)),
                 Create(ACTIVE_PATH, msgspec.json.encode(claim), ephemeral=True),
             ]
         ).outcome()
@@ -360,10 +370,10 @@ class Leadership:
 
     # -- waiting behind another controller --
 
-    async def _outwait(self, claim: ClaimRow, node: Node, changed: Callable[[], Awaitable[None]]) -> None:
-        """Return when the claim may have changed, or once its holder was proven dead and the claim
-        removed."""
+    async def _outwait(self, claim: ClaimRow, node: Node, changed: Callable[[], Awaitable[None]]) -> bool:
+        """Return when the claim may have changed, or, with True, once its holder was proven dead."""
         log.info("standby active_url=%s controller_epoch=%d", claim.url, claim.controller_epoch)
+        is_dead = False
         async with anyio.create_task_group() as tasks:
 
             async def notice() -> None:
@@ -376,22 +386,20 @@ class Leadership:
                     is_over = current is None or current.created_zxid != node.created_zxid
                 tasks.cancel_scope.cancel()
 
-            async def bury() -> None:
+            async def watch_over() -> None:
+                nonlocal is_dead
                 if await self._is_holder_dead(claim):
                     log.info("active_proven_dead url=%s", claim.url)
-                    # By version and path only this claim can be meant: a later one is a new znode, and its
-                    # version is 0 as well, so the zxid is compared first.
-                    current = await self._meta.get_synced(ACTIVE_PATH)
-                    if current is not None and current.created_zxid == node.created_zxid:
-                        await self._meta.start_write([Delete(ACTIVE_PATH, current.version)]).outcome()
+                    is_dead = True
                     tasks.cancel_scope.cancel()
 
-            tasks.start_soon(_swallow_unavailable, bury)
+            tasks.start_soon(watch_over)
             try:
                 await notice()
             except MetaUnavailable as error:  # Not through the task group, which would wrap it.
                 log.info("standby_rechecks reason=%s", str(error))
                 tasks.cancel_scope.cancel()
+        return is_dead
 
     async def _is_holder_dead(self, claim: ClaimRow) -> bool:
         """Wait until the holder's listener, once seen accepting, refuses: before it was reached, a refusal

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from controller.shell.leadership import ACTIVE_PATH, EPOCH_PATH, ClaimRow, EpochRow, Leadership, Term
-from controller.shell.meta import Delete
+from controller.shell.meta import Create, Delete, SetData
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.shell import AddressBook, seeded_ids
 from tests.simulation.memory_zookeeper import LostAnswer, MemoryMeta, MemoryZooKeeper
@@ -230,7 +230,7 @@ async def test_a_resigned_term_is_never_resumed_under_its_epoch(
     await compete(candidate, then=then)
 
 
-async def test_a_standby_removes_the_claim_of_a_process_that_is_proven_dead(
+async def test_a_standby_puts_its_claim_in_the_place_of_one_whose_process_is_proven_dead(
     zookeeper: MemoryZooKeeper, clock: VirtualClock
 ) -> None:
     listeners = AddressBook()
@@ -250,7 +250,26 @@ async def test_a_standby_removes_the_claim_of_a_process_that_is_proven_dead(
             await anyio.sleep(0.001)
         assert anyio.current_time() - started < 0.1
         assert second.epochs == [2]
+        took = [type(operation) for operation in zookeeper.history[-1].operations]
+        assert took == [SetData, Delete, Create]  # One write, as each waits for a disk.
         tasks.cancel_scope.cancel()
+
+
+async def test_a_claim_that_came_after_the_dead_ones_is_left_alone(
+    zookeeper: MemoryZooKeeper, clock: VirtualClock
+) -> None:
+    listeners = AddressBook()
+    listeners.open("c1", 8080)
+    names = ("c1", "c2", "c3")
+    first, *others = [Candidate(zookeeper.connect(), clock, name, listeners) for name in names]
+
+    async def then() -> None:
+        first.meta.disconnect()
+        listeners.kill("c1", 8080)
+        await settle(0.5)
+        assert sorted(epoch for candidate in others for epoch in candidate.epochs) == [2]
+
+    await compete(first, *others, then=then)
 
 
 async def test_a_listener_that_closes_later_than_the_connection_is_still_a_proof(
