@@ -6,8 +6,9 @@
 Events are stepped the moment they arrive, even while a large write is on its way: a heartbeat therefore
 counts when it is received, however long the queue (KAFKA-15019). What steps want persisted collects meanwhile
 and goes out together with the next write. Replies wait until everything that was decided before them is
-persisted and published, for they may speak of it; only a heartbeat that changed nothing, from a broker whose
-row is the same in both images, is answered at once.
+persisted and published, for they may speak of it; only a heartbeat or a poll that changed nothing, from a
+broker whose row is the same in both images, goes on at once: a poll is told of what is published alone, part
+by part, and would else get the first part of a large election and wait for the last.
 
 Readers see the published image only. A write that fails ends the term: the speculative image is then ahead
 of the truth, and is dropped with everything else that this driver holds.
@@ -40,6 +41,7 @@ from controller.core.effects import (
     ProbeBroker,
 )
 from controller.core.events import (
+    AppliedReply,
     BrokerApplied,
     BrokerProvenDead,
     Event,
@@ -69,6 +71,8 @@ log = logging.getLogger(__name__)
 #: Records decided but not persisted. More would only hide that ZooKeeper is too slow; brokers ask again.
 UNPERSISTED_RECORDS_MAX: Final = 400_000
 UNPERSISTED_EVENTS_MAX: Final = 20_000
+#: Records that wait to be persisted while time still passes for the machine.
+TICKED_RECORDS_MAX: Final = 4_000
 #: Records replayed, or audited, before other tasks get a turn.
 SLICE_RECORDS: Final = 1_000
 #: The machine hears at least as often how far this controller's clocks disagree.
@@ -98,6 +102,11 @@ ALARMS_THAT_NEED_A_PERSON: Final = frozenset(
 )
 #: Changes that wait to be rendered for the audit.
 AUDIT_FEED_MAX: Final = 400_000
+#: For how long, at most, history lets what is being decided go first: it takes several times the work, and
+#: brokers wait for their new leaders.
+AUDIT_WAIT_MS_MAX: Final = 2_000
+#: Partitions of which brokers are told in a millisecond, about, when a controller takes over.
+TOLD_PER_MS: Final = 50
 
 
 class Outbox(Protocol):
@@ -275,16 +284,15 @@ class ClusterDriver:
         return not self._waiting and not self._is_persisting
 
     def _may_answer_now(self, event: Event, step: Step) -> bool:
-        if not isinstance(event, Heartbeat) or not isinstance(step.reply, HeartbeatResponse):
-            return False
-        broker_id = event.request.broker_id
+        match event, step.reply:
+            case Heartbeat(request=request), HeartbeatResponse(error=ControllerError.NONE):
+                broker_id, may_wait = request.broker_id, request.wants_shutdown
+            case BrokerApplied(broker_id=broker_id), AppliedReply(error=ControllerError.NONE):
+                may_wait = False
+            case _:
+                return False
         row = self.published.image.member(broker_id)
-        return (
-            step.reply.error is ControllerError.NONE
-            and not event.request.wants_shutdown
-            and row is not None
-            and self.machine.image.member(broker_id) == row
-        )
+        return not may_wait and row is not None and self.machine.image.member(broker_id) == row
 
     def _step(self, event: Event) -> Step:
         now_ms = self._clock.now_mono_ms()
@@ -317,7 +325,7 @@ class ClusterDriver:
                 self._tasks = tasks
                 tasks.start_soon(self._tick)
                 if self._outbox is not None:
-                    self._outbox.backfill(self.cluster)
+                    tasks.start_soon(self._back_fill, self._outbox)
                     tasks.start_soon(self._feed_audit, self._outbox)
                 try:
                     await self._persist_for_ever()
@@ -428,8 +436,10 @@ class ClusterDriver:
                     await self._deadline_moved.wait()
                 continue
             ticked_ms = self._clock.now_mono_ms()
-            # Without authority heartbeats are not counted, so no broker may be judged by them either.
-            if self._term.has_authority:
+            # Without authority heartbeats are not counted, so no broker may be judged by them either. What
+            # would wait behind so much anyway is not to hold the loop up now: a dead broker's seats, of which
+            # each tick takes some, while its leaderships are on their way.
+            if self._term.has_authority and self._waiting_records < TICKED_RECORDS_MAX:
                 self._tick_once()
             await self._clock.sleep_ms(TICK_PAUSE_MIN_MS)
 
@@ -629,12 +639,19 @@ class ClusterDriver:
 
     # -- audit --
 
+    async def _back_fill(self, outbox: Outbox) -> None:
+        """Have history compared with what was taken over, once brokers were told: that is a list of all."""
+        await self._clock.sleep_ms(len(self.published.image.partitions) // TOLD_PER_MS)
+        outbox.backfill(self.cluster)
+
     async def _feed_audit(self, outbox: Outbox) -> None:
         """Render changes for the audit in slices, behind the replies: no request waits for history."""
         while True:
             if not self._audit_feed:
                 self._audit_work = anyio.Event()
                 await self._audit_work.wait()
+                with self._clock.timeout_ms(AUDIT_WAIT_MS_MAX):
+                    await self.settled()
             if len(self._audit_feed) > AUDIT_FEED_MAX:
                 self._audit_feed.clear()
                 log.warning("audit_feed_overflow cluster=%s", self.cluster)

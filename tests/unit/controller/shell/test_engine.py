@@ -21,6 +21,8 @@ from controller.core.events import (
     AlterQuotas,
     AlterReassignments,
     AlterUsers,
+    AppliedReply,
+    BrokerApplied,
     ConfigureCluster,
     CreateTopic,
     ReassignmentsAltered,
@@ -482,6 +484,58 @@ async def test_every_persisted_change_reaches_the_audit_once_with_before_and_aft
         assert "num.partitions" not in configured.before["configs"]
         assert configured.after["configs"]["num.partitions"] == "7"
         assert audit.backfilled == ["prod"]
+
+
+async def test_a_poll_waits_for_no_write_that_it_does_not_speak_of(
+    zookeeper: MemoryZooKeeper, clock: VirtualClock
+) -> None:
+    """A dead broker's leaders are published in parts: each broker asks for the next while it is written."""
+    engine = make_engine(zookeeper.connect(), clock)
+    async with running(engine):
+        broker, *_ = await form_cluster(engine)
+        zookeeper.latency_ms = 50
+        applied = BrokerApplied(
+            broker_id=1,
+            broker_epoch=broker.broker_epoch,
+            controller_epoch=engine.controller_epoch,
+            sequence=engine.image("prod").image.sequence,
+            wall_ms=5,
+        )
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(engine.submit, "prod", create_topic())
+            await anyio.sleep(0.01)
+            began = anyio.current_time()
+            assert await engine.submit("prod", applied) == AppliedReply()
+            assert anyio.current_time() - began < 0.01
+            assert engine.image("prod").image.topics == {}
+
+
+async def test_history_is_written_once_what_is_being_decided_stands(
+    zookeeper: MemoryZooKeeper, clock: VirtualClock
+) -> None:
+    audit = RecordedAudit()
+    engine = make_engine(zookeeper.connect(), clock, outbox=audit)
+    zookeeper.latency_ms = 50
+    answered = 0
+
+    async def configure(partitions: str) -> None:
+        nonlocal answered
+        configs: dict[str, str | None] = {"num.partitions": partitions}
+        await engine.submit("prod", ConfigureCluster(configs=configs, actor="ada", reason=None, wall_ms=5))
+        answered += 1
+
+    async with running(engine):
+        await form_cluster(engine)
+        await anyio.sleep(1)
+        known = len(audit.changes)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(configure, "7")
+            await anyio.sleep(0.01)
+            tasks.start_soon(configure, "8")
+            await anyio.sleep(0.06)
+            assert (answered, len(audit.changes)) == (1, known)
+        await anyio.sleep(0.01)
+        assert (answered, len(audit.changes)) == (2, known + 2)
 
 
 async def test_the_truth_names_every_entity_with_the_version_its_change_had(
