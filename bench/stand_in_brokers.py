@@ -40,6 +40,7 @@ POLL_WAIT_MS: Final = 10_000
 _NOT_CONTROLLER: Final = b'{"error":"not_controller"'
 #: The leader of a partition that a stand-in was not told of.
 UNTOLD: Final = -2
+_APPLYING: Final = asyncio.Lock()
 
 
 class Told(msgspec.Struct, gc=False):
@@ -240,17 +241,19 @@ class StandIn:
                 wait_ms_max=POLL_WAIT_MS,
             )
             body = await self._ask(self._polls, "poll", request)
-            batch = msgspec.json.decode(body, type=ToldBatch)
+            async with _APPLYING:  # One at a time: decoded, a FULL state is larger than it was.
+                batch = msgspec.json.decode(body, type=ToldBatch)
+                await self.apply(batch)
             if batch.sequence < 0:
                 await asyncio.sleep(RETRY_S)
                 continue
-            await self.apply(batch)
             if batch.full:
                 self.full_at, self.full_epoch, self.full_bytes = (
                     time.monotonic(),
                     batch.controller_epoch,
                     len(body),
                 )
+            del body
             self._position = (batch.controller_epoch, batch.sequence)
 
     async def apply(self, batch: ToldBatch) -> None:

@@ -55,7 +55,7 @@ from localcluster.rest import (
     open_rest_client,
 )
 from localcluster.tls import ClusterTls
-from localcluster.zookeeper import ZooKeeper, ZooKeeperPorts
+from localcluster.zookeeper import HEAP_BYTES, ZooKeeper, ZooKeeperPorts
 from springtide.exposure import INSECURE_NETWORK
 
 DEFAULT_CLUSTER = "prod"
@@ -201,7 +201,7 @@ class LocalCluster:
         broker_config: passed to every broker as `--config KEY=VALUE`.
         controller_flags: appended to every controller's command line.
         log_format: text or json, of what controllers, brokers and coordinators log.
-        force_sync: whether ZooKeeper fsyncs, see zookeeper.py.
+        force_sync: whether ZooKeeper fsyncs, see zookeeper.py. zookeeper_heap: of each of its servers.
         name: the cluster that the brokers belong to.
         first_ports: None draws free ports.
         creates_cluster: whether `start` creates the cluster; without it, brokers and coordinators wait until
@@ -228,6 +228,7 @@ class LocalCluster:
         controller_flags: Sequence[str] = (),
         log_format: str = "text",
         force_sync: bool = True,
+        zookeeper_heap: str = HEAP_BYTES,
         name: str = DEFAULT_CLUSTER,
         first_ports: FirstPorts | None = None,
         creates_cluster: bool = True,
@@ -251,6 +252,7 @@ class LocalCluster:
         self._controller_flags = tuple(controller_flags)
         self._log_format = log_format
         self._force_sync = force_sync
+        self._zookeeper_heap = zookeeper_heap
         self.name = name
         self._given_directory = directory
         self._first_ports = first_ports
@@ -315,6 +317,7 @@ class LocalCluster:
             force_sync=self._force_sync,
             place_of=self._place_of,
             tls=None if self.tls is None else self.tls.zookeeper,
+            heap=self._zookeeper_heap,
         )
         for index in range(1, self._controllers + 1):
             port = self._reserve(None if first is None else first.controller + index - 1)

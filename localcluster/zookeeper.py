@@ -59,7 +59,6 @@ runs but cannot say what is wrong."""
 
 JVM_FLAGS = (
     "-Xms16m",
-    f"-Xmx{HEAP_BYTES}",
     "-XX:+ExitOnOutOfMemoryError",  # Without memory it would stay up and serve no client.
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",  # Half the start-up is compiling; the second compiler never pays back here.
@@ -222,6 +221,7 @@ class ZooKeeperServer:
             promised.
         place: where it runs; its address is in `ports_by_id` too.
         tls: None speaks without TLS.
+        heap: at most, as java takes it.
     """
 
     def __init__(
@@ -236,6 +236,7 @@ class ZooKeeperServer:
         force_sync: bool = True,
         place: ProcessPlace | None = None,
         tls: ZooKeeperServerTls | None = None,
+        heap: str = HEAP_BYTES,
     ) -> None:
         self.server_id = server_id
         self._tls = tls
@@ -258,6 +259,7 @@ class ZooKeeperServer:
                     arguments=[
                         str(java.executable),
                         *JVM_FLAGS,
+                        f"-Xmx{heap}",
                         "-cp",
                         class_path,
                         MAIN_CLASS,
@@ -293,6 +295,7 @@ class ZooKeeper:
         ports: one entry a server; an odd number is what makes sense.
         place_of: where each runs.
         tls: of all of them; None speaks without TLS.
+        heap: of each at most.
     """
 
     def __init__(
@@ -305,6 +308,7 @@ class ZooKeeper:
         force_sync: bool = True,
         place_of: PlaceOf = this_machine,
         tls: ZooKeeperServerTls | None = None,
+        heap: str = HEAP_BYTES,
     ) -> None:
         ports_by_id = dict(enumerate(ports, start=1))
         jars = find_zookeeper_jars()
@@ -319,6 +323,7 @@ class ZooKeeper:
                 force_sync=force_sync,
                 place=place_of(f"zookeeper-{server_id}"),
                 tls=tls,
+                heap=heap,
             )
             for server_id in ports_by_id
         ]

@@ -42,7 +42,7 @@ def test_the_order_of_very_many_moves_is_found_with_few_looks_at_each(
     """Each move that is taken makes all others of its brokers a little less urgent."""
     looks = 0
 
-    def replace(heap: list[object], item: object) -> object:
+    def replace(heap: list[tuple[int, int, int]], item: tuple[int, int, int]) -> object:
         nonlocal looks
         looks += 1
         return heapq.heapreplace(heap, item)
