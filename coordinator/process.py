@@ -171,7 +171,7 @@ class CoordinatorProcess:
             threads=ports.threads,
             counters=self.counters,
             limits=settings.config.server_limits,
-            on_turn_end=lambda: None,
+            on_turn_end=self.shards.end_turn,
             begin=self.authentication.begin,
             identify=self.authentication.identify,
             connection_delay_ms=self.quotas.connection_delay_ms,

@@ -27,7 +27,9 @@ The rules:
    another log.
 7. (held) What is asked while an opening is under way waits for it, and not for long: most end sooner than a
    client that was refused would come back.
-8. (ahead) A writer in the log that is not below the one that the controller names afterwards proves that the
+8. (together) What requests write waits for the next event that is no request, TurnEnded at the latest: the
+   records of a turn are one batch, as far as it has room.
+9. (ahead) A writer in the log that is not below the one that the controller names afterwards proves that the
    controller's metadata went back: stop, and say so.
 
 Pure: `step` takes an event and the clocks and returns effects. A clock's reading is an argument, a nonce a
@@ -62,6 +64,7 @@ from coordinator.core.shard_ports import (
     ShardTaken,
     ShardTimer,
     TimerFired,
+    TurnEnded,
     WriterNamed,
 )
 from coordinator.core.writer import ShardWriter, Stand
@@ -171,6 +174,11 @@ class ShardRuntime:
         return None if writer == NO_WRITER else writer
 
     @property
+    def has_unsent(self) -> bool:
+        """Return whether requests have written what TurnEnded sends, if it may be sent yet."""
+        return self._writer is not None and self._writer.has_waiting
+
+    @property
     def writer(self) -> ShardWriter | None:
         """Return the writer of the opening that is under way or serves, if there is one."""
         return self._writer
@@ -183,6 +191,7 @@ class ShardRuntime:
         match event:
             case RequestCame():
                 self._on_request(event)
+                return self._effects
             case _ if self.phase in (ShardPhase.STOPPED, ShardPhase.CLOSED):
                 pass
             case LeaderKnown():
@@ -199,6 +208,8 @@ class ShardRuntime:
                 self._on_read(event)
             case TimerFired(key=key):
                 self._on_timer(key)
+            case TurnEnded():
+                pass
             case _:
                 assert_never(event)
         if self._held and self.phase not in _OPENS:

@@ -100,6 +100,11 @@ class RequestCame:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """No more requests come for now: what the last ones wrote is sent."""
+
+
+@dataclass(frozen=True, slots=True)
 class TimerFired:
     key: Hashable
 
@@ -112,6 +117,7 @@ ShardEvent = (
     | BatchAnswered
     | LogWasRead
     | RequestCame
+    | TurnEnded
     | TimerFired
 )
 

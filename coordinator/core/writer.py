@@ -125,6 +125,10 @@ class ShardWriter:
         return not self._in_flight and not self._waiting
 
     @property
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    @property
     def is_full(self) -> bool:
         waiting = self._waiting
         return len(waiting) >= WAITING_MAX or sum(b.size_bytes for b in waiting) >= WAITING_BYTES_MAX

@@ -36,6 +36,7 @@ from coordinator.core.shard_ports import (
     ShardTaken,
     ShardTimer,
     TimerFired,
+    TurnEnded,
     WriterNamed,
 )
 from coordinator.shell.log_client import LogClient, LogParts
@@ -71,12 +72,14 @@ class ShardCounters:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardParts(LogParts):
     """What all shards of a process share. given_writer: returns the writer that came with a shard, once; None
-    if none did. end_turn: sends the answers that are complete."""
+    if none did. end_turn: ends each host's turn, and sends the answers that are complete. in_turn: hosts with
+    records that wait for the turn's end, in order."""
 
     given_writer: Callable[[PartitionState], WriterId | None]
     new_machine: Callable[[], Machine]
     name_writer: WriterNamer
     end_turn: Callable[[], None]
+    in_turn: dict[ShardHost, None]
     counters: ShardCounters
 
 
@@ -133,6 +136,11 @@ class ShardHost:
             request = make(self._tokens)
             self._waiting[self._tokens] = answered
             self._step(RequestCame(self._tokens, request))
+            if self.runtime.has_unsent:
+                self._parts.in_turn[self] = None
+
+    def end_turn(self) -> None:
+        self._step(TurnEnded())
 
     def on_state(self, state: PartitionState, *, is_owner: bool) -> None:
         """Take in the newest state of the partition. The caller ends the turn."""

@@ -71,6 +71,7 @@ class Shards:
             new_machine=new_machine,
             name_writer=self._ask_controller,
             end_turn=end_turn,
+            in_turn={},
             counters=self._counters,
         )
         self._topic_id = ""
@@ -93,6 +94,12 @@ class Shards:
             answered(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:
             answered(ErrorCode.NOT_COORDINATOR)
+
+    def end_turn(self) -> None:
+        """Send what the turn's requests have written, in one batch a shard."""
+        in_turn = self._parts.in_turn
+        while in_turn:
+            in_turn.popitem()[0].end_turn()
 
     def owned(self) -> Sequence[int]:
         states = self._parts.view.partitions_of(self._topic_id)

@@ -33,6 +33,7 @@ from coordinator.core.shard_ports import (
     ShardGiven,
     ShardTaken,
     TimerFired,
+    TurnEnded,
     WriterNamed,
 )
 from springtide.wire.errors import ErrorCode
@@ -62,6 +63,8 @@ BEGIN_ANEW_MS = 20
 SHARDS_SIMULATED = 2
 ASK_AGAIN_MS = 50
 TICK_MS_MAX = 1_000
+#: How long the requests of one turn may go on.
+TURN_MS_MAX = 10
 
 
 class CoordinatorNode:
@@ -367,4 +370,12 @@ class CoordinatorNode:
             return
         self._tokens += 1
         self._waiting[self._tokens] = answer
+        if self.runtime.has_unsent:
+            self.cluster.marks.reached("shard.turn.of.several")
+        else:
+            self.after(self.random.uniform(0, TURN_MS_MAX), partial(self._end_turn, self._begun))
         self._submit(RequestCame(self._tokens, request._replace(token=self._tokens)))
+
+    def _end_turn(self, begun: int) -> None:
+        if self._begun == begun:
+            self._submit(TurnEnded())

@@ -154,6 +154,7 @@ DECLARED: dict[str, int] = {
     "shard.refuses.and.undoes": COMMON,
     "shard.read.across.a.round": RARE,
     "shard.append.under.minimum": WATCHED,
+    "shard.turn.of.several": COMMON,
     "shard.closed.fenced": COMMON,
     "shard.closed.broken": WATCHED,
     "shard.closed.cut": WATCHED,

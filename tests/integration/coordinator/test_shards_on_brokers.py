@@ -134,6 +134,7 @@ class Coordinator:
             answered.set()
 
         self.shards.submit(shard, make, on_answer)
+        self.shards.end_turn()
         await answered.wait()
         return answers[0]
 

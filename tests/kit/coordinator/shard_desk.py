@@ -24,6 +24,7 @@ from coordinator.core.shard_ports import (
     ShardEvent,
     ShardGiven,
     TimerFired,
+    TurnEnded,
     WriterNamed,
 )
 from springtide.wire.errors import ErrorCode
@@ -46,7 +47,7 @@ class ControllerOfOne:
 
 class ShardDesk:
     """answers: by token. held: attempts that the leader has not heard of yet, while is_holding. effects: of
-    all steps, in order."""
+    all steps, in order. is_in_turn: more requests come; else each ends its turn."""
 
     def __init__(
         self,
@@ -62,6 +63,7 @@ class ShardDesk:
         self.now_ms = 0
         self.leader_epoch = 0
         self.is_holding = False
+        self.is_in_turn = False
         self.held: list[AppendBatch] = []
         self.answers: dict[int, object] = {}
         self.timers: dict[Hashable, int] = {}
@@ -78,6 +80,8 @@ class ShardDesk:
         self.effects += effects
         for effect in effects:
             self._carry_out(effect)
+        if isinstance(event, RequestCame) and not self.is_in_turn:
+            self.step(TurnEnded())
 
     def _carry_out(self, effect: ShardEffect) -> None:
         match effect:

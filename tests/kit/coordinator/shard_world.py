@@ -194,6 +194,7 @@ class CoordinatorShell:
 
     def _end_turn(self) -> None:
         self.turns += 1
+        self.shards.end_turn()
 
     def _spawn(self, work: Callable[[], Awaitable[None]]) -> None:
         async def run() -> None:
@@ -219,7 +220,7 @@ class CoordinatorShell:
             self.view.apply(batch, now_ms=self._life.clock.mono_ms())
             self.shards.on_view_changed()
 
-    def submit(self, shard: int, make: Callable[[int], object]) -> int:
+    def submit(self, shard: int, make: Callable[[int], object], *, ends_turn: bool = True) -> int:
         """Returns the key of the answer to come."""
         self._asked += 1
         number = self._asked
@@ -231,10 +232,12 @@ class CoordinatorShell:
             changed.set()
 
         self.shards.submit(shard, make, answered)
+        if ends_turn:
+            self.shards.end_turn()
         return number
 
-    def increment(self, shard: int, number: int = 1) -> int:
-        return self.submit(shard, lambda token: Increment(token, "a", number, number))
+    def increment(self, shard: int, number: int = 1, *, ends_turn: bool = True) -> int:
+        return self.submit(shard, lambda token: Increment(token, "a", number, number), ends_turn=ends_turn)
 
     async def answer(self, number: int) -> object:
         while number not in self.answers:

@@ -21,6 +21,7 @@ from coordinator.core.shard_ports import (
     ShardTaken,
     ShardTimer,
     TimerFired,
+    TurnEnded,
 )
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import decode_header
@@ -303,6 +304,28 @@ def test_five_batches_are_in_flight_and_what_comes_meanwhile_is_the_next_one(des
     while desk.held:
         desk.deliver()
     assert [desk.answers[token] for token in range(1, 21)] == [Counted(n) for n in range(1, 21)]
+
+
+def test_the_requests_of_a_turn_are_one_batch(desk: ShardDesk) -> None:
+    desk.is_holding = desk.is_in_turn = True
+    for number in range(1, 4):
+        desk.increment(number, client=f"client {number}")
+    assert desk.runtime.has_unsent and not desk.held
+    desk.step(TurnEnded())
+    assert not desk.runtime.has_unsent
+    assert [decode_header(append.batch).record_count for append in desk.held] == [6]
+    desk.deliver()
+    assert [desk.answers[token] for token in range(1, 4)] == [Counted(n) for n in range(1, 4)]
+
+
+def test_what_a_turn_wrote_is_sent_before_the_shard_is_given_away(desk: ShardDesk) -> None:
+    desk.is_holding = desk.is_in_turn = True
+    desk.increment(1)
+    desk.step(ShardTaken())
+    desk.step(TurnEnded())
+    desk.deliver()
+    assert desk.answers[1] == Counted(1)
+    assert desk.effects[-1] == ShardClosed(Ending.RELEASED)
 
 
 def test_a_lost_answer_sends_all_again_in_order_with_the_same_bytes(desk: ShardDesk, log: FencedLog) -> None:

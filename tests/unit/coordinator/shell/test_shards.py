@@ -95,6 +95,18 @@ def test_a_process_does_not_open_under_the_writer_of_the_process_before_it() -> 
     in_shard_world(story)
 
 
+def test_the_requests_of_a_turn_leave_in_one_batch() -> None:
+    async def story(world: ShardWorld) -> None:
+        one = await serving(world)
+        made = len(world.produced)
+        numbers = [one.increment(0, number, ends_turn=False) for number in range(1, 4)]
+        one.shards.end_turn()
+        assert [await one.answer(number) for number in numbers] == [Counted(n) for n in range(1, 4)]
+        assert len(world.produced) == made + 1
+
+    in_shard_world(story)
+
+
 def test_a_batch_whose_leader_is_killed_is_sent_to_the_next_one_with_the_same_bytes() -> None:
     async def story(world: ShardWorld) -> None:
         one = await serving(world)
