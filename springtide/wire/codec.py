@@ -60,6 +60,7 @@ class Message(Protocol):
 
 
 M = TypeVar("M", bound=Message)
+SetField = Callable[[object, object], None]
 Decode = Callable[[Reader], Any]
 Encode = Callable[[bytearray, Any], None]
 
@@ -116,19 +117,18 @@ def build(message_type: type[M], source: Mapping[str, object] | Message) -> M:
     default, or zero, empty or null by its type.
     """
     getter = source.get if isinstance(source, Mapping) else _attribute_getter(source)
-    values: dict[str, object] = {}
-    for name, nested, default in _shape(message_type):
+    message = object.__new__(message_type)
+    for name, set_field, nested, is_array, default in _shape(message_type):
         value = getter(name, _ABSENT)
         if value is _ABSENT:
             value = default
         elif nested is not None and value is not None:
-            is_one = isinstance(value, Mapping) or dataclasses.is_dataclass(value)
-            if is_one:
-                value = _as_type(nested, cast(Mapping[str, object], value))
+            if is_array:
+                value = tuple([_as_type(nested, item) for item in cast(Iterable[Message], value)])
             else:
-                value = tuple(_as_type(nested, item) for item in cast(Iterable[Message], value))
-        values[name] = value
-    return message_type(**values)
+                value = _as_type(nested, cast(Mapping[str, object], value))
+        set_field(message, value)
+    return message
 
 
 _ABSENT = object()
@@ -179,10 +179,16 @@ def _field_of(field: dataclasses.Field[Any]) -> _Field:
 
 
 @cache
-def _shape(message_type: type[Message]) -> tuple[tuple[str, type[Message] | None, object], ...]:
-    """Return (name, nested message type, default) per field, for `build`."""
+def _shape(
+    message_type: type[Message],
+) -> tuple[tuple[str, SetField, type[Message] | None, bool, object], ...]:
+    """Return (name, setter, nested message type, whether there are several, default) per field, for
+    `build`."""
     fields = (_field_of(field) for field in dataclasses.fields(message_type))
-    return tuple((field.name, field.nested, _default_of(field)) for field in fields)
+    return tuple(
+        (field.name, _setter(message_type, field), field.nested, field.is_array, _default_of(field))
+        for field in fields
+    )
 
 
 def _default_of(field: _Field) -> object:
@@ -282,7 +288,8 @@ class _Codec(NamedTuple):
     bytes_min: int
 
 
-DecodeStep = Callable[[Reader, dict[str, Any]], None]
+DecodeStep = Callable[[Reader, Any], None]
+"""Sets fields of a message that has none yet."""
 
 
 @cache
@@ -298,26 +305,26 @@ def _codec(message_type: type[Message], nesting: int = 0) -> _Codec:
         if _is_fixed(field):
             run.append(field)
             continue
-        bytes_min += _close_run(run, decode_steps, encode_steps)
+        bytes_min += _close_run(message_type, run, decode_steps, encode_steps)
         codec = _field_codec(field, is_flexible=is_flexible, nesting=nesting)
-        decode_steps.append(_decode_step(field.name, codec.decode))
+        decode_steps.append(_decode_step(_setter(message_type, field), codec.decode))
         encode_steps.append(_encode_step(attrgetter(field.name), codec.encode))
         bytes_min += codec.bytes_min
-    bytes_min += _close_run(run, decode_steps, encode_steps)
+    bytes_min += _close_run(message_type, run, decode_steps, encode_steps)
     if is_flexible:
         tagged = {
             field.tag: (field, _field_codec(field, is_flexible=True, nesting=nesting))
             for field in sorted(fields, key=lambda field: -1 if field.tag is None else field.tag)
             if field.tag is not None
         }
-        decode_steps.append(_decode_tags_step(tagged))
+        decode_steps.append(_decode_tags_step(message_type, tagged))
         encode_steps.append(_encode_tags_step(tagged))
 
     def decode_message(reader: Reader) -> Any:
-        values: dict[str, Any] = {}
+        message = object.__new__(message_type)
         for step in decode_steps:
-            step(reader, values)
-        return message_type(**values)
+            step(reader, message)
+        return message
 
     def encode_message(out: bytearray, message: Any) -> None:
         for step in encode_steps:
@@ -330,40 +337,60 @@ def _is_fixed(field: _Field) -> bool:
     return field.kafka_type in _FIXED and not field.is_array
 
 
-def _close_run(run: list[_Field], decode_steps: list[DecodeStep], encode_steps: list[Encode]) -> int:
+def _setter(message_type: type[Message], field: _Field) -> SetField:
+    """Return what sets a field of a message: its slot, in half of the time that a frozen class's constructor
+    takes."""
+    setter: SetField = getattr(message_type, field.name).__set__
+    return setter
+
+
+def _close_run(
+    message_type: type[Message],
+    run: list[_Field],
+    decode_steps: list[DecodeStep],
+    encode_steps: list[Encode],
+) -> int:
     """Turn the collected fixed-size fields into one struct call each way; return their size."""
     if not run:
         return 0
     fixed = [_FIXED[field.kafka_type] for field in run]
     layout = struct.Struct(">" + "".join(part.layout for part in fixed))
     names = [field.name for field in run]
+    setters = [_setter(message_type, field) for field in run]
     converting = [
-        (field.name, part.from_wire, field.is_nullable or field.kafka_type == "uuid")
-        for field, part in zip(run, fixed, strict=True)
+        (setter, place, part.from_wire, field)
+        for place, (setter, field, part) in enumerate(zip(setters, run, fixed, strict=True))
         if part.from_wire is not _same
     ]
-    getters = [(attrgetter(field.name), part.to_wire) for field, part in zip(run, fixed, strict=True)]
+    places = [(place, part.to_wire) for place, part in enumerate(fixed) if part.to_wire is not _same]
+    get = attrgetter(*names)
+    is_one = len(names) == 1
     run.clear()
 
-    def decode_step(reader: Reader, values: dict[str, Any]) -> None:
-        values.update(zip(names, reader.fixed(layout), strict=True))
-        for name, from_wire, is_nullable in converting:
-            value = from_wire(values[name])
-            if value is None and not is_nullable:
-                raise MalformedRequest(f"{name} is null")
-            values[name] = value
+    def decode_step(reader: Reader, message: Any) -> None:
+        values = reader.fixed(layout)
+        for set_field, value in zip(setters, values, strict=True):
+            set_field(message, value)
+        for set_field, place, from_wire, field in converting:
+            converted = from_wire(values[place])
+            if converted is None and not field.is_nullable and field.kafka_type != "uuid":
+                raise MalformedRequest(f"{field.name} is null")
+            set_field(message, converted)
 
     def encode_step(out: bytearray, message: Any) -> None:
-        out += layout.pack(*[to_wire(getter(message)) for getter, to_wire in getters])
+        numbers = [get(message)] if is_one else list(get(message))
+        for place, to_wire in places:
+            numbers[place] = to_wire(numbers[place])
+        out += layout.pack(*numbers)
 
     decode_steps.append(decode_step)
     encode_steps.append(encode_step)
     return layout.size
 
 
-def _decode_step(name: str, decode_field: Decode) -> DecodeStep:
-    def step(reader: Reader, values: dict[str, Any]) -> None:
-        values[name] = decode_field(reader)
+def _decode_step(set_field: SetField, decode_field: Decode) -> DecodeStep:
+    def step(reader: Reader, message: Any) -> None:
+        set_field(message, decode_field(reader))
 
     return step
 
@@ -375,21 +402,22 @@ def _encode_step(getter: Callable[[Any], Any], encode_field: Encode) -> Encode:
     return step
 
 
-def _decode_tags_step(tagged: dict[int, tuple[_Field, _Codec]]) -> DecodeStep:
-    defaults = {field.name: _default_of(field) for field, _ in tagged.values()}
+def _decode_tags_step(message_type: type[Message], tagged: dict[int, tuple[_Field, _Codec]]) -> DecodeStep:
+    setters = {tag: _setter(message_type, field) for tag, (field, _) in tagged.items()}
+    defaults = [(setters[tag], _default_of(field)) for tag, (field, _) in tagged.items()]
 
-    def step(reader: Reader, values: dict[str, Any]) -> None:
+    def step(reader: Reader, message: Any) -> None:
         if not tagged:
             reader.skip_tagged_fields()
             return
-        values.update(defaults)
+        for set_field, default in defaults:
+            set_field(message, default)
 
         def on_tag(tag: int, content: Reader) -> bool:
             known = tagged.get(tag)
             if known is None:
                 return False
-            field, codec = known
-            values[field.name] = codec.decode(content)
+            setters[tag](message, known[1].decode(content))
             return True
 
         reader.tagged_fields(on_tag)
@@ -404,6 +432,9 @@ def _encode_tags_step(tagged: dict[int, tuple[_Field, _Codec]]) -> Encode:
     ]
 
     def step(out: bytearray, message: Any) -> None:
+        if not entries:
+            out.append(0)
+            return
         present = [
             (tag, value, encode_field)
             for tag, getter, default, encode_field in entries

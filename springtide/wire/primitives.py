@@ -126,6 +126,13 @@ class Reader:
         return None if length == -1 else str(self.take(length), "utf-8")
 
     def string(self, *, is_flexible: bool) -> str:
+        if is_flexible:
+            buffer, start = self.buffer, self.position + 1
+            size = buffer[start - 1]
+            end = start + size - 1
+            if 0 < size < 0x80 and end <= len(buffer):  # nearly always
+                self.position = end
+                return str(buffer[start:end], "utf-8")
         length = self.uvarint() - 1 if is_flexible else self.int16()
         return str(self.take(length), "utf-8")
 
