@@ -13,8 +13,9 @@ A machine keeps all its replayed state in TwoViews (views.py). Waiting requests 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 from springtide.wire.errors import ErrorCode
 
@@ -26,16 +27,14 @@ class ShardRecord(NamedTuple):
     value: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class RequestReply:
+class RequestReply(Struct, frozen=True):
     """token: the request's, chosen by the shell. message: a value of the machine's own (JoinGroupReply)."""
 
     token: int
     message: object
 
 
-@dataclass(frozen=True, slots=True)
-class Timer:
+class Timer(Struct, frozen=True):
     """Step the machine with TimerDue(key) at at_ms; None cancels. A second Timer of the same key replaces the
     first."""
 
@@ -43,15 +42,13 @@ class Timer:
     at_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class TimerDue:
+class TimerDue(Struct, frozen=True):
     """The event of a timer. A timer is due once."""
 
     key: Hashable
 
 
-@dataclass(frozen=True, slots=True)
-class StepOutcome:
+class StepOutcome(Struct, frozen=True):
     """The results of one step.
 
     records: one record batch, applied and written whole or not at all.

@@ -7,8 +7,9 @@ AppendBatch exactly once, with LOST where no answer came, and so each ReadLog th
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from enum import Enum, auto
+
+from msgspec import Struct
 
 from controller.contract.partition_state import WriterId
 from springtide.wire.errors import ErrorCode
@@ -38,8 +39,7 @@ class ShardTimer(Enum):
 # Events.
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderKnown:
+class LeaderKnown(Struct, frozen=True):
     """What the newest metadata says of the partition. unclean_leader_epoch: the latest leader epoch that an
     unclean election began, or -1."""
 
@@ -47,8 +47,7 @@ class LeaderKnown:
     unclean_leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class ShardGiven:
+class ShardGiven(Struct, frozen=True):
     """The controller gives the shard to this coordinator, which followed its log until now. writer: named
     with it, and in no ShardGiven before; None: one has to be asked for. nonce: fresh random bytes."""
 
@@ -56,13 +55,11 @@ class ShardGiven:
     nonce: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class ShardTaken:
+class ShardTaken(Struct, frozen=True):
     """The controller gives the shard to another coordinator. What is under way is finished or fenced."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriterNamed:
+class WriterNamed(Struct, frozen=True):
     """The answer to AskWriter `ask`. nonce: fresh random bytes."""
 
     ask: int
@@ -70,8 +67,7 @@ class WriterNamed:
     nonce: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class BatchAnswered:
+class BatchAnswered(Struct, frozen=True):
     """What the leader said to one attempt. base_offset: where the batch stands, if it does."""
 
     attempt: int
@@ -79,8 +75,7 @@ class BatchAnswered:
     base_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class LogWasRead:
+class LogWasRead(Struct, frozen=True):
     """What the leader said to one ReadLog. batches: whole record batches below its high watermark.
     tombstone_floor: tombstones below it are gone; 0 unless it is above the offset that was asked for."""
 
@@ -91,21 +86,18 @@ class LogWasRead:
     tombstone_floor: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RequestCame:
+class RequestCame(Struct, frozen=True):
     """A client's request, as the machine understands it. token: the shell's name of it."""
 
     token: int
     request: object
 
 
-@dataclass(frozen=True, slots=True)
-class TurnEnded:
+class TurnEnded(Struct, frozen=True):
     """No more requests come for now: what the last ones wrote is sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimerFired:
+class TimerFired(Struct, frozen=True):
     key: Hashable
 
 
@@ -125,8 +117,7 @@ ShardEvent = (
 # Effects.
 
 
-@dataclass(frozen=True, slots=True)
-class AppendBatch:
+class AppendBatch(Struct, frozen=True):
     """Produce it with acks=all to the partition's leader. connection: attempts with an equal number go over
     one connection, in order; a new number needs a new connection."""
 
@@ -135,8 +126,7 @@ class AppendBatch:
     batch: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLog:
+class ReadLog(Struct, frozen=True):
     """Fetch from the leader of this leader epoch, and no other broker."""
 
     read: int
@@ -144,40 +134,35 @@ class ReadLog:
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class AskWriter:
+class AskWriter(Struct, frozen=True):
     """Have the controller name a new writer for this shard; ask again until it answers, or the shard is
     taken."""
 
     ask: int
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerRequest:
+class AnswerRequest(Struct, frozen=True):
     """answer: a message of the machine's, or the error."""
 
     token: int
     answer: object
 
 
-@dataclass(frozen=True, slots=True)
-class SetTimer:
+class SetTimer(Struct, frozen=True):
     """Step with TimerFired(key) at at_ms; None cancels. Replaces an earlier one of the key."""
 
     key: Hashable
     at_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ShardClosed:
+class ShardClosed(Struct, frozen=True):
     """The last effect: forget this runtime and its timers. If the shard is still this coordinator's, begin
     anew."""
 
     ending: Ending
 
 
-@dataclass(frozen=True, slots=True)
-class LogIsAhead:
+class LogIsAhead(Struct, frozen=True):
     """The log holds batches of a writer that the controller has not named yet: its metadata went back (I27,
     one writer per opening). The runtime stops; tell an operator."""
 

@@ -7,7 +7,7 @@ The first rebalance of an empty group waits for more members to come.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from coordinator.core.groups.options import (
     AGAIN_MS_MIN,

@@ -6,9 +6,10 @@ of a reply is NONE where the request succeeded; of several partitions (members, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
+
+from msgspec import Struct
 
 from coordinator.core.group_records import CommittedOffset
 from springtide.wire.errors import ErrorCode
@@ -23,8 +24,7 @@ class JoinProtocol(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinGroup:
+class JoinGroup(Struct, frozen=True, kw_only=True):
     """new_member_id: the id of the member, if it has none yet and gets one; the shell makes it up.
     instance_id: of a static member (KIP-345). requires_member_id: version 4 and later, the member must join
     again with the id that it got (KIP-394). may_skip_assignment: version 9 and later (KIP-814)."""
@@ -50,8 +50,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroupReply:
+class JoinGroupReply(Struct, frozen=True):
     """members: all, for the leader alone. skip_assignment: the leader finds the group assigned."""
 
     error: ErrorCode
@@ -64,8 +63,7 @@ class JoinGroupReply:
     skip_assignment: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncGroup:
+class SyncGroup(Struct, frozen=True, kw_only=True):
     """protocol_type, protocol: what the member believes them to be, None before version 5 (KIP-559).
     assignments: by member id, from the leader alone."""
 
@@ -79,16 +77,14 @@ class SyncGroup:
     assignments: tuple[tuple[str, bytes], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SyncGroupReply:
+class SyncGroupReply(Struct, frozen=True):
     error: ErrorCode
     protocol_type: str | None = None
     protocol: str | None = None
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberHeartbeat:
+class MemberHeartbeat(Struct, frozen=True, kw_only=True):
     token: int
     group_id: str
     generation_id: int
@@ -96,8 +92,7 @@ class MemberHeartbeat:
     instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MemberHeartbeatReply:
+class MemberHeartbeatReply(Struct, frozen=True):
     error: ErrorCode
 
 
@@ -108,15 +103,13 @@ class Leaver(NamedTuple):
     instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaveGroup:
+class LeaveGroup(Struct, frozen=True, kw_only=True):
     token: int
     group_id: str
     leavers: tuple[Leaver, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveGroupReply:
+class LeaveGroupReply(Struct, frozen=True):
     """errors: one for each leaver, in the request's order."""
 
     error: ErrorCode
@@ -141,8 +134,7 @@ class OffsetToCommit(NamedTuple):
     metadata: str | None = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitOffsets:
+class CommitOffsets(Struct, frozen=True, kw_only=True):
     """A commit by a member, or, with generation -1 and no member id, by a client that manages its partitions
     itself or by an operator. retention_ms: versions 2-4, None where the broker's retention holds."""
 
@@ -155,8 +147,7 @@ class CommitOffsets:
     retention_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsReply:
+class OffsetsReply(Struct, frozen=True):
     """The answer to CommitOffsets and DeleteOffsets. error: of the whole; then no partition has an entry."""
 
     error: ErrorCode
@@ -170,8 +161,7 @@ class GroupPlaces(NamedTuple):
     places: tuple[OffsetPlace, ...] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchOffsets:
+class FetchOffsets(Struct, frozen=True, kw_only=True):
     token: int
     groups: tuple[GroupPlaces, ...]
 
@@ -183,13 +173,11 @@ class GroupOffsets(NamedTuple):
     offsets: tuple[tuple[OffsetPlace, CommittedOffset | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchOffsetsReply:
+class FetchOffsetsReply(Struct, frozen=True):
     groups: tuple[GroupOffsets, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteOffsets:
+class DeleteOffsets(Struct, frozen=True, kw_only=True):
     token: int
     group_id: str
     places: tuple[OffsetPlace, ...]
@@ -198,19 +186,16 @@ class DeleteOffsets:
 # --- administration --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteGroups:
+class DeleteGroups(Struct, frozen=True, kw_only=True):
     token: int
     group_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroupsReply:
+class DeleteGroupsReply(Struct, frozen=True):
     errors: tuple[tuple[str, ErrorCode], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeGroups:
+class DescribeGroups(Struct, frozen=True, kw_only=True):
     token: int
     group_ids: tuple[str, ...]
 
@@ -238,13 +223,11 @@ class DescribedGroup(NamedTuple):
     members: tuple[DescribedMember, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeGroupsReply:
+class DescribeGroupsReply(Struct, frozen=True):
     groups: tuple[DescribedGroup, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListGroups:
+class ListGroups(Struct, frozen=True, kw_only=True):
     """states, types: names in any case; empty asks for all."""
 
     token: int
@@ -259,8 +242,7 @@ class ListedGroup(NamedTuple):
     group_type: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListGroupsReply:
+class ListGroupsReply(Struct, frozen=True):
     groups: tuple[ListedGroup, ...]
 
 

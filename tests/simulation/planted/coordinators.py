@@ -3,11 +3,12 @@ written; and of the controller that gives the shard to it."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 from unittest.mock import patch
+
+from msgspec import structs
 
 from controller.contract.partition_state import (
     WRITER_BATCHES_MAX,
@@ -65,7 +66,7 @@ def answered_before_the_commit() -> Patches:
     def take(self: ShardRuntime, outcome: StepOutcome) -> None:
         for reply in outcome.replies:
             self._answer(reply.token, reply.message)
-        original(self, dataclasses.replace(outcome, replies=()))
+        original(self, structs.replace(outcome, replies=()))
 
     return [(ShardRuntime, "_take", take)]
 
@@ -77,7 +78,7 @@ def unknown_counts_as_refused() -> Patches:
 
     def on_answer(self: ShardWriter, answer: BatchAnswered) -> Any:
         if answer.error not in known:
-            answer = dataclasses.replace(answer, error=ErrorCode.NOT_ENOUGH_REPLICAS)
+            answer = structs.replace(answer, error=ErrorCode.NOT_ENOUGH_REPLICAS)
         return original(self, answer)
 
     return [(ShardWriter, "on_answer", on_answer)]

@@ -3,8 +3,9 @@ the machine's clients hunts them (tests/kit/coordinator/group_walk.py)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from coordinator.core.group_records import StoredGroup
 from coordinator.core.groups import machine, offsets, registry, session

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.groups.options import GroupOptions
