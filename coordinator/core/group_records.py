@@ -182,6 +182,10 @@ def encode_offset(value: CommittedOffset) -> bytes:
         write_string(out, value.metadata, is_flexible=False)
         out += _INT64.pack(value.committed_ms) + _INT64.pack(value.expires_ms)
         return bytes(out)
+    if not value.metadata and value.topic_id is not None:  # nearly always
+        offset, epoch, committed_ms = value.offset, value.leader_epoch, value.committed_ms
+        topic_id = value.topic_id.bytes
+        return _USUAL_OFFSET.pack(_OFFSET_VERSION, offset, epoch, _NO_TEXT, committed_ms, _ID_TAGS, topic_id)
     out = bytearray(_OFFSET_AND_EPOCH.pack(_OFFSET_VERSION, value.offset, value.leader_epoch))
     write_string(out, value.metadata, is_flexible=True)
     out += _INT64.pack(value.committed_ms)

@@ -56,20 +56,19 @@ def ask_group(
     operation: the one on the group that the client needs the right to.
     """
 
-    def answered(replies: Mapping[int, object]) -> None:
-        (reply,) = replies.values()
+    def answered(reply: object) -> None:
         if not isinstance(reply, ErrorCode):
             answer(reply)
         else:
             is_opening = reply is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            refuse(request, message, while_opening if is_opening else reply)
+            refuse(request, message, while_opening if is_opening else _TOLD.get(reply, reply))
 
     if not request.may(operation, ResourceType.GROUP, message.group_id):
         refuse(request, message, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     elif len(message.group_id) > STRING_BYTES_MAX:
         refuse(request, message, ErrorCode.INVALID_GROUP_ID)
     else:
-        ask_shards(context, {_shard_of(context, message.group_id): make}, answered)
+        context.shards.submit(_shard_of(context, message.group_id), make, answered)
 
 
 def ask_groups(

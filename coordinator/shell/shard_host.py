@@ -217,6 +217,8 @@ class ShardHost:
 
     def _carry_out(self, effect: ShardEffect) -> None:
         match effect:
+            case AnswerRequest(token=token, answer=answer):
+                self._tell(self._waiting.pop(token), answer)
             case AppendBatch():
                 self._parts.counters.appends += 1
                 self._log.append(effect)
@@ -225,8 +227,6 @@ class ShardHost:
             case AskWriter(ask=ask):
                 self._asked = ask
                 self._parts.spawn(partial(self._ask_writer, ask))
-            case AnswerRequest(token=token, answer=answer):
-                self._tell(self._waiting.pop(token), answer)
             case SetTimer(key=key, at_ms=at_ms):
                 self._timers.set(key, at_ms)
             case ShardClosed(ending=ending):
