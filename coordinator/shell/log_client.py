@@ -25,7 +25,7 @@ from coordinator.shell.timers import Spawn
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Channel, Net
-from springtide.node.question import ask, connect, receive, send_all
+from springtide.node.question import ask, connect, receive
 from springtide.node.topic_ids import topic_id_bytes
 from springtide.wire.apis import REPLICA_FETCH_VERSION, ApiKey
 from springtide.wire.errors import error_code
@@ -140,7 +140,11 @@ class _Place:
 
 class AppendConnection:
     """Batches leave in order and are answered in order; with the connection all that have no answer are lost.
-    number: the runtime's name of it."""
+    number: the runtime's name of it.
+
+    A batch leaves in the call that brings it, as far as the kernel takes it. A task that had to be woken for
+    it could run behind the next turn, which may last as long as all else that a commit waits for.
+    """
 
     def __init__(
         self, number: int, place: _Place, parts: LogParts, heard: Callable[[BatchAnswered], None]
@@ -151,16 +155,20 @@ class AppendConnection:
         self._parts = parts
         self._heard = heard
         self._scope = trio.CancelScope()
+        self._channel: Channel | None = None
         self._unsent: deque[AppendBatch] = deque()
+        #: Of a batch whose beginning the kernel has taken.
+        self._rest = memoryview(b"")
+        self._is_stuck = trio.Event()
         #: (correlation id, attempt), in order.
         self._unanswered: deque[tuple[int, int]] = deque()
         self._correlation_id = 0
-        self._has_unsent = trio.Event()
         self._has_unanswered = trio.Event()
 
     def send(self, append: AppendBatch) -> None:
         self._unsent.append(append)
-        self._has_unsent.set()
+        if self._channel is not None and not self._rest:
+            self._push(self._channel)
 
     def close(self) -> None:
         self._scope.cancel()
@@ -180,21 +188,37 @@ class AppendConnection:
         channel = await _connect(self._parts, self._place)
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._send_all, channel)
+                nursery.start_soon(self._send_rest, channel)
                 nursery.start_soon(self._hear_all, channel)
         finally:
             channel.close()
 
-    async def _send_all(self, channel: Channel) -> None:
+    async def _send_rest(self, channel: Channel) -> None:
+        """Send what came before the connection was there, and what the kernel did not take at once."""
+        self._channel = channel
         while True:
-            while self._unsent:
+            self._is_stuck = trio.Event()
+            self._push(channel)
+            await self._is_stuck.wait()
+            await channel.wait_writable()
+
+    def _push(self, channel: Channel) -> None:
+        """Send as much as the kernel takes. A connection that has failed is over."""
+        while self._rest or self._unsent:
+            if not self._rest:
                 append = self._unsent.popleft()
                 self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
                 self._unanswered.append((self._correlation_id, append.attempt))
                 self._has_unanswered.set()
-                await send_all(channel, self._frame(append))
-            self._has_unsent = trio.Event()
-            await self._has_unsent.wait()
+                self._rest = memoryview(self._frame(append))
+            try:
+                self._rest = self._rest[channel.send((self._rest,)) :]
+            except BlockingIOError:
+                self._is_stuck.set()
+                return
+            except _FAILURES:
+                self.close()
+                return
 
     def _frame(self, append: AppendBatch) -> bytes:
         place = self._place

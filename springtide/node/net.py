@@ -21,8 +21,8 @@ import trio
 Buffer = bytes | bytearray | memoryview
 
 LISTEN_BACKLOG = 1024
-EVENTS_MAX = 256
-"""Channels served in one pass: bounds how long the rest of the process waits."""
+EVENTS_MAX = 64
+"""Channels served in one pass: bounds how long all others wait for it, and for what its end sends."""
 SEND_CHUNKS_MAX = 1000
 """Buffers handed to one sendmsg; Linux refuses more than 1024 (UIO_MAXIOV)."""
 
