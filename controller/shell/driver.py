@@ -73,6 +73,8 @@ UNPERSISTED_RECORDS_MAX: Final = 400_000
 UNPERSISTED_EVENTS_MAX: Final = 20_000
 #: Records that wait to be persisted while time still passes for the machine.
 TICKED_RECORDS_MAX: Final = 4_000
+#: The machine hears of time so often at least: with many records waiting all the time, a broker dies too.
+TICK_LATE_MS: Final = 500
 #: Records replayed, or audited, before other tasks get a turn.
 SLICE_RECORDS: Final = 1_000
 #: The machine hears at least as often how far this controller's clocks disagree.
@@ -425,21 +427,23 @@ class ClusterDriver:
 
     async def _tick_for_ever(self) -> None:
         self._tick_once()
-        ticked_ms = self._clock.now_mono_ms()
+        ticked_ms = looked_ms = self._clock.now_mono_ms()
         while True:
             self._deadline_moved = anyio.Event()
             self._armed_ms = self.machine.next_deadline_ms()
-            due_ms = ticked_ms + CLOCKS_TOLD_MS if self._armed_ms is None else self._armed_ms
-            wait_ms = min(due_ms, ticked_ms + CLOCKS_TOLD_MS) - self._clock.now_mono_ms()
+            due_ms = looked_ms + CLOCKS_TOLD_MS if self._armed_ms is None else self._armed_ms
+            wait_ms = min(due_ms, looked_ms + CLOCKS_TOLD_MS) - self._clock.now_mono_ms()
             if wait_ms > 0:
                 with self._clock.timeout_ms(wait_ms):
                     await self._deadline_moved.wait()
                 continue
-            ticked_ms = self._clock.now_mono_ms()
+            looked_ms = self._clock.now_mono_ms()
             # Without authority heartbeats are not counted, so no broker may be judged by them either. What
             # would wait behind so much anyway is not to hold the loop up now: a dead broker's seats, of which
             # each tick takes some, while its leaderships are on their way.
-            if self._term.has_authority and self._waiting_records < TICKED_RECORDS_MAX:
+            is_room = self._waiting_records < TICKED_RECORDS_MAX or looked_ms - ticked_ms >= TICK_LATE_MS
+            if self._term.has_authority and is_room:
+                ticked_ms = looked_ms
                 self._tick_once()
             await self._clock.sleep_ms(TICK_PAUSE_MIN_MS)
 
