@@ -30,7 +30,6 @@ def walk_failure(seed: int) -> tuple[str, str] | None:
                 deadline=None,
                 report_multiple_bugs=False,
                 suppress_health_check=list(HealthCheck),
-                deadline=None,  # a step that a busy machine holds is no fault
             ),
         )
     except AssertionError as error:
