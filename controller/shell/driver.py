@@ -104,9 +104,10 @@ ALARMS_THAT_NEED_A_PERSON: Final = frozenset(
 )
 #: Changes that wait to be rendered for the audit.
 AUDIT_FEED_MAX: Final = 400_000
-#: For how long, at most, history lets what is being decided go first: it takes several times the work, and
-#: brokers wait for their new leaders.
+#: For how long, at most, history of more changes than these lets what is being decided go first: it takes
+#: several times the work, and brokers wait for their new leaders. What a person has changed is told at once.
 AUDIT_WAIT_MS_MAX: Final = 2_000
+AUDITED_AT_ONCE_MAX: Final = 200
 #: Partitions of which brokers are told in a millisecond, about, when a controller takes over.
 TOLD_PER_MS: Final = 50
 
@@ -654,8 +655,9 @@ class ClusterDriver:
             if not self._audit_feed:
                 self._audit_work = anyio.Event()
                 await self._audit_work.wait()
-                with self._clock.timeout_ms(AUDIT_WAIT_MS_MAX):
-                    await self.settled()
+                if len(self._audit_feed) > AUDITED_AT_ONCE_MAX:
+                    with self._clock.timeout_ms(AUDIT_WAIT_MS_MAX):
+                        await self.settled()
             if len(self._audit_feed) > AUDIT_FEED_MAX:
                 self._audit_feed.clear()
                 log.warning("audit_feed_overflow cluster=%s", self.cluster)

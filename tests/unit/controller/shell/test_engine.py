@@ -25,6 +25,7 @@ from controller.core.events import (
     BrokerApplied,
     ConfigureCluster,
     CreateTopic,
+    Event,
     ReassignmentsAltered,
     ReassignmentTarget,
     TopicCreated,
@@ -510,7 +511,7 @@ async def test_a_poll_waits_for_no_write_that_it_does_not_speak_of(
             assert engine.image("prod").image.topics == {}
 
 
-async def test_history_is_written_once_what_is_being_decided_stands(
+async def test_much_history_is_written_once_what_is_being_decided_stands(
     zookeeper: MemoryZooKeeper, clock: VirtualClock
 ) -> None:
     audit = RecordedAudit()
@@ -518,24 +519,42 @@ async def test_history_is_written_once_what_is_being_decided_stands(
     zookeeper.latency_ms = 50
     answered = 0
 
-    async def configure(partitions: str) -> None:
+    async def submit(event: Event) -> None:
         nonlocal answered
-        configs: dict[str, str | None] = {"num.partitions": partitions}
-        await engine.submit("prod", ConfigureCluster(configs=configs, actor="ada", reason=None, wall_ms=5))
+        await engine.submit("prod", event)
         answered += 1
 
+    change = ConfigureCluster(configs={"num.partitions": "8"}, actor="ada", reason=None, wall_ms=5)
     async with running(engine):
         await form_cluster(engine)
         await anyio.sleep(1)
         known = len(audit.changes)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(configure, "7")
+            tasks.start_soon(submit, create_topic(partitions=300))
             await anyio.sleep(0.01)
-            tasks.start_soon(configure, "8")
+            tasks.start_soon(submit, change)
             await anyio.sleep(0.06)
             assert (answered, len(audit.changes)) == (1, known)
-        await anyio.sleep(0.01)
-        assert (answered, len(audit.changes)) == (2, known + 2)
+        await anyio.sleep(0.1)
+        assert answered == 2
+        assert len(audit.changes) > known + 300
+
+
+async def test_a_little_history_is_written_at_once(zookeeper: MemoryZooKeeper, clock: VirtualClock) -> None:
+    """A person looks for what they have just changed."""
+    audit = RecordedAudit()
+    engine = make_engine(zookeeper.connect(), clock, outbox=audit)
+    zookeeper.latency_ms = 50
+    async with running(engine):
+        await form_cluster(engine)
+        await anyio.sleep(1)
+        known = len(audit.changes)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(engine.submit, "prod", create_topic())
+            await anyio.sleep(0.01)
+            tasks.start_soon(engine.submit, "prod", create_topic("later"))
+            await anyio.sleep(0.06)
+            assert known < len(audit.changes), "though another topic is being created"
 
 
 async def test_the_truth_names_every_entity_with_the_version_its_change_had(
