@@ -5,7 +5,8 @@ largest timestamp of all batches *before* it). All three columns grow, so one fi
 lookups by offset, by position and by time; Kafka keeps two files for the same.
 
 The active segment's index lives in memory and is written when the segment is closed: after an unclean stop it
-would be rebuilt anyway. A closed segment's index stays on disk and is probed entry by entry.
+would be rebuilt anyway. A closed segment's index stays on disk and is probed entry by entry; what the last
+look-ups read of it, of few indexes, serves the next ones.
 
 An index is a hint, never believed: a reader that follows an entry compares it with the batch header at its
 position, and rebuilds the index from the log on a mismatch. A torn index costs time, not data.
@@ -15,7 +16,9 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections import OrderedDict
 from contextlib import closing
+from threading import Lock
 from typing import NamedTuple
 
 from dataplane.storage.disk import Buffer, Disk, fsync_file, stored_bytes
@@ -28,6 +31,8 @@ NO_TIMESTAMP = -1
 ENTRIES_PER_READ = 512
 """Entries on disk that are read at once and searched in memory: the last steps of a search would each cost
 a system call."""
+BLOCKS_MAX = 64
+"""Closed indexes of a process of which the block that was read last stays in memory."""
 
 
 class IndexEntry(NamedTuple):
@@ -44,15 +49,56 @@ START = IndexEntry(0, 0, NO_TIMESTAMP)
 _BY_OFFSET, _BY_POSITION, _BY_TIMESTAMP = 0, 1, 2
 
 
+class _Block(NamedTuple):
+    """Entries of an index from one on; is_last: there are none behind them."""
+
+    first: int
+    entries: bytes
+    is_last: bool
+
+    def last_two(self, column: int, key: int) -> tuple[IndexEntry, IndexEntry] | None:
+        """As `_last_two` for the whole index; None if entries outside of the block decide."""
+        after = _count_to(self.entries, column, key)
+        if (after < 2 and self.first) or (after == len(self.entries) // ENTRY_BYTES and not self.is_last):
+            return None
+        return _entry_at(self.entries, after - 2), _entry_at(self.entries, after - 1)
+
+
+class _Blocks:
+    """The blocks that look-ups have read last, one of each index. Threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._held: OrderedDict[object, _Block] = OrderedDict()
+
+    def get(self, stored: object) -> _Block | None:
+        with self._lock:
+            block = self._held.get(stored)
+            if block is not None:
+                self._held.move_to_end(stored)
+            return block
+
+    def put(self, stored: object, block: _Block) -> None:
+        with self._lock:
+            self._held[stored] = block
+            self._held.move_to_end(stored)
+            while len(self._held) > BLOCKS_MAX:
+                self._held.popitem(last=False)
+
+
+_BLOCKS = _Blocks()
+
+
 class SparseIndex:
     """`entries` in memory (active segment) or on disk at `path` (closed segment), never both."""
 
-    __slots__ = ("_disk", "_entries", "_path", "count")
+    __slots__ = ("_disk", "_entries", "_path", "_stored", "count")
 
     def __init__(self, disk: Disk, path: str, *, count: int, entries: bytearray | None) -> None:
         self._disk = disk
         self._path = path
         self._entries = entries
+        self._stored = object()  # stands for what was written last: no block of an earlier file is taken
         self.count = count
 
     @property
@@ -107,6 +153,7 @@ class SparseIndex:
         with closing(self._disk.open(self._path, create=True)) as file:
             file.truncate(0)
             file.pwrite(self._entries, 0)
+        self._stored = object()
         self._entries = None
 
     def move(self, path: str) -> None:
@@ -128,10 +175,14 @@ class SparseIndex:
 
     def _lookup(self, column: int, key: int) -> tuple[IndexEntry, IndexEntry]:
         """The last entry whose `column` is at most `key`, and before it the one before it."""
-        if self._entries is not None:
-            return _last_two(self._entries, column, key)
+        stored, entries = self._stored, self._entries  # in this order: see `write`
+        if entries is not None:
+            return _last_two(entries, column, key)
         if not self.count:
             return START, START
+        block = _BLOCKS.get(stored)
+        if block is not None and (found := block.last_two(column, key)) is not None:
+            return found
         low, high = 0, self.count
         with closing(self._disk.open(self._path)) as file:
             while high - low > ENTRIES_PER_READ:
@@ -143,16 +194,24 @@ class SparseIndex:
                 else:
                     high = middle
             first = max(low - 1, 0)
-            return _last_two(file.pread((high - first) * ENTRY_BYTES, first * ENTRY_BYTES), column, key)
+            raw = file.pread((high - first) * ENTRY_BYTES, first * ENTRY_BYTES)
+        if len(raw) == (high - first) * ENTRY_BYTES:  # else the file is torn, or being written
+            _BLOCKS.put(stored, _Block(first, raw, high == self.count))
+        return _last_two(raw, column, key)
 
 
 def _last_two(entries: Buffer, column: int, key: int) -> tuple[IndexEntry, IndexEntry]:
-    after = bisect_right(
+    after = _count_to(entries, column, key)
+    return _entry_at(entries, after - 2), _entry_at(entries, after - 1)
+
+
+def _count_to(entries: Buffer, column: int, key: int) -> int:
+    """Return how many of the entries have at most `key` in a column."""
+    return bisect_right(
         range(len(entries) // ENTRY_BYTES),
         key,
         key=lambda place: int(_ENTRY.unpack_from(entries, place * ENTRY_BYTES)[column]),
     )
-    return _entry_at(entries, after - 2), _entry_at(entries, after - 1)
 
 
 def _entry_at(entries: Buffer, place: int) -> IndexEntry:

@@ -23,21 +23,51 @@ def built(disk: MemoryDisk) -> SparseIndex:
     return index
 
 
-@given(key=st.integers(min_value=0, max_value=250), at_once=st.integers(min_value=1, max_value=30))
-def test_a_search_finds_the_last_entry_at_or_before_its_key(key: int, at_once: int) -> None:
-    """On disk its last steps are made in memory, over as many entries as one read takes."""
+@given(
+    keys=st.lists(st.integers(min_value=0, max_value=250), min_size=1, max_size=6),
+    at_once=st.integers(min_value=1, max_value=30),
+)
+def test_a_search_finds_the_last_entry_at_or_before_its_key(keys: list[int], at_once: int) -> None:
+    """On disk its last steps are made in memory, over as many entries as one read takes, or took the last
+    time."""
     disk = MemoryDisk()
     index = built(disk)
-    at_or_before = [START, START, *(entry for entry in ENTRIES if entry.relative_offset <= key)]
-    before = [START, *(entry for entry in ENTRIES if entry.max_timestamp_before_ms < key)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index_module, "ENTRIES_PER_READ", at_once)
         for _ in ("in memory", "on disk"):
-            assert index.for_offset(key) == at_or_before[-1]
-            assert index.two_for_position(100 * key) == tuple(at_or_before[-2:])
-            assert index.for_timestamp(key) == before[-1]
+            for key in keys:
+                at_or_before = [START, START, *(entry for entry in ENTRIES if entry.relative_offset <= key)]
+                before = [START, *(entry for entry in ENTRIES if entry.max_timestamp_before_ms < key)]
+                assert index.for_offset(key) == at_or_before[-1]
+                assert index.two_for_position(100 * key) == tuple(at_or_before[-2:])
+                assert index.for_timestamp(key) == before[-1]
             assert index.last() == ENTRIES[-1]
             index.write()
+
+
+def test_what_a_look_up_read_serves_the_next_until_the_index_is_written_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(index_module, "BLOCKS_MAX", 1)
+    disk = MemoryDisk()
+    index = built(disk)
+    index.write()
+    assert index.for_offset(15) == ENTRIES[0]
+    disk.unlink(PATH)
+    assert index.for_offset(25) == ENTRIES[1], "from memory"
+    built(disk).write()
+    index.load()
+    index.truncate_to_position(ENTRIES[1].position)
+    index.write()
+    assert index.for_offset(25) == ENTRIES[0]
+    disk.unlink(PATH)
+    assert index.for_offset(25) == ENTRIES[0], "from memory"
+    other = new_index(disk, "/b.index")
+    other.append(*ENTRIES[0])
+    other.write()
+    assert other.last() == ENTRIES[0]
+    with pytest.raises(FileNotFoundError):
+        index.for_offset(25)
 
 
 @pytest.mark.parametrize("at_once", [1, 4, 512])
@@ -51,3 +81,5 @@ def test_entries_that_are_gone_from_the_file_are_not_found(
     assert index is not None
     disk.open(PATH).truncate(2 * struct.calcsize(">IIq") + 3)
     assert index.last() == ENTRIES[1]
+    built(disk).write()
+    assert index.last() == ENTRIES[-1], "what was torn is not remembered"
