@@ -169,12 +169,12 @@ class PosixFile:
         return b"".join(parts)
 
     def is_cached(self, length: int, position: int) -> bool:
-        byte, last = bytearray(1), position + length - 1
+        fd, probe, last = self._fd, (bytearray(1),), position + length - 1
         try:
-            return all(
-                os.preadv(self._fd, (byte,), probed, os.RWF_NOWAIT)
-                for probed in (*range(position, last, PROBE_BYTES), last)
-            )
+            for probed in range(position, last, PROBE_BYTES):
+                if not os.preadv(fd, probe, probed, os.RWF_NOWAIT):
+                    return False
+            return os.preadv(fd, probe, last, os.RWF_NOWAIT) > 0
         except OSError:  # EAGAIN: a disk is needed. EOPNOTSUPP: it can't be told.
             return False
 

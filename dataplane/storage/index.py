@@ -15,13 +15,15 @@ position, and rebuilds the index from the log on a mismatch. A torn index costs 
 from __future__ import annotations
 
 import struct
+import sys
+from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from contextlib import closing
 from threading import Lock
 from typing import NamedTuple
 
-from dataplane.storage.disk import Buffer, Disk, fsync_file, stored_bytes
+from dataplane.storage.disk import Disk, fsync_file, stored_bytes
 
 _ENTRY = struct.Struct(">IIq")
 ENTRY_BYTES = _ENTRY.size
@@ -50,18 +52,36 @@ _BY_OFFSET, _BY_POSITION, _BY_TIMESTAMP = 0, 1, 2
 
 
 class _Block(NamedTuple):
-    """Entries of an index from one on; is_last: there are none behind them."""
+    """Entries of an index from one on, column by column, so that a search is all C. is_last: none are behind
+    them."""
 
     first: int
-    entries: bytes
+    columns: tuple[array[int], array[int], array[int]]
     is_last: bool
 
-    def last_two(self, column: int, key: int) -> tuple[IndexEntry, IndexEntry] | None:
-        """As `_last_two` for the whole index; None if entries outside of the block decide."""
-        after = _count_to(self.entries, column, key)
-        if (after < 2 and self.first) or (after == len(self.entries) // ENTRY_BYTES and not self.is_last):
-            return None
-        return _entry_at(self.entries, after - 2), _entry_at(self.entries, after - 1)
+    def decides(self, column: int, key: int) -> bool:
+        """Return whether its entries alone tell the last two at or before a key."""
+        keys = self.columns[column]
+        return bool(
+            (not self.first or (len(keys) > 1 and keys[1] <= key))
+            and (self.is_last or (keys and key < keys[-1]))
+        )
+
+    def last_two(self, column: int, key: int) -> tuple[IndexEntry, IndexEntry]:
+        after = bisect_right(self.columns[column], key)
+        return self._entry_at(after - 2), self._entry_at(after - 1)
+
+    def _entry_at(self, place: int) -> IndexEntry:
+        offsets, positions, timestamps = self.columns
+        return START if place < 0 else IndexEntry(offsets[place], positions[place], timestamps[place])
+
+
+def _columns(entries: bytes) -> tuple[array[int], array[int], array[int]]:
+    numbers, timestamps = array("I", entries), array("q", entries)
+    if sys.byteorder == "little":
+        numbers.byteswap()
+        timestamps.byteswap()
+    return numbers[::4], numbers[1::4], timestamps[1::2]
 
 
 class _Blocks:
@@ -181,8 +201,8 @@ class SparseIndex:
         if not self.count:
             return START, START
         block = _BLOCKS.get(stored)
-        if block is not None and (found := block.last_two(column, key)) is not None:
-            return found
+        if block is not None and block.decides(column, key):
+            return block.last_two(column, key)
         low, high = 0, self.count
         with closing(self._disk.open(self._path)) as file:
             while high - low > ENTRIES_PER_READ:
@@ -195,26 +215,22 @@ class SparseIndex:
                     high = middle
             first = max(low - 1, 0)
             raw = file.pread((high - first) * ENTRY_BYTES, first * ENTRY_BYTES)
+        block = _Block(first, _columns(raw[: len(raw) // ENTRY_BYTES * ENTRY_BYTES]), high == self.count)
         if len(raw) == (high - first) * ENTRY_BYTES:  # else the file is torn, or being written
-            _BLOCKS.put(stored, _Block(first, raw, high == self.count))
-        return _last_two(raw, column, key)
+            _BLOCKS.put(stored, block)
+        return block.last_two(column, key)
 
 
-def _last_two(entries: Buffer, column: int, key: int) -> tuple[IndexEntry, IndexEntry]:
-    after = _count_to(entries, column, key)
-    return _entry_at(entries, after - 2), _entry_at(entries, after - 1)
-
-
-def _count_to(entries: Buffer, column: int, key: int) -> int:
-    """Return how many of the entries have at most `key` in a column."""
-    return bisect_right(
+def _last_two(entries: bytearray, column: int, key: int) -> tuple[IndexEntry, IndexEntry]:
+    after = bisect_right(
         range(len(entries) // ENTRY_BYTES),
         key,
         key=lambda place: int(_ENTRY.unpack_from(entries, place * ENTRY_BYTES)[column]),
     )
+    return _entry_at(entries, after - 2), _entry_at(entries, after - 1)
 
 
-def _entry_at(entries: Buffer, place: int) -> IndexEntry:
+def _entry_at(entries: bytearray, place: int) -> IndexEntry:
     return START if place < 0 else IndexEntry._make(_ENTRY.unpack_from(entries, place * ENTRY_BYTES))
 
 
