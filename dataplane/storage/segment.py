@@ -157,8 +157,8 @@ class Segment:
     def find(self, log_offset: int) -> tuple[int, BatchHeader] | None:
         """(position, header) of the batch that contains `log_offset` or, in a gap, of the next one; None if
         there is none in this segment."""
-        entry = self._checked(self.index.for_offset(log_offset - self.base_offset))
-        for position, header in self.walk(entry.position):
+        entry = self.index.for_offset(log_offset - self.base_offset)
+        for position, header in self._walk_from(entry, otherwise=0):
             if log_offset < header.next_offset:
                 return position, header
         return None
@@ -175,21 +175,23 @@ class Segment:
             by_offset = self.index.for_offset(end_offset - self.base_offset)
             if by_offset.position < hint.position:
                 earlier, hint = self.index.two_for_position(by_offset.position)
-        start = after
         if after < earlier.position < hint.position:
             # The hint is a boundary, but what offset stands before it only the walk of one batch tells.
-            start = max(after, self._checked(earlier).position)
-        for position, header in self.walk(start):
+            batches = self._walk_from(earlier, otherwise=after)
+        else:
+            batches = self.walk(after)
+        for position, header in batches:
             following = position + header.size_bytes
             if following > position_max or header.next_offset > end_offset:
                 break
             found, next_offset = following, header.next_offset
         return found, next_offset
 
-    def walk(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of each batch from a boundary on. Raises CorruptLog where none can be."""
+    def walk(self, position: int = 0, chunk: bytes = b"") -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of each batch from a boundary on. Raises CorruptLog where none can be. chunk:
+        what was read there already."""
         end = self.size_bytes
-        chunk, chunk_start, chunk_bytes = b"", 0, WALK_CHUNK_BYTES_MIN
+        chunk_start, chunk_bytes = position, WALK_CHUNK_BYTES_MIN
         while position < end:
             if self.holes:
                 hole = next((hole for hole in self.holes if hole.position == position), None)
@@ -297,21 +299,29 @@ class Segment:
             pass
         return offset
 
-    def _checked(self, entry: IndexEntry) -> IndexEntry:
+    def _walk_from(self, entry: IndexEntry, *, otherwise: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Walk from an index entry on, which the first read checks; from another boundary if it is wrong."""
+        if entry is START:
+            return self.walk()
+        position = entry.position
+        chunk = self.file.pread(max(0, min(WALK_CHUNK_BYTES_MIN, self.size_bytes - position)), position)
+        return self.walk(otherwise) if self._checked(entry, chunk) is START else self.walk(position, chunk)
+
+    def _checked(self, entry: IndexEntry, chunk: bytes | None = None) -> IndexEntry:
         """The entry if the log agrees with it; else the index is rebuilt and the start is answered, from
         where a walk finds everything. An index in memory was never torn: there the log is damaged, which the
         walk finds, or is being cut under a reader in a thread."""
-        if entry is START or self.agrees_with(entry):
+        if entry is START or self.agrees_with(entry, chunk):
             return entry
         if not self.index.is_in_memory:
             self.rebuild_index()
         return START
 
-    def agrees_with(self, entry: IndexEntry) -> bool:
-        """Return whether the batch of an index entry is where the entry says."""
+    def agrees_with(self, entry: IndexEntry, chunk: bytes | None = None) -> bool:
+        """Return whether the batch of an index entry is where the entry says. chunk: what was read there."""
         if entry.position + HEADER_BYTES > self.size_bytes:
             return False
-        raw = self.file.pread(HEADER_BYTES, entry.position)
+        raw = self.file.pread(HEADER_BYTES, entry.position) if chunk is None else chunk
         if len(raw) < HEADER_BYTES:
             return False
         header = decode_header(raw)

@@ -102,7 +102,7 @@ def crc_unchecked_on_recovery() -> Patches:
 def index_outlives_truncation() -> Patches:
     return [
         (SparseIndex, "truncate_to_position", lambda _self, _position: None),
-        (Segment, "agrees_with", lambda _self, _entry: True),
+        (Segment, "agrees_with", lambda _self, _entry, _chunk=None: True),
     ]
 
 
