@@ -37,6 +37,9 @@ from springtide.wire.record_batch import (
 WALK_CHUNK_BYTES_MIN, WALK_CHUNK_BYTES_MAX = 4 * 1024, 64 * 1024
 """Bytes read at once by a walk over batch headers: many while batches are small, few between large ones."""
 WALK_CHUNK_GROWTH = 4
+NEAR_ENOUGH = 16
+"""A range may end so small a part early, at an entry of the index: nothing is walked from there to its very
+end, nor by the next read to its beginning."""
 NO_TIMESTAMP = -1
 
 
@@ -164,10 +167,10 @@ class Segment:
         return None
 
     def boundary_before(self, position_max: int, *, after: int, end_offset: int) -> tuple[int, int]:
-        """(position, next offset) of the last batch boundary at or before `position_max`, such that all
-        before it is below `end_offset`. `after` is a boundary to begin from; it is returned, with -1, when
-        not even one batch fits."""
-        found, next_offset = after, -1
+        """(position, next offset) of the last batch boundary at or before `position_max`, or of an index
+        entry not far before it, such that all before it is below `end_offset`. `after` is a boundary to begin
+        from; it is returned, with -1, when not even one batch fits."""
+        found, next_offset, near_enough = after, -1, -1
         if position_max >= self.size_bytes and end_offset >= self.next_offset:
             return (self.size_bytes, self.next_offset) if after < self.size_bytes else (after, -1)
         earlier, hint = self.index.two_for_position(position_max)
@@ -178,6 +181,8 @@ class Segment:
         if after < earlier.position < hint.position:
             # The hint is a boundary, but what offset stands before it only the walk of one batch tells.
             batches = self._walk_from(earlier, otherwise=after)
+            if position_max - hint.position <= (hint.position - after) // NEAR_ENOUGH:
+                near_enough = hint.position
         else:
             batches = self.walk(after)
         for position, header in batches:
@@ -185,6 +190,8 @@ class Segment:
             if following > position_max or header.next_offset > end_offset:
                 break
             found, next_offset = following, header.next_offset
+            if following == near_enough:
+                break
         return found, next_offset
 
     def walk(self, position: int = 0, chunk: bytes = b"") -> Iterator[tuple[int, BatchHeader]]:

@@ -14,6 +14,7 @@ from dataplane.core.log_port import LogChanged, RottenBytes, SuspectBytes
 from dataplane.storage.durability import flush_together
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.retention import SegmentView, segments_to_delete
+from dataplane.storage.segment import NEAR_ENOUGH
 from dataplane.storage.tail_cache import TailBudget, TailCache
 from springtide.wire.framing import FileChunk
 from tests.kit.dataplane.storage import (
@@ -104,6 +105,20 @@ def test_bytes_handed_out_never_change_though_the_log_is_cut_and_written_again()
     append(log, batch(1, value=b"z"))
     assert content(piece) == before
     assert read_all(log) == batch(0) + batch(1, value=b"z")
+
+
+@given(max_bytes=st.integers(min_value=1, max_value=6_000), start=st.integers(min_value=0, max_value=99))
+def test_a_read_from_files_fills_nearly_its_limit_and_tells_what_comes_next(
+    max_bytes: int, start: int
+) -> None:
+    """It may end at an entry of the index that is near enough."""
+    _, log = new_log(replace(NO_TAIL, segment_bytes=100_000, index_interval_bytes=200))
+    batches = [batch(offset) for offset in range(100)]
+    append(log, *batches)
+    piece = log.read(start, max_bytes=max_bytes, end_offset=100)
+    assert content(piece) == b"".join(batches[start : piece.next_offset])
+    fitting = max(1, min(100 - start, max_bytes // len(batches[0])))
+    assert fitting - fitting // NEAR_ENOUGH <= piece.next_offset - start <= fitting
 
 
 @pytest.mark.parametrize("options", [SMALL, NO_TAIL])
