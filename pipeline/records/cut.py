@@ -21,19 +21,22 @@ RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5
 """The greatest size of length, attributes, timestamp delta and offset delta together."""
 
 
-def cuts(sizes: Int64s, *, bytes_max: int, records_max: int) -> list[int]:
+def cuts(
+    sizes: Int64s, *, bytes_max: int, records_max: int, bytes_open: int = 0, records_open: int = 0
+) -> list[int]:
     """Return the rows before which a full batch ends, ascending: each where the next row would not fit.
 
     `sizes` holds the most bytes that each row can take. A row that exceeds `bytes_max` is alone in its batch.
-    The rows behind the last cut are not a full batch yet.
+    The rows behind the last cut are not a full batch yet. bytes_open, records_open: of the batch that these
+    rows go on with, whose end may be before all of them.
     """
     ends = np.cumsum(sizes)
     found: list[int] = []
-    first, before = 0, 0
+    first, before = -records_open, -bytes_open
     while True:
         fits = int(np.searchsorted(ends, before + bytes_max, side="right"))
         last = max(first + 1, min(fits, first + records_max))
         if last >= len(sizes):
             return found
         found.append(last)
-        first, before = last, int(ends[last - 1])
+        first, before = last, int(ends[last - 1]) if last else 0

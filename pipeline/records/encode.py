@@ -2,7 +2,8 @@
 
 Where the stream is cut is a pure function of the rows (cut.py), and so is every byte of a batch, given the
 options, the producer and the timestamp for rows without one: a repeated attempt sends what was sent before.
-Batches that are full together are encoded together, column by column, without an object per record.
+Rows are encoded many at a time, column by column, without an object per record, once they fill a batch; those
+behind the last full one are its successor's beginning, and are not touched again.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from springtide.wire.record_batch import (
 from .compress import check_level, compress
 from .cut import cuts
 from .rows import RecordRows, concatenated, joined, lengths, record_rows, varint_column
-from .varints import varint_sizes, zigzag
+from .varints import Words, varint_sizes, zigzag
 
 BATCH_BYTES_MAX = 1_000_000
 """A little below the default of message.max.bytes (1048588)."""
@@ -36,7 +37,7 @@ RECORD_BYTES_MAX = 100_000_000
 """Below the default of socket.request.max.bytes (104857600): a broker does not answer a larger request."""
 RECORDS_MAX = 2**16
 ENCODE_BYTES_MAX = 64 * 1024 * 1024
-"""Batches are encoded together up to so many bytes; Arrow's offsets allow 2^31."""
+"""Rows are encoded together up to so many bytes; Arrow's offsets allow 2^31."""
 
 _HEAD = struct.Struct(">qiibI")
 _SEALED = struct.Struct(">hiqqqhii")
@@ -125,6 +126,7 @@ class PartitionEncoder:
         self._waiting: list[RecordRows] = []
         self._waiting_rows = 0
         self._waiting_bytes = 0
+        self._open: _OpenBatch | None = None
 
     @property
     def rows_added(self) -> int:
@@ -144,9 +146,8 @@ class PartitionEncoder:
 
     def finish(self) -> list[EncodedBatch]:
         """Return the rest of the stream as its last batch; no batch if no row waits."""
-        if not self._waiting_rows:
-            return []
-        return self._encode(self._take_waiting(), [self._waiting_rows])
+        encoded = self._encode_waiting()
+        return encoded if self._open is None else [*encoded, self._seal()]
 
     def _add(self, batch: pa.RecordBatch) -> list[EncodedBatch]:
         rows = record_rows(batch, timestamp_ms=self._timestamp_ms, first_row=self._next_row)
@@ -157,13 +158,13 @@ class PartitionEncoder:
         self._waiting.append(rows)
         self._waiting_rows += len(rows.size_max)
         self._waiting_bytes += int(rows.size_max.sum())
-        if self._waiting_bytes <= self._records_bytes_max and self._waiting_rows <= self._options.records_max:
+        records, size_max = (0, 0) if self._open is None else (self._open.record_count, self._open.size_max)
+        if (
+            size_max + self._waiting_bytes <= self._records_bytes_max
+            and records + self._waiting_rows <= self._options.records_max
+        ):
             return []
-        waiting = self._take_waiting()
-        ends = cuts(
-            waiting.size_max, bytes_max=self._records_bytes_max, records_max=self._options.records_max
-        )
-        return self._encode(waiting, ends)
+        return self._encode_waiting()
 
     def _check_sizes(self, rows: RecordRows) -> None:
         bytes_max = max(self._records_bytes_max, self._options.record_bytes_max)
@@ -176,115 +177,137 @@ class PartitionEncoder:
                 bytes_max=bytes_max,
             )
 
-    def _take_waiting(self) -> RecordRows:
-        waiting = joined(self._waiting)
-        self._waiting = []
-        return waiting
-
-    def _encode(self, rows: RecordRows, ends: list[int]) -> list[EncodedBatch]:
-        """Return the batches that end before the rows `ends`; later rows wait again."""
-        first_row = self._next_row - len(rows.size_max)
+    def _encode_waiting(self) -> list[EncodedBatch]:
+        """Encode the rows that wait; return the batches that they made full."""
+        if not self._waiting:
+            return []
+        rows = joined(self._waiting)
+        next_row = self._next_row - self._waiting_rows
+        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
         encoded: list[EncodedBatch] = []
+        count = len(rows.size_max)
         first = 0
-        for group in _groups(rows, ends):
-            part = rows.sliced(first, group[-1])
-            bounds = [end - first for end in group]
-            encoded += self._encode_group(part, bounds, first_row + first)
-            first = group[-1]
-        rest = rows.sliced(first, len(rows.size_max))
-        self._waiting = [rest] if rest else []
-        self._waiting_rows = len(rest.size_max)
-        self._waiting_bytes = int(rest.size_max.sum())
+        for last in (*cuts(rows.size_max, bytes_max=ENCODE_BYTES_MAX, records_max=count), count):
+            encoded += self._encode(rows.sliced(first, last), next_row + first)
+            first = last
         return encoded
 
-    def _encode_group(self, rows: RecordRows, ends: list[int], first_row: int) -> list[EncodedBatch]:
-        counts = np.diff(ends, prepend=0)
-        starts = np.array(ends) - counts
+    def _encode(self, rows: RecordRows, first_row: int) -> list[EncodedBatch]:
+        """Encode rows as the stream's next; return the batches that they made full. The last rows are the
+        beginning of a batch that stays open."""
+        encoded: list[EncodedBatch] = []
+        opened = self._open
+        ends = cuts(
+            rows.size_max,
+            bytes_max=self._records_bytes_max,
+            records_max=self._options.records_max,
+            bytes_open=0 if opened is None else opened.size_max,
+            records_open=0 if opened is None else opened.record_count,
+        )
+        if ends and ends[0] == 0:
+            encoded.append(self._seal())
+            opened = None
+            del ends[0]
+        starts = np.array([0, *ends])
+        counts = np.diff(starts, append=len(rows.size_max))
         base_timestamps = rows.timestamp_ms[starts]
+        offsets = np.arange(len(rows.size_max)) - np.repeat(starts, counts)
+        if opened is not None:
+            base_timestamps[0] = opened.base_timestamp
+            offsets[: counts[0]] += opened.record_count
+        deltas = rows.timestamp_ms - np.repeat(base_timestamps, counts)
+        records = _records(rows, zigzag(deltas), zigzag(offsets))
+        byte_end = 0
         max_timestamps = np.maximum.reduceat(rows.timestamp_ms, starts).tolist()
-        deltas = zigzag(rows.timestamp_ms - np.repeat(base_timestamps, counts))
-        offsets = zigzag(np.arange(len(rows.size_max)) - np.repeat(starts, counts))
-        key_lengths, value_lengths = lengths(rows.key), lengths(rows.value)
-        key_sizes, value_sizes = zigzag(key_lengths), zigzag(value_lengths)
-        body_bytes = (
-            1
-            + varint_sizes(deltas)
-            + varint_sizes(offsets)
-            + varint_sizes(key_sizes)
-            + np.maximum(key_lengths, 0)
-            + varint_sizes(value_sizes)
-            + np.maximum(value_lengths, 0)
-            + lengths(rows.tail)
-        )
-        body_sizes = zigzag(body_bytes)
-        payload = concatenated(
-            varint_column(body_sizes, None, deltas, offsets, key_sizes),
-            rows.key,
-            varint_column(value_sizes),
-            rows.value,
-            rows.tail,
-        )
-        data = memoryview(payload.buffers()[2])
-        byte_ends = np.cumsum(body_bytes + varint_sizes(body_sizes))[np.array(ends) - 1].tolist()
-        assert byte_ends[-1] == len(data) or byte_ends[-1] == int(lengths(payload).sum())
-        batches: list[EncodedBatch] = []
-        byte_start = 0
-        for index, byte_end in enumerate(byte_ends):
-            batches.append(
-                self._seal(
-                    data[byte_start:byte_end],
-                    first_row=first_row + int(starts[index]),
-                    record_count=int(counts[index]),
-                    base_timestamp=int(base_timestamps[index]),
-                    max_timestamp=max_timestamps[index],
-                )
+        sizes_max = np.add.reduceat(rows.size_max, starts).tolist()
+        byte_ends = np.cumsum(np.add.reduceat(lengths(records), starts)).tolist()
+        data = memoryview(records.buffers()[2])
+        for index, record_count in enumerate(counts.tolist()):
+            if index:
+                encoded.append(self._seal())
+            if self._open is None:
+                self._open = _OpenBatch(first_row + int(starts[index]), int(base_timestamps[index]))
+            byte_start, byte_end = byte_end, byte_ends[index]
+            self._open.add(
+                data[byte_start:byte_end],
+                record_count=record_count,
+                max_timestamp=max_timestamps[index],
+                size_max=sizes_max[index],
             )
-            byte_start = byte_end
-        return batches
+        return encoded
 
-    def _seal(
-        self,
-        records: memoryview,
-        *,
-        first_row: int,
-        record_count: int,
-        base_timestamp: int,
-        max_timestamp: int,
-    ) -> EncodedBatch:
+    def _seal(self) -> EncodedBatch:
+        """End the open batch."""
+        opened, self._open = self._open, None
+        assert opened is not None
         compression = self._options.compression
-        payload: memoryview | bytes = records
+        parts = opened.parts
         if compression is not Compression.NONE:
+            records = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
             payload = compress(compression, records, self._options.level)
-            if len(payload) >= len(records):  # no gain, and it might exceed the limit
-                compression, payload = Compression.NONE, records
+            if len(payload) < len(records):
+                parts = [memoryview(payload)]
+            else:  # no gain, and it might exceed the limit
+                compression = Compression.NONE
         producer_id, producer_epoch = self._producer
-        base_sequence = first_row & SEQUENCE_MAX if producer_id >= 0 else NO_SEQUENCE
+        base_sequence = opened.first_row & SEQUENCE_MAX if producer_id >= 0 else NO_SEQUENCE
         sealed = _SEALED.pack(
             compression,
-            record_count - 1,
-            base_timestamp,
-            max_timestamp,
+            opened.record_count - 1,
+            opened.base_timestamp,
+            opened.max_timestamp,
             producer_id,
             producer_epoch,
             base_sequence,
-            record_count,
+            opened.record_count,
         )
-        crc = crc32c(payload, crc32c(sealed))
-        head = _HEAD.pack(_BASE_OFFSET, BATCH_LENGTH_MIN + len(payload), _NO_LEADER_EPOCH, MAGIC, crc)
-        data = b"".join((head, sealed, payload))
-        assert len(data) <= self._options.batch_bytes_max or record_count == 1
-        return EncodedBatch(data, first_row, record_count, base_sequence, max_timestamp)
+        crc = crc32c(sealed)
+        for part in parts:
+            crc = crc32c(part, crc)
+        length = BATCH_LENGTH_MIN + sum(map(len, parts))
+        head = _HEAD.pack(_BASE_OFFSET, length, _NO_LEADER_EPOCH, MAGIC, crc)
+        data = b"".join((head, sealed, *parts))
+        assert len(data) <= self._options.batch_bytes_max or opened.record_count == 1
+        return EncodedBatch(data, opened.first_row, opened.record_count, base_sequence, opened.max_timestamp)
 
 
-def _groups(rows: RecordRows, ends: list[int]) -> list[list[int]]:
-    """Return `ends` in runs whose rows take at most ENCODE_BYTES_MAX, or that are one larger batch."""
-    bytes_before = np.concatenate((np.zeros(1, np.int64), np.cumsum(rows.size_max)))
-    groups: list[list[int]] = []
-    start = 0
-    for end in ends:
-        if groups and bytes_before[end] - bytes_before[start] <= ENCODE_BYTES_MAX:
-            groups[-1].append(end)
-        else:
-            start = groups[-1][-1] if groups else 0
-            groups.append([end])
-    return groups
+class _OpenBatch:
+    """A batch that is not full yet. parts: its encoded records. size_max: the most bytes that they could
+    take."""
+
+    __slots__ = ("base_timestamp", "first_row", "max_timestamp", "parts", "record_count", "size_max")
+
+    def __init__(self, first_row: int, base_timestamp: int) -> None:
+        self.first_row = first_row
+        self.base_timestamp = self.max_timestamp = base_timestamp
+        self.record_count = self.size_max = 0
+        self.parts: list[memoryview] = []
+
+    def add(self, part: memoryview, *, record_count: int, max_timestamp: int, size_max: int) -> None:
+        self.parts.append(part)
+        self.record_count += record_count
+        self.max_timestamp = max(self.max_timestamp, max_timestamp)
+        self.size_max += size_max
+
+
+def _records(rows: RecordRows, deltas: Words, offsets: Words) -> pa.Array:
+    """Return the records' bytes, a value a row."""
+    key_lengths, value_lengths = lengths(rows.key), lengths(rows.value)
+    key_sizes, value_sizes = zigzag(key_lengths), zigzag(value_lengths)
+    body_bytes = (
+        1
+        + varint_sizes(deltas)
+        + varint_sizes(offsets)
+        + varint_sizes(key_sizes)
+        + np.maximum(key_lengths, 0)
+        + varint_sizes(value_sizes)
+        + np.maximum(value_lengths, 0)
+        + lengths(rows.tail)
+    )
+    return concatenated(
+        varint_column(zigzag(body_bytes), None, deltas, offsets, key_sizes),
+        rows.key,
+        varint_column(value_sizes),
+        rows.value,
+        rows.tail,
+    )
