@@ -438,6 +438,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write-rows", action="store_true", help="do not create topics, write their rows")
     parser.add_argument("--no-sync", action="store_true", help="ZooKeeper does not wait for the disk")
     options = parser.parse_args(arguments)
+    if options.partitions % options.topics:
+        parser.error(f"--topics {options.topics} does not divide --partitions {options.partitions}")
     if options.seconds is None:
         options.seconds = RUN_SECONDS_MAX + options.partitions / PARTITIONS_PER_SECOND
     if options.partitions > LARGE:
