@@ -8,7 +8,6 @@ over from what ZooKeeper holds.
 from __future__ import annotations
 
 import argparse
-import gc
 import logging
 import os
 import signal
@@ -50,6 +49,7 @@ from controller.shell.meta import MetaUnavailable, SessionState
 from controller.shell.metrics import EngineCollector
 from controller.shell.published import Published, snapshot
 from controller.zookeeper import open_meta, read_access, secure_zookeeper
+from springtide.interpreter import spare_the_loop
 from springtide.log_lines import configure_logging
 from springtide.tls import TlsFilesInvalid, check_server_files, client_context
 
@@ -67,13 +67,6 @@ MIGRATE_RETRY_MS: Final = 2_000
 CONNECT_TIMEOUT_MS: Final = 15_000
 DUMP_TRIES_MAX: Final = 10
 DUMP_PAUSE_MS: Final = 100
-#: The collector's thresholds: a full collection walks every partition, and the loop waits for it.
-GC_ALLOCATIONS: Final = 20_000
-GC_MIDDLE_EVERY: Final = 20
-GC_FULL_EVERY: Final = 100
-#: The time for which a thread may keep the interpreter when the loop wants it. With Python's 5 ms, an
-#: election of thousands of leaders waits for the thread that writes its history at each of its steps.
-SWITCH_SECONDS: Final = 0.0005
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -250,7 +243,7 @@ async def serve(
         issuer=issuer,
     )
     server = _Server(_uvicorn_config(app, config, settings))
-    _favour_the_loop()
+    spare_the_loop()
     log.info("starting url=%s controller_id=%s zookeeper=%s", url, engine.controller_id, config.zookeeper)
     async with anyio.create_task_group() as outermost:
         # To the very end: a second SIGTERM while parts stop must not cut them short.
@@ -277,15 +270,6 @@ async def serve(
         log.info("stopped")
         outermost.cancel_scope.cancel()
     return 0
-
-
-def _favour_the_loop() -> None:
-    """Exempt what was imported from the garbage collector: it stays for good. Let no thread that makes plans
-    or writes history keep the loop waiting."""
-    sys.setswitchinterval(SWITCH_SECONDS)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_ALLOCATIONS, GC_MIDDLE_EVERY, GC_FULL_EVERY)
 
 
 class _Server(uvicorn.Server):

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import gc
 import logging
 import os
 import resource
 import signal
 import ssl
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,6 +26,7 @@ from springtide.exposure import (
     insecure_network_refused,
     is_loopback,
 )
+from springtide.interpreter import spare_the_loop
 from springtide.log_lines import LOG_FORMATS, LOG_LEVELS
 from springtide.node.config import ConfigKey, NodeConfig, read_properties, split_pair
 from springtide.node.controller_session import RegistrationRefused, WentBack
@@ -41,12 +40,6 @@ _log = logging.getLogger(__name__)
 
 CONFIG_FILE_BYTES_MAX = 1024 * 1024
 TOKEN_CHARS_MAX = 400
-GC_ALLOCATIONS = 20_000
-GC_MIDDLE_EVERY = 20
-GC_FULL_EVERY = 100
-SWITCH_SECONDS = 0.0005
-"""The time for which a thread may keep the interpreter when the loop wants it. With Python's 5 ms, a produce
-that passes three brokers under compaction waits several times so long."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """See mallopt(3)."""
 KEPT_FREE_BYTES_MAX = 64 * 1024 * 1024
@@ -239,13 +232,9 @@ def raise_open_files_limit() -> int:
 
 
 def favour_the_loop() -> None:
-    """Exempt what was loaded until now from the garbage collector, and make full collections rare: each one
-    stops the loop, and requests leave no cycles. Let no thread that computes keep the loop waiting. And keep
-    the memory of large requests for the next ones."""
-    sys.setswitchinterval(SWITCH_SECONDS)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_ALLOCATIONS, GC_MIDDLE_EVERY, GC_FULL_EVERY)
+    """Spare the loop what can be spared (interpreter.py), and keep the memory of large requests for the next
+    ones."""
+    spare_the_loop()
     _keep_freed_memory()
 
 

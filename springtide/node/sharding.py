@@ -30,8 +30,11 @@ def shard_of(name: str, shards: int) -> int:
 
 def java_hash(name: str) -> int:
     """Return what Java's String.hashCode returns. It counts a character beyond U+FFFF twice."""
-    encoded = name.encode("utf-16-be", "surrogatepass")
-    units = name.encode() if name.isascii() else struct.unpack(f">{len(encoded) // 2}H", encoded)
+    if name.isascii():
+        units: Iterable[int] = name.encode()
+    else:
+        encoded = name.encode("utf-16-be", "surrogatepass")
+        units = struct.unpack(f">{len(encoded) // 2}H", encoded)
     hashed = 0
     for unit in units:
         hashed = (hashed * _HASH_FACTOR + unit) & 0xFFFFFFFF
