@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -28,7 +29,7 @@ from bench.figures import BYTES_PER_MB, Figures, figures_of
 from bench.kafka import Kafka, KafkaNotUsable
 from bench.load_spec import LoadSpec, run_load
 from bench.machine import machine_facts
-from bench.processor_time import cpu_seconds, forget_peak_rss, peak_rss_mb
+from bench.processor_time import children_of, cpu_seconds, forget_peak_rss, peak_rss_mb
 from bench.report import side_by_side
 from bench.run import warm_up
 from bench.sides import KEEP_ALL, Side, Springtide
@@ -102,14 +103,16 @@ def measure(side: Side, records: int, keys: int, tell: Narrator) -> Compacted:
     try:
         began = time.monotonic()
         _alter(side, "compact")
-        seconds = _wait_steady(side, int(SLACK * before * keys / records) + 3 * SEGMENT_BYTES) - began
+        bytes_max = int(SLACK * before * keys / records) + 3 * SEGMENT_BYTES
+        steady, peak_mb = _wait_steady(side, bytes_max)
+        seconds = steady - began
         tell(f"{side.name}: compacted after {seconds:.1f} s")
     finally:
         is_over.set()
         loading.join()
     return Compacted(
         seconds=seconds,
-        peak_mb=max(map(peak_rss_mb, side.broker_pids)),
+        peak_mb=peak_mb,
         cpu_s=cpu_seconds(side.broker_pids) - cpu_s,
         before_mb=before / BYTES_PER_MB,
         after_mb=max(_sizes(side)) / BYTES_PER_MB,
@@ -168,19 +171,29 @@ def _sizes(side: Side) -> list[int]:
     ]
 
 
-def _wait_steady(side: Side, bytes_max: int) -> float:
-    """Return the time at which a replica got smaller for the last time, when all are below `bytes_max`."""
+def _wait_steady(side: Side, bytes_max: int) -> tuple[float, float]:
+    """Return the time at which a replica got smaller for the last time, when all are below `bytes_max`, and
+    the memory of the largest broker with its children at most, in MiB."""
     changed = began = time.monotonic()
     last: list[int] = []
+    peak_mb = 0.0
     while time.monotonic() < began + SECONDS_MAX:
         sizes = _sizes(side)
+        peak_mb = max(peak_mb, *map(_peak_mb, side.broker_pids))
         now = time.monotonic()
         if sizes != last:
             changed, last = now, sizes
         elif max(sizes) < bytes_max and now > changed + STEADY_SECONDS:
-            return changed
+            return changed, peak_mb
         time.sleep(POLL_SECONDS)
     raise TimeoutError(f"{side.name} is not compacted: replicas of {last} bytes")
+
+
+def _peak_mb(pid: int) -> float:
+    peak_mb = peak_rss_mb(pid)
+    with suppress(OSError, AssertionError):  # a child has ended meanwhile
+        peak_mb += sum(map(peak_rss_mb, children_of(pid)))
+    return peak_mb
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

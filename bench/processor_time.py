@@ -19,8 +19,9 @@ _PROC = Path("/proc")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
-_UTIME, _STIME = 11, 12
-"""Places in /proc/PID/stat after the command's closing bracket, see proc(5)."""
+_TIMES = slice(11, 15)
+"""Places in /proc/PID/stat after the command's closing bracket, see proc(5): user and system time, its own
+and those of children that have ended."""
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
 """Places in the first line of /proc/stat after `cpu`."""
 _COUNTED = 8
@@ -28,12 +29,13 @@ _COUNTED = 8
 
 
 def cpu_seconds_of_stat(stat: str) -> float:
-    """User and system time of a process from the text of its /proc/PID/stat, all its threads together.
+    """User and system time of a process from the text of its /proc/PID/stat, all its threads together, and of
+    its children that have ended.
 
     The command name may hold spaces and brackets: what follows the last bracket counts.
     """
     rest = stat[stat.rindex(")") + 2 :].split()
-    return (int(rest[_UTIME]) + int(rest[_STIME])) / _TICKS_PER_SECOND
+    return sum(map(int, rest[_TIMES])) / _TICKS_PER_SECOND
 
 
 def busy_seconds_of_stat(stat: str) -> float:
@@ -62,6 +64,15 @@ def peak_rss_mb(pid: int) -> float:
     )
     assert found is not None
     return int(found[1]) / 1024
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the processes that a process has begun, and that have not ended."""
+    return [
+        int(child)
+        for thread in (_PROC / str(pid) / "task").iterdir()
+        for child in (thread / "children").read_text("ascii").split()
+    ]
 
 
 def forget_peak_rss(pids: Sequence[int]) -> None:

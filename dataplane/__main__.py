@@ -24,6 +24,7 @@ from controller.contract.lag_report import ReplicaProblem
 from dataplane.broker import BrokerSettings, Ports, StorageBroker, listen
 from dataplane.core.log_port import LogError
 from dataplane.core.workers import WorkersRefused, check_folders, worker_directory
+from dataplane.shell.compaction_process import CompactionProcess
 from dataplane.shell.config import BROKER_KEYS, BrokerConfig
 from dataplane.shell.data_directory import read_seen
 from dataplane.shell.log_loading import load_logs
@@ -143,7 +144,7 @@ def _prepare_directory(data_dir: str, workers: int) -> None:
 def _serve_alone(settings: BrokerSettings, data_dir: str) -> int:
     """Run the broker, or the worker, that is this process."""
     _log.info("open_files_limit_raised files=%d", raise_open_files_limit())
-    ports = Ports()
+    ports = Ports(compaction=CompactionProcess())
     try:
         opened = open_broker(settings, ports, data_dir=data_dir, boot_id=_boot_id())
     except LogDirRefused as error:

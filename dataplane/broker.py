@@ -28,6 +28,7 @@ from dataplane.handlers import fetch as fetch_handler
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.table import HANDLERS
 from dataplane.shell.asides import Asides
+from dataplane.shell.compaction_process import CompactionProcess
 from dataplane.shell.compactor import Compactor
 from dataplane.shell.config import BrokerConfig, TopicSettings
 from dataplane.shell.data_directory import DataDirectory
@@ -86,9 +87,10 @@ class BrokerSettings(NodeSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports(NodePorts):
-    """The world of a broker, which has a disk."""
+    """The world of a broker, which has a disk. compaction: see Compactor."""
 
     disk: Disk = field(default_factory=PosixDisk)
+    compaction: CompactionProcess | None = None
 
 
 class StorageBroker:
@@ -214,6 +216,7 @@ class StorageBroker:
             config=config,
             clock=clock,
             threads=ports.threads,
+            process=ports.compaction,
             end_turn=self.end_turn,
             on_log_error=self._maintenance.on_log_error,
             on_suspect=self._scrubber.check_soon,

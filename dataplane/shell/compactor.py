@@ -2,11 +2,8 @@
 
 A leader looks at its logs now and then and decides rounds; each replica applies the rounds that stand in its
 log, once they are committed and under any policy of its topic: replicas stay equal. One pass runs at a
-time, so that the memory for keys is bounded per broker. It runs in a thread, a slice at a time, and rests
-after each slice: for as long as it worked where the loop is busy, so that the loop has the interpreter for
-half of the time at least, and hardly at all where the loop takes the slice's result at once. To wait, for the
-interpreter or on a crowded host for a processor, is no work.
-A pass that is given up, by a stop or because the log was changed, has changed nothing.
+time, so that the memory for keys is bounded per broker, in a process of its own (compaction_process.py). A
+pass that is given up, by a stop or because the log was changed, has changed nothing.
 """
 
 from __future__ import annotations
@@ -24,12 +21,14 @@ from dataplane.core.compaction.rounds import CompactionOptions, Dirt
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogChanged, LogError, SuspectBytes
 from dataplane.core.role import Offline
+from dataplane.shell.compaction_process import CompactionProcess
 from dataplane.shell.config import BrokerConfig
 from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.partitions import PartitionTable
-from dataplane.storage.compaction import CompactionPass, PassPutOff
+from dataplane.storage.compaction import PassPutOff
 from dataplane.storage.health import ClosedLog
+from dataplane.storage.rewritten_files import rewrite_files
 from springtide.node.clock import BrokerClock
 from springtide.node.config import LONG_MAX
 from springtide.node.status import counter, gauge
@@ -37,16 +36,10 @@ from springtide.node.threads import Threads
 
 _log = logging.getLogger(__name__)
 
-RESTS_PER_WAIT = 2
-"""A pass rests for so many times as long as the loop let its result wait: a tenth of a slice if it is idle,
-longer than a slice takes if it is busy."""
-REST_US_MIN = 4_000
-"""Shorter rests are saved up: timers round each up to a millisecond or two, so that on an idle broker a pass
-would rest for longer than it works."""
-
 
 class Compactor:
-    """on_log_error: a log failed under a pass. on_suspect: bytes at an offset are not what they were."""
+    """process: writes the files of passes; None: a thread of this process does. on_log_error: a log failed
+    under a pass. on_suspect: bytes at an offset are not what they were."""
 
     def __init__(
         self,
@@ -56,6 +49,7 @@ class Compactor:
         config: BrokerConfig,
         clock: BrokerClock,
         threads: Threads,
+        process: CompactionProcess | None,
         end_turn: Callable[[], None],
         on_log_error: Callable[[HostedPartition, LogError], None],
         on_suspect: Callable[[HostedPartition, int], None],
@@ -64,6 +58,7 @@ class Compactor:
         self._effects = effects
         self._clock = clock
         self._threads = threads
+        self._process = process
         self._end_turn = end_turn
         self._on_log_error = on_log_error
         self._on_suspect = on_suspect
@@ -85,12 +80,18 @@ class Compactor:
     def stop(self) -> None:
         """Touch the logs no more: the clean shutdown closes them."""
         self._scope.cancel()
+        if self._process is not None:
+            self._process.kill()
 
     async def run(self) -> None:
-        with self._scope:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._every, self.decide_rounds)
-                nursery.start_soon(self._every, self.apply_rounds)
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._every, self.decide_rounds)
+                    nursery.start_soon(self._every, self.apply_rounds)
+        finally:
+            if self._process is not None:
+                self._process.close()
 
     async def _every(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -167,13 +168,17 @@ class Compactor:
                 self._on_error(hosted, error)
             else:
                 self._put_off.pop(hosted.key, None)
+        if self._process is not None:
+            await self._threads.run(self._process.close)
 
     async def _apply(self, hosted: HostedPartition, placed: PlacedRound) -> None:
         begun_ms = self._clock.mono_ms()
         log = hosted.log
-        under_way = log.begin_compaction(placed, now_ms=self._clock.wall_ms())
+        rewriting = rewrite_files if self._process is None else self._process.rewrite
+        under_way = log.begin_compaction(placed, now_ms=self._clock.wall_ms(), rewriting=rewriting)
         bytes_before = under_way.bytes_before
-        await self._write(under_way)
+        while not await self._threads.run(under_way.advance, limiter=self._limiter):
+            pass
         bytes_after = under_way.bytes_after
         await self._threads.run(under_way.commit, limiter=self._limiter)
         log.finish_compaction()
@@ -196,25 +201,10 @@ class Compactor:
             self._last_pass_ms - begun_ms,
         )
 
-    async def _write(self, under_way: CompactionPass) -> None:
-        def advance() -> tuple[bool, int, int]:
-            begun_us = self._clock.worked_us()
-            is_written = under_way.advance()
-            return is_written, self._clock.worked_us() - begun_us, self._clock.mono_us()
-
-        is_written, owed_us = False, 0
-        while not is_written:
-            is_written, worked_us, ended_us = await self._threads.run(advance, limiter=self._limiter)
-            waited_us = self._clock.mono_us() - ended_us
-            owed_us += min(worked_us, RESTS_PER_WAIT * waited_us)
-            if owed_us >= REST_US_MIN:
-                await self._clock.sleep_ms(owed_us / 1_000)
-                owed_us = 0
-
     def _on_error(self, hosted: HostedPartition, error: LogError) -> None:
         """The log was changed meanwhile: there is another look soon. It can't be compacted now: the alarm
         stands until it can. Bytes that look rotten: the scrub looks at them."""
-        if isinstance(error, LogChanged | ClosedLog):
+        if isinstance(error, LogChanged | ClosedLog) or self._scope.cancel_called:
             return
         self.failures += 1
         if isinstance(error, SuspectBytes):

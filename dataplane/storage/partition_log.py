@@ -25,7 +25,7 @@ from dataplane.core.compaction.rounds import Dirt
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.log_port import LogSlice, RottenBytes, RottenRange, TimestampHit
 from dataplane.core.producer_state import ProducerStates
-from dataplane.storage.compaction import CompactionPass
+from dataplane.storage.compaction import CompactionPass, Rewriting
 from dataplane.storage.dirt import measure_dirt
 from dataplane.storage.disk import Buffer
 from dataplane.storage.durability import Durability, RecoveryPoint
@@ -42,6 +42,7 @@ from dataplane.storage.reads import (
     read_segments,
 )
 from dataplane.storage.retention import SegmentView, segments_to_delete
+from dataplane.storage.rewritten_files import rewrite_files
 from dataplane.storage.round_file import RoundFile
 from dataplane.storage.seal import LogSeal
 from dataplane.storage.segment import Segment
@@ -535,10 +536,15 @@ class PartitionLog:
             self.roll(now_ms=now_ms)
 
     def begin_compaction(
-        self, placed: PlacedRound, *, now_ms: int, keys_max: int = KEYS_MAX
+        self,
+        placed: PlacedRound,
+        *,
+        now_ms: int,
+        keys_max: int = KEYS_MAX,
+        rewriting: Rewriting = rewrite_files,
     ) -> CompactionPass:
         """Begin a pass (compaction.py) that applies a round, whose record is committed. The caller ends one
-        pass before it begins the next.
+        pass before it begins the next. rewriting: what writes the files.
         """
         self.finish_compaction()
         if self._segments.active.base_offset < placed.round_.end_offset:
@@ -555,6 +561,7 @@ class PartitionLog:
             epochs=self.epochs,
             holes=self.holes,
             options=self.options,
+            rewriting=rewriting,
             keys_max=keys_max,
         )
 

@@ -27,9 +27,6 @@ class Clock(Protocol):
 
     def mono_us(self) -> int: ...
 
-    def worked_us(self) -> int:
-        """Return how long the calling thread has had a processor."""
-
     def wall_ms(self) -> int: ...
 
     async def sleep_ms(self, duration_ms: float) -> None: ...
@@ -48,9 +45,6 @@ class MachineClock:
 
     def mono_us(self) -> int:
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000
-
-    def worked_us(self) -> int:
-        return time.thread_time_ns() // 1_000
 
     def wall_ms(self) -> int:
         return time.time_ns() // NANOSECONDS_PER_MS
@@ -94,9 +88,6 @@ class BrokerClock:
 
     def mono_us(self) -> int:
         return self._clock.mono_us()
-
-    def worked_us(self) -> int:
-        return self._clock.worked_us()
 
     def wall_ms(self) -> int:
         return self._agreed.stamp_ms(wall_ms=self._clock.wall_ms(), mono_ms=self._clock.mono_ms())

@@ -31,17 +31,15 @@ PAYLOAD_BYTES_MAX = 2**POSITION_BITS
 """Cap of one batch's records when they are opened, 256 MiB."""
 POSITION_OF_NONE = PAYLOAD_BYTES_MAX - 1
 """No record begins there: it takes several bytes."""
+KEY_SIZES = [PAYLOAD_BYTES_MAX if first & 0x81 else first >> 1 for first in range(256)]
+"""The size of a key by the one byte that tells it; beyond every record where that is null or takes more."""
 
 
 class RecordSpans(NamedTuple):
-    """The fields that compaction needs of each record of a batch.
-
-    without_value: the numbers of those whose value is null, rising.
-    """
+    """The fields that compaction needs of each record of a batch."""
 
     places: list[int]
     keys: list[bytes | None]
-    without_value: list[int]
 
 
 def place_of(offset: int) -> int:
@@ -152,7 +150,7 @@ def value_of(payload: bytes, place: int) -> bytes | None:
 def _spans(payload: bytes, header: BatchHeader) -> RecordSpans:
     """Raise BadRecords, IndexError. A few records are read one by one; then as many as are laid out like the
     last of those, which are nearly all of a large batch."""
-    spans = RecordSpans([], [], [])
+    spans = RecordSpans([], [])
     position, count = 0, header.record_count
     while (number := len(spans.places)) < count:
         position = _read_any(payload, position, header, spans, min(count, number + READ_ANY))
@@ -165,10 +163,10 @@ def _spans(payload: bytes, header: BatchHeader) -> RecordSpans:
 
 def _read_any(payload: bytes, position: int, header: BatchHeader, spans: RecordSpans, until: int) -> int:
     """Add the records up to number `until`, of any layout; return where the next one begins."""
-    places, keys, without_value = spans
+    places, keys = spans
     base_offset, last_delta, size_bytes = header.base_offset, header.last_offset_delta, len(payload)
     before = offset_of(places[-1]) - base_offset if places else -1
-    for number in range(len(places), until):
+    for _ in range(len(places), until):
         start = position
         if (low := payload[position]) < 0x80:
             end = position + 1 + (low >> 1 ^ -(low & 1))
@@ -211,8 +209,6 @@ def _read_any(payload: bytes, position: int, header: BatchHeader, spans: RecordS
                 raise BadRecords(f"key length {length}")
         if position >= end:  # the value's length is due
             raise BadRecords("key exceeds its record")
-        if payload[position] & 1:  # a negative length: null
-            without_value.append(number)
         position = end
     return position
 
@@ -220,7 +216,7 @@ def _read_any(payload: bytes, position: int, header: BatchHeader, spans: RecordS
 def _read_alike(payload: bytes, position: int, header: BatchHeader, spans: RecordSpans) -> int:
     """Add the records that have varints of the same sizes as the last one before them, as far as it goes;
     return where the next one begins. A varint of a byte or two is looked up."""
-    places, keys, without_value = spans
+    places, keys = spans
     last = places[-1]
     sizes = _varint_sizes(payload, last & POSITION_OF_NONE)
     if max(sizes) > 2:
@@ -230,21 +226,19 @@ def _read_alike(payload: bytes, position: int, header: BatchHeader, spans: Recor
     unpack, size_bytes, length_bytes = layout.unpack_from, layout.size, sizes[0]
     base_offset, last_delta = header.base_offset, header.last_offset_delta
     before = offset_of(last) - base_offset
+    add_place, add_key = places.append, keys.append
     try:
-        for number in range(len(places), header.record_count):
+        for _ in range(len(places), header.record_count):
             length, timestamp, delta, key_bytes = unpack(payload, position)
             end = position + length_bytes + lengths[length]
             delta = deltas[delta]
             key = position + size_bytes
-            value = key + (key_bytes >> 1)
-            is_alike = not key_bytes & 0x81 and value < end and timestamps[timestamp] >= 0
-            if not is_alike or not before < delta <= last_delta:
+            value = key + KEY_SIZES[key_bytes]
+            if value >= end or timestamps[timestamp] < 0 or not before < delta <= last_delta:
                 break
-            if payload[value] & 1:
-                without_value.append(number)
             before = delta
-            places.append(base_offset + delta << POSITION_BITS | position)
-            keys.append(payload[key:value])
+            add_place(base_offset + delta << POSITION_BITS | position)
+            add_key(payload[key:value])
             position = end
     except (IndexError, StructError):
         pass  # beyond the batch

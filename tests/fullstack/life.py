@@ -117,9 +117,6 @@ class NodeClock:
     def mono_us(self) -> int:
         return self._base_us + int(self._world.now_ns * self.rate) // 1_000
 
-    def worked_us(self) -> int:
-        return self.mono_us()
-
     def mono_ms(self) -> int:
         return self.mono_us() // 1_000
 

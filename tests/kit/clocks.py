@@ -29,9 +29,6 @@ class VirtualClock:
     def mono_us(self) -> int:
         return round(anyio.current_time() * 1_000_000)
 
-    def worked_us(self) -> int:
-        return self.mono_us()
-
     def mono_ms(self) -> int:
         return round(anyio.current_time() * 1_000)
 
@@ -61,9 +58,6 @@ class ManualClock:
 
     def mono_us(self) -> int:
         return self.now_ms * 1_000
-
-    def worked_us(self) -> int:
-        return self.mono_us()
 
     def mono_ms(self) -> int:
         return self.now_ms

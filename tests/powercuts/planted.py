@@ -23,6 +23,7 @@ from dataplane.storage import (
     log_dir_identity,
     manifest,
     recovery,
+    rewritten_files,
     round_file,
     scan,
 )
@@ -269,7 +270,7 @@ def end_of_the_last_batch() -> Patches:
         end_offset = max(ends, default=self.segment.base_offset)
         return RewrittenSegment(self.segment.base_offset, end_offset, self.segment.size_bytes, self.crc)
 
-    return [(compaction._Output, "listed", property(listed))]
+    return [(rewritten_files._Output, "listed", property(listed))]
 
 
 @plant(breaks="a log that is restarted says so in its manifest before a file goes")

@@ -458,7 +458,7 @@ def _left(at: PassUnderWay, known: Incarnation) -> list[bytes]:
     nodes = [node for node in known.chain if node.header.base_offset >= at.first_offset]
     for node in nodes:
         at.rewrite.read(memoryview(node.batch), node.header)
-    left = [at.rewrite.rewritten(memoryview(node.batch), node.header) for node in nodes]
+    left = [at.rewrite.rewritten(node.header, memoryview(node.batch).toreadonly) for node in nodes]
     return [bytes(batch) for batch in left if batch is not None]
 
 

@@ -393,7 +393,7 @@ class MemoryLog:
         for stored in self._batches:
             if stored.header.base_offset >= rewrite.reaches:
                 untouched.append(stored)
-            elif (left := rewrite.rewritten(memoryview(stored.data), stored.header)) is not None:
+            elif (left := rewrite.rewritten(stored.header, memoryview(stored.data).toreadonly)) is not None:
                 rewritten.append(StoredBatch(decode_header(left), bytes(left)))
         gone = len(self._batches) - len(rewritten) - len(untouched)
         at = sum(header.base_offset <= placed.offset for header, _ in self._batches) - gone

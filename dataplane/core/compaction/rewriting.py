@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dataplane.core.producer_state import PRODUCERS_MAX
 from springtide.wire.compression import Buffer, Compression, compress
@@ -83,19 +83,21 @@ class Rewrite:
         if self._from_offset <= header.base_offset < self.reaches and not self._newest.add(view, header):
             self.reaches = header.base_offset
 
-    def rewritten(self, view: memoryview, header: BatchHeader) -> Buffer | None:
-        """Return what this pass leaves of the batch that begins `view`, or None if nothing.
+    def rewritten(self, header: BatchHeader, read: Callable[[], memoryview]) -> Buffer | None:
+        """Return what this pass leaves of a batch, or None if nothing. read: returns a view that begins with
+        the batch; a batch that goes is not read.
 
         A batch that can't be opened stays as it is: its producer sealed it, its readers fail on it as before,
         and nothing is lost unsaid.
         """
+        newest = self._newest_of(header) if header.base_offset < self.reaches else None
+        if newest is not None and not newest:
+            return self._emptied(header)
+        view = read()
         whole = view[: header.size_bytes]
         if header.base_offset >= self.reaches:
             return whole
-        newest = self._newest_of(header)
-        if newest is not None:  # most batches need not be opened again, and none needs to be read as a whole
-            if not newest:
-                return self._emptied(header)
+        if newest is not None:  # most batches need not be opened again
             if newest[0] & POSITION_OF_NONE == POSITION_OF_NONE:
                 return whole
             if len(newest) == header.record_count and header.base_offset >= self._round.tombstone_floor:
@@ -131,17 +133,18 @@ class Rewrite:
         """Return the places of the records that stay of a control batch, or of one whose keys this pass has
         not read: all that it has read are newer. A record without a key goes, as in Kafka: it can't be
         written to a compacted topic, so it is from before the topic's policy was set to compact."""
-        places, keys, without_value = read_spans(payload, header)
+        places, keys = read_spans(payload, header)
         if header.is_control:
             return [place for place, key in zip(places, keys, strict=True) if not is_round_key(key)]
-        floor = place_of(self._round.tombstone_floor)
-        gone = {number for number in without_value if places[number] < floor}
-        return [places[number] for number in self._newest.missing(keys) if number not in gone]
+        left = [places[number] for number in self._newest.missing(keys)]
+        return self._without_deletions(payload, left)
 
-    def _without_deletions(self, payload: bytes, newest: list[int]) -> list[int]:
+    def _without_deletions(self, payload: bytes, places: list[int]) -> list[int]:
         """Return the places without those of tombstones below the round's floor."""
         floor = place_of(self._round.tombstone_floor)
-        return [place for place in newest if place >= floor or has_value(payload, place)]
+        if not places or places[0] >= floor:
+            return places
+        return [place for place in places if place >= floor or has_value(payload, place)]
 
     def _emptied(self, header: BatchHeader) -> bytes | None:
         return _without_records(header) if self._boundaries.holds(header) else None

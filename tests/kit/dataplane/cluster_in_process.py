@@ -54,6 +54,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.process import CoordinatorProcess, CoordinatorSettings
 from coordinator.process import listen as listen_as_coordinator
 from dataplane.broker import BrokerSettings, Ports, StorageBroker, listen
+from dataplane.shell.compaction_process import CompactionProcess
 from dataplane.shell.config import BrokerConfig
 from dataplane.shell.data_directory import read_seen
 from dataplane.shell.log_loading import load_logs
@@ -364,7 +365,13 @@ class ClusterInProcess:
         )
         # Each process draws from another stream: its incarnation id must be its own.
         rng = random.Random(f"broker {broker_id}, process {next(self._processes)}")
-        ports = Ports(clock=clock, disk=disk, rng=rng, controller_transport=self.controller)
+        ports = Ports(
+            clock=clock,
+            disk=disk,
+            rng=rng,
+            controller_transport=self.controller,
+            compaction=CompactionProcess() if type(disk) is PosixDisk else None,
+        )
         return await listen(settings, ports, log_dir, problems, read_seen(disk, data_dir)), log_dir
 
     def _listeners(self, node_id: int, config: NodeConfig) -> ListenersSettings:

@@ -15,7 +15,7 @@ from dataplane.core.compaction.rounds import Dirt, Round
 from dataplane.core.leader import Leader
 from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import BatchHeader
-from springtide.wire.record_spans import RecordSpans, read_spans
+from springtide.wire.record_spans import RecordSpans, has_value, read_spans
 from tests.simulation.memory_log import MemoryLog
 from tests.simulation.planted.plant import Patches, plant
 
@@ -120,7 +120,7 @@ def a_standby_reads_on_below_the_floor() -> Patches:
 def deletions_are_not_replayed() -> Patches:
     def of_values(payload: bytes, header: BatchHeader) -> RecordSpans:
         found = read_spans(payload, header)
-        kept = sorted({*range(len(found.places))} - {*found.without_value})
-        return RecordSpans([found.places[n] for n in kept], [found.keys[n] for n in kept], [])
+        kept = [each for each in zip(*found, strict=True) if has_value(payload, each[0])]
+        return RecordSpans(*map(list, zip(*kept, strict=True)) if kept else ([], []))
 
     return [(replay, "read_spans", of_values)]

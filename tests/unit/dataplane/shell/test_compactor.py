@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
-import pytest
 import trio
 
 from controller.contract.partition_state import TopicState
@@ -15,7 +13,6 @@ from dataplane.shell.compactor import Compactor
 from dataplane.shell.hosted import HostedPartition
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.segment import log_path
-from springtide.node.threads import Threads
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch, iter_records
 from tests.kit.clocks import WALL_START_MS, EagerClock
@@ -24,34 +21,6 @@ from tests.kit.dataplane.storage import read_all
 from tests.simulation.memory_disk import MemoryDisk
 
 KEYS = 5
-T = TypeVar("T")
-
-
-class SlowThreads(InlineThreads):
-    """Each job takes `job_ms`, and the loop lets its result wait for `wait_ms`."""
-
-    def __init__(self, clock: EagerClock, *, job_ms: int, wait_ms: int) -> None:
-        self._clock = clock
-        self._job_ms = job_ms
-        self._wait_ms = wait_ms
-
-    async def run(self, work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
-        self._clock.now_ms += self._job_ms
-        result = await super().run(work, limiter=limiter)
-        self._clock.now_ms += self._wait_ms
-        return result
-
-
-class WorkingClock(EagerClock):
-    """A thread has worked for ten milliseconds from one reading to the next."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._worked_us = 0
-
-    def worked_us(self) -> int:
-        self._worked_us += 10_000
-        return self._worked_us
 
 
 class Bench:
@@ -62,7 +31,6 @@ class Bench:
         disk: MemoryDisk | None = None,
         *,
         clock: EagerClock | None = None,
-        threads: Threads | None = None,
     ) -> None:
         self.disk = disk or MemoryDisk()
         self.node = Node(self.disk, configs=SMALL_SEGMENTS, clock=clock or EagerClock())
@@ -73,7 +41,8 @@ class Bench:
             effects=self.node.effects,
             config=self.node.config,
             clock=self.node.timekeeper,
-            threads=threads or InlineThreads(),
+            threads=InlineThreads(),
+            process=None,
             end_turn=lambda: None,
             on_log_error=self._on_log_error,
             on_suspect=lambda _hosted, offset: self.suspects.append(offset),
@@ -163,22 +132,6 @@ def test_a_dirty_log_is_compacted_to_the_newest_of_each_key() -> None:
         assert bench.metrics()["kafka_log_logcleanermanager_max_dirty_percent"] == 0
 
     run(test)
-
-
-@pytest.mark.parametrize(("wait_ms", "rests_ms"), [(0, set()), (1, {4}), (2, {4}), (9, {10})])
-def test_a_pass_rests_only_where_the_loop_is_busy_and_not_in_bits(wait_ms: int, rests_ms: set[int]) -> None:
-    async def main() -> None:
-        clock = WorkingClock()
-        bench = Bench(clock=clock, threads=SlowThreads(clock, job_ms=50, wait_ms=wait_ms))
-        await bench.lead()
-        bench.produce(60)
-        await bench.compactor.decide_rounds()
-        clock.slept_ms.clear()
-        await bench.compactor.apply_rounds()
-        assert bench.compactor.passes == 1
-        assert set(clock.slept_ms) == rests_ms
-
-    trio.run(main)
 
 
 def test_what_followers_do_not_have_is_not_compacted() -> None:

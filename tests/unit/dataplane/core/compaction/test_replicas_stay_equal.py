@@ -82,7 +82,7 @@ class Log:
         rewrite = Rewrite(round_, from_offset=from_offset, keys_max=keys_max)
         for view, header in self.headers():
             rewrite.read(view, header)
-        left = (rewrite.rewritten(view, header) for view, header in self.headers())
+        left = (rewrite.rewritten(header, view.toreadonly) for view, header in self.headers())
         self.batches = [bytes(batch) for batch in left if batch is not None]
         return rewrite.reaches
 

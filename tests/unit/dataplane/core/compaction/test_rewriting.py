@@ -49,7 +49,7 @@ def rewrite(log: Sequence[bytes], round_: Round, *, keys_max: int = 100) -> list
         one = Rewrite(round_, from_offset=reaches, keys_max=keys_max)
         for data in log:
             one.read(memoryview(data), decode_header(data))
-        left = [one.rewritten(memoryview(data), decode_header(data)) for data in log]
+        left = [one.rewritten(decode_header(data), memoryview(data).toreadonly) for data in log]
         log = [bytes(data) for data in left if data is not None]
         reaches = one.reaches
     return list(log)
@@ -161,7 +161,7 @@ def test_below_what_earlier_passes_read_keys_are_looked_at() -> None:
     one = Rewrite(up_to(5), from_offset=2)
     for data in log:
         one.read(memoryview(data), decode_header(data))
-    left = [one.rewritten(memoryview(data), decode_header(data)) for data in log]
+    left = [one.rewritten(decode_header(data), memoryview(data).toreadonly) for data in log]
     assert records([bytes(data) for data in left if data is not None]) == [
         (0, b"k", b"1"),
         (2, b"m", b"1"),
