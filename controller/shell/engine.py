@@ -328,17 +328,15 @@ class Engine:
 
     def image(self, cluster: str) -> Published:
         """The cluster as this controller can show it; `as_of_ms` is None on the active one, where it is
-        current. It follows the cluster: take what belongs together without awaiting. Raise UnknownCluster.
+        current. It follows the cluster: take what belongs together without awaiting. Raise UnknownCluster;
+        NotActive on a standby without a copy of it: only the active controller knows that there is none.
         """
-        if self._serving is not None:
-            driver = self._drivers.get(cluster)
-            if driver is None:
-                raise UnknownCluster(cluster)
-            return driver.published
-        copy = self._copies.get(cluster)
-        if copy is None:
-            raise UnknownCluster(cluster)
-        return copy.published
+        shown = self._drivers.get(cluster) if self._serving is not None else self._copies.get(cluster)
+        if shown is not None:
+            return shown.published
+        if self.role != "active":
+            raise NotActive(self._other_url())
+        raise UnknownCluster(cluster)
 
     def decided(self, cluster: str) -> ClusterImage:
         """The image with what has been decided and not been persisted yet, for callers that must not miss a
@@ -371,8 +369,7 @@ class Engine:
         return self.driver(cluster).machine.reassignments(self._clock.now_mono_ms())
 
     def verdicts(self, cluster: str, key: PartitionKey) -> tuple[ReplicaVerdict, ...]:
-        """Return why each replica does not lead, also on a standby; empty when one does. Raise
-        UnknownCluster."""
+        """Return why each replica does not lead, also on a standby; empty when one does. Raise as `image`."""
         image = self.image(cluster).image
         state = image.partitions.get(key)
         return () if state is None else explain_replicas(image, state)

@@ -108,6 +108,18 @@ async def test_what_a_role_does_not_give_the_acls_of_the_cluster_may(zookeeper: 
 
 
 @pytest.mark.anyio
+async def test_a_standby_that_has_not_read_the_acls_yet_refuses_nobody_for_them(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper, tokens=TOKENS) as active:
+        await authorized(active, allow("topic", "orders", "create"))
+        async with controller(zookeeper, name="c2", tokens=TOKENS, is_active=False) as standby:
+            assert await create(standby, "orders") == (503, "no_active_controller")
+            await standby.clock.sleep_ms(5_000)
+            assert await create(standby, "orders") == (307, "not_the_active_controller")
+
+
+@pytest.mark.anyio
 async def test_topics_are_created_by_the_right_to_create_them_in_the_cluster_too(
     zookeeper: MemoryZooKeeper,
 ) -> None:

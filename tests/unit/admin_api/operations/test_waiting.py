@@ -110,3 +110,16 @@ async def test_a_database_that_goes_away_ends_the_wait_with_what_was_accepted(
             rest.sql.down = True
         (answer,) = answers
         assert (answer.status_code, answer.json()["state"]) == (202, "preflight")
+
+
+async def test_a_term_that_ends_during_a_look_at_operations_fails_none(zookeeper: MemoryZooKeeper) -> None:
+    """The controller that had just resigned had no copy of the cluster, and took it for one that is gone."""
+    async with controller(zookeeper) as rest:
+        await rest.post("/clusters", {"name": "prod"})
+        started = await rest.post(BROKERS, BROKER_4)
+        rest.engine.stand_down()
+        await rest.clock.sleep_ms(1)
+        assert rest.engine.role == "standby"
+        await rest.app.state.operations.advance_all()
+        found = await rest.client.get(f"/operations/{started.json()['id']}")
+        assert (found.status_code, found.json()["state"]) == (200, "preflight")

@@ -117,6 +117,29 @@ async def test_a_standby_refuses_writes_names_the_active_and_shows_an_aging_copy
         assert first.image("prod").as_of_ms is None
 
 
+async def test_a_standby_without_a_copy_does_not_say_that_a_cluster_is_unknown(
+    zookeeper: MemoryZooKeeper, clock: VirtualClock
+) -> None:
+    """One that has just started has no copy, nor has one that has just resigned; and the copies that it has
+    may be older than the cluster."""
+    first = make_engine(zookeeper.connect(), clock, name="c1")
+    second = make_engine(zookeeper.connect(), clock, name="c2")
+    async with running(first, second):
+        await form_cluster(first)
+        with pytest.raises(UnknownCluster):
+            first.image("other")
+        with pytest.raises(NotActive) as refused:
+            second.image("prod")
+        assert refused.value.active_url == "http://c1:8080"
+        await anyio.sleep(2.5)
+        with pytest.raises(NotActive):
+            second.image("other")
+        first.stand_down()
+        await anyio.sleep(0.001)
+        with pytest.raises(NotActive):
+            first.image("prod")
+
+
 async def test_what_one_controller_decided_the_next_one_knows(
     zookeeper: MemoryZooKeeper, clock: VirtualClock
 ) -> None:
