@@ -106,7 +106,7 @@ class ShardHost:
         self._waiting: dict[int, Callable[[object], None]] = {}
         self._tokens = 0
         self._given_ms = 0
-        self._high_watermark = 0
+        self._high_watermark: int | None = None
         self._asked = 0
         self._refusal = ""
 
@@ -116,11 +116,12 @@ class ShardHost:
         return self.runtime.phase is ShardPhase.FOLLOWING and not self.is_owner and self.runtime.is_level
 
     @property
-    def lag(self) -> int:
-        """Return how much of the log is still to be replayed, in records."""
+    def lag(self) -> int | None:
+        """Return how much of the log is still to be replayed, in records; None before a leader has told its
+        end."""
         if self.runtime.phase in (ShardPhase.SERVING, ShardPhase.FINISHING):
             return 0
-        return self.runtime.lag(self._high_watermark)
+        return None if self._high_watermark is None else self.runtime.lag(self._high_watermark)
 
     # What the process brings
 

@@ -218,11 +218,13 @@ class Shards:
             sum(openings_ms) / max(1, len(openings_ms)),
         )
         yield gauge("springtide_shards_followed", "Shards followed as their standby", states["followed"])
-        yield gauge(
-            "springtide_shard_replay_lag_max",
-            "Records that the slowest shard has yet to read or apply",
-            max((host.lag for host in hosts), default=0),
-        )
+        lags = [lag for host in hosts if (lag := host.lag) is not None]
+        if len(lags) == len(hosts):
+            yield gauge(
+                "springtide_shard_replay_lag_max",
+                "Records that the slowest shard has yet to read or apply; only where all leaders told",
+                max(lags, default=0),
+            )
         counts = self._counters
         yield counter("springtide_shard_openings", "Shards opened", counts.openings)
         yield counter("springtide_shard_endings", "Shards given away, fenced, cut or failed", counts.endings)

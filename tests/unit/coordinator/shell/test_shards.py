@@ -316,6 +316,23 @@ def test_a_standby_of_a_busy_shard_reads_in_portions_and_stays_level() -> None:
     in_shard_world(story)
 
 
+def test_a_standby_that_never_reached_a_leader_tells_no_lag() -> None:
+    async def story(world: ShardWorld) -> None:
+        await counted(await serving(world))
+        leader = world.states[0].leader
+        world.unseat(leader)
+        other = await world.start_coordinator(OTHER)
+        world.assign(ONE, OTHER)
+        await trio.sleep(1)
+        assert other.metrics()["springtide_shards_followed"] == 1
+        assert "springtide_shard_replay_lag_max" not in other.metrics()
+        world.elect(0, leader)
+        await trio.sleep(3)
+        assert other.metrics()["springtide_shard_replay_lag_max"] == 0
+
+    in_shard_world(story)
+
+
 def test_an_owner_that_does_not_know_that_it_was_replaced_is_fenced_and_serves_nobody() -> None:
     async def story(world: ShardWorld) -> None:
         one = await serving(world)
