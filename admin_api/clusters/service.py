@@ -155,7 +155,7 @@ class ClusterLook(NamedTuple):
 
 async def look_at(services: Services, cluster: str, view: Published) -> ClusterLook:
     """Look at copies, beside the controller's work."""
-    image, lags = view.image.copy(), services.engine.lags(cluster)
+    image, lags = view.image.rows(), services.engine.lags(cluster)
     return await services.database.compute(
         lambda: ClusterLook(resilience.summary(image), skew_of(image, lags))
     )

