@@ -34,12 +34,11 @@ from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.log_dir_identity import LogDirRefused
 from dataplane.storage.tail_cache import TailBudget
 from dataplane.storage.worker_folders import workers_with_data
-from dataplane.supervisor import Supervisor, end_with_supervisor
+from dataplane.supervisor import EXIT_DIRECTORY_REFUSED, Supervisor, end_with_supervisor
 from dataplane.worker_settings import check_settings, settings_of_worker
 from springtide.log_lines import configure_logging, ids_in_log
 from springtide.node.command_line import (
     EXIT_FAILED,
-    EXIT_NOT_STARTED,
     EXIT_OK,
     EXIT_USAGE,
     CommandLineError,
@@ -120,7 +119,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             _prepare_directory(data_dir, arguments.workers)
         except OSError as error:
             _log.error("log_directory_unusable path=%s cause=%s", data_dir, error)
-            return EXIT_NOT_STARTED
+            return EXIT_DIRECTORY_REFUSED
         if arguments.workers > 1:
             # As this process was started: `-m` would let the working directory say what is imported.
             command = (sys.executable, *sys.orig_argv[1:])
@@ -136,7 +135,7 @@ def _prepare_directory(data_dir: str, workers: int) -> None:
     """Check the folders of workers, and make the directory in which several make theirs. Raise
     WorkersRefused, OSError."""
     disk = PosixDisk()
-    check_folders(data_dir, workers_with_data(disk, data_dir), workers)
+    check_folders(data_dir, workers_with_data(disk, data_dir, workers), workers)
     if workers > 1:
         mkdir_durably(disk, data_dir)
 
@@ -150,10 +149,10 @@ def _serve_alone(settings: BrokerSettings, data_dir: str) -> int:
     except LogDirRefused as error:
         hint = "choose another --data-dir, or see what is in it"
         _log.error("log_directory_refused path=%s cause=%s hint=%s", data_dir, error, hint)
-        return EXIT_NOT_STARTED
+        return EXIT_DIRECTORY_REFUSED
     except (LogError, OSError) as error:
         _log.error("log_directory_unusable path=%s cause=%s", data_dir, error)
-        return EXIT_NOT_STARTED
+        return EXIT_DIRECTORY_REFUSED
     favour_the_loop()
     return trio.run(_run_broker, opened)
 
@@ -199,7 +198,7 @@ async def _run_broker(opened: OpenedBroker) -> int:
         is_supervised = opened.settings.worker_of is not None
         return await run_until_signal(opened.listen, opened.settings, is_supervised=is_supervised)
     except* LogDirRefused as group:
-        exit_code = EXIT_NOT_STARTED
+        exit_code = EXIT_DIRECTORY_REFUSED
         _log.error("process_ends cause=%s", first_of(group))
     except* LogError as group:
         _log.error("process_ends cause=%s hint=%s", first_of(group), "restart it on a working disk")

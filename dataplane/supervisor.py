@@ -1,5 +1,6 @@
 """The process above a broker's workers: starts them, passes signals on, starts those again that die, and
-ends all of them where one can't be started at all.
+ends all of them where one can't be started at all. A directory that is refused is its worker's own: the
+others serve.
 
 It holds no data and knows no client. A worker is a child of the same command with `--worker K` behind it.
 
@@ -29,7 +30,9 @@ from springtide.node.command_line import EXIT_FAILED, EXIT_NOT_STARTED, EXIT_OK,
 _log = logging.getLogger(__name__)
 
 STANDARD_INPUT = 0
-REFUSALS = (EXIT_USAGE, EXIT_NOT_STARTED)
+EXIT_DIRECTORY_REFUSED = 4
+"""The process never served: its directory is in use, can't be read, or is another's."""
+REFUSALS = (EXIT_USAGE, EXIT_NOT_STARTED, EXIT_DIRECTORY_REFUSED)
 
 
 class Supervisor:
@@ -40,6 +43,8 @@ class Supervisor:
         self._running: dict[int, trio.Process] = {}
         self._stopping = trio.Event()
         self._exit_codes: dict[int, int] = {}
+        #: Workers that have ended in another way than by a refusal.
+        self._started: set[int] = set()
         self._refusal = EXIT_OK
 
     async def run(self) -> int:
@@ -77,9 +82,10 @@ class Supervisor:
 
     async def _keep(self, number: int, lifeline: int) -> None:
         """Run a worker, and again whenever it ends, until all are to stop. Have all stop where it has never
-        started: at its second refusal, because what an earlier supervisor left may end a moment after it."""
+        started: at its second refusal, because what an earlier supervisor left may end a moment after it. Its
+        directory ends all only if no other worker runs or ever has."""
         named = f"{number}/{len(self._commands)}"
-        wait_ms, has_started = 0, False
+        wait_ms = 0
         while not self._stopping.is_set():
             started = trio.current_time()
             code = await self._run_worker(number, named, lifeline)
@@ -87,8 +93,10 @@ class Supervisor:
             if self._stopping.is_set():
                 _log.info("worker_stopped worker=%s exit_code=%d", named, code)
                 return
-            has_started |= code not in REFUSALS
-            if wait_ms and not has_started:
+            if code not in REFUSALS:
+                self._started.add(number)
+            is_own = code == EXIT_DIRECTORY_REFUSED and (self._running or self._started)
+            if wait_ms and number not in self._started and not is_own:
                 _log.error("worker_refused worker=%s exit_code=%d consequence=%s", named, code, "all end")
                 self._refusal = code
                 self._stop()

@@ -12,16 +12,19 @@ from dataplane.storage.disk import Disk
 from dataplane.storage.segment_list import DELETED_SUFFIX
 
 
-def workers_with_data(disk: Disk, path: str) -> list[int]:
-    """Return the numbers of the workers whose folders in the directory `path` hold replicas, or what was set
-    aside of some. Raise OSError."""
+def workers_with_data(disk: Disk, path: str, first: int) -> list[int]:
+    """Return the numbers, from `first` on, of workers whose folders in the directory `path` hold replicas,
+    or what was set aside of some. Raise OSError."""
     if not disk.exists(path):
         return []
     numbered = ((name, folder_number(name)) for name in disk.listdir(path))
     return [
         number
         for name, number in numbered
-        if number is not None and disk.is_dir(f"{path}/{name}") and _holds_data(disk, f"{path}/{name}")
+        if number is not None
+        and number >= first
+        and disk.is_dir(f"{path}/{name}")
+        and _holds_data(disk, f"{path}/{name}")
     ]
 
 

@@ -49,8 +49,8 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_NOT_STARTED = 3
-"""The process never served: an address or directory is taken or refused, or it belongs to another cluster. To
-start it again as it is cures nothing."""
+"""The process never served: an address is taken, or its registration is refused. To start it again as it is
+cures nothing."""
 
 
 class CommandLineError(Exception):

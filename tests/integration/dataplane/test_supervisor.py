@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dataplane.supervisor import EXIT_DIRECTORY_REFUSED
 from springtide.node.command_line import EXIT_NOT_STARTED
 
 SUPERVISOR = """
@@ -32,7 +33,7 @@ for place in places:
     try:
         open(place, "x")
     except OSError:
-        sys.exit(3)
+        sys.exit(4)
 on_stop = signal.SIG_IGN if code == "deaf" else lambda *_: os._exit(int(code))
 signal.signal(signal.SIGTERM, on_stop)
 sys.stderr.write(f"ready pid={os.getpid()}\\n")
@@ -148,11 +149,31 @@ def test_a_start_that_is_refused_twice_ends_all_workers_with_its_error(tmp_path:
     assert "worker_stopped worker=1/2" in ended.stderr
 
 
+def test_a_worker_whose_folder_is_refused_keeps_no_other_down(tmp_path: Path) -> None:
+    """One broken disk of a host that was started again kept the data of all of them from clients."""
+    place = tmp_path / "place"
+    place.touch()
+    with supervised("0", f"0:{place}") as running:
+        for wait_ms in (1_000, 2_000):
+            running.wait_for(f"worker_(ended) worker=1/2 exit_code=4 restart_in_ms={wait_ms}")
+        running.process.send_signal(signal.SIGTERM)
+        running.end()
+        assert not [line for line in running.lines if "worker_refused" in line]
+        assert sum("worker_started worker=0/2" in line for line in running.lines) == 1
+
+
+def test_when_no_worker_can_use_its_folder_all_end(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.touch()
+    with supervised(f"0:{place}", f"0:{place}") as running:
+        assert running.end() == EXIT_DIRECTORY_REFUSED
+
+
 def test_a_place_that_an_earlier_worker_is_about_to_leave_is_waited_for(tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.touch()
     with supervised(f"0:{place}") as running:
-        running.wait_for(r"worker_ended worker=0/1 exit_code=(3)")
+        running.wait_for(r"worker_ended worker=0/1 exit_code=(4)")
         place.unlink()
         running.pids(1)
         running.process.send_signal(signal.SIGTERM)
@@ -164,7 +185,7 @@ def test_a_worker_that_ran_and_is_refused_when_it_is_started_again_ends_no_other
         (first,) = running.pids(1)
         os.kill(first, signal.SIGKILL)
         for wait_ms in (1_000, 2_000, 4_000):
-            running.wait_for(f"worker_(ended) worker=0/1 exit_code=-?[39] restart_in_ms={wait_ms}")
+            running.wait_for(f"worker_(ended) worker=0/1 exit_code=-?[49] restart_in_ms={wait_ms}")
         running.process.send_signal(signal.SIGTERM)
         running.end()
         assert not [line for line in running.lines if "worker_refused" in line]

@@ -11,6 +11,7 @@ from dataplane.broker import BrokerSettings
 from dataplane.core.workers import WorkersRefused
 from dataplane.shell.config import BROKER_KEYS
 from dataplane.storage.tail_cache import BROKER_BYTES_MAX
+from dataplane.supervisor import EXIT_DIRECTORY_REFUSED
 from dataplane.worker_settings import SHARED_KEYS
 from springtide.node.command_line import EXIT_USAGE, CommandLineError
 from springtide.node.listeners import HostPort
@@ -92,3 +93,8 @@ def test_fewer_workers_than_folders_with_data_are_refused(
     (replica / "partition.json").touch()
     assert main([*SERVE, "--workers", str(workers), "--data-dir", str(tmp_path)]) == EXIT_USAGE
     assert "start with --workers 3, drain the broker" in capsys.readouterr().err
+
+
+def test_a_directory_that_is_refused_has_an_exit_status_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    assert main([*SERVE, "--data-dir", str(tmp_path)]) == EXIT_DIRECTORY_REFUSED

@@ -42,17 +42,17 @@ def test_each_worker_has_a_directory_of_its_own_within_the_brokers() -> None:
 
 def test_a_folder_holds_data_while_a_replica_is_in_it_or_one_was_set_aside() -> None:
     disk = MemoryDisk()
-    assert workers_with_data(disk, "/data") == []
+    assert workers_with_data(disk, "/data", 1) == []
     first, second = running(disk, "/data/worker-1", 1_000_005), running(disk, "/data/worker-2", 2_000_005)
-    assert workers_with_data(disk, "/data") == []
+    assert workers_with_data(disk, "/data", 1) == []
     first.create(ORDERS, now_ms=0)
     second.create(ORDERS, now_ms=0)
-    assert workers_with_data(disk, "/data") == [1, 2]
+    assert workers_with_data(disk, "/data", 1) == [1, 2]
     doomed = first.delete(KEY)
     second.quarantine(KEY)
-    assert workers_with_data(disk, "/data") == [2]
+    assert workers_with_data(disk, "/data", 1) == [2]
     first.unlink_deleted([doomed])
-    assert workers_with_data(disk, "/data") == [2]
+    assert workers_with_data(disk, "/data", 1) == [2]
 
 
 def test_what_the_file_system_keeps_in_a_folder_is_no_data() -> None:
@@ -61,4 +61,13 @@ def test_what_the_file_system_keeps_in_a_folder_is_no_data() -> None:
     running(disk, "/data/worker-1", 1_000_005)
     disk.mkdir("/data/worker-1/lost+found")
     disk.fail_always("listdir", PermissionError(errno.EACCES, "denied"), path_contains="lost+found")
-    assert workers_with_data(disk, "/data") == []
+    assert workers_with_data(disk, "/data", 1) == []
+
+
+def test_the_folder_of_a_worker_that_will_be_started_is_for_itself_to_read() -> None:
+    """A folder that could not be read kept the whole host down, before any worker was started."""
+    disk = MemoryDisk()
+    for number in (1, 2):
+        running(disk, f"/data/worker-{number}", number * 1_000_000 + 5).create(ORDERS, now_ms=0)
+    disk.fail_always("listdir", OSError(errno.EIO, "broken"), path_contains="worker-1")
+    assert workers_with_data(disk, "/data", 2) == [2]
