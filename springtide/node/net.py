@@ -25,6 +25,12 @@ EVENTS_MAX = 64
 """Channels served in one pass: bounds how long all others wait for it, and for what its end sends."""
 SEND_CHUNKS_MAX = 1000
 """Buffers handed to one sendmsg; Linux refuses more than 1024 (UIO_MAXIOV)."""
+LOCAL_CONGESTION_CONTROL = b"reno"
+"""For connections from this host, between whose ends is no network. Every Linux has it, and it sends at once:
+BBR, where that is the host's default, spreads what it sends over time by timers."""
+_CONGESTION_CONTROL = (socket.IPPROTO_TCP, socket.TCP_CONGESTION)
+_NAME_BYTES_MAX = 16
+"""TCP_CA_NAME_MAX of Linux."""
 
 
 class Channel(Protocol):
@@ -187,10 +193,16 @@ class SocketChannel:
 
 
 class SocketListener:
-    __slots__ = ("_socket", "address")
+    """The connections inherit LOCAL_CONGESTION_CONTROL of the socket: one that has begun with BBR keeps its
+    timers under any other. congestion_control: the host's, which connections from elsewhere go back to."""
 
-    def __init__(self, sock: trio.socket.SocketType, address: tuple[str, int]) -> None:
+    __slots__ = ("_congestion_control", "_socket", "address")
+
+    def __init__(
+        self, sock: trio.socket.SocketType, address: tuple[str, int], *, congestion_control: bytes
+    ) -> None:
         self._socket = sock
+        self._congestion_control = congestion_control
         self.address = address
 
     def begin(self) -> None:
@@ -198,6 +210,9 @@ class SocketListener:
 
     async def accept(self) -> SocketChannel:
         accepted, remote = await self._socket.accept()
+        with suppress(OSError):
+            if accepted.getsockname()[0] != remote[0]:
+                accepted.setsockopt(*_CONGESTION_CONTROL, self._congestion_control)
         return _channel(accepted, str(remote[0]))
 
     def close(self) -> None:
@@ -304,14 +319,18 @@ class SystemNet:
         )
         family, kind, protocol, _, address = found[0]
         sock = trio.socket.socket(family, kind, protocol)
+        of_host = b""
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with suppress(OSError):
+                of_host = sock.getsockopt(*_CONGESTION_CONTROL, _NAME_BYTES_MAX)
+                sock.setsockopt(*_CONGESTION_CONTROL, LOCAL_CONGESTION_CONTROL)
             await sock.bind(address)
         except BaseException:
             sock.close()
             raise
         bound = sock.getsockname()
-        return SocketListener(sock, (str(bound[0]), int(bound[1])))
+        return SocketListener(sock, (str(bound[0]), int(bound[1])), congestion_control=of_host)
 
     def poller(self) -> EpollPoller:
         return EpollPoller()
