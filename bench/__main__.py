@@ -21,7 +21,7 @@ from typing import Any
 
 from bench import page, report
 from bench.case import Kind, Setup
-from bench.cases import CASES, TLS_CASES, NoSuchCase, select_cases
+from bench.cases import BESIDE_CASES, CASES, NoSuchCase, select_cases
 from bench.goals import goal_of
 from bench.kafka import Kafka, KafkaNotUsable, find_version
 from bench.load_spec import LoadFailed
@@ -46,7 +46,6 @@ from localcluster.rest import RestFailed
 from localcluster.zookeeper import ZooKeeperJarsNotFound
 
 EXIT_FAILED = 1
-TLS = "with tls"
 ROUNDS, SECONDS = 3, 4.0
 ROUNDS_QUICK, SECONDS_QUICK = 1, 1.5
 
@@ -80,8 +79,17 @@ def build_parser() -> argparse.ArgumentParser:
     )
     compared.add_argument(
         "--tls",
-        action="store_true",
+        action="store_const",
+        const=Setup.TLS,
+        dest="setup",
         help="compare TLS, between all processes, with none: a few cases unless --case names others",
+    )
+    compared.add_argument(
+        "--workers",
+        action="store_const",
+        const=Setup.WORKERS,
+        dest="setup",
+        help="compare brokers of two workers with brokers of one, in the same way",
     )
     parser.add_argument(
         "--gate", action="store_true", help="with --kafka-home: exit with 1 if a row is below its goal"
@@ -117,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     try:
         plan = Plan(
-            cases=select_cases(options.case or (TLS_CASES if options.tls else ()), is_quick=options.quick),
+            cases=select_cases(options.case or BESIDE_CASES.get(options.setup, ()), is_quick=options.quick),
             rounds=options.rounds or (ROUNDS_QUICK if options.quick else ROUNDS),
             seconds=options.seconds or (SECONDS_QUICK if options.quick else SECONDS),
             is_quick=options.quick,
@@ -128,11 +136,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("--rounds and --seconds must be above 0")
     if options.gate and options.kafka_home is None:
         parser.error("--gate needs --kafka-home: goals are ratios to Kafka")
-    if options.tls and any(case.setup is not Setup.PLAIN for case in plan.cases):
-        parser.error("--tls brings its own TLS: it takes cases of the plain setup only")
+    if options.setup is not None and any(case.setup is not Setup.PLAIN for case in plan.cases):
+        parser.error("--tls and --workers bring their own setup: they take cases of the plain setup only")
     narrate = Narrator()
     try:
-        rows = run(plan, options.kafka_home, options.output, narrate, with_tls=options.tls)
+        rows = run(plan, options.kafka_home, options.output, narrate, beside=options.setup)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except (
@@ -160,9 +168,10 @@ def say(lines: Sequence[str]) -> None:
 
 
 def run(
-    plan: Plan, kafka_home: Path | None, output: Path, narrate: Narrator, *, with_tls: bool = False
+    plan: Plan, kafka_home: Path | None, output: Path, narrate: Narrator, *, beside: Setup | None = None
 ) -> list[Row]:
-    """Measure and report. All that was started is stopped when this returns or raises."""
+    """Measure and report. All that was started is stopped when this returns or raises. beside: the setup that
+    is compared with that of the cases."""
     files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))  # for 1,000 connections, in children
     machine = machine_facts()
@@ -174,7 +183,7 @@ def run(
         rows.append(row)
         write_files(output, plan, machine, rows)  # after each: an interrupted run keeps what it has measured
 
-    sides = 1 if kafka_home is None and not with_tls else 2
+    sides = 1 if kafka_home is None and beside is None else 2
     progress = Progress(plan, sides=sides)
     narrate(
         f"{len(plan.cases)} cases, {sides} side{'s' if sides > 1 else ''}, rounds: {plan.rounds}: "
@@ -184,9 +193,9 @@ def run(
         for setup, cases in plan.by_setup():
             with ExitStack() as running:
                 started: list[Side] = [running.enter_context(Springtide(narrate, setup=setup))]
-                if with_tls:
-                    secure = Springtide(narrate, name=TLS, setup=Setup.TLS)
-                    started.insert(0, running.enter_context(secure))
+                if beside is not None:
+                    other = Springtide(narrate, name=f"with {beside.value}", setup=beside)
+                    started.insert(0, running.enter_context(other))
                 if kafka_home is not None:
                     started.append(running.enter_context(Kafka(kafka_home, narrate, setup=setup)))
                 has_pipe = any(case.has_pipe for case in cases)
@@ -202,11 +211,11 @@ def run(
     finally:
         if rows:
             narrate(f"figures are in {output}, drawn in {output.with_suffix('.html')}")
-            print_report(rows, machine)
+            print_report(rows, machine, beside=beside)
     return rows
 
 
-def print_report(rows: Sequence[Row], machine: dict[str, Any]) -> None:
+def print_report(rows: Sequence[Row], machine: dict[str, Any], *, beside: Setup | None = None) -> None:
     say(["", *report.table(rows), ""])
     say(report.legend(client_rows=any(row.case.kind.is_client for row in rows)))
     if "kafka" in machine:
@@ -222,8 +231,8 @@ def print_report(rows: Sequence[Row], machine: dict[str, Any]) -> None:
                 ),
             ]
         )
-    elif any(TLS in row.medians for row in rows):
-        say(["", "How many times as good figures are with TLS as without (below 1: what TLS costs):", ""])
+    elif beside is not None:
+        say(["", f"How many times as good figures are with {beside.value} as without (below 1: worse):", ""])
         say(report.ratio_table(rows))
     else:
         if shares := report.pipe_lines(rows):

@@ -49,7 +49,7 @@ class Kind(StrEnum):
     CLIENT_CONSUME = "client-consume"
     """librdkafka, reading what is there from its beginning to its end and again."""
     IDLE = "idle"
-    """Nothing is asked, on as many connections as the case has. An operation is a second of one process."""
+    """Nothing is asked, on as many connections as the case has. An operation is a second of one node."""
     CATCH_UP = "catch-up"
     """A follower that was away copies what was written meanwhile. An operation is a record of it."""
 

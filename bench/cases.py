@@ -186,6 +186,9 @@ TLS_CASES = (
 ACL_CASES = ("produce-all-100b-8x1", "produce-all-66k-4x4", "fetch-backlog-4x1")
 WORKER_CASES = ("produce-all-100b-8x1-spread", "produce-all-66k-4x4-spread", "client-produce-all-100b")
 """What several processes can share: each of them leads or follows something."""
+BESIDE_CASES = {Setup.TLS: TLS_CASES, Setup.WORKERS: (*WORKER_CASES, *ACL_CASES)}
+"""What `--tls` and `--workers` run; with workers also what a single partition's leader does, which is one of
+them."""
 SMALL_8X1, LARGE_4X4 = "produce-all-100b-8x1", "produce-all-66k-4x4"
 
 EVERYDAY: tuple[Case, ...] = (

@@ -31,7 +31,7 @@ class Measurement:
     broker_cpu_s: float
     """User and system time of all broker processes together."""
     broker_rss_bytes: int
-    """Resident memory of the largest broker at the end."""
+    """Resident memory of the largest broker, with its workers, at the end."""
     load_cpu_s: float
     """User and system time of the load generator."""
     machine_busy_s: float

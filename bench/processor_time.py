@@ -19,9 +19,9 @@ _PROC = Path("/proc")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
-_TIMES = slice(11, 15)
-"""Places in /proc/PID/stat after the command's closing bracket, see proc(5): user and system time, its own
-and those of children that have ended."""
+_PPID, _TIMES = 1, slice(11, 15)
+"""Places in /proc/PID/stat after the command's closing bracket, see proc(5). Times: user and system, its own and
+those of children that have ended."""
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
 """Places in the first line of /proc/stat after `cpu`."""
 _COUNTED = 8
@@ -30,12 +30,13 @@ _COUNTED = 8
 
 def cpu_seconds_of_stat(stat: str) -> float:
     """User and system time of a process from the text of its /proc/PID/stat, all its threads together, and of
-    its children that have ended.
+    its children that have ended."""
+    return sum(map(int, _fields(stat)[_TIMES])) / _TICKS_PER_SECOND
 
-    The command name may hold spaces and brackets: what follows the last bracket counts.
-    """
-    rest = stat[stat.rindex(")") + 2 :].split()
-    return sum(map(int, rest[_TIMES])) / _TICKS_PER_SECOND
+
+def _fields(stat: str) -> list[str]:
+    """The command name may hold spaces and brackets: what follows the last bracket counts."""
+    return stat[stat.rindex(")") + 2 :].split()
 
 
 def busy_seconds_of_stat(stat: str) -> float:
@@ -49,12 +50,23 @@ def cpu_seconds(pids: Sequence[int]) -> float:
     return sum(cpu_seconds_of_stat((_PROC / str(pid) / "stat").read_text("ascii", "replace")) for pid in pids)
 
 
+def nodes(pids: Sequence[int]) -> list[list[int]]:
+    """Return the processes of each node: a broker's workers are children of its first process."""
+    found: dict[int, list[int]] = {}
+    for pid in pids:
+        stat = (_PROC / str(pid) / "stat").read_text("ascii", "replace")
+        parent = int(_fields(stat)[_PPID])
+        found.setdefault(parent if parent in pids else pid, []).append(pid)
+    return list(found.values())
+
+
 def largest_rss_bytes(pids: Sequence[int]) -> int:
-    """Resident memory of the largest of them; 0 without any."""
-    return max(
-        (int((_PROC / str(pid) / "statm").read_text("ascii").split()[1]) * _PAGE_BYTES for pid in pids),
-        default=0,
-    )
+    """Resident memory of the largest node of them; 0 without any."""
+    return max((sum(map(_rss_bytes, node)) for node in nodes(pids)), default=0)
+
+
+def _rss_bytes(pid: int) -> int:
+    return int((_PROC / str(pid) / "statm").read_text("ascii").split()[1]) * _PAGE_BYTES
 
 
 def peak_rss_mb(pid: int) -> float:

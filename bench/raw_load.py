@@ -26,7 +26,7 @@ from bench.case import ACKS_ALL, Kind
 from bench.figures import Measurement
 from bench.links import FetchLink, Link, ProduceLink, Tally
 from bench.load_spec import LoadSpec, serve_spec
-from bench.processor_time import measure_between, take_reading
+from bench.processor_time import measure_between, nodes, take_reading
 from bench.protocol import BadAnswer, Leader, encode_question
 from bench.secured import client_context
 from springtide.wire.apis import ApiKey
@@ -151,7 +151,7 @@ def _idle(spec: LoadSpec) -> Measurement:
         before,
         after,
         broker_pids=spec.broker_pids,
-        operations=max(1, round((after.at - before.at) * len(spec.broker_pids))),
+        operations=max(1, round((after.at - before.at) * len(nodes(spec.broker_pids)))),
         records=0,
         moved_bytes=0,
         latencies_s=[],

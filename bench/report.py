@@ -197,9 +197,9 @@ def disturbance(rows: Sequence[Row], *, processors: int) -> str | None:
 
 def legend(*, client_rows: bool) -> list[str]:
     lines = [
-        "ops: requests; records in client-* rows and catch-up, seconds of a process in idle-* rows.",
+        "ops: requests; records in client-* rows and catch-up, seconds of a node in idle-* rows.",
         "CPU: of the broker processes, user and system. Rows of side pipe: a plain copy loop, see pipe.py.",
-        "RSS: the largest broker, or worker of one.",
+        "RSS: the largest broker, with its workers.",
         "cores: processor time of the brokers a second; client: the same of the load generator.",
     ]
     if client_rows:

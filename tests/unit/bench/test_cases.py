@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from bench.case import ACKS_ALL
-from bench.cases import CASES, TLS_CASES, NoSuchCase, select_cases
+from bench.cases import BESIDE_CASES, CASES, NoSuchCase, select_cases
 from bench.kafka import KafkaNotUsable, find_version
 from bench.processor_time import busy_seconds_of_stat, cpu_seconds_of_stat
 from bench.protocol import encode_produced_batch
@@ -33,8 +34,8 @@ def test_every_batch_is_one_that_brokers_take_by_default() -> None:
         assert len(batch) <= largest, case.name
 
 
-def test_the_cases_of_the_warm_up_and_of_tls_exist() -> None:
-    assert {*JIT_WARMUP_CASES, *TLS_CASES} <= {case.name for case in CASES}
+def test_the_cases_of_the_warm_up_and_of_setups_beside_another_exist() -> None:
+    assert {*JIT_WARMUP_CASES, *chain(*BESIDE_CASES.values())} <= {case.name for case in CASES}
 
 
 def test_quick_is_a_part_and_patterns_choose_whatever_quick_says() -> None:

@@ -33,6 +33,7 @@ def test_only_a_gated_run_fails_below_a_goal() -> None:
     [
         (["--gate"], "--gate needs --kafka-home"),
         (["--tls", "--case", "*-acls"], "plain setup only"),
+        (["--workers", "--case", "*-workers"], "plain setup only"),
         (["--case", "prodce"], "no case fits"),
         (["--rounds", "-1"], "must be above 0"),
     ],
