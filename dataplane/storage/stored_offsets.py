@@ -45,6 +45,7 @@ class StoredOffsets:
         self.cuts = 0
         """Number of cuts. High watermarks that were read before the last cut are not stored."""
         self._is_forgotten_stored = False  # a checkpoint file still speaks of a log that is gone
+        self._written: dict[str, dict[PartitionKey, int]] = {}
         self._high_watermarks = self._read(HIGH_WATERMARKS)
         self._recovery_points = self._read(RECOVERY_POINTS)
         self._log_starts = self._read(LOG_STARTS)
@@ -94,7 +95,8 @@ class StoredOffsets:
             self._write_log_starts()
 
     def checkpoint_recovery_points(self) -> None:
-        """Store the recovery points, after flushes. Thread."""
+        """Store the recovery points, after flushes. At rest, too: it shows whether the disk still works.
+        Thread."""
         with self._lock, self._health.guarded("writing recovery points"):
             recovery_points = {key: log.recovery_point for key, log in list(self._logs.items())}
             recovery_points = self._stored(self._recovery_points) | recovery_points
@@ -153,7 +155,7 @@ class StoredOffsets:
 
     def _write_starts(self) -> None:
         with self._health.guarded("writing checkpoints"):
-            write_checkpoint(self._disk, self._health.path, HIGH_WATERMARKS, self._high_watermarks)
+            self._write_if_changed(HIGH_WATERMARKS, self._high_watermarks)
             self._write_log_starts()
             self._mount_mark.pwrite(b"\n", 0)
 
@@ -161,7 +163,13 @@ class StoredOffsets:
         log_starts = self._stored(self._log_starts) | {
             key: log.log_start_offset for key, log in list(self._logs.items())
         }
-        write_checkpoint(self._disk, self._health.path, LOG_STARTS, log_starts)
+        self._write_if_changed(LOG_STARTS, log_starts)
+
+    def _write_if_changed(self, name: str, offsets: dict[PartitionKey, int]) -> None:
+        """Write a checkpoint, unless its file says the same: nothing is flushed while nothing changes."""
+        if self._written.get(name) != offsets:
+            write_checkpoint(self._disk, self._health.path, name, offsets)
+            self._written[name] = dict(offsets)
 
     def _stored(self, offsets: dict[PartitionKey, int]) -> dict[PartitionKey, int]:
         """Return the stored offsets to keep although the caller names none: those of partitions that are

@@ -204,6 +204,21 @@ def test_a_log_below_its_high_watermark_refutes_the_stop_and_a_second_start_does
     assert start(disk).claim.last_shutdown is ShutdownKind.MACHINE_CRASH
 
 
+def test_a_checkpoint_that_would_say_the_same_is_not_flushed_and_a_cut_is() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    log = log_dir.create(ORDERS, now_ms=0)
+    append(log, batch(0), batch(1))
+    log_dir.offsets.checkpoint_high_watermarks({KEY: 2})
+    disk.synced_paths.clear()
+    log_dir.offsets.checkpoint_high_watermarks({KEY: 2})
+    assert disk.synced_paths == []
+    log_dir.offsets.checkpoint_recovery_points()
+    assert disk.synced_paths, "a disk that has failed is found out at rest, too"
+    log.truncate_to(1)  # under the mark of an unclean election
+    assert read_checkpoint(disk, "/data", "high-watermark-checkpoint").offsets == {KEY: 1}
+
+
 def test_a_cut_below_the_stored_high_watermark_is_no_loss_to_the_next_start() -> None:
     disk = MemoryDisk()
     log_dir = running(disk)
