@@ -29,6 +29,7 @@ from dataplane.handlers.list_offsets import error_of_unhosted_id
 from dataplane.shell.fetches import Fetch, FetchedAnswer
 from dataplane.shell.hosted import HostedPartition
 from springtide.node.authorization import ClientRights
+from springtide.node.clock import last_beat
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.metadata import is_legal_topic_name
 from springtide.node.quotas.limits import QuotaName
@@ -128,11 +129,18 @@ def handle(context: BrokerContext, request: Request) -> None:
             min_bytes=min_bytes,
             max_bytes=max_bytes,
             is_throttled=is_throttled,
-            deadline_ms=now_ms + min(max(message.max_wait_ms, 0), MAX_WAIT_MS_MAX),
+            deadline_ms=wait_until_ms(message.max_wait_ms, now_ms=now_ms, is_replica=opened.is_replica),
             context=request,
             is_gone=lambda: connection.closed,
         )
     )
+
+
+def wait_until_ms(max_wait_ms: int, *, now_ms: int, is_replica: bool) -> int:
+    """Return when a fetch is answered at the latest. A follower's wait ends at a beat, so that
+    brokers at rest wake once for all that they wait for."""
+    wait_ms = min(max(max_wait_ms, 0), MAX_WAIT_MS_MAX)
+    return last_beat(now_ms + wait_ms, wait_ms) if is_replica else now_ms + wait_ms
 
 
 def _refuse_follower(request: Request, message: FetchRequest) -> None:

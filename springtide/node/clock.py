@@ -69,6 +69,11 @@ def ms_to_beat(now_ms: int, interval_ms: int) -> int:
     return wait_ms if 2 * wait_ms >= interval_ms else wait_ms + interval_ms
 
 
+def last_beat(until_ms: int, interval_ms: int) -> int:
+    """Return the last beat until then, for work that may come early and never late."""
+    return until_ms - until_ms % interval_ms if 0 < interval_ms <= BEAT_MS_MAX else until_ms
+
+
 async def sleep_to_beat(clock: Clock, interval_ms: int) -> None:
     """Sleep until work that is done every `interval_ms` is due again."""
     await clock.sleep_ms(ms_to_beat(clock.mono_ms(), interval_ms))

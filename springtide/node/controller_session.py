@@ -48,7 +48,7 @@ from controller.contract.session import (
     Witness,
 )
 from controller.contract.updates import ApplyFailure, PollRequest, UpdateBatch
-from springtide.node.clock import BrokerClock, ms_to_beat
+from springtide.node.clock import BrokerClock, last_beat, ms_to_beat
 from springtide.node.controller_client import ControllerClient, ControllerUnavailable
 from springtide.node.heartbeats import Heartbeats
 from springtide.node.lease import Lease
@@ -370,7 +370,7 @@ class ControllerSession:
                 self._complain("heartbeat_refused error=%s", response.error.value)
                 if response.error is ControllerError.METADATA_WENT_BACK:
                     await self._tell_holdings()
-            next_ms = sent_ms + self._heartbeat_interval_ms
+            next_ms = last_beat(sent_ms + self._heartbeat_interval_ms, self._heartbeat_interval_ms)
             with self._clock.timeout_ms(next_ms - self._clock.mono_ms()):
                 await self._wake_heartbeat.wait()
             self._wake_heartbeat = trio.Event()

@@ -42,7 +42,9 @@ TASKS_WAIT_US_MAX = 2_000
 TURN_FILE_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of files that a turn sends for all readers together: a millisecond or two, for which small requests
 wait."""
-WATCH_INTERVAL_MS = 250
+LOOK_INTERVAL_MS = 250
+WATCH_INTERVAL_MS = 500
+"""After so long without a turn connections are looked after, too. Only turns make them hold more."""
 PARTIAL_FRAME_MS_MAX = 30_000
 """The time a frame may stay incomplete; the time its bytes take at PARTIAL_FRAME_BYTES_PER_MS is added."""
 PARTIAL_FRAME_BYTES_PER_MS = 64
@@ -104,6 +106,7 @@ class Server:
         self._connections: dict[Connection, None] = {}
         self._per_peer: dict[str, int] = {}
         self._held_bytes = 0
+        self._looked_ms = clock.mono_ms()
         self._ready_again: dict[Connection, None] = {}
         self._is_waiting = False
         self._is_stopped = False
@@ -185,6 +188,8 @@ class Server:
                 if not connection.closed:
                     connection.on_ready(READABLE)
             self.end_turn()
+            if self.now_ms - self._looked_ms >= LOOK_INTERVAL_MS:
+                self.look_after_connections()
             ended_us = clock.mono_us()
             self.counters.busy_us += ended_us - started_us
 
@@ -264,19 +269,19 @@ class Server:
     # Bounds
 
     def is_over_memory(self) -> bool:
-        """Return whether the last watch counted too many bytes: a quarter of a second old at most, and free
-        on the hot path."""
+        """Return whether the last look counted too many bytes: in a turn it is a quarter of a second old at
+        most, and free on the hot path."""
         return self._held_bytes >= self._limits.memory_bytes_max
 
     async def _watch(self) -> None:
         while True:
-            await sleep_to_beat(self.clock, WATCH_INTERVAL_MS)
+            await sleep_to_beat(self.clock, LOOK_INTERVAL_MS if self.is_over_memory() else WATCH_INTERVAL_MS)
             self.look_after_connections()
 
     def look_after_connections(self) -> None:
         """Close overdue connections, count the bytes of the others, and resume those that were stopped by
         that count alone."""
-        now_ms = self.clock.mono_ms()
+        now_ms = self._looked_ms = self.clock.mono_ms()
         held_bytes = 0
         for connection in list(self._connections):
             reason = self._overdue(connection, now_ms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from springtide.node.clock import BEAT_MS_MAX, ms_to_beat
+from springtide.node.clock import BEAT_MS_MAX, last_beat, ms_to_beat
 
 
 def test_beats_of_different_work_fall_together() -> None:
@@ -21,5 +21,16 @@ def test_the_next_beat_is_half_an_interval_away_or_more() -> None:
     ]
 
 
+def test_what_must_not_come_late_comes_at_the_last_beat_before() -> None:
+    assert [last_beat(10_000 + past_ms, 500) for past_ms in (0, 1, 499, 500)] == [
+        10_000,
+        10_000,
+        10_000,
+        10_500,
+    ]
+
+
 def test_rare_work_keeps_its_own_times() -> None:
     assert ms_to_beat(10_123, BEAT_MS_MAX + 1) == BEAT_MS_MAX + 1
+    assert last_beat(10_123, BEAT_MS_MAX + 1) == 10_123
+    assert last_beat(10_123, 0) == 10_123

@@ -249,6 +249,19 @@ def test_a_broker_registers_applies_the_full_state_and_holds_its_lease() -> None
     assert bench.controller.seen("heartbeat")[0].disk == DiskSpace(free_bytes=3, total_bytes=9)
 
 
+def test_heartbeats_share_beats_and_are_never_later_than_their_interval() -> None:
+    def test(bench: Bench) -> None:
+        async def late() -> HeartbeatResponse:
+            await trio.sleep(0.62)
+            return HeartbeatResponse(controller_epoch=3, status=BrokerStatus.ACTIVE, sequence=1)
+
+        bench.controller.then("heartbeat", late)
+
+    bench = during(2_700, test)
+    sent_ms = [ms for verb, ms in bench.controller.times_ms if verb == "heartbeat"]
+    assert sent_ms == [0, 620, 1_000, 1_500, 2_000, 2_500]
+
+
 def test_a_session_that_was_stopped_tells_and_takes_nothing_more() -> None:
     """Its process closes its logs now, and a state that came for them would fail."""
     verbs = ("register", "heartbeat", "poll", "report")

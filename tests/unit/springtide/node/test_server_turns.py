@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
 import trio
 import trio.testing
 
@@ -122,6 +123,24 @@ def test_the_server_does_not_linger_between_requests_that_come_with_pauses() -> 
                 nursery.cancel_scope.cancel()
             assert isinstance(server.poller, CountingPoller)
             assert server.poller.lingers == 0
+
+    trio.run(run)
+
+
+def test_turns_count_what_connections_hold_without_a_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("springtide.node.server.LOOK_INTERVAL_MS", 0)
+
+    async def run() -> None:
+        with serving_one() as (server, theirs):
+            server._limits.memory_bytes_max = 1
+            assert not server.is_over_memory()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(server.drive)
+                theirs.sendall(frame(b"a"))
+                assert await trio.to_thread.run_sync(theirs.recv, 100) == frame(b"a")
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.cancel_scope.cancel()
+            assert server.is_over_memory()
 
     trio.run(run)
 
