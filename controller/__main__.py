@@ -63,6 +63,7 @@ TOKENS_VARIABLE: Final = "SPRINGTIDE_TOKENS"
 LISTEN_BACKLOG: Final = 2_048
 #: Requests still running when the controller stops get so long; polls are answered at once.
 GRACEFUL_STOP_S: Final = 5
+DATE_S: Final = 1
 MIGRATE_RETRY_MS: Final = 2_000
 CONNECT_TIMEOUT_MS: Final = 15_000
 DUMP_TRIES_MAX: Final = 10
@@ -274,7 +275,22 @@ async def serve(
 
 class _Server(uvicorn.Server):
     """Leaves the signals to `_stop_on_signal`: the hand-over must begin with the signal, not after the last
-    request."""
+    request. It looks whether it is to end when `stop` is called, not ten times a second."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stopping = anyio.Event()
+
+    def stop(self) -> None:
+        """Answer what was asked, and end; called again, end without."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self._stopping.set()
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):  # sets the date of answers
+            with anyio.move_on_after(DATE_S):
+                await self._stopping.wait()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -348,15 +364,13 @@ async def _migrate(database_url: str, clock: SystemClock) -> None:
             return
 
 
-async def _stop_on_signal(engine: Engine, server: uvicorn.Server) -> None:
+async def _stop_on_signal(engine: Engine, server: _Server) -> None:
     """The first signal hands over and stops in order; the second stops waiting for requests."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for number in signals:
             log.info("stopping signal=%s", signal.Signals(number).name)
             engine.stand_down()
-            if server.should_exit:
-                server.force_exit = True
-            server.should_exit = True
+            server.stop()
 
 
 # -- dump-image --

@@ -17,9 +17,9 @@ from controller.shell.clock import ControllerClock
 log = logging.getLogger(__name__)
 
 #: How often the loop shows that it runs.
-BEAT_MS: Final = 50
+BEAT_MS: Final = 100
 #: Lateness of a beat that is ordinary: less than half a heartbeat interval, so no heartbeat is missed by it.
-LATE_MS: Final = 200
+LATE_MS: Final = 150
 #: A hold of so long gets a line in the log.
 LOGGED_MS_MIN: Final = 1_000
 

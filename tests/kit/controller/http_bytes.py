@@ -38,7 +38,7 @@ async def serving(
         tasks.start_soon(lambda: server.serve(sockets=[listener]))
         port: int = listener.getsockname()[1]
         yield port
-        server.should_exit = True
+        server.stop()
 
 
 async def connect(port: int) -> SocketStream:
