@@ -20,8 +20,8 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 _PPID, _TIMES = 1, slice(11, 15)
-"""Places in /proc/PID/stat after the command's closing bracket, see proc(5). Times: user and system, its own and
-those of children that have ended."""
+"""Places in /proc/PID/stat after the command's closing bracket, see proc(5). Times: user and system, its own
+and those of children that have ended."""
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
 """Places in the first line of /proc/stat after `cpu`."""
 _COUNTED = 8

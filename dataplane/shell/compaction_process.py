@@ -129,7 +129,7 @@ def main() -> None:
     os.nice(NICE)
     with suppress(BrokenPipeError):
         _serve(PosixDisk(), sys.stdin.buffer, sys.stdout.buffer)
-    os._exit(0)  # without a word about an output that nobody reads
+    os._exit(0)  # not by way of a flush of the closed output, which would complain
 
 
 def _serve(disk: Disk, asked: BinaryIO, told: BinaryIO) -> None:
