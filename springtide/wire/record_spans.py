@@ -36,10 +36,21 @@ KEY_SIZES = [PAYLOAD_BYTES_MAX if first & 0x81 else first >> 1 for first in rang
 
 
 class RecordSpans(NamedTuple):
-    """The fields that compaction needs of each record of a batch."""
+    """The fields that compaction needs of each record of a batch, in its order. deltas: offsets, relative to
+    the batch's. positions: where it begins in the payload."""
 
-    places: list[int]
+    base_offset: int
+    deltas: list[int]
+    positions: list[int]
     keys: list[bytes | None]
+
+    @property
+    def places(self) -> list[int]:
+        base_offset = self.base_offset
+        return [
+            base_offset + delta << POSITION_BITS | position
+            for delta, position in zip(self.deltas, self.positions, strict=True)
+        ]
 
 
 def place_of(offset: int) -> int:
@@ -150,11 +161,11 @@ def value_of(payload: bytes, place: int) -> bytes | None:
 def _spans(payload: bytes, header: BatchHeader) -> RecordSpans:
     """Raise BadRecords, IndexError. A few records are read one by one; then as many as are laid out like the
     last of those, which are nearly all of a large batch."""
-    spans = RecordSpans([], [])
+    spans = RecordSpans(header.base_offset, [], [], [])
     position, count = 0, header.record_count
-    while (number := len(spans.places)) < count:
+    while (number := len(spans.keys)) < count:
         position = _read_any(payload, position, header, spans, min(count, number + READ_ANY))
-        if len(spans.places) < count:
+        if len(spans.keys) < count:
             position = _read_alike(payload, position, header, spans)
     if position != len(payload):
         raise BadRecords("bytes after the last record")
@@ -163,10 +174,10 @@ def _spans(payload: bytes, header: BatchHeader) -> RecordSpans:
 
 def _read_any(payload: bytes, position: int, header: BatchHeader, spans: RecordSpans, until: int) -> int:
     """Add the records up to number `until`, of any layout; return where the next one begins."""
-    places, keys = spans
-    base_offset, last_delta, size_bytes = header.base_offset, header.last_offset_delta, len(payload)
-    before = offset_of(places[-1]) - base_offset if places else -1
-    for _ in range(len(places), until):
+    _, deltas, positions, keys = spans
+    last_delta, size_bytes = header.last_offset_delta, len(payload)
+    before = deltas[-1] if deltas else -1
+    for _ in range(len(deltas), until):
         start = position
         if (low := payload[position]) < 0x80:
             end = position + 1 + (low >> 1 ^ -(low & 1))
@@ -193,7 +204,8 @@ def _read_any(payload: bytes, position: int, header: BatchHeader, spans: RecordS
         if not before < delta <= last_delta:
             raise BadRecords(f"offset delta {delta} after {before}, the header says up to {last_delta}")
         before = delta
-        places.append(base_offset + delta << POSITION_BITS | start)
+        deltas.append(delta)
+        positions.append(start)
         if (low := payload[position]) < 0x80 and not low & 1:
             start = position + 1
             position = start + (low >> 1)
@@ -216,28 +228,27 @@ def _read_any(payload: bytes, position: int, header: BatchHeader, spans: RecordS
 def _read_alike(payload: bytes, position: int, header: BatchHeader, spans: RecordSpans) -> int:
     """Add the records that have varints of the same sizes as the last one before them, as far as it goes;
     return where the next one begins. A varint of a byte or two is looked up."""
-    places, keys = spans
-    last = places[-1]
-    sizes = _varint_sizes(payload, last & POSITION_OF_NONE)
+    _, deltas, positions, keys = spans
+    sizes = _varint_sizes(payload, positions[-1])
     if max(sizes) > 2:
         return position
     layout = Struct(">{}x{}{}B".format(*("BH"[size - 1] for size in sizes)))
-    lengths, timestamps, deltas = map(_varints_of, sizes)
+    known_lengths, known_timestamps, known_deltas = map(_varints_of, sizes)
     unpack, size_bytes, length_bytes = layout.unpack_from, layout.size, sizes[0]
-    base_offset, last_delta = header.base_offset, header.last_offset_delta
-    before = offset_of(last) - base_offset
-    add_place, add_key = places.append, keys.append
+    before, last_delta = deltas[-1], header.last_offset_delta
+    add_delta, add_position, add_key = deltas.append, positions.append, keys.append
     try:
-        for _ in range(len(places), header.record_count):
+        for _ in range(len(keys), header.record_count):
             length, timestamp, delta, key_bytes = unpack(payload, position)
-            end = position + length_bytes + lengths[length]
-            delta = deltas[delta]
+            end = position + length_bytes + known_lengths[length]
+            delta = known_deltas[delta]
             key = position + size_bytes
             value = key + KEY_SIZES[key_bytes]
-            if value >= end or timestamps[timestamp] < 0 or not before < delta <= last_delta:
+            if value >= end or known_timestamps[timestamp] < 0 or not before < delta <= last_delta:
                 break
             before = delta
-            add_place(base_offset + delta << POSITION_BITS | position)
+            add_delta(delta)
+            add_position(position)
             add_key(payload[key:value])
             position = end
     except (IndexError, StructError):

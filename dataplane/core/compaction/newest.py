@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections import Counter
+from functools import cached_property
 from hashlib import blake2b
+from itertools import repeat
 
 from springtide.wire.record_batch import BatchHeader, CorruptBatch
-from springtide.wire.record_spans import POSITION_OF_NONE, place_of, read_payload, read_spans
+from springtide.wire.record_spans import read_payload, read_spans
 
 KEYS_MAX = 500_000
-"""Different keys in memory at once: about 100 MB. Kafka's log.cleaner.dedupe.buffer.size of 128 MiB holds ten
+"""Different keys in memory at once: about 70 MB. Kafka's log.cleaner.dedupe.buffer.size of 128 MiB holds ten
 times as many in flat memory; more keys here mean more passes over the log, not more memory."""
 FINGERPRINT_BYTES = 40
 """Longer than a UUID's text, so that it need not be hashed."""
-SORTED_AT_ONCE = 10_000
-"""Places: about a millisecond, in which the interpreter takes no other thread's turn."""
-PARTS = 64
 
 Key = bytes | int | None
 """A fingerprint; the base offset of a batch that can't be opened; None of a record without a key."""
@@ -33,18 +32,19 @@ def fingerprints(keys: list[bytes | None]) -> list[Key]:
 
 
 class NewestRecords:
-    """The place of each key's newest record, of batches that are added in order."""
+    """Which batch has each key's newest record, of batches that are added in order.
 
-    __slots__ = ("_first_offset", "_keys_max", "_next_offset", "_places")
+    A batch is known by its base offset, one number for all of its records: a number for each would be made
+    and dropped again with every record that a newer one replaces.
+    """
 
     def __init__(self, *, keys_max: int = KEYS_MAX) -> None:
         assert keys_max > 0
         self._keys_max = keys_max
-        self._places: dict[Key, int] = {}
-        self._first_offset = self._next_offset = 0
+        self._batches: dict[Key, int] = {}
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._batches)
 
     def add(self, view: memoryview, header: BatchHeader) -> bool:
         """Take in the records of the batch that begins `view`; return whether there was room.
@@ -55,47 +55,35 @@ class NewestRecords:
         if header.is_control:
             return True
         try:
-            spans = read_spans(read_payload(view, header), header)
+            keys = fingerprints(read_spans(read_payload(view, header), header).keys)
         except CorruptBatch:
-            keys: list[Key] = [header.base_offset]
-            places = [place_of(header.base_offset) + POSITION_OF_NONE]
-        else:
-            keys, places = fingerprints(spans.keys), spans.places
-        known = self._places
+            keys = [header.base_offset]
+        known = self._batches
         is_close = known and len(known) + len(keys) > self._keys_max
         if is_close and len(known) + len(set(keys) - known.keys()) > self._keys_max:
             return False
-        if not known:
-            self._first_offset = header.base_offset
-        self._next_offset = header.next_offset
-        known.update(zip(keys, places, strict=True))
+        known.update(zip(keys, repeat(header.base_offset), strict=False))
         known.pop(None, None)
         return True
 
     def missing(self, keys: list[bytes | None]) -> list[int]:
         """Return the numbers of the keys of which no record was added; None is no key."""
-        known = self._places
+        known = self._batches
         return [
             number for number, key in enumerate(fingerprints(keys)) if key is not None and key not in known
         ]
 
-    def in_order(self) -> Iterator[list[int]]:
-        """Yield the places, rising, in lists. Of a batch that was added those records stay that have one of
-        them; of a batch that could not be opened there is one, with POSITION_OF_NONE. Begin when all batches
-        are added."""
-        yield from _sorted_in_parts(
-            self._places.values(), place_of(self._first_offset), place_of(self._next_offset)
-        )
+    def count_in(self, header: BatchHeader) -> int:
+        """Return how many records of a batch that was added are the newest of their keys; 1 of one that could
+        not be opened. Begin when all batches are added."""
+        return self._counts[header.base_offset]
 
+    def numbers_in(self, header: BatchHeader, keys: list[bytes | None]) -> list[int]:
+        """Return the numbers of those records, rising. keys: the batch's."""
+        known, base_offset = self._batches, header.base_offset
+        last = dict(zip(fingerprints(keys), range(len(keys)), strict=True))
+        return sorted(number for key, number in last.items() if known.get(key) == base_offset)
 
-def _sorted_in_parts(places: Collection[int], low: int, high: int) -> Iterator[list[int]]:
-    """Yield the places in [low, high), rising, in lists of at most SORTED_AT_ONCE."""
-    if len(places) <= SORTED_AT_ONCE:
-        yield sorted(places)
-        return
-    parts: list[list[int]] = [[] for _ in range(PARTS)]
-    width = -(-(high - low) // PARTS)
-    for place in places:
-        parts[(place - low) // width].append(place)
-    for number, part in enumerate(parts):
-        yield from _sorted_in_parts(part, low + number * width, low + (number + 1) * width)
+    @cached_property
+    def _counts(self) -> Counter[int]:
+        return Counter(self._batches.values())

@@ -11,7 +11,6 @@ header stays, without records, as KIP-98 does it for sequences.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
@@ -25,7 +24,6 @@ from springtide.wire.record_batch import (
     TimestampType,
 )
 from springtide.wire.record_spans import (
-    POSITION_OF_NONE,
     copy_records,
     has_value,
     largest_timestamp_delta,
@@ -39,8 +37,6 @@ from .newest import KEYS_MAX, NewestRecords
 from .rounds import Round, is_round_key
 
 TIMESTAMP_LIMIT = 2**63
-_NO_MORE = [place_of(2**63)]
-"""Above every place."""
 
 
 class Rewrite:
@@ -52,26 +48,13 @@ class Rewrite:
     older records of their keys may stand below it still.
     """
 
-    __slots__ = (
-        "_boundaries",
-        "_from_offset",
-        "_in_order",
-        "_newest",
-        "_part",
-        "_round",
-        "_taken",
-        "reaches",
-    )
+    __slots__ = ("_boundaries", "_from_offset", "_newest", "_round", "reaches")
 
     def __init__(self, round_: Round, *, from_offset: int, keys_max: int = KEYS_MAX) -> None:
         """from_offset: the end of the last round that this replica applied, or where the last pass got."""
         self._round = round_
         self._from_offset = from_offset
         self._newest = NewestRecords(keys_max=keys_max)
-        self._in_order = self._newest.in_order()
-        #: Of the places in order: those that are at hand, and how many of them belong to earlier batches.
-        self._part: list[int] = []
-        self._taken = 0
         self._boundaries = _Boundaries(round_.producers_floor)
         self.reaches = round_.end_offset
 
@@ -90,61 +73,37 @@ class Rewrite:
         A batch that can't be opened stays as it is: its producer sealed it, its readers fail on it as before,
         and nothing is lost unsaid.
         """
-        newest = self._newest_of(header) if header.base_offset < self.reaches else None
-        if newest is not None and not newest:
+        if header.base_offset >= self.reaches:
+            return read()[: header.size_bytes]
+        has_keys_read = not header.is_control and header.base_offset >= self._from_offset
+        count = self._newest.count_in(header) if has_keys_read else None
+        if count == 0:
             return self._emptied(header)
         view = read()
         whole = view[: header.size_bytes]
-        if header.base_offset >= self.reaches:
+        if count == header.record_count and header.base_offset >= self._round.tombstone_floor:
             return whole
-        if newest is not None:  # most batches need not be opened again
-            if newest[0] & POSITION_OF_NONE == POSITION_OF_NONE:
-                return whole
-            if len(newest) == header.record_count and header.base_offset >= self._round.tombstone_floor:
-                return whole
         try:
             payload = read_payload(view, header)
-            kept = (
-                self._kept_of_earlier(payload, header)
-                if newest is None
-                else self._without_deletions(payload, newest)
-            )
+            kept = self._kept(payload, header, has_keys_read=has_keys_read)
             if not kept:
                 return self._emptied(header)
             return whole if len(kept) == header.record_count else _with_records(header, payload, kept)
         except CorruptBatch:
             return whole
 
-    def _newest_of(self, header: BatchHeader) -> list[int] | None:
-        """Return the places of the batch's records that are the newest of their keys; None if this pass has
-        not read the batch's keys."""
-        if header.is_control or header.base_offset < self._from_offset:
-            return None
-        newest: list[int] = []
-        end = place_of(header.next_offset)
-        while (stop := bisect_left(self._part, end, self._taken)) == len(self._part):
-            newest += self._part[self._taken :]
-            self._part, self._taken = next(self._in_order, _NO_MORE), 0
-        newest += self._part[self._taken : stop]
-        self._taken = stop
-        return newest
-
-    def _kept_of_earlier(self, payload: bytes, header: BatchHeader) -> list[int]:
-        """Return the places of the records that stay of a control batch, or of one whose keys this pass has
-        not read: all that it has read are newer. A record without a key goes, as in Kafka: it can't be
-        written to a compacted topic, so it is from before the topic's policy was set to compact."""
-        places, keys = read_spans(payload, header)
+    def _kept(self, payload: bytes, header: BatchHeader, *, has_keys_read: bool) -> list[int]:
+        """Return the places of the records that stay. All that this pass has read are newer than those of a
+        batch whose keys it has not read. A record without a key goes, as in Kafka: it can't be written to a
+        compacted topic, so it is from before the topic's policy was set to compact."""
+        spans = read_spans(payload, header)
+        places, keys = spans.places, spans.keys
         if header.is_control:
             return [place for place, key in zip(places, keys, strict=True) if not is_round_key(key)]
-        left = [places[number] for number in self._newest.missing(keys)]
-        return self._without_deletions(payload, left)
-
-    def _without_deletions(self, payload: bytes, places: list[int]) -> list[int]:
-        """Return the places without those of tombstones below the round's floor."""
+        numbers = self._newest.numbers_in(header, keys) if has_keys_read else self._newest.missing(keys)
         floor = place_of(self._round.tombstone_floor)
-        if not places or places[0] >= floor:
-            return places
-        return [place for place in places if place >= floor or has_value(payload, place)]
+        left = [places[number] for number in numbers]
+        return [place for place in left if place >= floor or has_value(payload, place)]
 
     def _emptied(self, header: BatchHeader) -> bytes | None:
         return _without_records(header) if self._boundaries.holds(header) else None

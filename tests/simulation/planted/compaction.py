@@ -120,7 +120,8 @@ def a_standby_reads_on_below_the_floor() -> Patches:
 def deletions_are_not_replayed() -> Patches:
     def of_values(payload: bytes, header: BatchHeader) -> RecordSpans:
         found = read_spans(payload, header)
-        kept = [each for each in zip(*found, strict=True) if has_value(payload, each[0])]
-        return RecordSpans(*map(list, zip(*kept, strict=True)) if kept else ([], []))
+        kept = [number for number, place in enumerate(found.places) if has_value(payload, place)]
+        deltas, positions = ([of[n] for n in kept] for of in (found.deltas, found.positions))
+        return RecordSpans(found.base_offset, deltas, positions, [found.keys[n] for n in kept])
 
     return [(replay, "read_spans", of_values)]

@@ -42,7 +42,8 @@ def test_spans_say_what_reading_says_at_every_size_of_a_varint(compression: Comp
     ]
     batch = encode_batch(records, base_offset=BASE, compression=compression)
     payload, header = opened(batch)
-    places, keys = read_spans(payload, header)
+    spans = read_spans(payload, header)
+    places, keys = spans.places, spans.keys
     read = list(iter_records(batch))
     assert keys == [record.key for record in read]
     assert [offset_of(place) for place in places] == [record.offset for record in read]
@@ -137,7 +138,8 @@ def test_records_are_found_wherever_their_layout_changes() -> None:
     for left in (list(range(len(records))), sorted(rng.sample(range(len(records)), 1_500))):
         all_places = read_spans(whole, header).places
         payload = copy_records(whole, [all_places[number] for number in left])
-        places, keys = read_spans(payload, header._replace(record_count=len(left)))
+        spans = read_spans(payload, header._replace(record_count=len(left)))
+        places, keys = spans.places, spans.keys
         assert [offset_of(place) - BASE for place in places] == left
         assert keys == [records[number].key for number in left]
         assert copy_records(payload, places) == payload

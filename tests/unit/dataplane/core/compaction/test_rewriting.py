@@ -12,7 +12,6 @@ from dataplane.core.compaction.rewriting import Rewrite
 from dataplane.core.compaction.rounds import Round, encode_round
 from springtide.wire.compression import Compression
 from springtide.wire.record_batch import BatchHeader, TimestampType, decode_header
-from springtide.wire.record_spans import offset_of
 from springtide.wire.records import NewRecord, encode_batch, iter_records, seal_batch
 
 Pair = tuple[bytes, bytes | None]
@@ -210,22 +209,28 @@ def test_a_map_without_room_takes_nothing_but_one_batch_always_fits() -> None:
     assert newest.add(memoryview(first), decode_header(first))
     assert not newest.add(memoryview(second), decode_header(second))
     assert newest.missing([b"k", b"l", b"m"]) == [2]
-    assert [offset_of(place) for part in newest.in_order() for place in part] == [0, 1]
+    assert newest.count_in(decode_header(first)) == 2
+    assert newest.numbers_in(decode_header(first), [b"k", b"l"]) == [0, 1]
 
 
-def test_many_places_come_in_the_order_of_their_offsets() -> None:
-    """More than are sorted at once, and nearly all of them in one part."""
+def test_of_many_batches_each_knows_its_newest_records() -> None:
     rng = random.Random(5)
     newest = NewestRecords()
     last: dict[bytes, int] = {}
-    base = 0
-    for count, keys in [(30_000, 30_000), (1, 1), (25_000, 12_000)]:
+    added: list[tuple[BatchHeader, list[bytes]]] = []
+    for count, keys in [(3_000, 3_000), (1, 1), (2_500, 1_200), (40, 4_000)]:
+        base = 10_000_000 * len(added)
         names = [b"%d" % rng.randrange(keys) for _ in range(count)]
         data = batch(base, *((name, b"") for name in names))
         assert newest.add(memoryview(data), decode_header(data))
+        added.append((decode_header(data), names))
         last |= {name: base + number for number, name in enumerate(names)}
-        base += 10_000_000
-    assert [offset_of(place) for part in newest.in_order() for place in part] == sorted(last.values())
+    found: list[int] = []
+    for header, names in added:
+        numbers = newest.numbers_in(header, [*names])
+        assert len(numbers) == newest.count_in(header)
+        found += [header.base_offset + number for number in numbers]
+    assert found == sorted(last.values())
 
 
 def test_a_timestamp_that_fits_no_header_keeps_its_batch_whole() -> None:
