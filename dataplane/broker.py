@@ -496,6 +496,8 @@ class StorageBroker:
         self._scrubber.stop()
         self.compactor.stop()
         high_watermarks = {hosted.key: hosted.replica.high_watermark for hosted in self.table}
+        for hosted in self.table:
+            hosted.is_forgotten = True
         is_clean = await self.directory.close_cleanly(high_watermarks)
         _log.log(logging.INFO if is_clean else logging.WARNING, "stopped is_clean=%s", is_clean)
         return is_clean

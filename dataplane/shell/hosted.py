@@ -37,7 +37,7 @@ class HostedPartition:
     refused_producers: dict[int, None] = field(default_factory=dict)
     #: What the last report said; an idle partition is not reported again.
     lag_reported: PartitionLag | None = None
-    #: Not in the table any more: what still comes back from a thread is dropped.
+    #: Not in the table any more, or about to be closed: what still comes back from a thread is dropped.
     is_forgotten: bool = False
 
     def __post_init__(self) -> None:

@@ -8,21 +8,20 @@ from typing import Any
 import trio
 
 from dataplane.core.effects import WriteAside
+from dataplane.shell.effect_runner import EffectRunner
+from dataplane.shell.hosted import HostedPartition
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
+from tests.kit.dataplane.gated_disk import GatedDisk
 from tests.kit.dataplane.raw import Raw, connected
 
 DEBUGGING = -2
 VALUES = [b"value %d" % number for number in range(6)]
 
 
-async def set_aside(cluster: ClusterInProcess, topic_id: str, *, first_offset: int) -> None:
-    """As the broker does before it cuts its log there."""
-    broker = cluster.brokers[1].broker
-    hosted = broker.table.get(topic_id, 0)
-    assert hosted is not None
-    effect = WriteAside(
+def aside(hosted: HostedPartition, *, first_offset: int) -> WriteAside:
+    return WriteAside(
         hold_id=1,
         first_offset=first_offset,
         next_offset=hosted.log.log_end_offset,
@@ -30,6 +29,13 @@ async def set_aside(cluster: ClusterInProcess, topic_id: str, *, first_offset: i
         high_watermark=4,
         cut_offset=first_offset,
     )
+
+
+async def set_aside(cluster: ClusterInProcess, topic_id: str, *, first_offset: int) -> None:
+    """As the broker does before it cuts its log there."""
+    broker = cluster.brokers[1].broker
+    hosted = broker.table.get(topic_id, 0)
+    assert hosted is not None
     done = trio.Event()
     outcome: list[str | None] = []
 
@@ -37,7 +43,7 @@ async def set_aside(cluster: ClusterInProcess, topic_id: str, *, first_offset: i
         outcome.append(error)
         done.set()
 
-    broker.directory.start_aside(hosted, effect, on_done)
+    broker.directory.start_aside(hosted, aside(hosted, first_offset=first_offset), on_done)
     await done.wait()
     assert outcome == [None]
 
@@ -91,5 +97,39 @@ def test_a_dropped_suffix_is_listed_and_read_by_its_name(tmp_path: Path) -> None
                 absent = name.removesuffix("0") + "1"
                 gone = await raw.fetch(absent, 3, replica_id=DEBUGGING, max_wait_ms=10_000)
                 assert gone[0] is unknown
+
+    trio.run(run)
+
+
+def test_a_copy_that_is_finished_while_the_broker_closes_its_logs_cuts_none(tmp_path: Path) -> None:
+    """The cut that had waited for it met an index that was closed, and the process failed."""
+
+    async def run() -> None:
+        async with cluster_in_process(tmp_path) as cluster:
+            disk = cluster.disks[1] = GatedDisk()
+            await cluster.form(1)
+            topic_id = cluster.controller.create_topic("orders", ((1,),))
+            running = cluster.brokers.pop(1)
+            broker = running.broker
+            await cluster.controller.wait_for(
+                lambda: broker.table.get(topic_id, 0) is not None, "it is hosted"
+            )
+            async with connected(running.port) as raw:
+                for value in VALUES:
+                    assert (await raw.produce("orders", [value]))[0] is ErrorCode.NONE
+            hosted = broker.table.get(topic_id, 0)
+            assert hosted is not None
+            changed: list[object] = []
+            broker.effects.run = lambda *told: changed.append(told)  # type: ignore[method-assign]
+            disk.hold("fsync", "divergent")
+            EffectRunner.run(broker.effects, hosted, (aside(hosted, first_offset=3),))
+            assert await trio.to_thread.run_sync(lambda: disk.reached.wait(10))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(running.stop)
+                marker = cluster.data_dir(1) / "clean-shutdown"
+                await cluster.controller.wait_for(marker.exists, "all is closed")
+                changed.clear()
+                disk.release()
+            assert changed == []
 
     trio.run(run)
