@@ -11,6 +11,7 @@ import re
 import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from bench.figures import Measurement, latency_percentiles_ms
@@ -19,8 +20,8 @@ _PROC = Path("/proc")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
-_PPID, _TIMES = 1, slice(11, 15)
-"""Places in /proc/PID/stat after the command's closing bracket, see proc(5). Times: user and system, its own
+_TIMES = slice(11, 15)
+"""Places in /proc/PID/stat after the command's closing bracket, see proc(5): user and system time, its own
 and those of children that have ended."""
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
 """Places in the first line of /proc/stat after `cpu`."""
@@ -30,13 +31,11 @@ _COUNTED = 8
 
 def cpu_seconds_of_stat(stat: str) -> float:
     """User and system time of a process from the text of its /proc/PID/stat, all its threads together, and of
-    its children that have ended."""
-    return sum(map(int, _fields(stat)[_TIMES])) / _TICKS_PER_SECOND
+    its children that have ended.
 
-
-def _fields(stat: str) -> list[str]:
-    """The command name may hold spaces and brackets: what follows the last bracket counts."""
-    return stat[stat.rindex(")") + 2 :].split()
+    The command name may hold spaces and brackets: what follows the last bracket counts.
+    """
+    return sum(map(int, stat[stat.rindex(")") + 2 :].split()[_TIMES])) / _TICKS_PER_SECOND
 
 
 def busy_seconds_of_stat(stat: str) -> float:
@@ -52,12 +51,9 @@ def cpu_seconds(pids: Sequence[int]) -> float:
 
 def nodes(pids: Sequence[int]) -> list[list[int]]:
     """Return the processes of each node: a broker's workers are children of its first process."""
-    found: dict[int, list[int]] = {}
-    for pid in pids:
-        stat = (_PROC / str(pid) / "stat").read_text("ascii", "replace")
-        parent = int(_fields(stat)[_PPID])
-        found.setdefault(parent if parent in pids else pid, []).append(pid)
-    return list(found.values())
+    workers = {pid: [child for child in children_of(pid) if child in pids] for pid in pids}
+    all_workers = set(chain(*workers.values()))
+    return [[pid, *workers[pid]] for pid in pids if pid not in all_workers]
 
 
 def largest_rss_bytes(pids: Sequence[int]) -> int:

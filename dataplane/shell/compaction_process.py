@@ -30,14 +30,6 @@ NICE = 1
 what is written, too."""
 
 
-class SliceWritten(msgspec.Struct, frozen=True, tag=True):
-    """There is more to do."""
-
-
-class PassWritten(msgspec.Struct, frozen=True, tag=True):
-    written: RewrittenFiles
-
-
 class BytesCorrupt(msgspec.Struct, frozen=True, tag=True):
     """See CorruptLog."""
 
@@ -54,7 +46,8 @@ class DiskFailed(msgspec.Struct, frozen=True, tag=True):
     path: str
 
 
-Answer = SliceWritten | PassWritten | BytesCorrupt | DiskFailed
+Answer = RewrittenFiles | BytesCorrupt | DiskFailed | None
+"""None: a slice is written, and there is more to do."""
 _DECODER: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
 
@@ -71,19 +64,21 @@ class CompactionProcess:
             process = self._process = self._process or _started()
             while not is_over:
                 answer = _asked(process, line)
-                line, is_over = b"", not isinstance(answer, SliceWritten)
+                line, is_over = b"", answer is not None
                 match answer:
-                    case PassWritten(written):
-                        yield written
                     case BytesCorrupt(detail, base_offset, position):
                         raise CorruptLog(detail, base_offset=base_offset, position=position)
                     case DiskFailed(number, detail, path):
                         raise OSError(number, detail, path)
                     case _:
-                        yield None
+                        yield answer
         finally:
             if not is_over:
                 self.close()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
 
     def kill(self) -> None:
         if self._process is not None:
@@ -138,14 +133,13 @@ def _serve(disk: Disk, asked: BinaryIO, told: BinaryIO) -> None:
         for answer in _answers(disk, msgspec.json.decode(line, type=FilesToRewrite)):
             told.write(msgspec.json.encode(answer) + b"\n")
             told.flush()
-            if isinstance(answer, SliceWritten) and not asked.readline():
+            if answer is None and not asked.readline():
                 return
 
 
 def _answers(disk: Disk, files: FilesToRewrite) -> Iterator[Answer]:
     try:
-        for written in rewrite_files(disk, files):
-            yield SliceWritten() if written is None else PassWritten(written)
+        yield from rewrite_files(disk, files)
     except CorruptLog as error:
         yield BytesCorrupt(str(error), error.base_offset, error.position)
     except OSError as error:

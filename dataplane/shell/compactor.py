@@ -168,7 +168,7 @@ class Compactor:
                 self._on_error(hosted, error)
             else:
                 self._put_off.pop(hosted.key, None)
-        if self._process is not None:
+        if self._process is not None and self._process.is_running:
             await self._threads.run(self._process.close)
 
     async def _apply(self, hosted: HostedPartition, placed: PlacedRound) -> None:

@@ -55,7 +55,7 @@ class WrittenSegment(NamedTuple):
     max_timestamp_ms: int
 
 
-class RewrittenFiles(msgspec.Struct, frozen=True, kw_only=True):
+class RewrittenFiles(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """What a pass has written, durably. reaches: how far the round is applied."""
 
     reaches: int
@@ -114,7 +114,7 @@ class _Rewriting:
                 output = self._next_output(header.base_offset)
             output.add(left, header)
             yield old_header.size_bytes
-        output.close(self._inputs[-1].next_offset)
+        output.close(self._files.segments[-1].next_offset)
         self._disk.fsync_dir(self._files.directory)
 
     def _walk(self) -> Iterator[tuple[Segment, int, BatchHeader]]:
@@ -134,7 +134,7 @@ class _Rewriting:
 
     def _opened(self, closed: ClosedSegment) -> Segment:
         directory = self._files.directory
-        segment = Segment(
+        return Segment(
             self._disk,
             directory,
             base_offset=closed.base_offset,
@@ -144,8 +144,6 @@ class _Rewriting:
             now_ms=closed.last_append_ms,
             size_bytes=closed.size_bytes,
         )
-        segment.next_offset = closed.next_offset
-        return segment
 
     def _next_output(self, base_offset: int) -> _Output:
         directory, number = self._files.directory, self._files.number
