@@ -17,7 +17,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import cast
 
 from dataplane.storage.disk import Buffer
@@ -282,6 +282,6 @@ def _own(chunk: Buffer) -> memoryview:
     """A view of bytes that will never change and that pins little more than itself."""
     if type(chunk) is bytes:
         return memoryview(chunk)
-    if type(chunk) is memoryview and chunk.readonly and 2 * chunk.nbytes >= len(cast(bytes, chunk.obj)):
+    if type(chunk) is memoryview and chunk.readonly and 2 * chunk.nbytes >= len(cast(Sized, chunk.obj)):
         return chunk
     return memoryview(bytes(chunk))

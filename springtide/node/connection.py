@@ -29,7 +29,7 @@ from springtide.node.threads import Threads
 from springtide.node.tls_channel import TlsFailed
 from springtide.security.principal_rules import CertificateUnusable
 from springtide.wire.apis import UnsupportedApi
-from springtide.wire.framing import Chunk, FileChunk, FrameError, FrameReader
+from springtide.wire.framing import Chunk, FileChunk, FileSource, FrameError, FrameReader
 from springtide.wire.primitives import MalformedRequest
 
 if TYPE_CHECKING:
@@ -60,18 +60,6 @@ ANONYMOUS = "User:ANONYMOUS"
 
 _FILE_ENDED = "a log segment ended before the range that was to be sent from it"
 """The file is shorter than was promised; the frame can't be completed any more."""
-
-
-class FileSource(Protocol):
-    """The source of a FileChunk: an open file of the storage layer. One without a descriptor, whose `fileno`
-    raises OSError, is read instead."""
-
-    def fileno(self) -> int: ...
-
-    def pread(self, length: int, position: int) -> bytes: ...
-
-    def is_cached(self, length: int, position: int) -> bool:
-        """Return whether these bytes can very probably be read without waiting for a disk."""
 
 
 class Host(Protocol):
@@ -494,7 +482,7 @@ class Connection:
 
     def _send_cached(self, part: FileChunk) -> int:
         """Send or read the beginning of a range here and return its size. Raise BlockingIOError, OSError."""
-        source = cast(FileSource, part.source)
+        source = part.source
         descriptor = self._descriptor(source)
         if descriptor is None:
             data = source.pread(min(part.length, READ_FILE_BYTES_MAX), part.position)
@@ -528,7 +516,7 @@ class Connection:
 
     async def _send_in_thread(self, part: FileChunk) -> None:
         """Raise BlockingIOError, OSError."""
-        source, length = cast(FileSource, part.source), min(part.length, SEND_FILE_BYTES_MAX)
+        source, length = part.source, min(part.length, SEND_FILE_BYTES_MAX)
         descriptor = self._descriptor(source)
         if descriptor is None:
             data = await self._server.threads.run(lambda: source.pread(length, part.position))
@@ -598,5 +586,5 @@ class Connection:
 
 
 def _is_cached(part: FileChunk) -> bool:
-    source = cast(FileSource, part.source)
+    source = part.source
     return source.is_cached(min(part.length, SEND_FILE_BYTES_MAX), part.position)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from .compression import Buffer
 
@@ -177,11 +178,23 @@ class FrameReader:
         self._end = held
 
 
+class FileSource(Protocol):
+    """The source of a FileChunk: an open file of the storage layer. One without a descriptor, whose `fileno`
+    raises OSError, is read instead."""
+
+    def fileno(self) -> int: ...
+
+    def pread(self, length: int, position: int) -> bytes: ...
+
+    def is_cached(self, length: int, position: int) -> bool:
+        """Return whether these bytes can very probably be read without waiting for a disk."""
+
+
 @dataclass(frozen=True, slots=True)
 class FileChunk:
     """Bytes of a response that the shell sends from a file. Only the shell opens `source`."""
 
-    source: object
+    source: FileSource
     position: int
     length: int
 

@@ -155,9 +155,7 @@ def _take(found: Recovered, log_dir: LogDir, key: PartitionKey, log: PartitionLo
             break
         for part in piece.parts:
             data = (
-                part.source.pread(part.length, part.position)  # type: ignore[attr-defined]
-                if isinstance(part, FileChunk)
-                else bytes(part)
+                part.source.pread(part.length, part.position) if isinstance(part, FileChunk) else bytes(part)
             )
             for position, header in iter_headers(data):
                 batch = data[position : position + header.size_bytes]

@@ -112,7 +112,7 @@ def content(piece: LogSlice) -> bytes:
     parts: list[bytes] = []
     for part in piece.parts:
         if isinstance(part, FileChunk):
-            parts.append(part.source.pread(part.length, part.position))  # type: ignore[attr-defined]
+            parts.append(part.source.pread(part.length, part.position))
         else:
             parts.append(bytes(part))
     joined = b"".join(parts)

@@ -38,6 +38,7 @@ from springtide.wire.fetch_response import (
 from springtide.wire.framing import Chunk, FileChunk
 from springtide.wire.leader_hints import CurrentLeader, NodeEndpoint
 from springtide.wire.primitives import MalformedRequest, uuid_bytes
+from tests.kit.springtide.unread_file import UnreadFile
 
 T = TypeVar("T")
 RandomMessage = Callable[[type[Any], random.Random], Any]
@@ -309,7 +310,7 @@ def test_what_a_leader_tells_of_its_compacted_log_is_read_by_followers_and_skipp
 
 
 def test_records_leave_as_the_chunks_they_came_in() -> None:
-    view, cold = memoryview(b"r" * 300), FileChunk(source="segment", position=64, length=1000)
+    view, cold = memoryview(b"r" * 300), FileChunk(source=UnreadFile(), position=64, length=1000)
     data = FetchedPartition(A.bytes, 0, 0, 1, 1, 0, (view, cold))
     chunks = encode_fetch_response(17, [data, data._replace(partition=1, records=())])
     assert chunks[1] is view

@@ -18,6 +18,7 @@ from springtide.wire.framing import (
     encode_request_frame,
     encode_response_frame,
 )
+from tests.kit.springtide.unread_file import UnreadFile
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -139,7 +140,7 @@ def test_a_busy_connection_of_small_frames_gets_larger_buffers() -> None:
 
 def test_a_response_frame_counts_its_chunks_and_copies_none_but_the_first_small_one() -> None:
     records = memoryview(b"r" * 1000)
-    cold = FileChunk(source="segment", position=10, length=500)
+    cold = FileChunk(source=UnreadFile(), position=10, length=500)
     head, *rest = encode_response_frame(7, [b"abc", records, cold, b"z"], has_flexible_header=False)
     assert head == struct.pack(">ii", 4 + 3 + 1000 + 500 + 1, 7) + b"abc"
     assert rest[0] is records

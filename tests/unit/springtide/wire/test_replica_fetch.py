@@ -37,6 +37,7 @@ from springtide.wire.framing import Chunk, FileChunk, encode_request_frame, enco
 from springtide.wire.headers import decode_response_header, encode_request_header
 from springtide.wire.leader_hints import CurrentLeader
 from springtide.wire.primitives import REQUEST_ELEMENTS_MAX, MalformedRequest, read_whole
+from tests.kit.springtide.unread_file import UnreadFile
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -227,7 +228,7 @@ def test_an_answer_is_the_general_one_and_its_records_stay_what_they_are(
     *, number: int, topic_id: bytes, partition: int, offset: int, sizes: list[int]
 ) -> None:
     records = [
-        FileChunk(None, 0, size) if index == 1 else memoryview(b"r" * size)
+        FileChunk(UnreadFile(), 0, size) if index == 1 else memoryview(b"r" * size)
         for index, size in enumerate(sizes)
     ]
     chunks = encode_fetch_frame(
