@@ -30,6 +30,9 @@ from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
 
+DELETED_SUFFIX = ".deleted"
+"""A file or folder whose name ends so only waits to be unlinked, in a thread: an unlink frees what the file
+had, and waits for a flush that is writing its bytes."""
 PAGE_BYTES = 4096
 PROBE_BYTES = 128 * 1024
 """Linux reads ahead, and so fills its page cache, in pieces of this size by default (read_ahead_kb)."""

@@ -34,7 +34,7 @@ from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import LogError
 from dataplane.storage.checkpoints import PartitionKey
 from dataplane.storage.directory_claim import DirectoryClaim, claim_directory, is_anothers
-from dataplane.storage.disk import Disk, stored_bytes
+from dataplane.storage.disk import DELETED_SUFFIX, Disk, stored_bytes
 from dataplane.storage.durability import flush_together
 from dataplane.storage.log_dir_identity import LogDirRefused
 from dataplane.storage.log_settings import LogOptions, LogSettings, PartitionId
@@ -47,7 +47,6 @@ from dataplane.storage.partition_file import (
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.quarantine import Quarantine, SetAsideNote, free_name, remove_note, replace_note
 from dataplane.storage.recovery import DamagedLog, OpenedLog, open_partition_log
-from dataplane.storage.segment_list import DELETED_SUFFIX
 from dataplane.storage.stored_offsets import StoredOffsets
 from dataplane.storage.tail_cache import TailBudget
 

@@ -46,7 +46,7 @@ from dataplane.core.leader_epochs import (
     decode_leader_epochs,
 )
 from dataplane.core.producer_state import ProducerStates
-from dataplane.storage.disk import Buffer, read_whole, stored_bytes
+from dataplane.storage.disk import DELETED_SUFFIX, Buffer, read_whole, stored_bytes
 from dataplane.storage.epoch_file import EPOCHS_FILE
 from dataplane.storage.health import DAMAGED_FILE, CorruptLog
 from dataplane.storage.index import new_index
@@ -69,7 +69,6 @@ from dataplane.storage.segment import (
     open_segment,
     unlink_segment,
 )
-from dataplane.storage.segment_list import DELETED_SUFFIX
 from dataplane.storage.snapshots import SUFFIX as SNAPSHOT_SUFFIX
 from dataplane.storage.snapshots import ProducerSnapshots
 from springtide.wire.record_batch import BatchHeader, decode_header

@@ -20,14 +20,12 @@ from typing import NamedTuple
 import msgspec
 
 from dataplane.core.producer_state import ProducerStates
-from dataplane.storage.disk import Disk, fsync_file
+from dataplane.storage.disk import DELETED_SUFFIX, Disk, fsync_file
 from dataplane.storage.index import new_index
 from dataplane.storage.manifest import CompactionManifest, remove_manifest, take_places, write_manifest
 from dataplane.storage.reads import segment_index
 from dataplane.storage.segment import Segment, create_segment, index_path, log_path, unlink_segment
 from dataplane.storage.snapshots import ProducerSnapshots
-
-DELETED_SUFFIX = ".deleted"
 
 
 class Unflushed(NamedTuple):
@@ -251,7 +249,7 @@ class SegmentList:
                 if self._disk.exists(path):
                     self._disk.rename(path, path + DELETED_SUFFIX)
                     detached.append(path + DELETED_SUFFIX)
-        self.snapshots.delete_before(kept[0].base_offset)
+        detached += self.snapshots.detach_before(kept[0].base_offset)
         with self._lock:
             self._replace(kept)
             self._unflushed = [segment for segment in self._unflushed if segment not in gone]

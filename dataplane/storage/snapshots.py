@@ -12,7 +12,7 @@ from collections.abc import Callable
 from threading import Lock
 
 from dataplane.core.producer_state import CorruptProducerSnapshot, ProducerStates, decode_producer_states
-from dataplane.storage.disk import Disk, read_whole, replace
+from dataplane.storage.disk import DELETED_SUFFIX, Disk, read_whole, replace
 
 SUFFIX = ".snapshot"
 SNAPSHOT_BYTES_MAX = 64 * 1024 * 1024
@@ -68,16 +68,34 @@ class ProducerSnapshots:
             self._delete(stale)
 
     def delete_before(self, log_offset: int) -> None:
-        """Retention's part: keep the newest at or before `log_offset`, which stands for all that is gone."""
-        for stale in self.offsets[: max(bisect_right(self.offsets, log_offset) - 1, 0)]:
+        """A compaction's part: keep the newest at or before `log_offset`, which stands for what is gone."""
+        for stale in self._before(log_offset):
             self._delete(stale)
 
+    def detach_before(self, log_offset: int) -> list[str]:
+        """Retention's part: the same, but rename the files, and return the new names, to be unlinked in a
+        thread. An unlink waits for a flush that is writing the file's bytes, for up to a second.
+        """
+        detached = []
+        for stale in self._before(log_offset):
+            self._forget(stale)
+            path = self._path(stale)
+            self._disk.rename(path, path + DELETED_SUFFIX)
+            detached.append(path + DELETED_SUFFIX)
+        return detached
+
+    def _before(self, log_offset: int) -> list[int]:
+        return self.offsets[: max(bisect_right(self.offsets, log_offset) - 1, 0)]
+
     def _delete(self, log_offset: int) -> None:
+        self._forget(log_offset)
+        self._disk.unlink(self._path(log_offset))
+
+    def _forget(self, log_offset: int) -> None:
         self.offsets.remove(log_offset)
         with self._unsynced_lock:
             if log_offset in self._unsynced:
                 self._unsynced.remove(log_offset)
-        self._disk.unlink(self._path(log_offset))
 
     def _path(self, log_offset: int) -> str:
         return f"{self._directory}/{log_offset:020d}{SUFFIX}"

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataplane.core.workers import folder_number
 from dataplane.storage.directory_claim import is_anothers
-from dataplane.storage.disk import Disk
-from dataplane.storage.segment_list import DELETED_SUFFIX
+from dataplane.storage.disk import DELETED_SUFFIX, Disk
 
 
 def workers_with_data(disk: Disk, path: str, first: int) -> list[int]:

@@ -11,9 +11,9 @@ from dataplane.__main__ import open_broker
 from dataplane.broker import BrokerSettings, Ports, StorageBroker
 from dataplane.core.log_port import LogError
 from dataplane.shell.config import BrokerConfig
+from dataplane.storage.disk import DELETED_SUFFIX
 from dataplane.storage.log_dir import DIVERGENT, QUARANTINE
 from dataplane.storage.log_dir_identity import LogDirRefused
-from dataplane.storage.segment_list import DELETED_SUFFIX
 from springtide.node.controller_session import RegistrationRefused
 from springtide.node.listeners import ListenersSettings
 from tests.fullstack.http import SimTransport

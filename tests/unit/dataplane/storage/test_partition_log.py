@@ -236,6 +236,22 @@ def test_an_expired_log_ends_empty_at_its_high_watermark() -> None:
     assert [name for name in disk.listdir(log.directory) if name.endswith(".log")] == [f"{10:020d}.log"]
 
 
+def test_retention_leaves_every_unlink_to_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unlink waits for a flush of that file's bytes."""
+    disk, log = new_log()
+    for i in range(10):
+        append(log, batch(i, value=b"v" * 100))
+    unlinked: list[str] = []
+    with monkeypatch.context() as watched:
+        watched.setattr(disk, "unlink", unlinked.append)
+        detached = expired(log, high_watermark=10)
+    assert unlinked == []
+    log.unlink_detached(detached)
+    names = disk.listdir(log.directory)
+    assert [name for name in names if name.endswith(".snapshot")] == [f"{10:020d}.snapshot"]
+    assert not [name for name in names if name.endswith(".deleted")]
+
+
 @settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(1, 3)), min_size=1, max_size=25),
