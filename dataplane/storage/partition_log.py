@@ -503,8 +503,9 @@ class PartitionLog:
         return detached
 
     def unlink_detached(self, paths: Sequence[str]) -> None:
-        """Unlink the files. Thread: unlinking a large file takes long."""
+        """Close and unlink the files. Thread: unlinking a large file takes long."""
         with self._health.guarded("deleting from"):
+            self._segments.close_detached()
             for path in paths:
                 self._disk.unlink(path)
 

@@ -61,6 +61,7 @@ class SegmentList:
 
     __slots__ = (
         "_committed",
+        "_detached",
         "_directory",
         "_disk",
         "_is_directory_unsynced",
@@ -102,6 +103,7 @@ class SegmentList:
         self._lock = Lock()  # never held over I/O
         self._unflushed: list[Segment] = []  # closed, not yet fsynced
         self._is_directory_unsynced = True
+        self._detached: list[Segment] = []  # out of the log, their files not yet closed
 
     def at(self, log_offset: int) -> Segment:
         """Return the segment that holds an offset: the last that begins at or before it."""
@@ -230,7 +232,7 @@ class SegmentList:
 
     def detach_below(self, log_start_offset: int) -> list[str]:
         """Take the segments that lie wholly below the log start out of the log and rename their files. Return
-        the new names, to be unlinked in a thread.
+        the new names, to be unlinked in a thread, after `close_detached`.
         """
         if not self._count_below(log_start_offset):
             return []
@@ -254,7 +256,14 @@ class SegmentList:
             self._replace(kept)
             self._unflushed = [segment for segment in self._unflushed if segment not in gone]
         self.size_bytes -= sum(segment.size_bytes for segment in gone)
+        self._detached += gone
         return detached
+
+    def close_detached(self) -> None:
+        """Let go of detached segments. Thread: closing a file, too, waits for a flush that is writing its
+        bytes, and here is mostly the last who holds it."""
+        while self._detached:
+            self._detached.pop()
 
     # ---- compaction
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import LogChanged, RottenBytes, SuspectBytes
+from dataplane.storage.disk import File
 from dataplane.storage.durability import flush_together
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.retention import SegmentView, segments_to_delete
@@ -236,9 +238,19 @@ def test_an_expired_log_ends_empty_at_its_high_watermark() -> None:
     assert [name for name in disk.listdir(log.directory) if name.endswith(".log")] == [f"{10:020d}.log"]
 
 
-def test_retention_leaves_every_unlink_to_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unlink waits for a flush of that file's bytes."""
+def test_retention_leaves_every_unlink_and_close_to_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Either waits for a flush of that file's bytes. The last to hold a file closes it."""
     disk, log = new_log()
+    files: list[weakref.ref[File]] = []
+    opens = disk.open
+
+    def watched_open(path: str, *, create: bool = False) -> File:
+        file = opens(path, create=create)
+        if path.endswith(".log"):
+            files.append(weakref.ref(file))
+        return file
+
+    monkeypatch.setattr(disk, "open", watched_open)
     for i in range(10):
         append(log, batch(i, value=b"v" * 100))
     unlinked: list[str] = []
@@ -246,7 +258,10 @@ def test_retention_leaves_every_unlink_to_a_thread(monkeypatch: pytest.MonkeyPat
         watched.setattr(disk, "unlink", unlinked.append)
         detached = expired(log, high_watermark=10)
     assert unlinked == []
+    assert len(files) > 1
+    assert all(file() is not None for file in files)
     log.unlink_detached(detached)
+    assert [file() is not None for file in files] == [False] * (len(files) - 1) + [True]
     names = disk.listdir(log.directory)
     assert [name for name in names if name.endswith(".snapshot")] == [f"{10:020d}.snapshot"]
     assert not [name for name in names if name.endswith(".deleted")]
