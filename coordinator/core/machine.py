@@ -43,9 +43,11 @@ class Timer(Struct, frozen=True):
 
 
 class TimerDue(Struct, frozen=True):
-    """The event of a timer. A timer is due once."""
+    """The event of a timer. A timer is due once. expiry_ms: the Unix time up to which things have expired;
+    None if nothing may be deleted by time now, since clocks disagree (I36, no clock destroys alone)."""
 
     key: Hashable
+    expiry_ms: int | None = None
 
 
 class StepOutcome(Struct, frozen=True):

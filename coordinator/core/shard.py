@@ -106,6 +106,7 @@ class ShardRuntime:
         "_ask",
         "_batch_bytes_max",
         "_effects",
+        "_expiry_ms",
         "_given",
         "_held",
         "_is_ours",
@@ -150,6 +151,7 @@ class ShardRuntime:
         self._read = 0
         self._pause_ms = SEND_AGAIN_MS[0]
         self._now_ms = self._wall_ms = 0
+        self._expiry_ms: int | None = None
         self._effects: list[ShardEffect] = []
         #: Requests that wait for the opening that is under way.
         self._held: list[RequestCame] = []
@@ -183,10 +185,12 @@ class ShardRuntime:
         """Return the writer of the opening that is under way or serves, if there is one."""
         return self._writer
 
-    def step(self, event: ShardEvent, *, now_ms: int, wall_ms: int) -> list[ShardEffect]:
+    def step(
+        self, event: ShardEvent, *, now_ms: int, wall_ms: int, expiry_ms: int | None = None
+    ) -> list[ShardEffect]:
         """Return what is to be done, in order. now_ms: monotonic, what timers go by; wall_ms: Unix
-        milliseconds, what records are stamped with."""
-        self._now_ms, self._wall_ms = now_ms, wall_ms
+        milliseconds, what records are stamped with; expiry_ms, with a timer: see TimerDue."""
+        self._now_ms, self._wall_ms, self._expiry_ms = now_ms, wall_ms, expiry_ms
         self._effects = []
         match event:
             case RequestCame():
@@ -451,7 +455,7 @@ class ShardRuntime:
             for event in held:
                 self._answer(event.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         elif self.phase is ShardPhase.SERVING:
-            self._take(self.machine.step(TimerDue(key), self._now_ms, self._wall_ms))
+            self._take(self.machine.step(TimerDue(key, self._expiry_ms), self._now_ms, self._wall_ms))
 
     # The end.
 

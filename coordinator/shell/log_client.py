@@ -22,7 +22,7 @@ from controller.contract.partition_state import PartitionKey
 from controller.contract.updates import BrokerEndpoint
 from coordinator.core.shard_ports import LOST, AppendBatch, BatchAnswered, LogWasRead, ReadLog
 from coordinator.shell.timers import Spawn
-from springtide.node.clock import Clock
+from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Channel, Net
 from springtide.node.question import ask, connect, receive
@@ -66,7 +66,7 @@ class LogParts:
 
     view: ClusterView
     net: Net
-    clock: Clock
+    clock: BrokerClock
     rng: random.Random
     spawn: Spawn
     client_id: str

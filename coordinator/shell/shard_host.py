@@ -195,8 +195,12 @@ class ShardHost:
         try:
             while self._events and not self._is_over:
                 was_serving = runtime.phase is ShardPhase.SERVING
+                event = self._events.popleft()
                 effects = runtime.step(
-                    self._events.popleft(), now_ms=clock.mono_ms(), wall_ms=clock.wall_ms()
+                    event,
+                    now_ms=clock.mono_ms(),
+                    wall_ms=clock.wall_ms(),
+                    expiry_ms=clock.expiry_ms() if isinstance(event, TimerFired) else None,
                 )
                 if runtime.phase is ShardPhase.SERVING and not was_serving:
                     self._on_opened()

@@ -22,7 +22,7 @@ from coordinator.core.machine import Machine
 from coordinator.core.shard import ShardPhase
 from coordinator.shell.shard_host import ShardCounters, ShardHost, ShardParts, WriterNamer
 from coordinator.shell.timers import Spawn
-from springtide.node.clock import Clock
+from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Net
 from springtide.node.sharding import GROUPS_TOPIC
@@ -48,7 +48,7 @@ class Shards:
         coordinator_epoch: Callable[[], int],
         view: ClusterView,
         net: Net,
-        clock: Clock,
+        clock: BrokerClock,
         rng: random.Random,
         new_machine: Callable[[], Machine],
         name_writer: WriterNamer,

@@ -11,20 +11,24 @@ from coordinator.core.groups.registry import ExpiryTimer, Registry, Turn
 from coordinator.core.groups.state import ClassicGroup, GroupState
 
 
-def on_expiry_timer(registry: Registry, turn: Turn) -> None:
-    """Look at some groups for expired offsets; the next step continues where this one ended."""
+def on_expiry_timer(registry: Registry, turn: Turn, expiry_ms: int | None) -> None:
+    """Look at some groups for expired offsets; the next step continues where this one ended. expiry_ms: see
+    TimerDue; while it is None, none is looked at."""
+    if expiry_ms is None:
+        turn.timers[ExpiryTimer()] = turn.now_ms + registry.options.retention_check_ms
+        return
     if not registry.unchecked:
         registry.unchecked = sorted(
             registry.store.group_ids() | registry.live.keys() | registry.deleted.keys(), reverse=True
         )
     seen = 0
     while registry.unchecked and seen < EXPIRY_KEYS_PER_STEP and len(turn.records) < EXPIRED_PER_STEP:
-        seen += 1 + _expire(registry, turn, registry.unchecked.pop())
+        seen += 1 + _expire(registry, turn, registry.unchecked.pop(), expiry_ms)
     wait_ms = 0 if registry.unchecked else registry.options.retention_check_ms
     turn.timers[ExpiryTimer()] = turn.now_ms + wait_ms
 
 
-def _expire(registry: Registry, turn: Turn, group_id: str) -> int:
+def _expire(registry: Registry, turn: Turn, group_id: str, expiry_ms: int) -> int:
     """Write tombstones of a group's expired offsets, and that of the group if it is empty and has none left.
     Return how many offsets it has."""
     offsets = registry.store.latest_offsets(group_id)
@@ -33,7 +37,7 @@ def _expire(registry: Registry, turn: Turn, group_id: str) -> int:
         if registry.store.groups.committed(group_id) is None:
             registry.deleted.pop(group_id, None)
         return 0
-    expired = _expired(registry, group, offsets, turn.wall_ms)
+    expired = _expired(registry, group, offsets, expiry_ms)
     turn.records += map(tombstone, expired[:EXPIRED_PER_STEP])
     is_left = len(expired) < len(offsets) or len(expired) > EXPIRED_PER_STEP
     if group.state is GroupState.EMPTY and not group.pending and not is_left:
@@ -43,7 +47,7 @@ def _expire(registry: Registry, turn: Turn, group_id: str) -> int:
 
 
 def _expired(
-    registry: Registry, group: ClassicGroup, offsets: list[tuple[OffsetKey, CommittedOffset]], wall_ms: int
+    registry: Registry, group: ClassicGroup, offsets: list[tuple[OffsetKey, CommittedOffset]], expiry_ms: int
 ) -> list[OffsetKey]:
     """Return the offsets that have been kept long enough.
 
@@ -58,8 +62,8 @@ def _expired(
 
     def is_over(value: CommittedOffset) -> bool:
         if value.expires_ms is not None:
-            return wall_ms >= value.expires_ms
-        return wall_ms - max(value.committed_ms, idle_since_ms) >= registry.options.retention_ms
+            return expiry_ms >= value.expires_ms
+        return expiry_ms - max(value.committed_ms, idle_since_ms) >= registry.options.retention_ms
 
     return [
         key for key, value in offsets if not group.is_subscribed(key.topic, subscribed) and is_over(value)

@@ -62,13 +62,13 @@ class GroupMachine:
     def step(self, event: object, now_ms: int, wall_ms: int) -> StepOutcome:
         turn = Turn(now_ms, wall_ms)
         if isinstance(event, TimerDue):
-            self._on_timer(turn, event.key)
+            self._on_timer(turn, event)
         else:
             _ON_REQUEST[type(event)](self.registry, turn, event)
         return turn.outcome()
 
-    def _on_timer(self, turn: Turn, key: Hashable) -> None:
-        registry = self.registry
+    def _on_timer(self, turn: Turn, due: TimerDue) -> None:
+        registry, key = self.registry, due.key
         match key:
             case SessionTimer(group_id) if group := registry.live.get(group_id):
                 on_session_timer(registry, turn, group, key)
@@ -77,7 +77,7 @@ class GroupMachine:
             case SyncTimer(group_id) if group := registry.live.get(group_id):
                 on_sync_timer(registry, turn, group)
             case ExpiryTimer():
-                on_expiry_timer(registry, turn)
+                on_expiry_timer(registry, turn, due.expiry_ms)
 
     def apply(self, record: ShardRecord, offset: int) -> None:
         self.registry.store.apply(record, offset)

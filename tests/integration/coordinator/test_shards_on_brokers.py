@@ -26,7 +26,7 @@ from controller.core.events import (
 )
 from controller.core.shards import SHARDS
 from coordinator.shell.shards import Shards
-from springtide.node.clock import MachineClock
+from springtide.node.clock import BrokerClock, MachineClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import SystemNet
 from springtide.wire.errors import ErrorCode
@@ -43,7 +43,7 @@ class Coordinator:
     def __init__(self, controller: CoreController, coordinator_id: int, nursery: trio.Nursery) -> None:
         self._controller = controller
         self._id = coordinator_id
-        self._clock = MachineClock()
+        self._clock = BrokerClock(MachineClock())
         self._nursery = nursery
         self.view = ClusterView()
         self.applied = -1

@@ -84,6 +84,7 @@ class GroupDesk:
         self.replies: dict[int, object] = {}
         self.timers: dict[Hashable, int] = {}
         self.now_ms = 0
+        self.do_clocks_agree = True
         self.tokens = 0
         self.open()
 
@@ -164,7 +165,7 @@ class GroupDesk:
             key = list(self.timers)[number]
             del self.timers[key]
             self.now_ms = max(self.now_ms, at_ms)
-            self.step(TimerDue(key))
+            self.step(TimerDue(key, self.wall_ms if self.do_clocks_agree else None))
         self.now_ms = until
 
     # --- clients -----------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from controller.contract.partition_state import (
 )
 from controller.contract.updates import BrokerEndpoint, NameWriterResponse, UpdateBatch
 from coordinator.shell.shards import Shards
+from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.controller_client import ControllerUnavailable
 from springtide.node.question import receive, send_all
@@ -184,7 +185,7 @@ class CoordinatorShell:
             coordinator_epoch=lambda: epoch,
             view=self.view,
             net=SimNet(world.network, self._life, self.machine),
-            clock=self._life.clock,  # type: ignore[arg-type] # its timeouts are scopes that can be held
+            clock=BrokerClock(self._life.clock),  # type: ignore[arg-type] # its timeouts are scopes that can be held
             rng=world.world.random("coordinator", coordinator_id),
             new_machine=CounterMachine,
             name_writer=partial(world.name_writer, coordinator_id),

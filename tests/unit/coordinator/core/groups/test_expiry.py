@@ -33,6 +33,16 @@ def test_offsets_of_a_client_without_a_group_expire_a_week_after_the_commit(desk
     assert desk.describe().error is ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_i36_nothing_expires_while_clocks_disagree(desk: GroupDesk) -> None:
+    desk.commit_offsets()
+    desk.do_clocks_agree = False
+    desk.wait(400 * DAY_MS)
+    assert desk.fetch() == {("t", 0): 7}
+    desk.do_clocks_agree = True
+    desk.wait(CHECK_MS)
+    assert desk.fetch() == {}
+
+
 def test_offsets_of_an_empty_group_expire_a_week_after_it_became_empty(desk: GroupDesk) -> None:
     desk.form("a")
     desk.commit_offsets("a", 1)
