@@ -16,8 +16,8 @@ def machine_facts() -> dict[str, Any]:
         "processor": _processor_model(),
         "memory_gb": _memory_gb(),
         "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
-        # Builds of one version differ by a fifth: with a profile of a run, or without.
         "python": f"{platform.python_implementation()} {platform.python_version()}",
+        # Builds of one version differ by a fifth: with a profile of a run, or without.
         "python_build": platform.python_build()[1],
         "springtide": version("springtide"),
         "trio": version("trio"),

@@ -35,7 +35,7 @@ class RequestReply(Struct, frozen=True):
 
 
 class Timer(Struct, frozen=True):
-    """Step the machine with TimerDue(key) at at_ms; None cancels. A second Timer of the same key replaces the
+    """Step the machine with TimerDue at at_ms; None cancels. A second Timer of the same key replaces the
     first."""
 
     key: Hashable
@@ -47,7 +47,7 @@ class TimerDue(Struct, frozen=True):
     None if nothing may be deleted by time now, since clocks disagree (I36, no clock destroys alone)."""
 
     key: Hashable
-    expiry_ms: int | None = None
+    expiry_ms: int | None
 
 
 class StepOutcome(Struct, frozen=True):

@@ -106,7 +106,6 @@ class ShardRuntime:
         "_ask",
         "_batch_bytes_max",
         "_effects",
-        "_expiry_ms",
         "_given",
         "_held",
         "_is_ours",
@@ -151,7 +150,6 @@ class ShardRuntime:
         self._read = 0
         self._pause_ms = SEND_AGAIN_MS[0]
         self._now_ms = self._wall_ms = 0
-        self._expiry_ms: int | None = None
         self._effects: list[ShardEffect] = []
         #: Requests that wait for the opening that is under way.
         self._held: list[RequestCame] = []
@@ -185,12 +183,10 @@ class ShardRuntime:
         """Return the writer of the opening that is under way or serves, if there is one."""
         return self._writer
 
-    def step(
-        self, event: ShardEvent, *, now_ms: int, wall_ms: int, expiry_ms: int | None = None
-    ) -> list[ShardEffect]:
+    def step(self, event: ShardEvent, *, now_ms: int, wall_ms: int) -> list[ShardEffect]:
         """Return what is to be done, in order. now_ms: monotonic, what timers go by; wall_ms: Unix
-        milliseconds, what records are stamped with; expiry_ms, with a timer: see TimerDue."""
-        self._now_ms, self._wall_ms, self._expiry_ms = now_ms, wall_ms, expiry_ms
+        milliseconds, what records are stamped with."""
+        self._now_ms, self._wall_ms = now_ms, wall_ms
         self._effects = []
         match event:
             case RequestCame():
@@ -210,8 +206,8 @@ class ShardRuntime:
                 self._on_answer(event)
             case LogWasRead():
                 self._on_read(event)
-            case TimerFired(key=key):
-                self._on_timer(key)
+            case TimerFired():
+                self._on_timer(event)
             case TurnEnded():
                 pass
             case _:
@@ -443,7 +439,8 @@ class ShardRuntime:
             for work in batch.works:
                 self._take(self.machine.refused(work, error, self._now_ms, self._wall_ms))
 
-    def _on_timer(self, key: object) -> None:
+    def _on_timer(self, fired: TimerFired) -> None:
+        key = fired.key
         if key is ShardTimer.READ:
             if self.phase in _REPLAYS:
                 self._read_on()
@@ -455,7 +452,7 @@ class ShardRuntime:
             for event in held:
                 self._answer(event.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         elif self.phase is ShardPhase.SERVING:
-            self._take(self.machine.step(TimerDue(key, self._expiry_ms), self._now_ms, self._wall_ms))
+            self._take(self.machine.step(TimerDue(key, fired.expiry_ms), self._now_ms, self._wall_ms))
 
     # The end.
 

@@ -98,7 +98,10 @@ class TurnEnded(Struct, frozen=True):
 
 
 class TimerFired(Struct, frozen=True):
+    """expiry_ms: see TimerDue."""
+
     key: Hashable
+    expiry_ms: int | None
 
 
 ShardEvent = (

@@ -98,7 +98,9 @@ class ShardHost:
         self._on_closed = on_closed
         self._log = LogClient(key, parts, self._hear)
         self._timers = ShardTimers(
-            clock=parts.clock, spawn=parts.spawn, fire=lambda key: self._hear(TimerFired(key))
+            clock=parts.clock,
+            spawn=parts.spawn,
+            fire=lambda key: self._hear(TimerFired(key, parts.clock.expiry_ms())),
         )
         self._events: deque[ShardEvent] = deque()
         self._is_stepping = False
@@ -195,12 +197,8 @@ class ShardHost:
         try:
             while self._events and not self._is_over:
                 was_serving = runtime.phase is ShardPhase.SERVING
-                event = self._events.popleft()
                 effects = runtime.step(
-                    event,
-                    now_ms=clock.mono_ms(),
-                    wall_ms=clock.wall_ms(),
-                    expiry_ms=clock.expiry_ms() if isinstance(event, TimerFired) else None,
+                    self._events.popleft(), now_ms=clock.mono_ms(), wall_ms=clock.wall_ms()
                 )
                 if runtime.phase is ShardPhase.SERVING and not was_serving:
                     self._on_opened()

@@ -359,6 +359,12 @@ def mkdir_durably(disk: Disk, path: str) -> None:
         disk.fsync_dir(path.rpartition("/")[0] or ("/" if path.startswith("/") else "."))
 
 
+def set_to_be_unlinked(disk: Disk, path: str) -> str:
+    """Rename a file to a name that only waits to be unlinked, and return that."""
+    disk.rename(path, path + DELETED_SUFFIX)
+    return path + DELETED_SUFFIX
+
+
 def replace_durably(disk: Disk, path: str, data: bytes) -> None:
     """Write a small file so that a crash leaves either the old content or the new: temporary file, fsync,
     rename, fsync of the directory. Leaving out any of these was seen to bring back zeros or the old name."""

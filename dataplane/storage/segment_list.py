@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from dataplane.core.producer_state import ProducerStates
-from dataplane.storage.disk import DELETED_SUFFIX, Disk, fsync_file
+from dataplane.storage.disk import Disk, fsync_file, set_to_be_unlinked
 from dataplane.storage.index import new_index
 from dataplane.storage.manifest import CompactionManifest, remove_manifest, take_places, write_manifest
 from dataplane.storage.reads import segment_index
@@ -232,7 +232,7 @@ class SegmentList:
 
     def detach_below(self, log_start_offset: int) -> list[str]:
         """Take the segments that lie wholly below the log start out of the log and rename their files. Return
-        the new names, to be unlinked in a thread, after `close_detached`.
+        the new names, to be unlinked in a thread after `close_detached`.
         """
         if not self._count_below(log_start_offset):
             return []
@@ -249,8 +249,7 @@ class SegmentList:
                 index_path(self._directory, segment.base_offset),
             ):
                 if self._disk.exists(path):
-                    self._disk.rename(path, path + DELETED_SUFFIX)
-                    detached.append(path + DELETED_SUFFIX)
+                    detached.append(set_to_be_unlinked(self._disk, path))
         detached += self.snapshots.detach_before(kept[0].base_offset)
         with self._lock:
             self._replace(kept)
@@ -262,8 +261,7 @@ class SegmentList:
     def close_detached(self) -> None:
         """Let go of detached segments. Thread: closing a file, too, waits for a flush that is writing its
         bytes, and here is mostly the last who holds it."""
-        while self._detached:
-            self._detached.pop()
+        self._detached.clear()
 
     # ---- compaction
 

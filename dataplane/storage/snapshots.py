@@ -12,7 +12,7 @@ from collections.abc import Callable
 from threading import Lock
 
 from dataplane.core.producer_state import CorruptProducerSnapshot, ProducerStates, decode_producer_states
-from dataplane.storage.disk import DELETED_SUFFIX, Disk, read_whole, replace
+from dataplane.storage.disk import Disk, read_whole, replace, set_to_be_unlinked
 
 SUFFIX = ".snapshot"
 SNAPSHOT_BYTES_MAX = 64 * 1024 * 1024
@@ -74,14 +74,12 @@ class ProducerSnapshots:
 
     def detach_before(self, log_offset: int) -> list[str]:
         """Retention's part: the same, but rename the files, and return the new names, to be unlinked in a
-        thread. An unlink waits for a flush that is writing the file's bytes, for up to a second.
+        thread. An unlink waits for a flush that is writing the file's bytes.
         """
         detached = []
         for stale in self._before(log_offset):
             self._forget(stale)
-            path = self._path(stale)
-            self._disk.rename(path, path + DELETED_SUFFIX)
-            detached.append(path + DELETED_SUFFIX)
+            detached.append(set_to_be_unlinked(self._disk, self._path(stale)))
         return detached
 
     def _before(self, log_offset: int) -> list[int]:

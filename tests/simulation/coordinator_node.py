@@ -303,7 +303,7 @@ class CoordinatorNode:
     def _fire(self, key: Hashable, timer: Timer) -> None:
         if self._timers.get(key) is timer:  # nor was it replaced while the process stood still
             del self._timers[key]
-            self._submit(TimerFired(key))
+            self._submit(TimerFired(key, self.clock.wall_ms))
 
     def _ask_writer(self, effect: AskWriter, begun: int) -> None:
         if self._begun != begun or self.runtime is None or self.runtime.phase is not ShardPhase.ASKING:

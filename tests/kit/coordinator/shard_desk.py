@@ -125,7 +125,7 @@ class ShardDesk:
         """The next timer fires."""
         key = min(self.timers, key=lambda key: self.timers[key])
         self.now_ms = max(self.now_ms, self.timers.pop(key))
-        self.step(TimerFired(key))
+        self.step(TimerFired(key, self.now_ms))
 
     def follow(self) -> None:
         self.step(LeaderKnown(self.leader_epoch, -1))

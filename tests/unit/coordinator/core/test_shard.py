@@ -249,7 +249,7 @@ def test_a_request_waits_for_an_opening_and_not_for_long(log: FencedLog, control
     desk.open()
     desk.step(RequestCame(1, ReadCounter(1)))
     assert SetTimer(ShardTimer.HELD, desk.now_ms + HELD_MS_MAX) in desk.effects
-    desk.step(TimerFired(ShardTimer.HELD))
+    desk.step(TimerFired(ShardTimer.HELD, None))
     assert desk.answers == {1: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
     desk.step(RequestCame(2, ReadCounter(2)))
     desk.step(ShardTaken())
@@ -446,7 +446,7 @@ def test_a_step_that_no_batch_holds_is_written_in_parts_and_none_is_mixed_with_a
     desk = ShardDesk(log, controller, batch_bytes_max=200)
     desk.open()
     desk.is_holding = True
-    desk.step(TimerFired(TICK))
+    desk.step(TimerFired(TICK, None))
     keys = [[r.key for r in iter_records(append.batch)] for append in desk.held]
     assert keys == [list(CELLS[:3]), list(CELLS[3:])]
     log.error = ErrorCode.NOT_ENOUGH_REPLICAS
