@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import RottenBytes
 from dataplane.core.scrubbing import fitting_bytes
+from dataplane.storage import rot
+from dataplane.storage.disk import File
 from dataplane.storage.partition_log import PartitionLog
-from dataplane.storage.rot import ROTTEN_FILE, ScrubPlace
+from dataplane.storage.rot import BATCHES_MAX, ROTTEN_FILE, ScrubPlace, read_at_rest
 from dataplane.storage.segment import Hole
+from springtide.wire.record_batch import HEADER_BYTES
 from tests.kit.dataplane.storage import DIRECTORY, NO_TAIL, append, batch, new_log, open_log, opened, read_all
 from tests.simulation.memory_disk import MemoryDisk
 
@@ -53,6 +58,39 @@ def test_a_pass_over_good_bytes_finds_nothing_and_ends(bytes_max: int) -> None:
     _, log, _ = stored()
     assert len(bases(log)) > 2
     assert scrub(log, bytes_max=bytes_max) == []
+
+
+def test_small_batches_are_checked_a_few_at_a_time_and_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, log = new_log(replace(NO_TAIL, segment_bytes=1 << 20))
+    batches = [batch(i, value=b"value %d" % i) for i in range(3 * BATCHES_MAX)]
+    for encoded in batches:
+        append(log, encoded)
+    log.durability.flush()
+    ends = [sum(map(len, batches[:count])) for count in range(len(batches) + 1)]
+    reads: list[tuple[int, int]] = []
+
+    def read(file: File, length: int, position: int) -> bytes:
+        reads.append((position, length))
+        return read_at_rest(file, length, position)
+
+    monkeypatch.setattr(rot, "read_at_rest", read)
+    disk.rot_bit(path_of(0), ends[BATCHES_MAX + 6] - 1)
+    checked, seen = log.holes.check(START, end_offset=len(batches), bytes_max=1 << 20), []
+    while checked.place is not None:
+        seen.append((checked.place.next_offset, checked.hole is not None))
+        checked = log.holes.check(checked.place, end_offset=len(batches), bytes_max=1 << 20)
+    behind = BATCHES_MAX + 6
+    assert seen == [
+        (BATCHES_MAX, False),
+        (behind, True),
+        (behind + BATCHES_MAX, False),
+        (len(batches), False),
+    ]
+    assert reads == [(0, ends[-1]), (ends[behind], ends[-1] - ends[behind])]
+
+    for more in (0, 1, HEADER_BYTES, HEADER_BYTES + 1):  # what a slice leaves is no batch, or a part of one
+        (hole,) = scrub(log, end_offset=len(batches), bytes_max=ends[BATCHES_MAX] + more)
+        assert hole.first_offset == behind - 1
 
 
 def test_every_bit_that_rots_is_found_and_mended_byte_for_byte() -> None:
