@@ -15,6 +15,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import cache, partial
+from inspect import cleandoc
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import anyio
@@ -519,6 +520,8 @@ def _inline(schema: Any, components: dict[str, Any]) -> Any:
             return _inline(components[reference.rpartition("/")[2]], components)
         if schema.get("contentEncoding") == "base64":
             schema = {**schema, "format": "byte"}  # tools that make requests know bytes by OpenAPI's own word
+        if isinstance(doc := schema.get("description"), str):
+            schema = {**schema, "description": cleandoc(doc)}  # Python does so itself from 3.13 on
         return {name: _inline(value, components) for name, value in schema.items()}
     if isinstance(schema, list):
         return [_inline(value, components) for value in schema]

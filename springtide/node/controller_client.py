@@ -36,7 +36,7 @@ from controller.contract.updates import (
     UpdateBatch,
 )
 from springtide.node.clock import Clock
-from springtide.tls import explain_tls
+from springtide.tls import default_context, explain_tls
 
 _log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class ControllerClient:
             self._headers["authorization"] = f"Bearer {token}"
         # Building one costs a tenth of a second, so only where there is something to verify.
         has_tls = any(url.startswith("https:") for url in urls)
-        verify = tls or (httpx.create_ssl_context(trust_env=False) if has_tls else False)
+        verify = tls or (default_context(trust_env=False) if has_tls else False)
         self._requests = transport or httpx.AsyncHTTPTransport(trust_env=False, verify=verify)
         self._polls = transport or httpx.AsyncHTTPTransport(trust_env=False, verify=verify)
         self.seen = seen

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import Final, cast
 
 import httpx
@@ -27,6 +28,7 @@ from springtide.security.sasl.tokens import (
     parse_jwks,
     verify_token,
 )
+from springtide.tls import default_context
 
 _log = logging.getLogger(__name__)
 
@@ -109,8 +111,8 @@ class IssuerKeys:
         """Return the document, or as much of it as is too much. Raise httpx.HTTPError, OSError."""
         url, document = self.settings.jwks_url, b""
         has_tls = url.startswith("https:")
-        # Made for each fetch, since files of CAs are renewed; in a thread, as it takes a tenth of a second.
-        verify = await self._threads.run(httpx.create_ssl_context) if has_tls else False
+        # Made for each fetch, since files of CAs are renewed.
+        verify = await self._threads.run(partial(default_context, trust_env=True)) if has_tls else False
         async with (
             httpx.AsyncClient(verify=verify, trust_env=False, timeout=FETCH_MS_MAX / 1000) as client,
             client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response,

@@ -26,14 +26,19 @@ class PrivateCa:
 
     directory: Path
     name: str = "ca"
+    #: Without it a CA is as `openssl req -x509` makes it, which Python's default refuses from 3.13 on.
+    has_key_usage: bool = True
 
     @property
     def file(self) -> str:
         """Return its certificate, made at the first call."""
         pair = self._pair(self.name)
         if not Path(pair.cert).exists():
+            usage = ("-addext", "keyUsage=critical,keyCertSign,cRLSign") if self.has_key_usage else ()
             _openssl(
-                "req", "-x509", "-nodes", *NEW_KEY, "-days", "2", "-subj", f"/CN={self.name}", *_out(pair)
+                *("req", "-x509", "-nodes", *NEW_KEY, "-days", "2", "-subj", f"/CN={self.name}"),
+                *usage,
+                *_out(pair),
             )
         return pair.cert
 

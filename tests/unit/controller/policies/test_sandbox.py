@@ -154,7 +154,7 @@ def test_what_is_not_reading_the_facts_is_refused(sql: str) -> None:
         "SELECT ?",
         "SELECT 'a\x00b'",
         "SELECT '\ud800'",
-        "SELECT " + "(" * 500 + "1" + ")" * 500,
+        "SELECT " + "(SELECT " * 200 + "1" + ")" * 200,
         "SELECT 1 -- " + "x" * SQL_CHARS_MAX,
         "SELECT " + ",".join("1" for _ in range(100)),
         "SELECT '" + "x" * 9_000 + "' LIKE '" + "%x" * 300 + "'",

@@ -160,7 +160,7 @@ def test_until_keys_have_come_tokens_are_refused() -> None:
 def test_an_issuer_of_a_private_ca_is_trusted_by_the_environment_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ca = PrivateCa(tmp_path)
+    ca = PrivateCa(tmp_path, has_key_usage=False)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(ca.keystore("issuer"))
     outcomes = []
