@@ -1,7 +1,7 @@
 # One image for all: `controller serve ...`, `dataplane serve ...`, `coordinator serve ...`. ZooKeeper and PostgreSQL are images of
 # their own; no Java is needed here.
 # A tag is built anew when Debian mends something; who needs the very bytes adds the digest of the day.
-FROM python:3.11.15-slim-trixie
+FROM python:3.13.16-slim-trixie
 
 RUN useradd --system --create-home --home-dir /var/lib/springtide springtide
 WORKDIR /opt/springtide

@@ -88,7 +88,8 @@ class CompactionProcess:
         """End the process. Thread."""
         process, self._process = self._process, None
         if process is not None:
-            with process:  # closes the pipes, and waits
+            # What a process that had ended was asked is written again as the pipes are closed.
+            with suppress(BrokenPipeError), process:  # closes the pipes, and waits
                 process.kill()
 
 

@@ -271,6 +271,7 @@ def run_story(
                 result.events = world.events
                 result.digest = world.digest()
         history = cluster.clients.history()
+        cluster.sql.dispose()
         verdict = check(history)
         verdict = verdict.with_anomalies(getattr(story, "anomalies", ()))
         result.verdict = verdict
