@@ -136,7 +136,7 @@ $(INSTALLED): pyproject.toml requirements.lock requirements-dev.lock
 	@touch $@
 
 packages:
-	@.ci/debian-packages kcat jq openssl chromium chromium-driver
+	@.ci/debian-packages curl kcat jq openssl chromium chromium-driver
 
 fuzzer: $(INSTALLED)
 	@$(PIP) --quiet --only-binary :all: --require-hashes -r requirements-fuzz.lock \

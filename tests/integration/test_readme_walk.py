@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.kit.walks import Place, blocks, typed, up
+from tests.kit.walks import Place, blocks, needs, typed, up
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(300), needs("curl", "kcat")]
 
 HEADING = "## The four calls"
 WALK_SECONDS_MAX = 180.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -13,12 +14,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from localcluster.ports import PortReservation, PortTaken
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS_MAX = 90.0
 PORTS = 100
 STARTED = re.compile(r"nothing has been created|Springtide is up")
+
+
+def needs(*commands: str) -> pytest.MarkDecorator:
+    """Return the mark of tests that type these commands, which only root can install."""
+    missing = [command for command in commands if shutil.which(command) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"not installed: {' '.join(missing)}")
 
 
 def blocks(page: str, heading: str) -> list[str]:

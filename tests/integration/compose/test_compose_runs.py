@@ -32,8 +32,9 @@ from tests.kit.composed import (
 )
 from tests.kit.image import install_image
 from tests.kit.postgres import running_postgres
+from tests.kit.walks import needs
 
-pytestmark = [pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.timeout(500), needs("curl")]
 
 SERVICES = load_services()
 CONTROLLERS = ("controller1", "controller2")

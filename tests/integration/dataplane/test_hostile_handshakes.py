@@ -10,6 +10,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import resource
 import ssl
 import time
@@ -210,7 +211,7 @@ async def with_tls(stream: trio.SocketStream) -> None:
 
 
 class Attack(NamedTuple):
-    """cause: of the end, as the log has it."""
+    """cause: of the end, as the log has it; a pattern."""
 
     listener: str
     act: Callable[[trio.SocketStream], Awaitable[None]]
@@ -224,7 +225,7 @@ class Attack(NamedTuple):
         Attack("TLS", silent_in_the_middle, "its TLS handshake stayed incomplete"),
         Attack("TLS", byte_by_byte, "its TLS handshake stayed incomplete"),
         Attack("TLS", endless, "TLS: excessive message size"),
-        Attack("TLS", endlessly_empty, "TLS: record too small"),
+        Attack("TLS", endlessly_empty, "TLS: record (too small|layer failure)"),  # since OpenSSL 3.5
         Attack("TLS", without_tls, "TLS: wrong version number"),
         Attack("LOGIN", silent_in_the_middle, "its TLS handshake stayed incomplete"),
         Attack("LOGIN", without_tls, "TLS: wrong version number"),
@@ -244,7 +245,7 @@ def test_a_peer_whose_handshake_never_ends_well_is_closed(
         await end_of(stream)
 
     play(test)
-    assert f"cause={attack.cause}" in caplog.text
+    assert re.search(f"cause={attack.cause}", caplog.text)
 
 
 def test_a_client_that_asks_for_renegotiation_is_refused(play: Play, ca: PrivateCa) -> None:

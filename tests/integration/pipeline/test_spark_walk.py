@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.walks import blocks, typed, up
+from tests.kit.walks import blocks, needs, typed, up
 
 # Five Sparks are started one after the other.
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(700)]
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(700), needs("curl", "kcat", "jq")]
 
 PAGE, HEADING = "docs/spark.md", "# For data engineers: the log in Spark, in one walk"
 WALK_SECONDS_MAX = 600.0
