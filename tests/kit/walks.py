@@ -106,8 +106,11 @@ def typed(script: str, *, before: str = "", seconds_max: float) -> subprocess.Co
 
 
 def _free_base() -> int:
-    """Return the first of a hundred ports that are free right now."""
-    for base in range(20_000, 32_000, PORTS):
+    """Return the first of a hundred ports that are free right now. Walks of several processes, which begin at
+    once, look for them from places of their own."""
+    bases = range(20_000, 32_000, PORTS)
+    first = os.getpid() % len(bases)
+    for base in (*bases[first:], *bases[:first]):
         with PortReservation() as ports:
             try:
                 for port in range(base, base + PORTS):
