@@ -109,8 +109,8 @@ def _free_base() -> int:
     """Return the first of a hundred ports that are free right now. Walks of several processes, which begin at
     once, look for them from places of their own."""
     bases = range(20_000, 32_000, PORTS)
-    first = os.getpid() % len(bases)
-    for base in (*bases[first:], *bases[:first]):
+    for number in range(os.getpid(), os.getpid() + len(bases)):
+        base = bases[number % len(bases)]
         with PortReservation() as ports:
             try:
                 for port in range(base, base + PORTS):
