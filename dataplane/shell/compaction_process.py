@@ -111,7 +111,7 @@ def _asked(process: subprocess.Popen[bytes], line: bytes) -> Answer:
         answer = process.stdout.readline()
     except BrokenPipeError:
         answer = b""
-    if not answer:
+    if not answer.endswith(b"\n"):  # nothing, or a part of it
         raise PassPutOff(f"the process for compaction ended with status {process.wait()}")
     return _DECODER.decode(answer)
 

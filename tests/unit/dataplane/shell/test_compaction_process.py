@@ -16,6 +16,7 @@ from controller.contract.session import ShutdownKind
 from dataplane.core.compaction.known import PlacedRound
 from dataplane.core.compaction.rounds import Round, encode_round
 from dataplane.core.log_port import SuspectBytes
+from dataplane.shell import compaction_process
 from dataplane.shell.compaction_process import CompactionProcess
 from dataplane.storage import rewritten_files
 from dataplane.storage.compaction import CompactionPass, PassPutOff, Rewriting
@@ -151,6 +152,21 @@ def test_a_process_that_is_killed_puts_the_pass_off(bench: Bench, process: Compa
     assert not bench.cleaned
     assert bench.health.failure is None
     bench.compact(process.rewrite)
+
+
+def test_a_process_that_ends_within_an_answer_puts_the_pass_off(
+    bench: Bench, process: CompactionProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer that names many segments is longer than what a pipe takes at once."""
+
+    def started() -> subprocess.Popen[bytes]:
+        command = ["sh", "-c", "read asked; printf '{\"segments\"'; kill -9 $$"]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    monkeypatch.setattr(compaction_process, "_started", started)
+    with pytest.raises(PassPutOff, match="ended with status -9"):
+        bench.begin(process.rewrite).write()
+    assert bench.health.failure is None
 
 
 def test_a_pass_that_is_given_up_leaves_neither_process_nor_file(
