@@ -4,7 +4,7 @@ The runtime (shard.py) steps a machine with an event, applies the records of the
 appends them as one record batch. Replies wait until the batch is committed. A machine therefore shows two
 states: *latest*, from which it decides, and *committed*, from which it answers reads. If the leader refuses a
 batch, the runtime takes its records back (`undo`), and those of every batch behind it, and tells the machine
-(`refused`).
+(`refused`); one that is committed it is told of, too (`written`).
 
 A machine keeps all its replayed state in TwoViews (views.py). Waiting requests and timers are not replayed:
 `opened` starts them again.
@@ -55,7 +55,8 @@ class StepOutcome(Struct, frozen=True):
 
     records: one record batch, applied and written whole or not at all.
     replies: sent once the batch is committed, at once where there are no records.
-    work: what the machine must hear of if the batch is refused.
+    work: what the machine must hear of once the batch is committed or refused: the one that holds the
+        records, or that the replies wait for.
     waits: without records, the replies tell of records that were applied before: they are sent once what is
         under way is committed, and fail as that does.
     """
@@ -88,6 +89,9 @@ class Machine(Protocol):
 
     def undo(self, offset: int) -> None:
         """Take the records from `offset` on out of the latest view: they were refused and never written."""
+
+    def written(self, work: Hashable, now_ms: int, wall_ms: int) -> StepOutcome:
+        """Return what happens now that the batch of `work` is committed, and its replies are sent."""
 
     def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> StepOutcome:
         """Return what happens now that the batch of `work` was refused and is undone, a rebalance after a

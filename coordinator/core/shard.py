@@ -381,7 +381,7 @@ class ShardRuntime:
         if outcome.records:
             self._writer.add(outcome.records, outcome.replies, outcome.work)
         elif outcome.waits and not self._writer.is_empty:
-            self._writer.add_replies(outcome.replies)
+            self._writer.add_replies(outcome.replies, outcome.work)
         else:
             for reply in outcome.replies:
                 self._answer(reply.token, reply.message)
@@ -402,6 +402,9 @@ class ShardRuntime:
                 self.machine.committed(batch.next_offset)
             for reply in batch.replies:
                 self._answer(reply.token, reply.message)
+            if self.phase is ShardPhase.SERVING:
+                for work in batch.works:
+                    self._take(self.machine.written(work, self._now_ms, self._wall_ms))
         if committed and self.phase is ShardPhase.OPENING:
             self.phase = ShardPhase.READING
             self._opening_offset = event.base_offset

@@ -149,14 +149,14 @@ class ShardWriter:
             self._waiting[-1].records.append(record)
             self._waiting[-1].size_bytes += size_bytes
             self.next_offset += 1
-        last = self._waiting[-1]
+        self.add_replies(replies, work)
+
+    def add_replies(self, replies: Iterable[RequestReply], work: Hashable = None) -> None:
+        """Take replies that wait for all that is under way, which must be something, and their work."""
+        last = (self._waiting or self._in_flight)[-1]
         last.replies += replies
         if work is not None:
             last.works.append(work)
-
-    def add_replies(self, replies: Iterable[RequestReply]) -> None:
-        """Take replies that wait for all that is under way, which must be something."""
-        (self._waiting or self._in_flight)[-1].replies += replies
 
     def due(self, wall_ms: int) -> list[AppendBatch]:
         """Return what to send now. A batch's bytes are made once, when it is sent first."""

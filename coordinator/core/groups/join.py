@@ -15,7 +15,7 @@ from coordinator.core.groups.options import (
     PROTOCOLS_MAX,
     STRING_BYTES_MAX,
 )
-from coordinator.core.groups.registry import JoinTimer, Registry, SyncTimer, Turn, joined
+from coordinator.core.groups.registry import JoinTimer, Registry, SyncTimer, Told, Turn, joined
 from coordinator.core.groups.requests import JoinGroup, JoinGroupReply
 from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup, GroupMember, GroupState
 from coordinator.core.groups.subscription import subscribed_topics
@@ -116,6 +116,7 @@ def _join_again(registry: Registry, turn: Turn, group: ClassicGroup, request: Jo
     if is_same and (
         group.state is GroupState.COMPLETING or (group.state is GroupState.STABLE and not is_leader)
     ):
+        registry.keep_alive(turn, group, member)
         turn.reply(request.token, joined(group, member_id))
         return ErrorCode.NONE
     registry.speak(group, member, request.protocols)
@@ -174,6 +175,7 @@ def _take_instance_over(
             reply = replace(reply, leader=leader or "")
         turn.reply(request.token, replace(reply, skip_assignment=bool(reply.members)))
         turn.write_group(group.group_id, group.stored())
+        turn.work = Told(group.group_id)
     else:
         registry.park_join(turn, group, member_id, request.token)
         is_early = group.state is not GroupState.STABLE

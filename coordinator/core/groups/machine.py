@@ -17,6 +17,7 @@ from coordinator.core.groups.registry import (
     Registry,
     SessionTimer,
     SyncTimer,
+    Told,
     Turn,
 )
 from coordinator.core.groups.requests import (
@@ -33,7 +34,7 @@ from coordinator.core.groups.requests import (
 )
 from coordinator.core.groups.session import heartbeat, leave_group, on_session_timer
 from coordinator.core.groups.state import ClassicGroup
-from coordinator.core.groups.sync import on_assignments_refused, on_sync_timer, sync_group
+from coordinator.core.groups.sync import on_assignments_refused, on_sync_timer, on_written, sync_group
 from coordinator.core.machine import ShardRecord, StepOutcome, TimerDue
 from springtide.wire.errors import ErrorCode
 
@@ -87,6 +88,12 @@ class GroupMachine:
 
     def undo(self, offset: int) -> None:
         self.registry.store.undo(offset)
+
+    def written(self, work: Hashable, now_ms: int, wall_ms: int) -> StepOutcome:
+        turn = Turn(now_ms, wall_ms)
+        if isinstance(work, Assigned | Told):
+            on_written(self.registry, turn, work.group_id)
+        return turn.outcome()
 
     def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> StepOutcome:
         turn = Turn(now_ms, wall_ms)

@@ -54,6 +54,13 @@ class Assigned:
     generation_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The work of a batch that answers to members of a group wait for."""
+
+    group_id: str
+
+
 class Turn:
     """What one step collects, and when. now_ms, wall_ms: see Machine. waits: see StepOutcome."""
 
@@ -65,7 +72,7 @@ class Turn:
         self.records: list[ShardRecord] = []
         self.replies: list[RequestReply] = []
         self.timers: dict[Hashable, int | None] = {}
-        self.work: Assigned | None = None
+        self.work: Assigned | Told | None = None
         self.waits = False
 
     def reply(self, token: int, message: object) -> None:
@@ -205,6 +212,13 @@ class Registry:
         member.expires_ms = turn.now_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
         if member.timer_ms is None or member.timer_ms > member.expires_ms:
             self.set_session_timer(turn, group, member)
+
+    def keep_generation_alive(self, turn: Turn, group: ClassicGroup) -> None:
+        """Let the sessions of the present generation's members begin again; a member that joins the next one
+        has longer anyway."""
+        for member in group.members.values():
+            if not member.is_new:
+                self.keep_alive(turn, group, member)
 
     def set_session_timer(self, turn: Turn, group: ClassicGroup, member: GroupMember) -> None:
         member.timer_ms = member.expires_ms

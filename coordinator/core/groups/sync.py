@@ -7,7 +7,7 @@ beside the member that the next coordinator assigns the same partition to.
 from __future__ import annotations
 
 from coordinator.core.groups.join import rebalance
-from coordinator.core.groups.registry import Assigned, Registry, Turn, assigned
+from coordinator.core.groups.registry import Assigned, Registry, Told, Turn, assigned
 from coordinator.core.groups.requests import SyncGroup, SyncGroupReply
 from coordinator.core.groups.state import ClassicGroup, GroupState
 from springtide.wire.errors import ErrorCode
@@ -27,6 +27,7 @@ def _sync(registry: Registry, turn: Turn, group: ClassicGroup, request: SyncGrou
     error = group.check_generation(member_id, request.instance_id, request.generation_id)
     if error is not ErrorCode.NONE:
         return error
+    registry.keep_alive(turn, group, group.members[member_id])
     if request.protocol_type not in (None, group.protocol_type) or request.protocol not in (
         None,
         group.protocol,
@@ -36,9 +37,9 @@ def _sync(registry: Registry, turn: Turn, group: ClassicGroup, request: SyncGrou
         return ErrorCode.REBALANCE_IN_PROGRESS
     group.unsynced.pop(member_id, None)
     if group.state is GroupState.STABLE:
-        registry.keep_alive(turn, group, group.members[member_id])
         turn.reply(request.token, assigned(group, member_id))
         turn.waits = registry.store.is_under_way(group.group_id)
+        turn.work = Told(group.group_id) if turn.waits else None
         return ErrorCode.NONE
     registry.park_sync(turn, group, member_id, request.token)
     if member_id == group.leader:
@@ -57,8 +58,15 @@ def _assign(registry: Registry, turn: Turn, group: ClassicGroup, assignments: di
     turn.write_group(group.group_id, group.stored())
     turn.work = Assigned(group.group_id, group.generation_id)
     for member_id in tuple(group.syncers):
-        registry.keep_alive(turn, group, group.members[member_id])
         registry.answer_sync(turn, group, member_id, ErrorCode.NONE)
+
+
+def on_written(registry: Registry, turn: Turn, group_id: str) -> None:
+    """Let the members' sessions begin again: those that have waited for the record are answered now, and
+    could send no heartbeat before. The write may have taken a whole session."""
+    group = registry.live.get(group_id)
+    if group is not None:
+        registry.keep_generation_alive(turn, group)
 
 
 def on_assignments_refused(registry: Registry, turn: Turn, work: Assigned, error: ErrorCode) -> None:
@@ -69,6 +77,7 @@ def on_assignments_refused(registry: Registry, turn: Turn, work: Assigned, error
         return
     for member in group.members.values():
         member.assignment = b""
+    registry.keep_generation_alive(turn, group)
     if group.state is GroupState.STABLE:
         rebalance(registry, turn, group, f"the assignments could not be written: {error.name}")
 

@@ -75,6 +75,7 @@ class CounterMachine:
         self.state: TwoViews[bytes, bytes] = TwoViews()
         self.committed_offset = 0
         self.parked: list[int] = []
+        self.writes: list[Hashable] = []
         self.refusals: list[Hashable] = []
         self._tick_ms = tick_ms
 
@@ -133,6 +134,10 @@ class CounterMachine:
 
     def undo(self, offset: int) -> None:
         self.state.undo(offset)
+
+    def written(self, work: Hashable, now_ms: int, wall_ms: int) -> StepOutcome:
+        self.writes.append(work)
+        return StepOutcome()
 
     def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> StepOutcome:
         self.refusals.append(work)

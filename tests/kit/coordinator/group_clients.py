@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from coordinator.core.groups.registry import SessionTimer
 from coordinator.core.groups.requests import (
     JoinGroupReply,
     Leaver,
@@ -16,11 +17,13 @@ from coordinator.core.groups.requests import (
     SyncGroup,
     SyncGroupReply,
 )
-from coordinator.core.machine import RequestReply
+from coordinator.core.machine import RequestReply, TimerDue
 from springtide.wire.errors import ErrorCode
-from tests.kit.coordinator.group_desk import GroupDesk
+from tests.kit.coordinator.group_desk import GROUP, SESSION_MS, GroupDesk
 
 PARTITIONS = 4
+GOES_ON = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
+"""What a member is told that remains one."""
 GROUP_KEY_TYPE = b"\x00\x02"
 
 
@@ -29,23 +32,42 @@ class WatchedDesk(GroupDesk):
     owner in it.
 
     told: computation and owners by the group's life (a deleted group begins again) and generation.
+    answered_ms: when each member was last answered. Until its session's timeout after that it is not given up
+    for its silence, however long the answer took: it can't have known that it might go on.
     """
 
     def __init__(self) -> None:
         self.asked: dict[int, SyncGroup] = {}
+        self.answered_ms: dict[str, int] = {}
         self.told: dict[tuple[int, int], tuple[str, dict[str, str]]] = {}
         super().__init__()
 
     def step(self, event: object) -> None:
         if isinstance(event, SyncGroup):
             self.asked[event.token] = event
+        key = event.key if isinstance(event, TimerDue) else None
+        silent = key.member_id if isinstance(key, SessionTimer) else ""
+        was_member = self._is_member(silent)
         super().step(event)
+        if was_member and not self._is_member(silent):
+            since_ms = self.now_ms - self.answered_ms.get(silent, -SESSION_MS)
+            assert since_ms >= SESSION_MS, f"{silent} was given up {since_ms} ms after it was answered"
+
+    def _is_member(self, member_id: str) -> bool:
+        group = self.machine.registry.live.get(GROUP)
+        return group is not None and member_id in group.members
 
     def send(self, replies: Iterable[RequestReply]) -> None:
         replies = list(replies)
         for reply in replies:
-            if isinstance(reply.message, SyncGroupReply) and reply.message.assignment:
-                self._tell(self.asked[reply.token], reply.message.assignment)
+            match reply.message:
+                case JoinGroupReply(error=error, member_id=member_id) if error in GOES_ON:
+                    self.answered_ms[member_id] = self.now_ms
+                case SyncGroupReply(error=error, assignment=assignment) if error in GOES_ON:
+                    sync = self.asked[reply.token]
+                    self.answered_ms[sync.member_id] = self.now_ms
+                    if assignment:
+                        self._tell(sync, assignment)
         super().send(replies)
 
     @property

@@ -66,7 +66,7 @@ class InFlight:
     first_offset: int
     records: list[ShardRecord] = field(default_factory=list)
     replies: list[RequestReply] = field(default_factory=list)
-    work: Hashable = None
+    works: list[Hashable] = field(default_factory=list)
 
 
 class GroupDesk:
@@ -113,12 +113,13 @@ class GroupDesk:
             first = len(self.records) + sum(len(batch.records) for batch in self.in_flight)
             for offset, record in enumerate(outcome.records, first):
                 self.machine.apply(record, offset)
-            batch = InFlight(first, list(outcome.records), list(outcome.replies), outcome.work)
+            batch = InFlight(first, list(outcome.records), list(outcome.replies), [outcome.work])
             self.in_flight.append(batch)
             if not self.is_holding:
                 self.commit()
         elif outcome.waits and self.in_flight:
             self.in_flight[-1].replies += outcome.replies
+            self.in_flight[-1].works.append(outcome.work)
         else:
             self.send(outcome.replies)
 
@@ -134,6 +135,9 @@ class GroupDesk:
             self.records += batch.records
             self.machine.committed(len(self.records))
             self.send(batch.replies)
+            for work in batch.works:
+                if work is not None:
+                    self._carry_out(self.machine.written(work, self.now_ms, self.wall_ms))
 
     def refuse(self, error: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
         """All in flight is refused."""
@@ -143,8 +147,9 @@ class GroupDesk:
         for batch in refused:
             self.send([RequestReply(reply.token, error) for reply in batch.replies])
         for batch in refused:
-            if batch.work is not None:
-                self._carry_out(self.machine.refused(batch.work, error, self.now_ms, self.wall_ms))
+            for work in batch.works:
+                if work is not None:
+                    self._carry_out(self.machine.refused(work, error, self.now_ms, self.wall_ms))
 
     def fail_over(self, *, written: int = 0) -> None:
         """Let another process take the shard over. `written` of the batches in flight reached the log."""

@@ -59,6 +59,11 @@ def a_session_ends_although_its_member_waits_here() -> Patches:
     return [(machine, "on_session_timer", on_session_timer)]
 
 
+@_plant(breaks="I30", seen="a member is given up before it can have sent its first heartbeat")
+def a_session_begins_before_its_member_is_told() -> Patches:
+    return [(machine, "on_written", lambda registry, turn, group_id: None)]
+
+
 @_plant(breaks="I30", seen="two assignments under one number")
 def a_generation_is_not_raised() -> Patches:
     def begin_generation(self: ClassicGroup, wall_ms: int) -> None:

@@ -384,6 +384,16 @@ def test_a_refusal_is_undone_and_the_shard_stays_open(desk: ShardDesk, log: Fenc
     assert live(desk) == replayed(log)
 
 
+def test_the_machine_hears_what_became_of_each_work_once(desk: ShardDesk, log: FencedLog) -> None:
+    machine = desk.runtime.machine
+    assert isinstance(machine, CounterMachine)
+    desk.increment(1)
+    assert machine.writes == [("a", 1)]
+    log.error = ErrorCode.NOT_ENOUGH_REPLICAS
+    desk.increment(2, number=2)
+    assert (machine.writes, machine.refusals) == ([("a", 1)], [("a", 2)])
+
+
 def test_a_reply_without_records_that_tells_of_some_waits_for_what_is_under_way(desk: ShardDesk) -> None:
     desk.step(RequestCame(1, ReadLatest(1)))
     assert desk.answers[1] == Counted(0)

@@ -8,7 +8,7 @@ from coordinator.core.groups.options import AGAIN_MS_MIN, GroupOptions
 from coordinator.core.groups.registry import JoinTimer
 from coordinator.core.groups.requests import JoinedMember, JoinGroupReply, JoinProtocol, Leaver
 from springtide.wire.errors import ErrorCode
-from tests.kit.coordinator.group_desk import RANGE, REBALANCE_MS, GroupDesk, subscription
+from tests.kit.coordinator.group_desk import RANGE, REBALANCE_MS, SESSION_MS, GroupDesk, subscription
 
 SUBSCRIPTION = RANGE[0].metadata
 ROUND_ROBIN = JoinProtocol("roundrobin", subscription("t"))
@@ -230,6 +230,18 @@ def test_a_static_member_comes_back_without_a_rebalance_and_the_old_process_is_f
     assert desk.heartbeat("s", 1, "i") is ErrorCode.FENCED_INSTANCE_ID
     assert desk.heartbeat("s", 1) is ErrorCode.UNKNOWN_MEMBER_ID
     desk.fail_over()
+    assert desk.heartbeat("s2", 1, "i") is ErrorCode.NONE
+
+
+def test_a_static_members_session_begins_again_when_it_is_told_its_new_id(desk: GroupDesk) -> None:
+    desk.form("a", statics={"s": "i"})
+    desk.is_holding = True
+    token = desk.start_join(new_id="s2", instance_id="i")
+    desk.wait(SESSION_MS - 1)
+    desk.heartbeat("a", 1)
+    desk.commit()
+    assert desk.joined(token).member_id == "s2"
+    desk.wait(SESSION_MS - 1)
     assert desk.heartbeat("s2", 1, "i") is ErrorCode.NONE
 
 

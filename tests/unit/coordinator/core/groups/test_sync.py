@@ -75,6 +75,28 @@ def test_who_waits_for_the_record_to_be_committed_outlives_its_session(desk: Gro
     assert desk.heartbeat("b", 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_a_session_begins_again_when_the_assignment_is_told(desk: GroupDesk) -> None:
+    """A log that takes as long as a session leaves a member no time for its first heartbeat."""
+    desk.is_holding = True
+    asked = [desk.start_sync("b", 1), desk.start_sync("a", 1, {"a": b"1", "b": b"2"})]
+    desk.wait(SESSION_MS - 1)
+    desk.commit()
+    assert [desk.synced(token).assignment for token in asked] == [b"2", b"1"]
+    desk.wait(SESSION_MS - 1)
+    assert desk.heartbeat("a", 1) is desk.heartbeat("b", 1) is ErrorCode.NONE
+
+
+def test_a_session_begins_again_when_the_assignment_is_refused(desk: GroupDesk) -> None:
+    desk.is_holding = True
+    desk.start_sync("b", 1)
+    desk.start_sync("a", 1, {"a": b"1", "b": b"2"})
+    desk.wait(SESSION_MS - 1)
+    desk.refuse()
+    desk.wait(SESSION_MS - 1)
+    again = [desk.start_join("a"), desk.start_join("b")]
+    assert [desk.joined(token).generation_id for token in again] == [2, 2]
+
+
 def test_a_member_that_the_leader_left_out_is_assigned_nothing(desk: GroupDesk) -> None:
     token = desk.start_sync("b", 1)
     desk.start_sync("a", 1, {"a": b"1", "stranger": b"3"})
