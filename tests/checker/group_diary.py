@@ -31,6 +31,12 @@ class Revoked(msgspec.Struct, frozen=True, tag=True):
     partitions: tuple[int, ...]
 
 
+class Left(msgspec.Struct, frozen=True, tag=True):
+    """The member is about to leave the group. Not every client says that it owns nothing from then on."""
+
+    at_ns: int
+
+
 class Began(msgspec.Struct, frozen=True, tag=True):
     """The member asked where to begin. offset: what was committed; -1: nothing."""
 
@@ -65,7 +71,7 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
     why: str
 
 
-Entry = Assigned | Revoked | Began | Read | Committed | Refused
+Entry = Assigned | Revoked | Left | Began | Read | Committed | Refused
 _DECODER = msgspec.json.Decoder(Entry)
 
 
@@ -84,6 +90,9 @@ class Diary:
 
     def revoked(self, partitions: Sequence[int]) -> None:
         self.write(Revoked(time.monotonic_ns(), tuple(partitions)))
+
+    def left(self) -> None:
+        self.write(Left(time.monotonic_ns()))
 
     def began(self, asked_ns: int, offsets: Mapping[int, int]) -> None:
         for partition, offset in offsets.items():

@@ -7,32 +7,41 @@ The rules, of one group over all its generations:
 2. (in order) Of two commits of a partition, one of which was asked for after the other was answered, the
    later is not the lower: a member that lost the partition is refused.
 3. (delivered) Each acknowledged record was given to a member at least once.
-4. (one owner) No two members own a partition at one time. A member that stands still can't be told, so its
-   time until a moment after it goes on does not count; a dead one owns nothing. One that no coordinator has
-   answered for the session's timeout may have been given up, and can't be told either: it waits for a
-   coordinator that stands still, while another one serves the group. It owns nothing until it is answered.
+4. (one owner) No two members own a partition at one time. A member owns it for sure from the moment that it
+   was told so until its session's timeout after it last asked for a commit that was accepted: until then no
+   coordinator may give it up, and one that takes over begins the session anew. Before its first commit it
+   does for half the timeout, which leaves the answer time to come; if the member or a coordinator stood still
+   meanwhile, the answer may be old, and the commit is the proof. What a member believes for longer proves
+   nothing.
 5. (may act) Where generations are told: of a generation a partition has one owner, and no commit of it is
    answered with success that was asked for after a member had been told a later one (I30, one owner of a
    partition in a generation).
-
-Rule 4 goes by what members believe, so it is no rule where the network may keep news from them; rule 5 goes
-by what the coordinator lets them do.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from tests.checker.group_diary import UNTOLD, Assigned, Began, Committed, Entry, Read, Refused, Revoked
+from tests.checker.group_diary import (
+    UNTOLD,
+    Assigned,
+    Began,
+    Committed,
+    Entry,
+    Left,
+    Read,
+    Refused,
+    Revoked,
+)
 
-TOLD_NS_MAX = 5_000_000_000
-"""A member that went on is told within this time that it lost its partitions: a heartbeat interval and a
-retry."""
 MILLISECOND_NS = 1_000_000
+NOTED_BEFORE, NOTED_AFTER = 4, 3
+"""What a failure tells of a member's diary around it."""
 
 
 class Span(NamedTuple):
@@ -42,7 +51,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One process of a member. ended_ns: when it was gone. stood: when it stood still."""
+    """One process of a member. ended_ns: when it was gone. stood: when it, or a coordinator, stood still."""
 
     name: str
     entries: Sequence[Entry]
@@ -155,63 +164,69 @@ def _judge_delivery(
 
 
 def _judge_owners(judgement: Judgement, lives: Iterable[Life], session_ns: int) -> None:
-    by_partition: dict[int, list[tuple[Span, str]]] = defaultdict(list)
+    by_partition: dict[int, list[tuple[Span, Life]]] = defaultdict(list)
     for life in lives:
-        out_of_reach = sorted(
-            [Span(each.begin_ns, each.end_ns + TOLD_NS_MAX) for each in life.stood]
-            + _unanswered(life, session_ns)
-        )
-        for partition, span in _owned(life):
-            by_partition[partition] += [(part, life.name) for part in _minus(span, out_of_reach)]
+        for partition, span in _owned(life, session_ns):
+            by_partition[partition].append((span, life))
     for partition, spans in sorted(by_partition.items()):
-        spans.sort()
+        spans.sort(key=lambda each: each[0])
         for (before, first), (after, second) in pairwise(spans):
-            if after.begin_ns < before.end_ns and first != second:
+            if after.begin_ns < before.end_ns and first is not second:
                 judgement.two_owners += 1
                 overlap_ms = (min(before.end_ns, after.end_ns) - after.begin_ns) // MILLISECOND_NS
-                judgement.fail(f"partition {partition}: {first} and {second} both own it for {overlap_ms} ms")
+                judgement.fail(
+                    f"partition {partition}: {first.name} and {second.name} both own it for {overlap_ms} ms "
+                    f"({_around(first, after.begin_ns)}; {_around(second, after.begin_ns)})"
+                )
 
 
-def _owned(life: Life) -> list[tuple[int, Span]]:
-    """Return what it owned, from the moment that it was told so until it was told otherwise or was gone."""
-    since: dict[int, int] = {}
+def _owned(life: Life, session_ns: int) -> list[tuple[int, Span]]:
+    """Return what it owned for sure, by partition."""
+    asked = [entry.asked_ns for entry in life.entries if isinstance(entry, Committed)]
     spans: list[tuple[int, Span]] = []
+    since: dict[int, tuple[int, bool]] = {}
+
+    def end(partition: int, at_ns: int) -> None:
+        begin_ns, is_fresh = since.pop(partition)
+        last = bisect_right(asked, at_ns) - 1
+        if last >= 0 and asked[last] >= begin_ns:
+            spans.append((partition, Span(begin_ns, min(at_ns, asked[last] + session_ns))))
+        elif is_fresh:
+            spans.append((partition, Span(begin_ns, min(at_ns, begin_ns + session_ns // 2))))
+
+    before_ns = 0
     for entry in life.entries:
-        if isinstance(entry, Assigned):
-            for partition in entry.partitions:
-                since.setdefault(partition, entry.at_ns)
-        elif isinstance(entry, Revoked):
-            for partition in entry.partitions:
-                if partition in since:
-                    spans.append((partition, Span(since.pop(partition), entry.at_ns)))
-    return spans + [(partition, Span(begin_ns, life.ended_ns)) for partition, begin_ns in since.items()]
+        match entry:
+            case Assigned(at_ns=at_ns, partitions=partitions):
+                is_fresh = not any(each.begin_ns < at_ns and before_ns < each.end_ns for each in life.stood)
+                for partition in partitions:
+                    since.setdefault(partition, (at_ns, is_fresh))
+            case Revoked(at_ns=at_ns, partitions=partitions):
+                for partition in since.keys() & set(partitions):
+                    end(partition, at_ns)
+            case Left(at_ns=at_ns):
+                for partition in list(since):
+                    end(partition, at_ns)
+        before_ns = entry.at_ns
+    for partition in list(since):
+        end(partition, life.ended_ns)
+    return spans
 
 
-def _unanswered(life: Life, session_ns: int) -> list[Span]:
-    """Return when no coordinator had answered the member for its session's timeout, as far as it noted."""
-    heard = sorted(
-        entry.at_ns for entry in life.entries if isinstance(entry, Assigned | Revoked | Committed | Began)
-    )
-    return [
-        Span(before + session_ns, after)
-        for before, after in pairwise([*heard, life.ended_ns])
-        if after - before > session_ns
-    ]
+def _around(life: Life, moment_ns: int) -> str:
+    """Return what the member noted around a moment, in ms from it: who reads a failure has no diaries."""
+    noted = [entry for entry in life.entries if not isinstance(entry, Read)]
+    following = sum(entry.at_ns < moment_ns for entry in noted)
 
+    def ms(at_ns: int) -> str:
+        return f"{(at_ns - moment_ns) / MILLISECOND_NS:+.0f}"
 
-def _minus(span: Span, others: Iterable[Span]) -> list[Span]:
-    """Return the parts of the span that lie in none of the others, which are in order."""
-    parts: list[Span] = []
-    begin_ns = span.begin_ns
-    for each in others:
-        if each.end_ns <= begin_ns or each.begin_ns >= span.end_ns:
-            continue
-        if each.begin_ns > begin_ns:
-            parts.append(Span(begin_ns, each.begin_ns))
-        begin_ns = each.end_ns
-    if begin_ns < span.end_ns:
-        parts.append(Span(begin_ns, span.end_ns))
-    return parts
+    def tell(entry: Entry) -> str:
+        asked = f" asked {ms(entry.asked_ns)}" if isinstance(entry, Committed | Began) else ""
+        return f"{type(entry).__name__.lower()}{asked} {ms(entry.at_ns)}"
+
+    told = [tell(entry) for entry in noted[max(0, following - NOTED_BEFORE) : following + NOTED_AFTER]]
+    return f"{life.name}: {', '.join([*told, f'ended {ms(life.ended_ns)}'])}"
 
 
 def _judge_generations(judgement: Judgement, lives: Iterable[Life]) -> None:

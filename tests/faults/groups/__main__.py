@@ -203,7 +203,7 @@ def story(trial: Trial, size: Size) -> None:
             for member in group.members:
                 member.process.kill()
         trial.tell("judging the diaries")
-        lives = [life for member in group.members for life in member.lives()]
+        lives = [life for member in group.members for life in member.lives(storm.coordinators_stood)]
         judgement = judge(lives, writer.acknowledged, session_ms=SESSION_MS)
         _tell(trial, judgement, sum(map(len, writer.acknowledged.values())))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from localcluster.processes import ProcessCommand, SupervisedProcess
@@ -35,7 +35,7 @@ class Member:
             *("--name", self.name),
             *(("--instance", self.name) if number % STATIC_EVERY == 0 else ()),
         ]
-        self._ended: list[tuple[Path, int, list[Span]]] = []
+        self._ended: list[tuple[Path, int]] = []
         self._stood: list[Span] = []
         self._since_ns = 0
         self._begin_life()
@@ -83,14 +83,14 @@ class Member:
         return is_sound
 
     def _end(self) -> None:
-        self._ended.append((self._diary, time.monotonic_ns(), self._stood))
-        self._stood = []
+        self._ended.append((self._diary, time.monotonic_ns()))
         self._begin_life()
 
-    def lives(self) -> Iterator[Life]:
+    def lives(self, coordinators_stood: Sequence[Span]) -> Iterator[Life]:
         """Return the lives that have ended."""
-        for number, (path, ended_ns, stood) in enumerate(self._ended, 1):
-            yield Life(f"{self.name} (life {number})", read_diary(path), ended_ns, tuple(stood))
+        stood = (*self._stood, *coordinators_stood)
+        for number, (path, ended_ns) in enumerate(self._ended, 1):
+            yield Life(f"{self.name} (life {number})", read_diary(path), ended_ns, stood)
 
     def entries(self) -> list[Entry]:
         """Return what the present life has written until now."""

@@ -152,6 +152,7 @@ def run_librdkafka(options: argparse.Namespace, notes: Notes, ends: threading.Ev
         if notes.is_due():
             with notes.committing(KafkaException) as due:
                 send(due)
+    notes.diary.left()
     consumer.close()
 
 
@@ -211,6 +212,7 @@ def run_kafka_python(options: argparse.Namespace, notes: Notes, ends: threading.
         if notes.is_due():
             with notes.committing(KafkaError) as due:
                 send(due)
+    notes.diary.left()
     consumer.close(timeout_ms=ANSWER_SECONDS_MAX * 1_000)
 
 
@@ -257,6 +259,7 @@ async def _run_aiokafka(options: argparse.Namespace, notes: Notes, ends: threadi
         if notes.is_due():
             with notes.committing(KafkaError) as due:
                 await consumer.commit({TopicPartition(options.topic, p): o for p, o in due.items()})
+    notes.diary.left()
     await consumer.stop()
 
 

@@ -7,9 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from localcluster.cluster import ControllerProcess, LocalCluster, NodeProcess
 from localcluster.processes import SupervisedProcess
+from tests.checker.group_judge import Span
 from tests.faults.groups.lives import Member
 
 STRIKES_MAX = 2
@@ -42,6 +44,7 @@ class Storm:
     tell: Callable[[str], None]
     rng: random.Random
     faults: Counter[str] = field(default_factory=Counter)
+    coordinators_stood: list[Span] = field(default_factory=list)
     _bag: list[tuple[str, bool]] = field(default_factory=list)
 
     def run(self, seconds: float) -> None:
@@ -86,7 +89,13 @@ class Storm:
         else:
             victim.pause()
         heal = victim.start if is_kill else victim.resume
+        if role == "coordinator" and not is_kill:
+            heal = partial(self._resume_coordinator, victim, time.monotonic_ns())
         return Strike(role, f"{victim.name} {verb} for {seconds:.1f} s", now + seconds, heal)
+
+    def _resume_coordinator(self, victim: Member | SupervisedProcess, since_ns: int) -> None:
+        victim.resume()
+        self.coordinators_stood.append(Span(since_ns, time.monotonic_ns()))
 
     def _victim(self, role: str) -> Member | SupervisedProcess:
         if role == "member":

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.checker.group_diary import Assigned, Began, Committed, Diary, Entry, Read, Revoked, read_diary
-from tests.checker.group_judge import TOLD_NS_MAX, Judgement, Life, Span, judge, judge_acts
+from tests.checker.group_diary import (
+    Assigned,
+    Began,
+    Committed,
+    Diary,
+    Entry,
+    Left,
+    Read,
+    Revoked,
+    read_diary,
+)
+from tests.checker.group_judge import Judgement, Life, Span, judge, judge_acts
 
 MS = 1_000_000
 SESSION_MS = 6_000
@@ -23,8 +33,14 @@ def began(asked_ms: int, offset: int) -> Began:
     return Began(asked_ms * MS, (asked_ms + 1) * MS, 0, offset)
 
 
-def owned(begin_ms: int, end_ms: int) -> tuple[Entry, ...]:
-    return Assigned(begin_ms * MS, (0,)), Revoked(end_ms * MS, (0,))
+def owned(begin_ms: int, end_ms: int, asked_ms: int | None = None) -> tuple[Entry, ...]:
+    """Return what a member notes that commits once, as it is told that it owns a partition or later."""
+    asked_ms = begin_ms if asked_ms is None else asked_ms
+    return (
+        Assigned(begin_ms * MS, (0,)),
+        Committed(asked_ms * MS, asked_ms * MS + 1, {}),
+        Revoked(end_ms * MS, (0,)),
+    )
 
 
 def judged(*lives: Life, acknowledged: dict[int, set[int]] | None = None) -> Judgement:
@@ -72,29 +88,50 @@ def test_two_owners_at_one_time_are_found() -> None:
     found = judged(life("a", *owned(0, 10)), life("b", *owned(9, 20)))
     assert found.two_owners == 1
     assert "both own it for 1 ms" in found.failures[0]
+    assert "a: assigned -9, committed asked -9 -9, revoked +1, ended +99991" in found.failures[0]
 
 
-def test_a_member_that_stands_still_cannot_be_told() -> None:
-    stood = (Span(5 * MS, 50 * MS),)
-    told_ms = 50 + TOLD_NS_MAX // MS
-    assert judged(life("a", *owned(0, told_ms - 1), stood=stood), life("b", *owned(9, 200))).failures == []
-    late = life("a", *owned(0, told_ms + 500), stood=stood)
-    assert judged(late, life("b", *owned(9, 90_000))).two_owners == 1
+def test_a_member_owns_for_its_session_after_it_last_asked_for_a_commit_that_was_accepted() -> None:
+    silent = life("a", *owned(0, 20_000, asked_ms=100))
+    assert judged(silent, life("b", *owned(100 + SESSION_MS, 90_000))).failures == []
+    assert judged(silent, life("b", *owned(99 + SESSION_MS, 90_000))).two_owners == 1
 
 
-def test_a_member_that_no_coordinator_answers_for_its_session_may_have_been_given_up() -> None:
-    assigned, revoked = owned(0, 9_000)
-    silent = life("a", assigned, committed(1, 2, 0), revoked)
-    assert judged(silent, life("b", *owned(6_002, 9_500))).failures == []
-    assert judged(silent, life("b", *owned(6_001, 9_500))).two_owners == 1
-    answered = life("a", assigned, committed(1, 2, 0), committed(8_000, 8_001, 0), revoked)
-    assert judged(answered, life("b", *owned(6_002, 9_500))).two_owners == 1
+def test_an_answer_that_comes_late_proves_nothing_of_the_time_since_it_was_asked_for() -> None:
+    assigned, revoked = Assigned(0, (0,)), Revoked(9_011 * MS, (0,))
+    late = life("a", assigned, committed(100, 9_000, 5), revoked)
+    assert judged(late, life("b", *owned(8_000, 20_000))).failures == []
+    again = life("a", assigned, committed(100, 9_000, 5), committed(9_001, 9_002, 6), revoked)
+    assert judged(again, life("b", *owned(8_000, 20_000))).two_owners == 1
+
+
+def test_an_assignment_proves_half_a_session() -> None:
+    told = life("a", Assigned(0, (0,)), Revoked(5_000 * MS, (0,)))
+    assert judged(told, life("b", *owned(SESSION_MS // 2 - 1, 9_000))).two_owners == 1
+    assert judged(told, life("b", *owned(SESSION_MS // 2, 9_000))).failures == []
+
+
+def test_an_assignment_that_may_be_old_is_proved_by_a_commit_only() -> None:
+    """Who stood still while it was asked for may be heard of late."""
+    asked, told = Revoked(5 * MS, ()), Assigned(50 * MS, (0,))
+    next_owner = life("b", *owned(60, 200))
+    for stood, owners in ((Span(4 * MS, 6 * MS), 1), (Span(49 * MS, 80 * MS), 1), (Span(1 * MS, 5 * MS), 2)):
+        entries = (asked, told, Revoked(70 * MS, (0,)))
+        assert judged(life("a", *entries, stood=(stood,)), next_owner).two_owners == owners - 1
+    committing = (asked, told, committed(51, 52, 3), Revoked(70 * MS, (0,)))
+    assert judged(life("a", *committing, stood=(Span(4 * MS, 60 * MS),)), next_owner).two_owners == 1
+
+
+def test_a_member_that_has_left_owns_nothing() -> None:
+    left = life("a", Assigned(0, (0,)), committed(1, 2, 0), Left(8 * MS))
+    assert judged(left, life("b", *owned(9, 20))).failures == []
+    assert judged(left, life("b", *owned(7, 20))).two_owners == 1
 
 
 def test_a_dead_member_owns_nothing() -> None:
-    killed = life("a", Assigned(0, (0,)), ended_ms=8)
-    assert judged(killed, life("b", *owned(9, 20))).failures == []
-    assert judged(life("a", Assigned(0, (0,)), ended_ms=10), life("b", *owned(9, 20))).two_owners == 1
+    killed = (Assigned(0, (0,)), committed(1, 2, 0))
+    assert judged(life("a", *killed, ended_ms=8), life("b", *owned(9, 20))).failures == []
+    assert judged(life("a", *killed, ended_ms=10), life("b", *owned(9, 20))).two_owners == 1
 
 
 def test_a_diary_that_a_kill_has_cut_is_read(tmp_path: Path) -> None:

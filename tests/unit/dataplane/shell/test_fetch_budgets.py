@@ -9,11 +9,13 @@ from typing import Any
 
 import trio
 
+from controller.contract.session import BrokerStatus, HeartbeatResponse
 from controller.contract.throttles import LEADER_RATE
 from controller.contract.updates import BrokerEndpoint
 from dataplane.core.fetch_session import CONSUMER, AskedPartition, FetchSession, FetchSessions, SessionRequest
 from dataplane.handlers import fetch as handler
 from dataplane.shell.fetches import Fetch, FetchedAnswer, Fetches
+from springtide.node.lease import Lease
 from springtide.wire.fetch_request import FetchRequest, encode_fetch_request
 from tests.kit.dataplane.node import OTHER_ID, TOPIC_ID, Node, endpoint, state
 from tests.simulation.memory_disk import MemoryDisk
@@ -89,9 +91,9 @@ class Leader:
         return self.sent[-1] if len(self.sent) > before else {}
 
 
-def on_a_leader(test: Callable[[Leader], None], *, replica_id: int) -> None:
+def on_a_leader(test: Callable[[Leader], None], *, replica_id: int, lease: Lease | None = None) -> None:
     async def main() -> None:
-        node = Node(MemoryDisk())
+        node = Node(MemoryDisk(), lease=lease)
         led = {"replicas": (1, 2), "new_replicas": (1, 2), "isr": (1, 2)}
         await node.apply(
             state(**led),
@@ -145,6 +147,31 @@ def test_consumers_sessions_forget_nothing_either() -> None:
         assert leader.ask({TOPIC_ID: 1})[OTHER_ID] > BATCH_BYTES
 
     on_a_leader(test, replica_id=CONSUMER)
+
+
+def test_an_error_is_looked_at_again_though_nobody_mentions_its_partition() -> None:
+    """A lease that comes back changes no leadership, and a client that waits for what is in the log already
+    has nothing new to ask."""
+    lease = Lease()
+
+    def renew(now_ms: int) -> None:
+        acked = HeartbeatResponse(controller_epoch=1, status=BrokerStatus.ACTIVE, lease_ms=1_000, sequence=1)
+        lease.on_heartbeat_acked(acked, sent_ms=now_ms, now_ms=now_ms)
+
+    def test(leader: Leader) -> None:
+        renew(leader.node.clock.mono_ms())
+        follower = Leader(leader.node, replica_id=2)
+        leader.node.produce(size=BATCH_BYTES)
+        follower.ask({TOPIC_ID: 0, OTHER_ID: 0})
+        follower.ask({TOPIC_ID: 1})  # committed
+        leader.node.pass_ms(2_000)
+        assert leader.ask({TOPIC_ID: 0, OTHER_ID: 0}) == {TOPIC_ID: 0, OTHER_ID: 0}, "errors"
+        assert leader.ask({}) == {TOPIC_ID: 0, OTHER_ID: 0}, "errors, again"
+        renew(leader.node.clock.mono_ms())
+        assert leader.ask({})[TOPIC_ID] > BATCH_BYTES
+
+    lease.on_applied(controller_epoch=1, sequence=1)
+    on_a_leader(test, replica_id=CONSUMER, lease=lease)
 
 
 def test_a_partition_without_news_is_not_looked_at_again() -> None:
