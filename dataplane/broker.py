@@ -142,6 +142,7 @@ class StorageBroker:
             evaluate=self._evaluate,
             respond=self._respond,
             clock=clock,
+            holds_lease=self.lease.is_held,
         )
         self._untold = Untold(settings.broker_id, self._wake_report)
         self.effects = EffectRunner(

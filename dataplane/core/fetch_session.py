@@ -101,7 +101,8 @@ class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
 @dataclass(slots=True, eq=False)
 class FollowedPartition:
     """One partition as its session remembers it. The shell reads it to call the replica; only the session
-    writes it. `sent_*`: the value last sent to the fetcher, -1 if it must be sent again."""
+    writes it. `sent_*`: the value last sent to the fetcher, -1 if it must be sent again. told_error: the last
+    since the fetcher mentioned the partition."""
 
     key: PartitionKey
     leader_epoch: int = -1
@@ -112,6 +113,7 @@ class FollowedPartition:
     mark: LogMark | None = None
     sent_high_watermark: int = -1
     sent_log_start_offset: int = -1
+    told_error: ErrorCode = ErrorCode.NONE
 
     def take_mark(self) -> LogMark | None:
         """Return the fetcher's mark and forget it: it is compared once."""
@@ -139,6 +141,8 @@ class FetchSession:
         self.broker_epoch = request.broker_epoch
         self.uses_topic_ids = request.uses_topic_ids
         self.principal = request.principal
+        #: The shell's own: what each name stood for when it was mentioned, before version 13.
+        self.names: dict[str, str] = {}
         #: The shell's own: what the client of the last request may do, None: everything.
         self.rights: object | None = None
         self.last_used_ms = now_ms
@@ -167,6 +171,11 @@ class FetchSession:
     def due(self) -> list[FollowedPartition]:
         """Return the partitions to evaluate for the answer in preparation, longest waiting first."""
         return list(self._due.values())
+
+    def mark_all_due(self) -> None:
+        """Have every partition evaluated, behind those that are due already."""
+        for key, followed in self._partitions.items():
+            self._due.setdefault(key, followed)
 
     def is_news(
         self,
@@ -200,18 +209,21 @@ class FetchSession:
         found_no_room: bool = False,
     ) -> None:
         """Note what the answer about to be sent says of the partition. `is_more_left`: it may have more
-        bytes, so it stays due, at the end of the queue. `found_no_room`: the answer holds none of its bytes,
-        so it keeps its place; in the end it is first, where a batch of any size is sent."""
+        bytes, so it stays due, at the end of the queue. So does one with an error: not every error ends with
+        an event, and a fetcher that has nothing new to ask of it does not mention it again. `found_no_room`:
+        the answer holds none of its bytes, so it keeps its place; in the end it is first, where a batch of
+        any size is sent."""
         if error is ErrorCode.NONE:
             followed.sent_high_watermark = high_watermark
             followed.sent_log_start_offset = log_start_offset
         else:  # the next answer without an error is news
             followed.sent_high_watermark = -1
             followed.sent_log_start_offset = -1
+        followed.told_error = error
         if found_no_room:
             return
         self._due.pop(followed.key, None)
-        if is_more_left and followed.key in self._partitions:
+        if (is_more_left or error is not ErrorCode.NONE) and followed.key in self._partitions:
             self._due[followed.key] = followed
 
     def _mention(self, mentioned: AskedPartition) -> bool:
@@ -231,6 +243,7 @@ class FetchSession:
         followed.log_start_offset = mentioned.log_start_offset
         followed.max_bytes = mentioned.max_bytes
         followed.mark = mentioned.mark
+        followed.told_error = ErrorCode.NONE
         self._due[key] = followed
         return is_new
 

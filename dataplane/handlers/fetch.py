@@ -2,7 +2,8 @@
 
 Followers and consumers take the same road and part only at the replica. Before version 13 topics go by name;
 an unknown name gets a key of its own in the session, so that it can be answered with an error each time, like
-any other partition. Under such a name a debugging consumer may read what a truncation dropped.
+any other partition. Once a name stands for another topic, the session ends: its client would not name the
+topic again. Under an unknown name a debugging consumer may read what a truncation dropped.
 
 A consumer needs the right to read each topic, which is judged with each evaluation. A follower must be a
 member of the cluster.
@@ -17,6 +18,7 @@ import msgspec
 from controller.contract.partition_state import PartitionKey
 from dataplane.core.fetch_session import (
     FINAL_EPOCH,
+    NO_SESSION,
     AskedPartition,
     FetchSession,
     FollowedPartition,
@@ -96,6 +98,8 @@ def handle(context: BrokerContext, request: Request) -> None:
         ),
         now_ms=now_ms,
     )
+    if isinstance(opened, FetchSession) and not uses_topic_ids and opened.session_id != NO_SESSION:
+        opened = _with_names(context, opened, message)
     if isinstance(opened, ErrorCode):
         request.reply_chunks(
             encode_fetch_response(
@@ -134,6 +138,19 @@ def handle(context: BrokerContext, request: Request) -> None:
             is_gone=lambda: connection.closed,
         )
     )
+
+
+def _with_names(
+    context: BrokerContext, session: FetchSession, message: FetchRequest
+) -> FetchSession | ErrorCode:
+    """Return the session with the names of the request, or end it: a topic was created, or deleted."""
+    if any(_topic_key(context, name) != key for name, key in session.names.items()):
+        context.fetches.sessions.close(session)
+        return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    for one in message.partitions:
+        if isinstance(one.topic, str):
+            session.names[one.topic] = _topic_key(context, one.topic)
+    return session
 
 
 def wait_until_ms(max_wait_ms: int, *, now_ms: int, is_replica: bool) -> int:

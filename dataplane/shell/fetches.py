@@ -5,9 +5,9 @@ be told its replica's. This module adds the budget, the wait, and the grouping: 
 collected, and at the turn's end each waiting fetch is evaluated once for all of it. A follower then gets
 one answer that carries every partition that moved.
 
-A parked fetch is answered when it has min_bytes, an error or a divergence, or when its time is up. A high
-watermark alone is no reason to wake a follower: it rides with the next records, or is told within
-HIGH_WATERMARK_TELL_MS when they stop.
+A parked fetch is answered when it has min_bytes, an error that it was not told yet, or a divergence, or when
+its time is up. A high watermark alone is no reason to wake a follower: it rides with the next records, or is
+told within HIGH_WATERMARK_TELL_MS when they stop.
 """
 
 from __future__ import annotations
@@ -81,10 +81,19 @@ class Fetch:
 
 
 class Fetches:
+    """holds_lease: whether the broker does, at a monotonic time in ms."""
+
     def __init__(
-        self, *, sessions: FetchSessions, evaluate: Evaluate, respond: Respond, clock: Clock
+        self,
+        *,
+        sessions: FetchSessions,
+        evaluate: Evaluate,
+        respond: Respond,
+        clock: Clock,
+        holds_lease: Callable[[int], bool],
     ) -> None:
         self.sessions = sessions
+        self._holds_lease = holds_lease
         self._evaluate_partition = evaluate
         self._respond = respond
         self._clock = clock
@@ -187,6 +196,8 @@ class Fetches:
         total = 0
         has_reason = False
         is_first = True
+        if not session.is_replica and not self._holds_lease(now_ms):
+            session.mark_all_due()  # a lease runs out without an event
         for followed in session.due():
             if budget <= 0:
                 has_reason = True  # what is left stays due, first in line for the next request
@@ -220,7 +231,7 @@ class Fetches:
                 is_first = False
                 total += size
                 budget -= size
-            elif error is not ErrorCode.NONE or is_diverging:
+            elif is_diverging or error not in (ErrorCode.NONE, followed.told_error):
                 has_reason = True
             budget -= PARTITION_OVERHEAD_BYTES if size == 0 else 0
         return answers, has_reason or total >= fetch.min_bytes
@@ -238,8 +249,7 @@ class Fetches:
                 error=result.error,
                 high_watermark=result.high_watermark,
                 log_start_offset=result.log_start_offset,
-                # Bytes may be left beyond what fitted, or a right be given: the next evaluation finds out.
-                is_more_left=answer.size_bytes > 0 or result.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                is_more_left=answer.size_bytes > 0,  # beyond what fitted: the next evaluation finds out
                 found_no_room=result.found_no_room,
             )
         self._respond(fetch, session, answers)

@@ -1,11 +1,17 @@
-"""A consumer by assignment: one partition, from an offset onwards, written down poll by poll."""
+"""A consumer by assignment: one partition, from an offset onwards, written down poll by poll.
+
+Half of them fetch in sessions (KIP-227), as stock clients do: what has not changed is not asked for again,
+and an error ends neither the session nor the connection while the metadata names the same leader.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from springtide.wire.apis import ApiKey
+from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import iter_headers
 from springtide.wire.records import iter_records
 from tests.checker.history import Function, Item, Operation, Outcome
@@ -21,6 +27,18 @@ PARTITION_BYTES_MAX = (600, 8_000, 64_000)
 RETRY_MS = (20, 200)
 LIST_OFFSETS_RATE = 0.05
 LATEST = -1
+SESSION_SHARE = 0.5
+SESSION_ERRORS = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
+
+
+@dataclass(slots=True)
+class _Session:
+    """What both ends remember. epoch: of the next request. mentioned: the position that was asked for last,
+    with its limit; None: nothing yet."""
+
+    id: int = 0
+    epoch: int = 0
+    mentioned: tuple[int, int] | None = None
 
 
 class Consumer:
@@ -38,6 +56,8 @@ class Consumer:
         self._final = final
         self._host = host
         self._random = host.life.world.random("consumer", name)
+        self._fetches_in_session = self._random.random() < SESSION_SHARE
+        self._session: _Session | None = None
         self._metadata = Metadata(host.life, host.net, host.bootstrap, name)
 
     def stop(self) -> None:
@@ -77,42 +97,55 @@ class Consumer:
         if address is None:
             return
         connection = await KafkaConnection.open(self._host.life, self._host.net, address, self.name)
+        self._session = _Session() if self._fetches_in_session else None
         try:
-            while not self.is_done and await self._poll(connection):
+            while not self.is_done:
+                if not await self._poll(connection) and not await self._is_led_by(address):
+                    break
                 if self._random.random() < LIST_OFFSETS_RATE and not await self._list_offsets(connection):
                     break
         finally:
             connection.close()
 
+    async def _is_led_by(self, address: tuple[str, int]) -> bool:
+        """Return whether to go on within the session, where there is one: the leader is the same."""
+        if self._session is None or self._session.epoch == 0:
+            return False
+        self._metadata.forget(*self.key)
+        await self._host.life.clock.sleep_ms(self._random.uniform(*RETRY_MS))
+        await self._metadata.refresh(self.key[0])
+        return self._metadata.leader_of(*self.key) == address
+
     async def _poll(self, connection: KafkaConnection) -> bool:
-        """Whether this leader is worth asking again."""
+        """Return whether there was no error."""
         invoked_ns = self._host.life.world.now_ns
+        session = self._session
+        asked = (self.position, self._random.choice(PARTITION_BYTES_MAX))
+        if session is not None and session.mentioned is not None and session.mentioned[0] == self.position:
+            asked = session.mentioned
         answer = await connection.call(
             ApiKey.FETCH,
             {
                 "max_wait": WAIT_MS,
                 "min_bytes": 1,
                 "max_bytes": FETCH_BYTES_MAX,
-                "session_epoch": -1,
-                "topics": (
-                    {
-                        "topic": self.key[0],
-                        "partitions": (
-                            {
-                                "partition": self.key[1],
-                                "current_leader_epoch": -1,
-                                "fetch_offset": self.position,
-                                "last_fetched_epoch": -1,
-                                "log_start_offset": -1,
-                                "partition_max_bytes": self._random.choice(PARTITION_BYTES_MAX),
-                            },
-                        ),
-                    },
-                ),
+                "session_id": 0 if session is None else session.id,
+                "session_epoch": -1 if session is None else session.epoch,
+                "topics": ()
+                if session is not None and asked == session.mentioned
+                else (self._asked(*asked),),
             },
         )
-        if answer.error_code != 0 or not answer.responses:
+        if session is not None:
+            if answer.error_code in SESSION_ERRORS or not answer.session_id:
+                self._session = _Session()
+                session = None
+            else:
+                session.id, session.epoch, session.mentioned = answer.session_id, session.epoch + 1, asked
+        if answer.error_code != 0:
             return False
+        if not answer.responses:
+            return session is not None  # nothing is new
         told = answer.responses[0].partitions[0]
         if told.error_code != 0:
             return False
@@ -135,6 +168,17 @@ class Consumer:
             )
         )
         return True
+
+    def _asked(self, offset: int, bytes_max: int) -> dict[str, object]:
+        partition = {
+            "partition": self.key[1],
+            "current_leader_epoch": -1,
+            "fetch_offset": offset,
+            "last_fetched_epoch": -1,
+            "log_start_offset": -1,
+            "partition_max_bytes": bytes_max,
+        }
+        return {"topic": self.key[0], "partitions": (partition,)}
 
     async def _list_offsets(self, connection: KafkaConnection) -> bool:
         """Asks for the end: that, unlike a fetch's watermark, must never go back (KIP-207)."""

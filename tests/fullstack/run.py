@@ -202,13 +202,16 @@ class Story:
             self.result.failures += await cluster.groups.finish()
             self.result.moments = cluster.groups.moments
         await ending.settle(cluster)
+        ends = {(cluster.topic, n): 0 for n in range(cluster.options.partitions)}
+        ends |= ends_of(cluster.clients.history())
+        await cluster.until(
+            lambda: all(consumer.position >= ends[consumer.key] for consumer in self.consumers),
+            ms=ending.FINAL_READ_MS_MAX,
+            what="every consumer that read through the faults comes to the end",
+        )
         for consumer in self.consumers:
             consumer.stop()
-        await ending.read_finally(
-            cluster,
-            {(cluster.topic, n): 0 for n in range(cluster.options.partitions)}
-            | ends_of(cluster.clients.history()),
-        )
+        await ending.read_finally(cluster, ends)
         self.anomalies = await ending.agree(cluster)
         await ending.check_audit_chain(cluster)
         gone = deletions(cluster.sql)

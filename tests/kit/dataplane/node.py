@@ -164,6 +164,7 @@ class Node:
             evaluate=lambda *_: FetchResult(error=0),  # type: ignore[arg-type]
             respond=lambda *_: None,
             clock=self.clock,
+            holds_lease=self.lease.is_held,
         )
         untold = Untold(1, self._wake_report)
         self.effects = EffectRunner(

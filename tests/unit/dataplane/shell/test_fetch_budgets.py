@@ -45,6 +45,7 @@ class Leader:
             evaluate=self._evaluate,
             respond=self._respond,
             clock=node.clock,
+            holds_lease=node.lease.is_held,
         )
 
     def _evaluate(
@@ -149,28 +150,55 @@ def test_consumers_sessions_forget_nothing_either() -> None:
     on_a_leader(test, replica_id=CONSUMER)
 
 
+class ShortLease(Lease):
+    """One that has to be renewed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_applied(controller_epoch=1, sequence=1)
+
+    def renew(self, now_ms: int) -> None:
+        acked = HeartbeatResponse(controller_epoch=1, status=BrokerStatus.ACTIVE, lease_ms=1_000, sequence=1)
+        self.on_heartbeat_acked(acked, sent_ms=now_ms, now_ms=now_ms)
+
+
 def test_an_error_is_looked_at_again_though_nobody_mentions_its_partition() -> None:
     """A lease that comes back changes no leadership, and a client that waits for what is in the log already
     has nothing new to ask."""
-    lease = Lease()
-
-    def renew(now_ms: int) -> None:
-        acked = HeartbeatResponse(controller_epoch=1, status=BrokerStatus.ACTIVE, lease_ms=1_000, sequence=1)
-        lease.on_heartbeat_acked(acked, sent_ms=now_ms, now_ms=now_ms)
+    lease = ShortLease()
 
     def test(leader: Leader) -> None:
-        renew(leader.node.clock.mono_ms())
+        clock = leader.node.clock
+        lease.renew(clock.mono_ms())
         follower = Leader(leader.node, replica_id=2)
         leader.node.produce(size=BATCH_BYTES)
         follower.ask({TOPIC_ID: 0, OTHER_ID: 0})
         follower.ask({TOPIC_ID: 1})  # committed
         leader.node.pass_ms(2_000)
         assert leader.ask({TOPIC_ID: 0, OTHER_ID: 0}) == {TOPIC_ID: 0, OTHER_ID: 0}, "errors"
-        assert leader.ask({}) == {TOPIC_ID: 0, OTHER_ID: 0}, "errors, again"
-        renew(leader.node.clock.mono_ms())
+        assert leader.ask({}) == {}, "it has been told; at once again would have it ask without a pause"
+        clock.now_ms += 500
+        leader.fetches.expire()
+        assert leader.sent[-1] == {TOPIC_ID: 0, OTHER_ID: 0}, "errors, again"
+        assert leader.ask({TOPIC_ID: 0}) == {TOPIC_ID: 0, OTHER_ID: 0}, "errors, at once: it has asked anew"
+        lease.renew(clock.mono_ms())
         assert leader.ask({})[TOPIC_ID] > BATCH_BYTES
 
-    lease.on_applied(controller_epoch=1, sequence=1)
+    on_a_leader(test, replica_id=CONSUMER, lease=lease)
+
+
+def test_a_consumer_that_waits_is_told_of_a_lease_that_ran_out() -> None:
+    lease = ShortLease()
+
+    def test(leader: Leader) -> None:
+        clock = leader.node.clock
+        lease.renew(clock.mono_ms())
+        leader.ask({TOPIC_ID: 0, OTHER_ID: 0})
+        assert leader.ask({TOPIC_ID: 0}) == {}, "there is nothing new"
+        leader.node.pass_ms(2_000)
+        leader.fetches.expire()
+        assert leader.sent[-1] == {TOPIC_ID: 0, OTHER_ID: 0}, "errors"
+
     on_a_leader(test, replica_id=CONSUMER, lease=lease)
 
 

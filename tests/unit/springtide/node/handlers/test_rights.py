@@ -365,6 +365,7 @@ class World:
                 self.context, fetch, session, answers
             ),
             clock=clock,
+            holds_lease=lambda now_ms: True,
         )
 
     def rights(self, *lines: str) -> ClientRights:
