@@ -17,13 +17,11 @@ from functools import partial
 from itertools import pairwise
 from statistics import median
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka.admin import AdminClient
-
 from localcluster.cluster import LocalCluster
 from tests.checker.group_diary import Assigned
 from tests.checker.group_judge import MILLISECOND_NS, Judgement, judge
 from tests.faults.family import Trial, run_family
+from tests.faults.groups.asked import committed_offsets, coordinator_of
 from tests.faults.groups.fill import fill_shard
 from tests.faults.groups.heart import Heart
 from tests.faults.groups.lives import Member
@@ -77,25 +75,14 @@ class Group:
             for number in range(size.members)
         ]
 
-    def admin(self) -> AdminClient:
-        """Return a new one, to be kept until it has answered: librdkafka's remembers a group's coordinator
-        for minutes, also when that says that it is the coordinator no more."""
-        return AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0})
-
     # --- what it looks like -------------------------------------------------------------------------------
 
     def coordinator(self) -> int:
         """Return which coordinator serves the group now."""
-
-        def ask() -> int | None:
-            admin = self.admin()
-            try:
-                described = admin.describe_consumer_groups([GROUP], request_timeout=10.0)[GROUP]
-                return int(described.result(20.0).coordinator.id)
-            except KafkaException:
-                return None
-
-        return self.cluster.wait_until("the group's coordinator is known", ask)
+        (port, *_) = (broker.port for broker in self.cluster.brokers.values())
+        return self.cluster.wait_until(
+            "the group's coordinator is known", lambda: coordinator_of(GROUP, port)
+        )
 
     def wait_until_stable(self) -> None:
         """Wait until each member has partitions and commits."""
@@ -155,12 +142,8 @@ class Group:
         def is_done() -> bool:
             for member in self.members:
                 member.start_again()
-            admin, asked = self.admin(), [ConsumerGroupTopicPartitions(GROUP)]
-            try:
-                found = admin.list_consumer_group_offsets(asked, request_timeout=10.0)[GROUP].result(20.0)
-            except KafkaException:
-                return False
-            committed = {each.partition: each.offset for each in found.topic_partitions}
+            port = self.cluster.coordinators[self.coordinator()].port
+            committed = committed_offsets(GROUP, TOPIC, port)
             return all(committed.get(partition, -1) >= end for partition, end in ends.items())
 
         self.cluster.wait_until("the group has committed all", is_done, timeout_seconds=CAUGHT_UP_SECONDS_MAX)
