@@ -25,7 +25,13 @@ from confluent_kafka import (
 )
 
 from localcluster.cluster import LocalCluster
-from localcluster.verdict import AcknowledgedWrite, ReadRecord, RecordPlace, seconds_to_next_write
+from localcluster.verdict import (
+    UNKNOWN_OFFSET,
+    AcknowledgedWrite,
+    ReadRecord,
+    RecordPlace,
+    seconds_to_next_write,
+)
 
 TICK_SECONDS = 0.005
 FLUSH_SECONDS_MAX = 60.0
@@ -168,12 +174,11 @@ class ClientLoad:
         )
         assert value is not None
         assert partition is not None
-        assert offset is not None
         assert latency is not None
         self.acknowledged.append(
             AcknowledgedWrite(
                 value=bytes(value),
-                place=RecordPlace(partition=partition, offset=offset),
+                place=RecordPlace(partition, UNKNOWN_OFFSET if offset is None else offset),
                 produced_at=now - latency,
                 acknowledged_at=now,
             )

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 EXAMPLES_MAX = 10
+UNKNOWN_OFFSET = -1
+"""Of an acknowledged record: the broker has found an old batch that was sent again, and tells no offset of
+it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,9 @@ def judge(acknowledged: Sequence[AcknowledgedWrite], read: Iterable[ReadRecord])
         misplaced=tuple(
             write
             for write in acknowledged
-            if write.value in places and write.place not in places[write.value]
+            if write.value in places
+            and write.place.offset != UNKNOWN_OFFSET
+            and write.place not in places[write.value]
         ),
     )
 

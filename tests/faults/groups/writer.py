@@ -1,4 +1,7 @@
-"""Writes records evenly into all partitions, with acks=all, and keeps the offsets that were acknowledged."""
+"""Writes records evenly into all partitions, with acks=all, and keeps the offsets that were acknowledged.
+
+An old batch that was sent again is acknowledged without one.
+"""
 
 from __future__ import annotations
 
@@ -45,5 +48,5 @@ class Writer:
             self._producer.poll(0)
 
     def _on_delivery(self, error: Any, message: Any) -> None:
-        if error is None:
+        if error is None and message.offset() is not None:
             self.acknowledged[message.partition()].add(message.offset())

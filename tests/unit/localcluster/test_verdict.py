@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localcluster.verdict import (
+    UNKNOWN_OFFSET,
     AcknowledgedWrite,
     Mark,
     ReadRecord,
@@ -60,6 +61,13 @@ def test_a_record_found_elsewhere_than_acknowledged_is_misplaced() -> None:
     verdict = judge([acknowledged], [read(b"a", offset=6)])
     assert (verdict.lost, verdict.misplaced) == ((), (acknowledged,))
     assert not verdict.is_clean
+
+
+def test_a_record_that_was_acknowledged_without_an_offset_may_be_anywhere_but_must_be() -> None:
+    """An idempotent producer's batch that was sent again, after more than five others."""
+    acknowledged = write(b"a", offset=UNKNOWN_OFFSET)
+    assert judge([acknowledged], [read(b"a", offset=6)]).is_clean
+    assert judge([acknowledged], []).lost == (acknowledged,)
 
 
 def test_a_record_read_without_an_acknowledgement_is_no_fault() -> None:
