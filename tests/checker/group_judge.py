@@ -5,7 +5,9 @@ The rules, of one group over all its generations:
 1. (kept) Where a member begins is at or above every commit of that partition that was answered before it
    asked (I28, an answered commit survives; I29, it moves back only when a client asked for it).
 2. (in order) Of two commits of a partition, one of which was asked for after the other was answered, the
-   later is not the lower: a member that lost the partition is refused.
+   later is not the lower: a member that lost the partition is refused. One that was assigned the partition
+   again since, and whose client goes on from where it stood itself, takes the others' commits back (I29):
+   kafka-python does so. It is known by its first read.
 3. (delivered) Each acknowledged record was given to a member at least once.
 4. (one owner) No two members own a partition at one time. A member owns it for sure from the moment that it
    was told so until its session's timeout after it last asked for a commit that was accepted: until then no
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -103,41 +105,73 @@ def judge_acts(lives: Sequence[Life]) -> Judgement:
 
 
 class _Seen(NamedTuple):
-    """What one look at a partition's committed offset said, or one commit."""
+    """What one look at a partition's committed offset said, or one commit. goes_on_ns: of a member whose
+    client goes on from where it stood itself: when it was assigned the partition."""
 
     asked_ns: int
     at_ns: int
     offset: int
     by: str
     is_commit: bool
+    goes_on_ns: int = -1
 
 
 def _judge_offsets(judgement: Judgement, lives: Iterable[Life]) -> None:
     by_partition: dict[int, list[_Seen]] = defaultdict(list)
     for life in lives:
+        assigned_ns: dict[int, int] = {}
+        goes_on_ns: dict[int, int] = {}
+        next_read: dict[int, int] = {}
         for entry in life.entries:
             match entry:
+                case Assigned(at_ns=at_ns, partitions=partitions):
+                    assigned_ns.update(dict.fromkeys(partitions, at_ns))
+                case Read(partition=partition, first=first, last=last):
+                    since_ns = assigned_ns.pop(partition, None)
+                    if since_ns is not None:
+                        goes_on_ns[partition] = since_ns if first == next_read.get(partition) else -1
+                    next_read[partition] = last + 1
                 case Committed(asked_ns=asked_ns, at_ns=at_ns, offsets=offsets):
                     for partition, offset in offsets.items():
-                        by_partition[partition].append(_Seen(asked_ns, at_ns, offset, life.name, True))
+                        own_ns = goes_on_ns.get(partition, -1)
+                        by_partition[partition].append(
+                            _Seen(asked_ns, at_ns, offset, life.name, is_commit=True, goes_on_ns=own_ns)
+                        )
                 case Began(asked_ns=asked_ns, at_ns=at_ns, partition=partition, offset=offset):
-                    by_partition[partition].append(_Seen(asked_ns, at_ns, offset, life.name, False))
-    for partition, seen in sorted(by_partition.items()):
-        answered = sorted((each for each in seen if each.is_commit), key=lambda each: each.at_ns)
-        highest: _Seen | None = None
-        following = 0
-        for each in sorted(seen, key=lambda each: each.asked_ns):
-            while following < len(answered) and answered[following].at_ns < each.asked_ns:
-                if highest is None or answered[following].offset > highest.offset:
-                    highest = answered[following]
-                following += 1
-            if highest is not None and each.offset < highest.offset:
-                judgement.moved_back += 1
-                what = "committed" if each.is_commit else "was told to begin at"
-                judgement.fail(
-                    f"partition {partition}: {each.by} {what} {each.offset} after {highest.by} had committed "
-                    f"{highest.offset}, {(each.asked_ns - highest.at_ns) // MILLISECOND_NS} ms before"
-                )
+                    by_partition[partition].append(_Seen(asked_ns, at_ns, offset, life.name, is_commit=False))
+    for partition, looks in sorted(by_partition.items()):
+        takers = {each for each, highest in _lower(looks, frozenset()) if each.goes_on_ns > highest.at_ns}
+        for each, highest in _lower(looks, takers):
+            if each in takers:
+                continue
+            judgement.moved_back += 1
+            what = "committed" if each.is_commit else "was told to begin at"
+            judgement.fail(
+                f"partition {partition}: {each.by} {what} {each.offset} after {highest.by} had committed "
+                f"{highest.offset}, {(each.asked_ns - highest.at_ns) // MILLISECOND_NS} ms before"
+            )
+
+
+def _lower(looks: Sequence[_Seen], takers: Collection[_Seen]) -> Iterator[tuple[_Seen, _Seen]]:
+    """Yield what is below the highest commit that was answered before, and that one. takers: they take back
+    what was answered before them."""
+    answered = sorted((each for each in looks if each.is_commit), key=lambda each: each.at_ns)
+    taking = sorted(takers)
+    highest: _Seen | None = None
+    following = taken = since_ns = 0
+    for each in sorted(looks):
+        while taken < len(taking) and taking[taken].asked_ns < each.at_ns:
+            since_ns = max(since_ns, taking[taken].at_ns)
+            taken += 1
+            kept = (one for one in answered[:following] if one.at_ns >= since_ns)
+            highest = max(kept, key=lambda one: one.offset, default=None)
+        while following < len(answered) and answered[following].at_ns < each.asked_ns:
+            one = answered[following]
+            if one.at_ns >= since_ns and (highest is None or one.offset > highest.offset):
+                highest = one
+            following += 1
+        if highest is not None and each.offset < highest.offset:
+            yield each, highest
 
 
 # --- records ------------------------------------------------------------------------------------------------

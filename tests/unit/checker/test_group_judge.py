@@ -70,6 +70,20 @@ def test_a_later_commit_of_a_lower_offset_is_found() -> None:
     assert "b committed 3 after a had committed 5" in found.failures[0]
 
 
+def test_an_owner_that_goes_on_from_where_it_stood_takes_commits_back() -> None:
+    """kafka-python keeps its position of a partition that it owns again."""
+    first = (Assigned(0, (0,)), Read(MS, 0, 0, 4), committed(2, 3, 5), Revoked(4 * MS, (0,)))
+    other = life("b", *owned(5, 15), Read(6 * MS, 0, 5, 9), committed(7, 8, 10))
+    again = (Assigned(20 * MS, (0,)), Read(21 * MS, 0, 5, 6), committed(22, 24, 7))
+    late = life("c", began(23, 7), began(25, 7))
+    assert judged(life("a", *first, *again), other, late).failures == []
+    assert judged(life("a", *first, *again), other, life("c", began(25, 6))).moved_back == 1
+    elsewhere = (Assigned(20 * MS, (0,)), Read(21 * MS, 0, 4, 6), committed(22, 24, 7))
+    assert judged(life("a", *first, *elsewhere), other).moved_back == 1
+    before = (Assigned(7 * MS, (0,)), Read(21 * MS, 0, 5, 6), committed(22, 24, 7))
+    assert judged(life("a", *first, *before), other).moved_back == 1, "the other committed later"
+
+
 def test_nothing_committed_counts_as_lower() -> None:
     assert judged(life("a", committed(2, 3, 0)), life("b", began(4, -1))).moved_back == 1
 
