@@ -30,6 +30,7 @@ COMMIT_SECONDS = 0.1
 POLL_SECONDS = 0.2
 ANSWER_SECONDS_MAX = 5.0
 EXIT_GAVE_UP = 3
+OFFSET_FETCH_FAILED = "Failed to fetch committed offset"
 
 
 class ClientGaveUp(Exception):
@@ -145,7 +146,11 @@ def run_librdkafka(options: argparse.Namespace, notes: Notes, ends: threading.Ev
     while not ends.is_set():
         by_partition: dict[int, list[int]] = {}
         for message in consumer.consume(COMMIT_RECORDS, timeout=POLL_SECONDS):
-            if message.error() is None:
+            error = message.error()
+            if error is not None and OFFSET_FETCH_FAILED in error.str():
+                # It never asks again, and begins none of these partitions (confluentinc/librdkafka#5586).
+                raise ClientGaveUp(f"consume(): {error.str()}")
+            if error is None:
                 by_partition.setdefault(message.partition() or 0, []).append(message.offset() or 0)
         for partition, offsets in by_partition.items():
             notes.read(partition, offsets)
