@@ -17,7 +17,7 @@ check). Topic ids are part of the key (I21, topic ids decide).
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -141,7 +141,7 @@ class FetchSession:
         self.broker_epoch = request.broker_epoch
         self.uses_topic_ids = request.uses_topic_ids
         self.principal = request.principal
-        #: The shell's own: what each name stood for when it was mentioned, before version 13.
+        #: What each topic's name stood for when it was mentioned, before version 13.
         self.names: dict[str, str] = {}
         #: The shell's own: what the client of the last request may do, None: everything.
         self.rights: object | None = None
@@ -171,6 +171,13 @@ class FetchSession:
     def due(self) -> list[FollowedPartition]:
         """Return the partitions to evaluate for the answer in preparation, longest waiting first."""
         return list(self._due.values())
+
+    def note_names(self, names: Mapping[str, str]) -> None:
+        """Remember what the names stand for. Those of topics that are not followed any more may go."""
+        self.names.update(names)
+        if len(self.names) > len(self._partitions):
+            followed = {topic_id for topic_id, _ in self._partitions}
+            self.names = {name: topic_id for name, topic_id in self.names.items() if topic_id in followed}
 
     def mark_all_due(self) -> None:
         """Have every partition evaluated, behind those that are due already."""

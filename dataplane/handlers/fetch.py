@@ -147,9 +147,8 @@ def _with_names(
     if any(_topic_key(context, name) != key for name, key in session.names.items()):
         context.fetches.sessions.close(session)
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    for one in message.partitions:
-        if isinstance(one.topic, str):
-            session.names[one.topic] = _topic_key(context, one.topic)
+    named = {one.topic for one in message.partitions if isinstance(one.topic, str)}
+    session.note_names({name: _topic_key(context, name) for name in named})
     return session
 
 

@@ -454,3 +454,16 @@ def test_both_ends_agree_after_every_answer_whatever_is_lost(
     if wanted:
         exchange("answer")
         exchange("answer")
+
+
+def test_a_session_remembers_no_more_names_than_it_follows_partitions() -> None:
+    table = sessions()
+    session = opened(table, asked(A), asked(B))
+    session.note_names({"first": "a", "second": "b"})
+    for epoch in range(1, 20):
+        topic = f"t{epoch}"
+        forgotten = [(f"t{epoch - 1}", 0)]
+        opened(table, asked((topic, 0)), session=(session.session_id, epoch), forgotten=forgotten)
+        session.note_names({f"name-{epoch}": topic})
+        assert len(session.names) <= len(session) == 3
+    assert session.names == {"first": "a", "second": "b", "name-19": "t19"}
