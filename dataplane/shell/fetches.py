@@ -135,7 +135,7 @@ class Fetches:
                 fetch.session.session_id = NO_SESSION
             self._answer(fetch, [], now_ms)
             return
-        answers, has_reason = self._evaluate(fetch, now_ms)
+        answers, has_reason = self._evaluate_anew(fetch, now_ms)
         if (
             has_reason
             or now_ms >= fetch.deadline_ms
@@ -187,6 +187,12 @@ class Fetches:
             fetch.deadline_ms = soon_ms
             self._arm(fetch)
 
+    def _evaluate_anew(self, fetch: Fetch, now_ms: int) -> tuple[list[FetchedAnswer], bool]:
+        """As _evaluate does, where no event has said what to look at: one of a lease's end there is none."""
+        if not fetch.session.is_replica and not self._holds_lease(now_ms):
+            fetch.session.mark_all_due()
+        return self._evaluate(fetch, now_ms)
+
     def _evaluate(self, fetch: Fetch, now_ms: int) -> tuple[list[FetchedAnswer], bool]:
         """The answer as it stands, and whether it is worth sending now. What is no news is settled at
         once, so that a long wait does not look at it again."""
@@ -196,8 +202,6 @@ class Fetches:
         total = 0
         has_reason = False
         is_first = True
-        if not session.is_replica and not self._holds_lease(now_ms):
-            session.mark_all_due()  # a lease runs out without an event
         for followed in session.due():
             if budget <= 0:
                 has_reason = True  # what is left stays due, first in line for the next request
@@ -289,7 +293,7 @@ class Fetches:
             self._end_wait(session.parked, self._clock.mono_ms())
 
     def _end_wait(self, fetch: Fetch, now_ms: int) -> None:
-        answers, _ = self._evaluate(fetch, now_ms)
+        answers, _ = self._evaluate_anew(fetch, now_ms)
         self._unpark(fetch)
         self._answer(fetch, answers, now_ms)
 

@@ -39,7 +39,7 @@ def _sync(registry: Registry, turn: Turn, group: ClassicGroup, request: SyncGrou
     if group.state is GroupState.STABLE:
         turn.reply(request.token, assigned(group, member_id))
         turn.waits = registry.store.is_under_way(group.group_id)
-        turn.work = Told(group.group_id) if turn.waits else None
+        turn.work = Told(group.group_id)
         return ErrorCode.NONE
     registry.park_sync(turn, group, member_id, request.token)
     if member_id == group.leader:

@@ -68,6 +68,12 @@ class InFlight:
     replies: list[RequestReply] = field(default_factory=list)
     works: list[Hashable] = field(default_factory=list)
 
+    def hold(self, outcome: StepOutcome) -> None:
+        """Let what the outcome has beside its records wait for the batch."""
+        self.replies += outcome.replies
+        if outcome.work is not None:
+            self.works.append(outcome.work)
+
 
 class GroupDesk:
     """records: what the log holds, committed. replies: by token; an ErrorCode where the runtime answered.
@@ -113,13 +119,12 @@ class GroupDesk:
             first = len(self.records) + sum(len(batch.records) for batch in self.in_flight)
             for offset, record in enumerate(outcome.records, first):
                 self.machine.apply(record, offset)
-            batch = InFlight(first, list(outcome.records), list(outcome.replies), [outcome.work])
-            self.in_flight.append(batch)
+            self.in_flight.append(InFlight(first, list(outcome.records)))
+            self.in_flight[-1].hold(outcome)
             if not self.is_holding:
                 self.commit()
         elif outcome.waits and self.in_flight:
-            self.in_flight[-1].replies += outcome.replies
-            self.in_flight[-1].works.append(outcome.work)
+            self.in_flight[-1].hold(outcome)
         else:
             self.send(outcome.replies)
 
@@ -136,8 +141,7 @@ class GroupDesk:
             self.machine.committed(len(self.records))
             self.send(batch.replies)
             for work in batch.works:
-                if work is not None:
-                    self._carry_out(self.machine.written(work, self.now_ms, self.wall_ms))
+                self._carry_out(self.machine.written(work, self.now_ms, self.wall_ms))
 
     def refuse(self, error: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
         """All in flight is refused."""
@@ -148,8 +152,7 @@ class GroupDesk:
             self.send([RequestReply(reply.token, error) for reply in batch.replies])
         for batch in refused:
             for work in batch.works:
-                if work is not None:
-                    self._carry_out(self.machine.refused(work, error, self.now_ms, self.wall_ms))
+                self._carry_out(self.machine.refused(work, error, self.now_ms, self.wall_ms))
 
     def fail_over(self, *, written: int = 0) -> None:
         """Let another process take the shard over. `written` of the batches in flight reached the log."""

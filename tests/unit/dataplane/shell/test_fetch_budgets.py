@@ -31,6 +31,7 @@ class Leader:
         self.node = node
         self.replica_id = replica_id
         self.sent: list[Sent] = []
+        self.evaluated: list[str] = []
         self._epochs = count(0)
         self._session_id = 0
         self.context: Any = SimpleNamespace(
@@ -51,6 +52,7 @@ class Leader:
     def _evaluate(
         self, session: FetchSession, followed: Any, max_bytes: int, at_least_one: bool, now_ms: int
     ) -> Any:
+        self.evaluated.append(followed.key[0])
         return handler.evaluate(
             self.context, session, followed, max_bytes=max_bytes, at_least_one=at_least_one, now_ms=now_ms
         )
@@ -187,7 +189,26 @@ def test_an_error_is_looked_at_again_though_nobody_mentions_its_partition() -> N
     on_a_leader(test, replica_id=CONSUMER, lease=lease)
 
 
-def test_a_consumer_that_waits_is_told_of_a_lease_that_ran_out() -> None:
+def test_an_event_without_a_lease_costs_a_look_at_its_own_partition_only() -> None:
+    lease = ShortLease()
+
+    def test(leader: Leader) -> None:
+        clock = leader.node.clock
+        lease.renew(clock.mono_ms())
+        leader.ask({TOPIC_ID: 0, OTHER_ID: 0})
+        assert leader.ask({TOPIC_ID: 0}) == {}, "there is nothing new"
+        leader.node.pass_ms(2_000)
+        leader.evaluated.clear()
+        leader.fetches.on_high_watermark_moved((OTHER_ID, 0))
+        leader.fetches.wake()
+        assert leader.evaluated == [OTHER_ID], "an event says what to look at"
+        assert leader.sent[-1] == {OTHER_ID: 0}, "an error"
+        assert leader.ask({}) == {TOPIC_ID: 0, OTHER_ID: 0}, "errors"
+
+    on_a_leader(test, replica_id=CONSUMER, lease=lease)
+
+
+def test_a_consumer_whose_wait_is_over_is_told_of_a_lease_that_ran_out() -> None:
     lease = ShortLease()
 
     def test(leader: Leader) -> None:
