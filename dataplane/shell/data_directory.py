@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -23,7 +24,12 @@ from dataplane.core.log_port import LogChanged, LogError, RottenBytes
 from dataplane.shell.config import TopicSettings
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.seals import Seals
-from dataplane.storage.checkpoints import CHECKPOINT_BYTES_MAX
+from dataplane.storage.checkpoints import (
+    CHECKPOINT_BYTES_MAX,
+    CorruptCheckpoint,
+    with_title,
+    without_title,
+)
 from dataplane.storage.disk import Disk, read_whole, replace_durably
 from dataplane.storage.divergent import NotWritten, write_aside
 from dataplane.storage.health import ClosedLog
@@ -38,7 +44,7 @@ from springtide.node.threads import Threads
 _log = logging.getLogger(__name__)
 
 CONTROLLER_EPOCH_FILE = "controller-epoch"
-CONTROLLER_EPOCH_BYTES_MAX = 128
+CONTROLLER_EPOCH_BYTES_MAX = 256
 PERSIST_EPOCHS_PAUSE_MS: Final = 1_000
 """A broker that takes thousands of leaderships over serves them first."""
 SAVE_RECORDS_EVERY_MS = 1_000
@@ -52,9 +58,12 @@ where none waits."""
 
 
 def read_seen(disk: Disk, path: str) -> Seen:
-    """Return the newest that this directory's broker heard from a controller (I5, one writer of metadata). An
-    older release kept the controller epoch alone."""
+    """Return the newest that this directory's broker heard from a controller (I5, one writer of metadata). A
+    file with a flipped bit says nothing: a higher epoch than any controller's would stop the whole cluster.
+    Older releases wrote no title, at first the controller epoch alone."""
     encoded = read_whole(disk, f"{path}/{CONTROLLER_EPOCH_FILE}", bytes_max=CONTROLLER_EPOCH_BYTES_MAX)
+    with suppress(CorruptCheckpoint):
+        encoded = without_title(CONTROLLER_EPOCH_FILE, encoded or b"")
     try:
         match (encoded or b"").split():
             case [epoch]:
@@ -63,6 +72,10 @@ def read_seen(disk: Disk, path: str) -> Seen:
                 return Seen(int(epoch), b"".join(lineage).decode("ascii"), int(records))
     except ValueError:
         pass
+    if encoded:
+        _log.warning(
+            "controller_epoch_unreadable path=%s consequence=%s", path, "what it witnessed is forgotten"
+        )
     return Seen()
 
 
@@ -384,7 +397,10 @@ class DataDirectory:
                 if saved.controller_epoch == self._seen.controller_epoch:
                     await self._clock.sleep_ms(SAVE_RECORDS_EVERY_MS)
                 saved = self._seen
-                content = f"{saved.controller_epoch} {saved.records} {saved.lineage}".encode("ascii")
+                content = with_title(
+                    CONTROLLER_EPOCH_FILE,
+                    f"{saved.controller_epoch} {saved.records} {saved.lineage}".encode("ascii"),
+                )
                 await self._threads.run(partial(replace_durably, self._disk, path, content))
         except OSError as error:
             self.on_storage_error(str(error))

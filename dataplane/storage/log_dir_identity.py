@@ -7,11 +7,11 @@ kernel's boot id and mount mark; when the files are written and deleted is log_d
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from controller.contract.session import ShutdownKind
+from dataplane.storage.checked_json import CorruptJson, decode_checked, encode_checked
 
 META_FILE = "meta.json"
 NO_BROKER_EPOCH = -1
@@ -39,12 +39,12 @@ class LogDirMeta:
 
 def encode_meta(meta: LogDirMeta) -> bytes:
     fields = {"version": 1} | {name: getattr(meta, name) for name in LogDirMeta.__slots__}
-    return json.dumps(fields, indent=2).encode() + b"\n"
+    return encode_checked(fields)
 
 
 def decode_meta(encoded: bytes) -> LogDirMeta:
     """Raises LogDirRefused."""
-    fields = decode_json_object(encoded)
+    fields = _decode_object(META_FILE, encoded)
     try:
         fields["unanswered"] = tuple(fields.get("unanswered", ()))
         meta = LogDirMeta(**{name: fields[name] for name in LogDirMeta.__slots__})
@@ -85,18 +85,17 @@ def decode_marker(marker: bytes | None) -> int | None:
     if marker is None:
         return None
     try:
-        broker_epoch = decode_json_object(marker).get("broker_epoch")
-    except LogDirRefused:
+        broker_epoch = decode_checked(marker).get("broker_epoch")
+    except CorruptJson:
         return None
     return broker_epoch if isinstance(broker_epoch, int) else None
 
 
-def decode_json_object(encoded: bytes) -> dict[str, Any]:
+def _decode_object(name: str, encoded: bytes) -> dict[str, Any]:
     """Raises LogDirRefused."""
     try:
-        fields = json.loads(encoded)
-    except ValueError as error:
-        raise LogDirRefused(f"no JSON: {error}") from None
-    if not isinstance(fields, dict):
-        raise LogDirRefused("no JSON object")
-    return fields
+        return decode_checked(encoded)
+    except CorruptJson as error:
+        raise LogDirRefused(
+            f"{name}: {error}; nobody can say whose logs these are: give the broker an empty directory"
+        ) from None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
+from dataplane.storage.checked_json import CorruptJson, decode_checked, encode_checked
 from dataplane.storage.disk import Disk, read_whole
-from dataplane.storage.log_dir_identity import LogDirRefused, decode_json_object
+from dataplane.storage.log_dir_identity import LogDirRefused
 from dataplane.storage.log_settings import PartitionId
 
 PARTITION_FILE: Final = "partition.json"
@@ -22,7 +22,7 @@ def partition_directory(partition: PartitionId) -> str:
 
 
 def encode_partition(partition: PartitionId) -> bytes:
-    return json.dumps(partition._asdict()).encode() + b"\n"
+    return encode_checked(partition._asdict())
 
 
 def read_partition(disk: Disk, directory: str) -> PartitionId:
@@ -31,7 +31,10 @@ def read_partition(disk: Disk, directory: str) -> PartitionId:
     encoded = read_whole(disk, path, bytes_max=PARTITION_FILE_BYTES_MAX)
     if encoded is None:
         raise LogDirRefused(f"no {PARTITION_FILE}")
-    fields = decode_json_object(encoded)
+    try:
+        fields = decode_checked(encoded)
+    except CorruptJson as error:
+        raise LogDirRefused(f"{PARTITION_FILE}: {error}") from None
     topic_id, topic, partition = (fields.get(name) for name in PartitionId._fields)
     if not (isinstance(topic_id, str) and isinstance(topic, str) and isinstance(partition, int)):
         raise LogDirRefused(f"{PARTITION_FILE} lacks a field")

@@ -17,6 +17,7 @@ from __future__ import annotations
 import msgspec
 
 from dataplane.core.leader_epochs import LeaderEpochs
+from dataplane.storage.checked_json import CorruptJson, decode_checked, encode_checked
 from dataplane.storage.disk import Disk, read_whole, replace_durably, unlink_durably
 from dataplane.storage.durability import Durability
 from dataplane.storage.health import LogHealth
@@ -45,14 +46,14 @@ def read_seal(disk: Disk, directory: str) -> Seal | None:
     """Return the stored seal; None if there is none, or none that can be read. Raise OSError."""
     encoded = read_whole(disk, f"{directory}/{SEAL_FILE}", bytes_max=SEAL_BYTES_MAX)
     try:
-        return None if encoded is None else msgspec.json.decode(encoded, type=Seal)
-    except msgspec.DecodeError:
+        return None if encoded is None else msgspec.convert(decode_checked(encoded), Seal)
+    except (CorruptJson, msgspec.ValidationError):
         return None
 
 
 def write_seal(disk: Disk, directory: str, seal: Seal) -> None:
     """Store the seal durably. Raise OSError."""
-    replace_durably(disk, f"{directory}/{SEAL_FILE}", msgspec.json.encode(seal))
+    replace_durably(disk, f"{directory}/{SEAL_FILE}", encode_checked(msgspec.structs.asdict(seal)))
 
 
 def remove_seal(disk: Disk, directory: str) -> None:

@@ -151,6 +151,13 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
             minutes_max=30 if is_full else 10,
             waits=True,
         ),
+        step(
+            "damaged files of a minority, on real processes",
+            f"tests.faults.minority --size {'full' if is_full else 'ci'}",
+            "real-minority",
+            minutes_max=60 if is_full else 6,
+            waits=True,
+        ),
         *map(on_real_processes, sorted(ON_REAL_PROCESSES, key=MEASURED.__contains__)),
         step(
             "faults on real processes",

@@ -1,0 +1,45 @@
+"""What can happen to a file while its process is down: a flipped bit, a cut end, the loss of the file."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+Wound = Callable[[Path, random.Random], str]
+"""Changes one file, and returns in a few words what it did."""
+
+
+def flip_bit(path: Path, draw: random.Random) -> str:
+    """Flip one bit anywhere in the file."""
+    content = bytearray(path.read_bytes())
+    place, bit = draw.randrange(len(content)), draw.randrange(8)
+    content[place] ^= 1 << bit
+    with path.open("r+b") as file:  # in place: the inode stays, as on a medium that rots
+        file.write(content)
+    return f"bit {bit} of byte {place} of {len(content)} flipped"
+
+
+def cut_end(path: Path, draw: random.Random) -> str:
+    """Cut the file off somewhere, as a file system does that lost its last blocks."""
+    size = path.stat().st_size
+    kept = draw.randrange(size)
+    with path.open("r+b") as file:
+        file.truncate(kept)
+    return f"cut from {size} to {kept} bytes"
+
+
+def lose(path: Path, _draw: random.Random) -> str:
+    """Remove the file."""
+    path.unlink()
+    return "removed"
+
+
+WOUNDS: dict[str, Wound] = {"flipped bit": flip_bit, "truncated": cut_end, "lost": lose}
+
+
+def files_of_kind(data: Path, folder: str, kind: str) -> Sequence[Path]:
+    """Return the files of a kind in one broker's directory that hold something, oldest first. `folder`
+    names the partition's directories; a kind that begins with "/" lies beside them."""
+    pattern = kind[1:] if kind.startswith("/") else f"{folder}.*/{kind}"
+    return sorted(path for path in data.glob(pattern) if path.stat().st_size)
