@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 Wound = Callable[[Path, random.Random], str]
@@ -43,3 +45,27 @@ def files_of_kind(data: Path, folder: str, kind: str) -> Sequence[Path]:
     names the partition's directories; a kind that begins with "/" lies beside them."""
     pattern = kind[1:] if kind.startswith("/") else f"{folder}.*/{kind}"
     return sorted(path for path in data.glob(pattern) if path.stat().st_size)
+
+
+def flip_bit_of_a_row(path: Path) -> None:
+    """Flip one bit of the hash of the audit's first chained row, where SQLite reads it. A page may also hold
+    remains of it that nobody reads. Raise RuntimeError if there is no such row."""
+    found = _first_hash(path)
+    if found is None:
+        raise RuntimeError(f"{path} has no chained row")
+    content = path.read_bytes()
+    place = content.find(found.encode())
+    while place >= 0:
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        if _first_hash(path) != found:
+            return
+        place = content.find(found.encode(), place + 1)
+    raise RuntimeError(f"{path} does not hold what SQLite reads from it")
+
+
+def _first_hash(path: Path) -> str | None:
+    with closing(
+        sqlite3.connect(path)
+    ) as database:  # closing it also writes the log of a killed process back
+        row = database.execute("SELECT hash FROM audit WHERE hash IS NOT NULL ORDER BY id LIMIT 1").fetchone()
+    return None if row is None else str(row[0])
