@@ -17,7 +17,13 @@ COPY localcluster localcluster
 COPY springtide springtide
 COPY pipeline pipeline
 COPY pyspark_springtide pyspark_springtide
-RUN pip install --no-cache-dir --no-deps --no-build-isolation .
+# The compiler is for the native part only, and does not stay in the image.
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends gcc libc6-dev \
+    && pip install --no-cache-dir --no-deps --no-build-isolation . \
+    && python -P -c 'import springtide.native._records' \
+    && apt-get purge -y --auto-remove gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
 
 USER springtide
 WORKDIR /var/lib/springtide

@@ -126,7 +126,7 @@ install: $(INSTALLED) ## only create .venv and install into it
 lock: $(INSTALLED) ## write requirements*.lock anew: the newest versions that pyproject.toml allows
 	@.ci/lock $(BIN)/python
 
-$(INSTALLED): pyproject.toml requirements.lock requirements-dev.lock
+$(INSTALLED): pyproject.toml requirements.lock requirements-dev.lock springtide/native/_records.c
 	@if [ -z "$(PYTHON)" ] || ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
 	    echo "Python 3.11 or newer is needed; PYTHON=/path/to/python3.11 make ... chooses one"; exit 1; fi
 	@echo "installing into $(VENV): about 700 MB with PySpark, whose jars include ZooKeeper; once, a few minutes"
