@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import sys
 import tempfile
 import time
@@ -40,6 +41,7 @@ from dataplane.core.results import FetchResult, LeaderAnswer, ReplicaOptions
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.log_settings import LogOptions, PartitionId
+from springtide.native.record_walk import choose_implementation, use
 from springtide.node.lease import Lease
 from springtide.node.topic_ids import topic_id_bytes, topic_id_text
 from springtide.wire.errors import ErrorCode
@@ -391,11 +393,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--seconds", type=float, default=2.0, help="for each column (default 2)")
     options = parser.parse_args(arguments)
+    native = choose_implementation(os.environ)
+    use(native)
     measured: dict[tuple[str, int], dict[str, float]] = {}
     for name in options.batch or BATCHES:
         for group in GROUPS[name]:
             measured[name, group] = measure(name, group=group, seconds=options.seconds)
-    sys.stdout.write("microseconds a request; xN: requests that one fetch round carries\n")
+    sys.stdout.write(f"microseconds a request; xN: requests that one fetch round carries; {native.name}\n")
     sys.stdout.write("".join(f"{line}\n" for line in report(measured)))
 
 

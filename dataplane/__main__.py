@@ -37,6 +37,7 @@ from dataplane.storage.worker_folders import workers_with_data
 from dataplane.supervisor import EXIT_DIRECTORY_REFUSED, Supervisor, end_with_supervisor
 from dataplane.worker_settings import check_settings, settings_of_worker
 from springtide.log_lines import configure_logging, ids_in_log
+from springtide.native.record_walk import BadNativeChoice, Implementation, choose_implementation, use
 from springtide.node.command_line import (
     EXIT_FAILED,
     EXIT_OK,
@@ -72,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return _format(arguments)
             case _:
                 return _dump_log(arguments)
-    except (CommandLineError, NodeConfigError, WorkersRefused) as error:
+    except (BadNativeChoice, CommandLineError, NodeConfigError, WorkersRefused) as error:
         print(f"dataplane: {error}", file=sys.stderr)
         return EXIT_USAGE
     except BrokenPipeError:  # `dump-log | head`
@@ -113,6 +114,7 @@ def _worker_in_log(arguments: argparse.Namespace) -> str | None:
 def _serve(arguments: argparse.Namespace) -> int:
     configure_logging(arguments.log_level, arguments.log_format)
     settings = _settings(arguments)
+    native = choose_implementation(os.environ)
     data_dir = str(Path(arguments.data_dir).absolute())
     if arguments.worker is None:
         try:
@@ -128,7 +130,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     else:
         end_with_supervisor()
         data_dir = worker_directory(data_dir, arguments.worker)
-    return _serve_alone(settings, data_dir)
+    return _serve_alone(settings, data_dir, native)
 
 
 def _prepare_directory(data_dir: str, workers: int) -> None:
@@ -140,9 +142,11 @@ def _prepare_directory(data_dir: str, workers: int) -> None:
         mkdir_durably(disk, data_dir)
 
 
-def _serve_alone(settings: BrokerSettings, data_dir: str) -> int:
+def _serve_alone(settings: BrokerSettings, data_dir: str, native: Implementation) -> int:
     """Run the broker, or the worker, that is this process."""
     _log.info("open_files_limit_raised files=%d", raise_open_files_limit())
+    use(native)
+    _log.info("records_walked_by implementation=%s cause=%s", native.name, native.why)
     ports = Ports(compaction=CompactionProcess())
     try:
         opened = open_broker(settings, ports, data_dir=data_dir, boot_id=_boot_id())

@@ -49,6 +49,7 @@ from dataplane.shell.untold import Untold
 from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import DIVERGENT, LogDir
 from dataplane.storage.tail_cache import BROKER_BYTES_MAX
+from springtide.native.record_walk import implementation_in_use
 from springtide.node.administration import Administration
 from springtide.node.authentication import Authentication
 from springtide.node.authorization import Authorizer
@@ -520,6 +521,11 @@ class StorageBroker:
             "kafka_server_delayedoperationpurgatory_purgatorysize",
             "Requests that wait",
             self._produces.waiting + self.fetches.parked,
+        )
+        yield gauge(
+            "springtide_native_records",
+            "1 if C walks the records of produced batches, 0 if Python does, which takes longer",
+            int(implementation_in_use() == "native"),
         )
         yield gauge("springtide_connections", "Connections open", self.server.connection_count)
         yield gauge("springtide_lease_held", "1 while the controller's lease holds", int(self.holds_lease()))
