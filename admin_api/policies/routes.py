@@ -42,7 +42,7 @@ async def list_them(
     services.engine.image(cluster)
     rows = await services.database.read(list_policies, cluster=cluster)
     page, token = paging.page_of(rows, lambda row: (row.name,), name="policies", kinds=(str,))
-    items = [policy_view(row, service.shape_of(row)) for row in page]
+    items = [policy_view(row, await service.shape_of(services, row)) for row in page]
     return show(request, PolicyList(items=items, next_page_token=token))
 
 
@@ -60,7 +60,7 @@ async def get_it(request: Request, services: Serving, cluster: ClusterPath, name
     """Show a policy's SQL and the tables that it reads. Answers 404 if no policy has this name."""
     services.engine.image(cluster)
     row = await service.find_policy(services, cluster, name)
-    return show(request, policy_view(row, service.shape_of(row)), version=str(row.revision))
+    return show(request, policy_view(row, await service.shape_of(services, row)), version=str(row.revision))
 
 
 @router.put(

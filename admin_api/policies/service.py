@@ -32,9 +32,11 @@ def _first_revision(seed: str) -> int:
     return int.from_bytes(hashlib.sha256(seed.encode("ascii")).digest()[:6], "big")
 
 
-def shape_of(row: PolicyRow) -> Shape | None:
+async def shape_of(services: Services, row: PolicyRow) -> Shape | None:
+    """Return what a stored policy reads; None if this release does not take it. Preparing it may take
+    seconds, so the loop does not."""
     try:
-        return check_policy(row.sql)
+        return await services.database.compute(partial(check_policy, row.sql))
     except BadPolicy:
         return None
 
@@ -94,7 +96,7 @@ async def remove_policy(
     row = await find_policy(services, cluster, name)
     condition.check(str(row.revision), what=f"policy {name}")
     if attempt.dry_run:
-        return Answer.of(200, policy_view(row, shape_of(row)))
+        return Answer.of(200, policy_view(row, await shape_of(services, row)))
     if not await services.database.write(delete_policy, row=row):
         raise Overloaded("another request has written this policy at this moment")
     return Answer(204, b"")

@@ -145,7 +145,8 @@ def create_sql_engine(database_url: str) -> sa.Engine:
 #: What SQL says about the row that it was given.
 _REJECTED = (sa.exc.IntegrityError, sa.exc.DataError, sa.exc.NotSupportedError)
 #: Failures of the world around SQL: the rest of what a database says, and silence.
-_UNAVAILABLE = (sa.exc.DatabaseError, sa.exc.InterfaceError, sa.exc.TimeoutError)
+#: MemoryError: what SQLite may have is bounded for the whole process (controller/policies/sandbox.py).
+_UNAVAILABLE = (sa.exc.DatabaseError, sa.exc.InterfaceError, sa.exc.TimeoutError, MemoryError)
 
 
 class Database:

@@ -3,7 +3,9 @@ but the facts, with every other statement, table and function refused before it 
 
 Its cost is bounded in steps of SQLite's machine rather than in time, so that the same policy over the same
 facts ends the same way on a busy machine. A step over long texts is dear, so there is a bound in the thread's
-own processor time as well, which a busy machine does not change either. Nothing outlives a call.
+own processor time as well, which a busy machine does not change either. Neither is looked at while SQLite
+prepares a statement or sorts, which is one step: what bounds those is that all memory is bounded, and that
+nothing is put on a disk instead. Nothing outlives a call.
 """
 
 from __future__ import annotations
@@ -11,22 +13,28 @@ from __future__ import annotations
 import math
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from controller.policies.facts import TABLES, Facts, Value
-from controller.policies.wildcards import PATTERN_CHARS_MAX, glob_pattern, like_pattern
+from controller.policies.wildcards import PATTERN_CHARS_MAX, BadPattern, glob_pattern, like_pattern
 
 SQL_CHARS_MAX: Final = 10_000
 #: About a second's worth, for one policy.
 STEPS_MAX: Final = 30_000_000
 #: For one policy; what keeps to STEPS_MAX with texts of usual length is far below.
 PROCESSOR_S_MAX: Final = 5.0
-_STEPS_PER_LOOK: Final = 1_000
-_TOO_LONG: Final = "it takes too long"
+#: Few, since a single step over the longest texts takes a tenth of a second.
+_STEPS_PER_LOOK: Final = 50
+#: Of all SQLite in this process: SQLite has no such bound for one connection. The facts of a hundred thousand
+#: partitions take a tenth of it. A statement that reaches it fails, and nothing else is harmed.
+MEMORY_BYTES_MAX: Final = 512 * 2**20
+_TOO_LARGE: Final = f"it takes too much memory: SQLite may have {MEMORY_BYTES_MAX // 2**20} MiB"
+_UNBOUNDED: Final = "policies are not run, since this SQLite can't bound its memory: 3.31 or newer can"
 #: Rows of a breach that are shown; all of them are counted up to ROWS_COUNTED_MAX.
 ROWS_SHOWN: Final = 20
 ROWS_COUNTED_MAX: Final = 100_000
@@ -92,17 +100,20 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Meter:
-    """SQLite's progress handler: stops what takes too long."""
+    """SQLite's progress handler: stops what takes too long. over: the bound that was passed, in words."""
 
     def __init__(self) -> None:
         self.steps = 0
         self._began_s = time.thread_time()
-        self.is_over = False
+        self.over: str | None = None
 
-    def __call__(self) -> int:
+    def __call__(self) -> bool:
         self.steps += _STEPS_PER_LOOK
-        self.is_over = self.steps > STEPS_MAX or time.thread_time() - self._began_s > PROCESSOR_S_MAX
-        return int(self.is_over)
+        if self.steps > STEPS_MAX:
+            self.over = f"it takes too long: more than {STEPS_MAX:,} steps of SQLite"
+        elif time.thread_time() - self._began_s > PROCESSOR_S_MAX:
+            self.over = f"it takes too long: more than {PROCESSOR_S_MAX:g} s of processor time"
+        return self.over is not None
 
 
 class _Guard:
@@ -137,16 +148,17 @@ def check_policy(sql: str) -> Shape:
         raise BadPolicy(PolicyFault.INVALID, f"a policy may have {SQL_CHARS_MAX} characters")
     connection = _open(())
     try:
+        if not _is_bounded(connection):
+            raise BadPolicy(PolicyFault.INVALID, _UNBOUNDED)
         guard = _confine(connection)
         meter = _metered(connection)
         try:
             cursor = connection.execute(sql)
-            cursor.fetchmany(1)
-        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+            cursor.fetchone()
+        except (sqlite3.Error, sqlite3.Warning, ValueError, MemoryError) as error:
             if guard.refused is not None:
                 raise BadPolicy(PolicyFault.NOT_READ_ONLY, guard.refused) from None
-            detail = _TOO_LONG if meter.is_over else _said(error)
-            raise BadPolicy(PolicyFault.INVALID, detail) from None
+            raise BadPolicy(PolicyFault.INVALID, meter.over or _said(error)) from None
         if cursor.description is None:
             raise BadPolicy(PolicyFault.INVALID, "a policy is a SELECT; this returns nothing")
         return Shape(
@@ -166,7 +178,10 @@ def judge(policies: Iterable[tuple[str, str]], facts: Facts) -> tuple[Verdict, .
         except BadPolicy as fault:  # stored by a release that allowed more
             shapes.append((name, sql, fault.detail))
     needed = {table for _, _, shape in shapes if isinstance(shape, Shape) for table in shape.tables}
-    connection = _open((table, facts) for table in sorted(needed))
+    try:
+        connection = _open((table, facts) for table in sorted(needed))
+    except MemoryError:
+        return tuple(Verdict(name=name, ok=False, error=_TOO_LARGE) for name, _, _ in shapes)
     try:
         _confine(connection)
         return tuple(
@@ -202,27 +217,26 @@ def _judge_one(connection: sqlite3.Connection, name: str, sql: str) -> Verdict:
     meter = _metered(connection)
     try:
         cursor = connection.execute(sql)
-        shown = [tuple(map(_shown, row)) for row in cursor.fetchmany(ROWS_SHOWN)]
-        total = len(shown)
-        while total < ROWS_COUNTED_MAX and (more := cursor.fetchmany(1_000)):
-            total += len(more)
+        shown: list[tuple[Value, ...]] = []
+        total = 0
+        for row in cursor:  # one at a time: a row may have megabytes
+            total += 1
+            if total <= ROWS_SHOWN:
+                shown.append(tuple(map(_shown, row)))
+            if total == ROWS_COUNTED_MAX:
+                break
         columns = tuple(column[0][:TEXT_CHARS_MAX] for column in cursor.description)
         cursor.close()
-    except sqlite3.Error as error:
-        detail = _TOO_LONG if meter.is_over else _said(error)
-        return Verdict(name=name, ok=False, error=detail)
-    return Verdict(
-        name=name,
-        ok=total == 0,
-        columns=columns,
-        rows=tuple(shown),
-        rows_total=min(total, ROWS_COUNTED_MAX),
-    )
+    except (sqlite3.Error, MemoryError) as error:
+        return Verdict(name=name, ok=False, error=meter.over or _said(error))
+    return Verdict(name=name, ok=total == 0, columns=columns, rows=tuple(shown), rows_total=total)
 
 
 def _open(filled: Iterable[tuple[str, Facts]]) -> sqlite3.Connection:
-    """All tables, with the rows of those named."""
+    """All tables, with the rows of those named. Raise MemoryError."""
     connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
+    connection.execute("pragma temp_store = memory")
+    connection.execute(f"pragma hard_heap_limit = {MEMORY_BYTES_MAX}")  # can be lowered only
     for table, columns in TABLES.items():
         connection.execute(f"create table {table} ({columns})")
     connection.execute("begin")
@@ -237,6 +251,12 @@ def _open(filled: Iterable[tuple[str, Facts]]) -> sqlite3.Connection:
     return connection
 
 
+def _is_bounded(connection: sqlite3.Connection) -> bool:
+    """Return whether SQLite has taken the bound of memory; older ones pass over a pragma that they lack."""
+    taken = connection.execute("pragma hard_heap_limit").fetchone()
+    return taken is not None and 0 < taken[0] <= MEMORY_BYTES_MAX
+
+
 def _confine(connection: sqlite3.Connection) -> _Guard:
     """Confine the connection: from here on it runs nothing but policies."""
     for limit, bound in _LIMITS:
@@ -244,6 +264,8 @@ def _confine(connection: sqlite3.Connection) -> _Guard:
     connection.create_function("like", 2, _like, deterministic=True)
     connection.create_function("like", 3, _like, deterministic=True)
     connection.create_function("glob", 2, _glob, deterministic=True)
+    for name, trim in (("trim", str.strip), ("ltrim", str.lstrip), ("rtrim", str.rstrip)):
+        connection.create_function(name, 2, partial(_trim, trim), deterministic=True)
     guard = _Guard()
     connection.set_authorizer(guard)
     return guard
@@ -259,6 +281,15 @@ def _glob(pattern: Value, text: Value) -> int | None:
     if pattern is None or text is None:
         return None
     return glob_pattern(_text(pattern)).match(_text(text)) is not None
+
+
+def _trim(trim: Callable[[str, str], str], text: Value, chars: Value) -> str | None:
+    """SQLite's own compares each character of a text with each of the others, within one step: a minute."""
+    if text is None or chars is None:
+        return None
+    if len(found := _text(chars)) > PATTERN_CHARS_MAX:
+        raise BadPattern
+    return trim(_text(text), found)
 
 
 def _text(value: Value | bytes) -> str:
@@ -283,6 +314,8 @@ def _shown(value: Any) -> Value:
 
 
 def _said(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return _TOO_LARGE
     if "user-defined function" in str(error):
-        return f"a pattern may have {PATTERN_CHARS_MAX} characters, and ESCAPE takes one"
+        return f"a pattern, and what is trimmed, may have {PATTERN_CHARS_MAX} characters; ESCAPE takes one"
     return str(error).splitlines()[0][:TEXT_CHARS_MAX] if str(error) else type(error).__name__

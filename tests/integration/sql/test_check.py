@@ -157,3 +157,17 @@ async def test_silence_ends_the_wait(database_url: str, caplog: pytest.LogCaptur
 def test_a_cause_is_one_line_without_the_password(url: str, said: str, told: str) -> None:
     error = sa.exc.OperationalError("BEGIN", None, Exception(said))
     assert cause_of(error, sa.make_url(url)) == told
+
+
+async def test_a_database_that_gets_no_memory_is_not_there(database_url: str) -> None:
+    """What SQLite may have is bounded for a process, so that its policies are (controller/policies)."""
+
+    def starve(_connection: sa.Connection) -> None:
+        raise MemoryError
+
+    with opened(database_url) as store:
+        for run in (store.read, store.write):
+            with pytest.raises(DatabaseUnavailable, match="MemoryError"):
+                await run(starve)
+        assert await store.write(count_keys) == 0
+        await store.check()

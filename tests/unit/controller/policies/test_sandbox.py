@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from controller.core.planning.goals import Drain
@@ -22,6 +26,7 @@ from controller.policies.sandbox import (
     judge,
 )
 
+ROOT = Path(__file__).parents[4]
 RF3 = "SELECT topic, partition, count(*) FROM planned_replicas GROUP BY topic, partition HAVING count(*) < 3"
 
 
@@ -168,8 +173,20 @@ def test_what_is_no_select_is_no_policy(sql: str) -> None:
 
 
 def test_a_pattern_that_is_too_long_is_said_to_be() -> None:
-    with pytest.raises(BadPolicy, match="a pattern may have 250 characters"):
+    with pytest.raises(BadPolicy, match="a pattern, and what is trimmed, may have 250 characters"):
         check_policy("SELECT 'x' LIKE '" + "%x" * 300 + "'")
+    with pytest.raises(BadPolicy, match="what is trimmed, may have 250 characters"):
+        check_policy("SELECT trim('x', '" + "x" * 251 + "')")
+
+
+def test_texts_are_trimmed_as_sqlite_trims_them() -> None:
+    found = verdict(
+        "SELECT trim('xyaxy', 'yx'), ltrim('xax', 'x'), rtrim('xax', 'x'), trim(' a '), trim(11211, 1)"
+    )
+    assert found.rows == (("a", "ax", "xa", "a", "2"),)
+    assert verdict("SELECT trim('a', ''), ltrim(NULL, 'a'), rtrim('a', NULL) FROM plan").rows == (
+        ("a", None, None),
+    )
 
 
 def test_texts_are_compared_with_wildcards() -> None:
@@ -184,7 +201,7 @@ def test_a_policy_of_dear_steps_is_stopped_by_its_processor_time(monkeypatch: py
     monkeypatch.setattr("controller.policies.sandbox.PROCESSOR_S_MAX", 0.2)
     text = f"replace('{'a' * 1_000}', 'a', '{'b' * 90}')"
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
-    with pytest.raises(BadPolicy, match="takes too long"):
+    with pytest.raises(BadPolicy, match=r"takes too long: more than 0\.2 s of processor time"):
         check_policy(f"{endless} SELECT i FROM n WHERE length(upper({text} || i)) < 0")
     with pytest.raises(BadPolicy, match="takes too long"):
         check_policy(f"{endless} SELECT i FROM n WHERE i || {text} LIKE '{'%b' * 100}c'")
@@ -201,10 +218,94 @@ def test_a_policy_that_never_ends_is_stopped_and_not_passed() -> None:
     )
     check_policy(slow)
     found = verdict(slow)
-    assert (found.ok, found.error) == (False, "it takes too long")
+    assert (found.ok, found.error) == (False, "it takes too long: more than 30,000,000 steps of SQLite")
     # Nor does it spoil those after it.
     _, after = judge([("endless", endless), ("rf3", RF3)], drained())
     assert after.ok
+
+
+LONG = "replace(replace(replace('aaaaaaaaaa', 'a', printed), 'b', printed), 'c', 'ddddddddd')".replace(
+    "printed", f"'{'b' * 32}'", 1
+).replace("printed", f"'{'c' * 32}'", 1)
+"""A text of 92,160 characters in a hundred."""
+DEAR = {
+    # Issue: 500 characters wrote 3.9 GB into temporary files.
+    "a sort of long texts": f"""WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5e3),
+        t(x) AS MATERIALIZED (SELECT {LONG}) SELECT x || (i * 7919 % 4001) AS y FROM n, t ORDER BY y""",
+    "a set of long texts": f"""WITH RECURSIVE t(x) AS MATERIALIZED (SELECT {LONG}),
+        n(i, y) AS (SELECT 1, x FROM t UNION SELECT i + 1, x || i FROM n, t WHERE i < 5e3) SELECT i FROM n""",
+    # Each of these tables is written out twice in the next: 2**30 selects before the first step is made.
+    "a statement that grows while it is prepared": "WITH "
+    + ", ".join(
+        ["t0(x) AS (SELECT 1)"]
+        + [f"t{i}(x) AS (SELECT (SELECT x FROM t{i - 1}) + (SELECT x FROM t{i - 1}))" for i in range(1, 31)]
+    )
+    + " SELECT x FROM t30",
+}
+MEMORY_MIB = 32
+IN_BOUNDS = f"""
+import resource, sys
+from controller.policies import sandbox
+from controller.policies.sandbox import BadPolicy, check_policy
+from controller.core.planning.snapshot import Snapshot
+from controller.policies.facts import Facts
+
+sandbox.MEMORY_BYTES_MAX = {MEMORY_MIB} * 2**20
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # who writes to a file gets an error
+before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+facts = Facts(snapshot=Snapshot(brokers=(), topics=(), partitions=()), plan=None)
+try:
+    check_policy(sys.argv[1])
+    (verdict,) = sandbox.judge([("p", sys.argv[1])], facts)
+    print(verdict.error or verdict.rows_total)
+except BadPolicy as refused:
+    print(refused.detail)
+    check_policy("SELECT 1 FROM plan")  # what was taken is given back
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib) // 1024)
+"""
+
+
+def in_a_process_of_its_own(sql: str) -> tuple[str, int]:
+    """Return what is said of a policy that may have little memory and no file, and the MiB by which the
+    process grew. SQLite's bound is one of the process, and can't be raised again."""
+    done = subprocess.run(
+        [sys.executable, "-c", IN_BOUNDS, sql], capture_output=True, check=True, text=True, cwd=ROOT
+    )
+    said, mib = done.stdout.splitlines()
+    return said, int(mib)
+
+
+@pytest.mark.parametrize("sql", DEAR.values(), ids=DEAR.keys())
+def test_a_policy_takes_no_more_memory_than_the_bound_and_no_disk(sql: str) -> None:
+    said, mib = in_a_process_of_its_own(sql)
+    assert said == "it takes too much memory: SQLite may have 512 MiB"
+    assert mib < 4 * MEMORY_MIB
+
+
+def test_rows_of_megabytes_are_counted_one_by_one() -> None:
+    wide = ", ".join(["x"] * 30)
+    said, mib = in_a_process_of_its_own(
+        f"WITH RECURSIVE t(x) AS MATERIALIZED (SELECT {LONG}), "
+        f"n(i, x) AS (SELECT 1, x FROM t UNION ALL SELECT i + 1, x FROM n WHERE i < 200) SELECT {wide} FROM n"
+    )
+    assert said == "200"
+    assert mib < 4 * MEMORY_MIB
+
+
+def test_facts_that_exceed_the_bound_leave_no_policy_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("controller.policies.sandbox.Facts.rows", fail)
+    found = verdict("SELECT 1 FROM replicas")
+    assert (found.ok, found.error) == (False, "it takes too much memory: SQLite may have 512 MiB")
+
+
+def test_no_policy_runs_where_sqlite_does_not_bound_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.policies.sandbox.MEMORY_BYTES_MAX", -1)  # passed over, as by old ones
+    found = verdict("SELECT 1 FROM plan WHERE 0")
+    assert not found.ok
+    assert "this SQLite can't bound its memory" in found.error
 
 
 def test_a_policy_that_fails_while_it_runs_is_not_passed() -> None:
