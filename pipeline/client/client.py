@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeVar
 
 from pipeline.client import messages
@@ -251,11 +251,14 @@ class Client:
         replica_id: int | None = None,
         skip_gone: bool = False,
         in_order: bool = False,
+        topic_ids: Mapping[str, str] = MappingProxyType({}),
     ) -> FetchStream:
         """Return the ranges' record batches as an iterator of FetchedRecords, one request ahead of the
         reader.
 
-        The ranges come as brokers answer, or with `in_order` one after another, as they are given here. See
+        The ranges come as brokers answer, or with `in_order` one after another, as they are given here.
+        `topic_ids`, by name: of the topics that are meant, so that one that was made again under its name is
+        not read in its place. See
         FetchStream for what it raises, and for what `skip_gone` does instead.
         """
         return FetchStream(
@@ -266,6 +269,7 @@ class Client:
             replica_id=replica_id,
             skip_gone=skip_gone,
             in_order=in_order,
+            topic_ids=topic_ids,
             clock_ms=self._clock_ms,
             sleep_s=self._sleep_s,
         )

@@ -135,21 +135,29 @@ class BrokerConnection:
             self.close()
             raise
 
-    def send(self, api: ApiKey, body: Sequence[Buffer]) -> None:
+    def speaks(self, api: ApiKey, version: int) -> bool:
+        """Return whether the broker speaks this version of the API."""
+        lowest, highest = self._versions.get(api, (0, -1))
+        return lowest <= version <= highest
+
+    def send(self, api: ApiKey, body: Sequence[Buffer], *, version: int | None = None) -> None:
         """Send a request without waiting for its answer. Raises ConnectionLost, AccessRefused,
         UnsupportedBroker.
+
+        `version`: of the body, where it is not the one in SPOKEN; the caller has asked whether the broker
+        `speaks` it. Both must have the same kind of header.
 
         The broker must not need us to read answers before it reads this: callers keep few requests ahead.
         Where the session is about to end and no answer is under way, the client authenticates again before.
         """
         if self._renew_at_ms is not None and not self._asked and now_ms() >= self._renew_at_ms:
             self._log_in()
-        if api is not ApiKey.API_VERSIONS:
+        if api is not ApiKey.API_VERSIONS and version is None:
             check_spoken(api, self._versions, self._where)
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
         head = encode_request_header(
             api_key=api,
-            api_version=SPOKEN[api],
+            api_version=SPOKEN[api] if version is None else version,
             correlation_id=self._correlation_id,
             client_id=self._config.client_id,
         )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import select
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -21,7 +21,7 @@ from pipeline.client.connection import BrokerConnection
 from pipeline.client.errors import ConnectionLost, OffsetsGone, RetriesExhausted, broker_error
 from pipeline.client.fetch_order import AsTheyCome, OneAfterAnother
 from pipeline.client.fetching import Gone, RangeFetching, Stalled
-from pipeline.client.messages import fetch_request, parse_fetched
+from pipeline.client.messages import FETCH_BY_ID, SPOKEN, fetch_request, parse_fetched
 from pipeline.client.pool import ConnectionPool
 from pipeline.client.values import (
     EARLIEST,
@@ -43,8 +43,11 @@ _log = logging.getLogger(__name__)
 
 
 class _UnderWay(NamedTuple):
+    """ids: of the topics by name, if the request had these instead of names."""
+
     wanted: list[FetchPartition]
     overdue_ms: int
+    ids: dict[str, bytes] | None = None
 
 
 class FetchStream:
@@ -69,6 +72,7 @@ class FetchStream:
         replica_id: int | None,
         skip_gone: bool,
         in_order: bool,
+        topic_ids: Mapping[str, str],
         clock_ms: Callable[[], int],
         sleep_s: Callable[[float], None],
     ) -> None:
@@ -80,7 +84,9 @@ class FetchStream:
         self._clock_ms = clock_ms
         self._sleep_s = sleep_s
         ranges = tuple(ranges)
-        self._fetching = RangeFetching(ranges, client.config, replica_id=replica_id, in_order=in_order)
+        self._fetching = RangeFetching(
+            ranges, client.config, replica_id=replica_id, in_order=in_order, topic_ids=topic_ids
+        )
         self._connections: dict[int, BrokerConnection] = {}
         self._under_way: dict[int, _UnderWay] = {}
         self._ready = OneAfterAnother(one.where for one in ranges) if in_order else AsTheyCome()
@@ -163,18 +169,23 @@ class FetchStream:
         for broker_id, wanted in requests.items():
             try:
                 connection = self._connection_to(broker_id)
+                ids = fetching.ids_of(wanted) if connection.speaks(ApiKey.FETCH, FETCH_BY_ID) else None
                 connection.send(
                     ApiKey.FETCH,
                     fetch_request(
-                        wanted,
+                        wanted
+                        if ids is None
+                        else [one._replace(topic=ids[str(one.topic)]) for one in wanted],
                         max_wait_ms=self._config.fetch_max_wait_ms,
                         max_bytes=self._config.fetch_max_bytes,
                         isolation_level=self._isolation_level,
                         rack=self._config.client_rack,
+                        version=SPOKEN[ApiKey.FETCH] if ids is None else FETCH_BY_ID,
                     ),
+                    version=None if ids is None else FETCH_BY_ID,
                 )
                 overdue_ms = now_ms + self._config.request_timeout_ms + self._config.fetch_max_wait_ms
-                self._under_way[broker_id] = _UnderWay(wanted, overdue_ms)
+                self._under_way[broker_id] = _UnderWay(wanted, overdue_ms, ids)
             except ConnectionLost as error:
                 self._on_lost(broker_id, wanted, error)
 
@@ -189,8 +200,11 @@ class FetchStream:
         metadata = self._client.known_metadata()
         for where in fetching.without_leader(metadata, now_ms=now_ms):
             topic = metadata.topics.get(where.topic)
-            is_unknown = topic is not None and topic.error in UNKNOWN_TOPIC
-            why = topic.error.name if topic is not None and topic.error is not ErrorCode.NONE else reason
+            another = fetching.made_again(where, metadata)
+            is_unknown = bool(another) or (topic is not None and topic.error in UNKNOWN_TOPIC)
+            why = another or reason
+            if topic is not None and topic.error is not ErrorCode.NONE:
+                why = topic.error.name
             fetching.on_no_leader(where, why, is_unknown=is_unknown, now_ms=now_ms)
 
     def _connection_to(self, broker_id: int) -> BrokerConnection:
@@ -226,11 +240,16 @@ class FetchStream:
         return None
 
     def _on_readable(self, broker_id: int) -> None:
-        wanted = self._under_way.pop(broker_id).wanted
+        wanted, _, ids = self._under_way.pop(broker_id)
         connection = self._connections[broker_id]
         try:
             frame, position = connection.receive(broker_wait_ms=self._config.fetch_max_wait_ms)
-            self._on_answer(wanted, parse_fetched(frame, position))
+            if ids is None:
+                answer = parse_fetched(frame, position)
+            else:
+                answer = parse_fetched(frame, position, version=FETCH_BY_ID)
+                answer = _by_name(answer, {one: name for name, one in ids.items()})
+            self._on_answer(wanted, answer)
         except ConnectionLost as error:
             connection.close()
             self._on_lost(broker_id, wanted, error)
@@ -289,3 +308,13 @@ class FetchStream:
         _log.warning("offsets_skipped first_offset=%d next_offset=%d cause=%s", offset, reached, message)
         self.skipped[where] = self.skipped.get(where, 0) + reached - offset
         self._fetching.skip_to(where, reached)
+
+
+def _by_name(answer: FetchResponse, names: Mapping[bytes, str]) -> FetchResponse:
+    """Return the answer with names in the place of ids; without topics that were not asked for."""
+    partitions = [
+        one._replace(topic=names[one.topic])
+        for one in answer.partitions
+        if isinstance(one.topic, bytes) and one.topic in names
+    ]
+    return answer._replace(partitions=partitions)

@@ -12,16 +12,22 @@ first that has any (KIP-74). Where ranges are wanted one after another, earlier 
 What a partition is asked for is bounded by what its range can hold: offsets left times the bytes of a record
 as seen so far. A range of 140 records must not pull 4 MiB out of the page cache.
 
+The reader may say which topics it means by their ids. Metadata that has another id under the name is treated
+as one that does not know the topic; the shell asks brokers by id where they can, so they refuse what Metadata
+has not shown yet.
+
 Invariants: `step` functions take the time as an argument; a partition is asked of one broker at a time;
 `FetchedRecords` of a partition meet exactly, start to next, until its end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import NamedTuple
+from uuid import UUID
 
 from pipeline.client.backoff import Patience
 from pipeline.client.batch_walk import Walk, walk_batches
@@ -83,6 +89,7 @@ class _Reading:
     end_offset: int
     patience: Patience
     order: int
+    topic_id: str = ""
     state: _State = _State.WAITING
     not_before_ms: int = 0
     replica_id: int = _LEADER_ONLY
@@ -106,6 +113,8 @@ class RangeFetching:
     """The ranges of one task. `replica_id` reads that replica where it exists, and the leader elsewhere.
 
     `in_order`: earlier ranges come first in every request, for a reader that returns them in that order.
+    `topic_ids`: UUIDs' texts of the topics that are meant, by name; a topic without one is whichever has the
+    name.
     """
 
     def __init__(
@@ -115,6 +124,7 @@ class RangeFetching:
         *,
         replica_id: int | None = None,
         in_order: bool = False,
+        topic_ids: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._config = config
         self._in_order = in_order
@@ -133,6 +143,7 @@ class RangeFetching:
                     one.end_offset,
                     self._config.patience(),
                     order,
+                    topic_ids.get(one.topic, ""),
                     replica_id=self._wanted_replica,
                 )
         self._turn = len(self._readings)
@@ -145,6 +156,18 @@ class RangeFetching:
     def topics(self) -> list[str]:
         """Return the topics that are still being read, in order."""
         return sorted({where.topic for where in self._readings})
+
+    def ids_of(self, wanted: Iterable[FetchPartition]) -> dict[str, bytes] | None:
+        """Return the ids of the topics that these are about, by name; None if the reader did not say all."""
+        ids = {where.topic: self._readings[where].topic_id for where in map(TopicPartition.of, wanted)}
+        return {name: UUID(one).bytes for name, one in ids.items()} if all(ids.values()) else None
+
+    def made_again(self, where: TopicPartition, metadata: ClusterMetadata) -> str:
+        """Return why the topic of this name is not the one that is to be read; "" if nothing says so."""
+        wanted, known = self._readings[where].topic_id, metadata.topics.get(where.topic)
+        if not wanted or known is None or known.topic_id in ("", wanted):
+            return ""
+        return f"the topic was deleted and created again: its id was {wanted}, and is {known.topic_id}"
 
     def is_finished(self, where: TopicPartition) -> bool:
         """Return whether the partition has been read to its end."""
@@ -210,7 +233,7 @@ class RangeFetching:
 
     def _broker_for(self, reading: _Reading, metadata: ClusterMetadata) -> int:
         known = metadata.partition(reading.where)
-        if known is None:
+        if known is None or self.made_again(reading.where, metadata):
             return NO_LEADER
         wanted = reading.replica_id
         if wanted != _LEADER_ONLY and wanted in known.isr and wanted in metadata.brokers:

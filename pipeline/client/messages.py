@@ -2,7 +2,9 @@
 values.
 
 One version of each API is spoken: the highest that names topics and that every Kafka from 3.0 on, Kafka 4
-(KIP-896) and our own brokers have. A broker's ApiVersions are checked against that once a connection.
+(KIP-896) and our own brokers have. A broker's ApiVersions are checked against that once a connection. Only
+Fetch has a second one: where the reader says which topic it means by its id, and the broker can (Kafka 3.1),
+topics have ids instead of names (KIP-516).
 
 An answer must be about what was asked: each parser gives a value for every partition asked for, or raises
 MalformedAnswer. So a broker that leaves one out can't make a caller wait for it forever.
@@ -50,6 +52,9 @@ SPOKEN: dict[ApiKey, int] = {
     ApiKey.DESCRIBE_CONFIGS: 4,
     ApiKey.DESCRIBE_LOG_DIRS: 4,  # from Kafka 3.3 on: the first that tells how much is free
 }
+
+FETCH_BY_ID = 13
+"""The version of Fetch that has topic ids in the place of names, and is else the one in SPOKEN."""
 
 
 class Answered(NamedTuple):
@@ -257,6 +262,7 @@ def fetch_request(
     isolation_level: int,
     rack: str = "",
     replica_id: int = CONSUMER_ID,
+    version: int = SPOKEN[ApiKey.FETCH],
 ) -> list[Buffer]:
     """Return the body of a request without a session."""
     request = FetchRequest(
@@ -268,13 +274,13 @@ def fetch_request(
         partitions=wanted,
         rack_id=rack,
     )
-    return [encode_fetch_request(SPOKEN[ApiKey.FETCH], request)]
+    return [encode_fetch_request(version, request)]
 
 
-def parse_fetched(frame: Buffer, position: int) -> FetchResponse:
+def parse_fetched(frame: Buffer, position: int, *, version: int = SPOKEN[ApiKey.FETCH]) -> FetchResponse:
     """Return the answer, records as views of `frame`. Raise MalformedAnswer, nothing else."""
     try:
-        return decode_fetch_response(SPOKEN[ApiKey.FETCH], frame, position)
+        return decode_fetch_response(version, frame, position)
     except MalformedRequest as error:
         raise MalformedAnswer(f"FETCH: {error}") from error
 

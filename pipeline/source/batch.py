@@ -9,7 +9,8 @@ reader can't notice (tests/integration/pipeline/test_spark_shares_plans.py). Spa
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -28,11 +29,14 @@ _log = logging.getLogger(__name__)
 
 
 class ReadTask(InputPartition):
-    """The ranges that one task reads."""
+    """The ranges that one task reads, and the ids of their topics, by name, where they are known."""
 
-    def __init__(self, ranges: tuple[PartitionRange, ...]) -> None:
+    def __init__(
+        self, ranges: tuple[PartitionRange, ...], topic_ids: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         super().__init__(None)
         self.ranges = ranges
+        self.topic_ids = {one.topic: topic_ids[one.topic] for one in ranges if one.topic in topic_ids}
 
 
 class TaskReader:
@@ -54,7 +58,7 @@ class TaskReader:
 
         assert isinstance(partition, ReadTask)
         calm_the_collector()
-        return read_ranges(self._reading, partition.ranges)
+        return read_ranges(self._reading, partition.ranges, partition.topic_ids)
 
 
 class RecordReader(TaskReader, DataSourceReader):
@@ -68,12 +72,13 @@ class RecordReader(TaskReader, DataSourceReader):
         with Client(options.client) as client:
             cluster = SourceCluster(options, client)
             partitions = cluster.partitions(must_exist=True)
+            topic_ids = cluster.topic_ids()
             start = cluster.resolve(options.starting, partitions)
             end = cluster.resolve(options.ending, partitions)
         check_order(start, end)
         ranges = ranges_between(start, end).ranges  # nothing is lost between two positions of one moment
         # For no tasks, Spark would make one of its own, which is no ReadTask.
-        return [ReadTask(each) for each in plan_tasks(ranges, options.plan) or [()]]
+        return [ReadTask(each, topic_ids) for each in plan_tasks(ranges, options.plan) or [()]]
 
 
 class OffsetReader(DataSourceReader):

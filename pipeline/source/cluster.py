@@ -6,16 +6,18 @@ query begins; later its absence is a loss, which the caller judges.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from pipeline.client.client import Client
 from pipeline.client.values import EARLIEST, LATEST, ClusterMetadata, FoundOffset, TopicPartition
 from pipeline.errors import InvalidOption
-from pipeline.source.offset_json import Offsets
+from pipeline.source.offset_json import Offsets, TopicIds
 from pipeline.source.offsets import (
     check_within,
     clamp,
     fill_latest,
+    made_again,
     questions,
     raise_losses,
     resolve,
@@ -40,11 +42,18 @@ class SourceCluster:
         """Return metadata of every topic that the subscription may mean."""
         return self._client.metadata(_names(self._options))
 
-    def partitions(self, *, must_exist: bool, known: Collection[TopicPartition] = ()) -> list[TopicPartition]:
+    def partitions(
+        self,
+        *,
+        must_exist: bool,
+        known: Collection[TopicPartition] = (),
+        known_ids: Mapping[str, str] = MappingProxyType({}),
+    ) -> list[TopicPartition]:
         """Return the subscribed partitions that exist, in order.
 
         A broker may not know a new topic yet, and one that has just started knows none: so `known`
-        partitions, and those that must exist, are asked for again within the budget for unknown topics.
+        partitions, and those that must exist, are asked for again within the budget for unknown topics. So
+        are topics whose ids are not the `known_ids`: the broker may know the topic before that one only.
         Raises InvalidOption if a subscribed topic or assigned partition that must exist does not.
         """
         deadline = self._client.deadline(self._client.config.unknown_topic_budget_ms)
@@ -52,13 +61,23 @@ class SourceCluster:
             metadata = self.metadata()
             found = subscribed(self._options, metadata)
             missing = missing_partitions(self._options, metadata) if must_exist else []
-            if not missing and set(known) <= set(found):
+            is_known = set(known) <= set(found) and not made_again(known_ids, self.topic_ids())
+            if not missing and is_known:
                 return found
             if not deadline.pause():
                 break
         if missing:
             raise InvalidOption(f"the cluster does not know {', '.join(missing)}")
         return found
+
+    def topic_ids(self) -> TopicIds:
+        """Return the ids of topics in the metadata that was read last. Ask before the offsets that belong to
+        them: a topic that is made again between the two is then found to be another one later."""
+        return {
+            name: topic.topic_id
+            for name, topic in self._client.known_metadata().topics.items()
+            if topic.topic_id
+        }
 
     def ends(self, partitions: Iterable[TopicPartition], edge: LogEnd) -> dict[TopicPartition, FoundOffset]:
         return self._client.list_offsets(

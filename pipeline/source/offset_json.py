@@ -2,6 +2,10 @@
 
 The form is that of Spark's Kafka source, so a checkpoint can move between the two. -2 and -1 stand for the
 earliest and latest offset in what users write; a checkpoint holds real offsets only.
+
+A checkpoint also holds the id of each topic, because offsets mean nothing in another topic of the same name:
+`{"topic":{"0":23},"topic#5f0c...":{}}`. No topic's name has a "#", and an entry without partitions means
+nothing to Spark's Kafka source or to earlier releases of this one, so they read such a checkpoint too.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
+from uuid import UUID
 
 from pipeline.client.values import EARLIEST, TopicPartition
 from pipeline.errors import InvalidOption
@@ -16,23 +21,47 @@ from pipeline.errors import InvalidOption
 Offsets = dict[TopicPartition, int]
 """The offset to read next, or a mark, by partition."""
 
+TopicIds = dict[str, str]
+"""The UUID's text by topic name, of topics whose id is known."""
+
+_ID_MARK = "#"
 INT64_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
 
 
-def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Return topics by name, partitions by number. Spark compares texts, and equal offsets make equal
-    text."""
+def offsets_to_json(
+    offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] | None = None
+) -> dict[str, dict[str, int]]:
+    """Return topics by name, partitions by number, and the ids of these topics. Spark compares texts, and
+    equal offsets of equal topics make equal text."""
     told: dict[str, dict[str, int]] = {}
     for where in sorted(offsets):
         told.setdefault(where.topic, {})[str(where.partition)] = offsets[where]
-    return told
+    known = topic_ids or {}
+    return told | {f"{topic}{_ID_MARK}{known[topic]}": {} for topic in told if known.get(topic)}
 
 
 def offsets_from_json(told: object) -> Offsets:
     """Return what `offsets_to_json`, or Spark's Kafka source, wrote. Raises InvalidOption for anything
     else."""
     return _map(told, "the checkpoint's offset", lambda value: _number(value, 0))
+
+
+def topic_ids_from_json(told: object) -> TopicIds:
+    """Return the ids that `offsets_to_json` wrote; none where an earlier release, or Spark's Kafka source,
+    wrote. Raises InvalidOption if a topic has two."""
+    ids: TopicIds = {}
+    for name in told if isinstance(told, dict) else ():
+        topic, mark, topic_id = name.partition(_ID_MARK)
+        if not mark:
+            continue
+        if topic in ids:
+            raise InvalidOption(f"the checkpoint's offset: {topic!r} has two ids")
+        try:
+            ids[topic] = str(UUID(topic_id))
+        except ValueError as error:
+            raise InvalidOption(f"the checkpoint's offset: {topic_id!r} of {topic!r} is no id") from error
+    return ids
 
 
 def parse_offsets(text: str, option: str) -> Offsets:

@@ -3,13 +3,16 @@
 A position is resolved in two steps: `questions` returns what to ask the cluster (ListOffsets' timestamps by
 partition), `resolve` makes offsets of the answers.
 
+An offset is one of a topic with an id. A topic that was deleted and created again under its name has other
+records at the same offsets (KIP-516), so what was read of the old one is not counted in the new one.
+
 Invariants: resolved offsets name exactly the partitions that were asked about; the ranges between two offsets
 depend only on these, so a repeated micro-batch reads what the first attempt read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pipeline.client.values import EARLIEST, LATEST, FoundOffset, PartitionRange, TopicPartition
@@ -120,11 +123,56 @@ class Ranges(NamedTuple):
     losses: tuple[str, ...]
 
 
-def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Ranges:
+def made_again(known: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
+    """Return the topics that were deleted and created again between these ids. Where one is not known,
+    nothing is said."""
+    return {topic for topic, one in known.items() if one and now.get(topic, one) not in ("", one)}
+
+
+def of_new_topics(offsets: Mapping[TopicPartition, int], again: Collection[str]) -> Offsets:
+    """Return the offsets, at the first one in topics that were made again: what was read of an old topic says
+    nothing of the new one."""
+    return {where: FIRST_OFFSET if where.topic in again else offset for where, offset in offsets.items()}
+
+
+def told_made_again(
+    start: Mapping[TopicPartition, int], known: Mapping[str, str], now: Mapping[str, str]
+) -> list[str]:
+    """Return a loss for each topic that was made again, in order."""
+    return [
+        f"topic {topic!r} was deleted and created again: the query has read {_read_until(start, topic)} of "
+        f"the topic with id {known[topic]}, and now it has id {now[topic]}. What was not read of the old one "
+        "is gone; with 'failOnDataLoss' 'false' the new one is read from its first record on"
+        for topic in sorted(made_again(known, now))
+    ]
+
+
+def _read_until(start: Mapping[TopicPartition, int], topic: str) -> str:
+    read = [f"{where} up to offset {start[where]}" for where in sorted(start) if where.topic == topic]
+    return ", ".join(read[:3]) + (", ..." if len(read) > 3 else "") if read else "nothing"
+
+
+def ranges_between(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    *,
+    known: Mapping[str, str] | None = None,
+    now: Mapping[str, str] | None = None,
+) -> Ranges:
     """Return ranges from one offset of a query to a later one. A partition that is only in the end was added,
     and is read from its first record. One that is only in the start is gone, and one whose offset went down
-    lost its end: both are losses."""
-    losses = [
+    lost its end: both are losses.
+
+    `known` and `now`: topics' ids at the start and at the end. A topic that was made again between them is a
+    loss, and is read from its first record.
+    """
+    known, now = known or {}, now or {}
+    losses = told_made_again(start, known, now)
+    again = made_again(known, now)
+    start = of_new_topics(
+        {where: at for where, at in start.items() if where in end or where.topic not in again}, again
+    )
+    losses += [
         f"{where} is gone; it was read up to offset {start[where]}" for where in sorted(start.keys() - end)
     ]
     ranges: list[PartitionRange] = []

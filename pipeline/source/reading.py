@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -54,12 +55,19 @@ _learnt: dict[ClientConfig, _Learnt] = {}
 task more than a few records."""
 
 
-def read_ranges(reading: TaskReading, ranges: Sequence[PartitionRange]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task's ranges. Raises DataLossError, DamagedRecords, or the client's errors."""
-    yield from joined(_read(reading, ranges))
+def read_ranges(
+    reading: TaskReading,
+    ranges: Sequence[PartitionRange],
+    topic_ids: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task's ranges, of the topics with these ids. Raises DataLossError, DamagedRecords,
+    or the client's errors."""
+    yield from joined(_read(reading, ranges, topic_ids))
 
 
-def _read(reading: TaskReading, ranges: Sequence[PartitionRange]) -> Iterator[pa.RecordBatch]:
+def _read(
+    reading: TaskReading, ranges: Sequence[PartitionRange], topic_ids: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
     bounds = {one.where: one for one in ranges}
     with (
         _client_that_knows(reading) as client,
@@ -69,6 +77,7 @@ def _read(reading: TaskReading, ranges: Sequence[PartitionRange]) -> Iterator[pa
             replica_id=reading.replica_id,
             skip_gone=not reading.fail_on_data_loss,
             in_order=True,
+            topic_ids=topic_ids,
         ) as stream,
     ):
         try:

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
 from pipeline.client.client import Client
 from pipeline.source.batch import ReadTask, TaskReader
 from pipeline.source.cluster import SourceCluster
+from pipeline.source.offset_json import topic_ids_from_json
 from pipeline.source.options import SourceOptions
 from pipeline.source.start_state import StartState, state_directory
 from pipeline.source.stream_planner import StreamPlanner, plan_between
@@ -58,7 +59,8 @@ class RecordStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvai
         return None if seen is None else dict(seen)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return [ReadTask(ranges) for ranges in plan_between(self._options, start, end)]
+        topic_ids = topic_ids_from_json(end)
+        return [ReadTask(ranges, topic_ids) for ranges in plan_between(self._options, start, end)]
 
     def _at_work(self) -> StreamPlanner:
         if self._planner is None:

@@ -10,6 +10,11 @@ leader is asked where the old epoch ended: if below what was read, the log was t
 which offsets alone don't show (KIP-101, KIP-320). If the leader does not know the epoch, it leads another
 log. Where a query goes on and no epoch is remembered, a log that had elections below what was read may have
 been truncated meanwhile: a warning says so.
+
+Each offset says to which topic it belongs, by the topic's id. A topic that was deleted and created again
+has other records at the same offsets, perhaps in the same leader epoch, so it is a loss like the others, and
+where losses are accepted it is read from its first record. A checkpoint without ids (of an earlier release,
+or of Spark's Kafka source) takes those of the topics that are there when the query goes on.
 """
 
 from __future__ import annotations
@@ -20,18 +25,27 @@ from typing import Protocol
 
 from pipeline.client.errors import ClientError
 from pipeline.client.values import FoundOffset, PartitionRange, TopicPartition
-from pipeline.source.offset_json import Offsets, offsets_from_json, offsets_to_json
+from pipeline.source.offset_json import (
+    Offsets,
+    TopicIds,
+    offsets_from_json,
+    offsets_to_json,
+    topic_ids_from_json,
+)
 from pipeline.source.offsets import (
     backlog,
     is_unresolved,
+    made_again,
+    of_new_topics,
     raise_losses,
     ranges_between,
+    told_made_again,
     unresolved_start,
 )
 from pipeline.source.options import SourceOptions
 from pipeline.source.planning import TriggerClock, limit_rate, plan_tasks
 from pipeline.source.positions import LogEnd, Position
-from pipeline.source.start_state import StartState
+from pipeline.source.start_state import Pinned, StartState
 from springtide.wire.fetch_response import EpochEnd
 
 _log = logging.getLogger(__name__)
@@ -44,8 +58,14 @@ class StreamCluster(Protocol):
     """The planner's part of SourceCluster."""
 
     def partitions(
-        self, *, must_exist: bool, known: Collection[TopicPartition] = ()
+        self,
+        *,
+        must_exist: bool,
+        known: Collection[TopicPartition] = (),
+        known_ids: Mapping[str, str] = ...,
     ) -> list[TopicPartition]: ...
+
+    def topic_ids(self) -> TopicIds: ...
 
     def ends(self, partitions: list[TopicPartition], edge: LogEnd) -> dict[TopicPartition, FoundOffset]: ...
 
@@ -72,6 +92,7 @@ class StreamPlanner:
         self._memory = memory
         self._trigger = TriggerClock()
         self._frozen: Offsets | None = None
+        self._frozen_ids: TopicIds = {}
         self._epochs: dict[TopicPartition, int] = {} if memory is None else memory.epochs()
         """Leader epochs at which each log was whole up to where it is read."""
         self._remembered: Collection[TopicPartition] | None = set(self._epochs)
@@ -85,6 +106,7 @@ class StreamPlanner:
     def freeze(self) -> None:
         """Fix the logs' ends where they are now, for Trigger.AvailableNow."""
         partitions = self._cluster.partitions(must_exist=False)
+        self._frozen_ids = self._cluster.topic_ids()
         self._frozen = self._ends(partitions)
 
     def next_end(self, start: object, *, is_limited: bool) -> dict[str, object] | OffsetJson:
@@ -94,27 +116,48 @@ class StreamPlanner:
         if is_unresolved(start):
             partitions = self._cluster.partitions(must_exist=True)
             self._remembered = None
-            return offsets_to_json(self._start(partitions))
-        current = offsets_from_json(start)
-        partitions = self._cluster.partitions(must_exist=False, known=current.keys())
+            return offsets_to_json(*self._start(partitions))
+        current, known_ids = offsets_from_json(start), topic_ids_from_json(start)
+        partitions = self._cluster.partitions(must_exist=False, known=current.keys(), known_ids=known_ids)
+        topic_ids = known_ids | self._cluster.topic_ids()
+        current = self._without_old_topics(current, known_ids, topic_ids, partitions)
         latest = self._ends(partitions, after=current)
-        goal = latest if self._frozen is None else _within_frozen(current, latest, self._frozen)
+        goal = latest
+        if self._frozen is not None:
+            again = made_again(self._frozen_ids, topic_ids)  # since the ends were fixed: fix them anew
+            self._frozen |= {where: end for where, end in latest.items() if where.topic in again}
+            self._frozen_ids = topic_ids
+            goal = _within_frozen(current, latest, self._frozen)
         self._report(ranges_between(current, goal).losses)
         self._warn_of_unseen_cuts({where: end for where, end in current.items() if where in latest})
         if is_limited:
             goal = self._limited(current, goal)
         if backlog(current, goal):
             self._trigger = TriggerClock(self._clock_ms())
-        return offsets_to_json(goal)
+        return offsets_to_json(goal, topic_ids)
 
-    def _start(self, partitions: list[TopicPartition]) -> Offsets:
+    def _without_old_topics(
+        self, current: Offsets, known: TopicIds, now: TopicIds, partitions: Collection[TopicPartition]
+    ) -> Offsets:
+        """Return where to go on, after telling of topics that were made again: in these, at the first record.
+        Leader epochs of the old topics say nothing of the new ones."""
+        again = made_again(known, now)
+        if not again:
+            return current
+        self._report(told_made_again(current, known, now))
+        self._epochs = {where: epoch for where, epoch in self._epochs.items() if where.topic not in again}
+        there = set(partitions)
+        left = {where: at for where, at in current.items() if where.topic not in again or where in there}
+        return of_new_topics(left, again)
+
+    def _start(self, partitions: list[TopicPartition]) -> Pinned:
         """Return where the query begins: as decided before, or as its options mean now."""
         memory = self._memory
         pinned = None if memory is None else memory.pinned()
         if pinned is None:
-            pinned = self._cluster.resolve(self._options.starting, partitions, latest=self._frozen)
-            if memory is not None:
-                pinned = memory.pin(pinned)
+            topic_ids = self._cluster.topic_ids() | self._frozen_ids
+            offsets = self._cluster.resolve(self._options.starting, partitions, latest=self._frozen)
+            pinned = Pinned(offsets, topic_ids) if memory is None else memory.pin(offsets, topic_ids)
         self._ends(partitions)
         return pinned
 
@@ -232,7 +275,12 @@ def plan_between(options: SourceOptions, start: object, end: object) -> list[tup
     DataLossError."""
     if is_unresolved(start):
         return []
-    found = ranges_between(offsets_from_json(start), offsets_from_json(end))
+    found = ranges_between(
+        offsets_from_json(start),
+        offsets_from_json(end),
+        known=topic_ids_from_json(start),
+        now=topic_ids_from_json(end),
+    )
     if options.fail_on_data_loss:
         raise_losses(found.losses)
     return plan_tasks(found.ranges, options.plan)

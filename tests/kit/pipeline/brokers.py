@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, NamedTuple, Self
+from uuid import UUID
 
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig
@@ -162,6 +163,7 @@ def metadata_of(
     leaders: Mapping[tuple[str, int], int],
     *,
     errors: Mapping[str, int] | None = None,
+    ids: Mapping[str, UUID] | None = None,
 ) -> Fields:
     """An answer to Metadata: every partition led and replicated as told."""
     topics: dict[str, list[Fields]] = {}
@@ -182,7 +184,10 @@ def metadata_of(
         ],
         "cluster_id": "c",
         "topics": [
-            *({"name": topic, "partitions": rows} for topic, rows in topics.items()),
+            *(
+                {"name": topic, "topic_id": (ids or {}).get(topic), "partitions": rows}
+                for topic, rows in topics.items()
+            ),
             *({"name": topic, "error_code": code} for topic, code in (errors or {}).items()),
         ],
     }
@@ -202,6 +207,10 @@ class Cluster:
         """Set what Metadata says, in turn."""
         says = in_turn(*(metadata_of(self.brokers, one, errors=errors) for one in leaders))
         self.on(ApiKey.METADATA, says)
+
+    def name(self, *ids: Mapping[str, UUID], leaders: dict[tuple[str, int], int]) -> None:
+        """Set the topics' ids that Metadata says, in turn."""
+        self.on(ApiKey.METADATA, in_turn(*(metadata_of(self.brokers, leaders, ids=one) for one in ids)))
 
     def on(self, api: ApiKey, first: Handler, second: Handler | None = None) -> None:
         self.brokers[1].handlers[api] = first

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pipeline.client.values import FoundOffset, PartitionRange, TopicPartition
 from pipeline.errors import InvalidOption
-from pipeline.source.offset_json import Offsets
+from pipeline.source.offset_json import Offsets, TopicIds
 from pipeline.source.offsets import fill_latest, questions, resolve, unfilled
 from pipeline.source.options import parse_options
 from pipeline.source.positions import LogEnd, Position
@@ -26,8 +27,27 @@ class Logs:
         self.epoch_end: dict[TopicPartition, EpochEnd] = {}
         self.epochs_asked: list[dict[TopicPartition, int]] = []
         self.now_ms = 1_000
+        self.ids: TopicIds = {}
 
-    def partitions(self, *, must_exist: bool, known: Collection[TopicPartition] = ()) -> list[TopicPartition]:
+    def topic_ids(self) -> TopicIds:
+        return dict(self.ids)
+
+    def make_again(self, topic: str, ends: Offsets, topic_id: str) -> None:
+        """Delete a topic and create it again, as a cluster does: in the first leader epoch."""
+        for where in [one for one in self.now if one.topic == topic]:
+            del self.now[where], self.begins[where], self.epochs[where]
+        self.now |= ends
+        self.begins |= dict.fromkeys(ends, 0)
+        self.epochs |= dict.fromkeys(ends, 4)
+        self.ids[topic] = topic_id
+
+    def partitions(
+        self,
+        *,
+        must_exist: bool,
+        known: Collection[TopicPartition] = (),
+        known_ids: Mapping[str, str] = MappingProxyType({}),
+    ) -> list[TopicPartition]:
         if must_exist and not self.now:
             raise InvalidOption("no topic")
         return sorted(self.now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -145,3 +146,15 @@ def test_given_offsets_outside_the_log_are_a_loss_or_moved_inside(source: Source
         cluster.resolve(source.options.starting, [A0, A1])
     cluster = source.cluster(startingOffsets=outside, failOnDataLoss="false")
     assert cluster.resolve(source.options.starting, [A0, A1]) == {A0: 10, A1: 50}
+
+
+def test_another_id_is_believed_when_brokers_have_had_time_to_hear_of_it(source: Source) -> None:
+    old, new = UUID(int=7), UUID(int=8)
+    source.brokers.name({"a": old}, {"a": new}, leaders=LED)  # the first broker is behind
+    cluster = source.cluster()
+    assert cluster.partitions(must_exist=False, known_ids={"a": str(new)}) == [A0, A1]
+    assert cluster.topic_ids() == {"a": str(new)}
+    assert source.brokers.clock.now_ms < 1_000
+    cluster.partitions(must_exist=False, known_ids={"a": str(old)})
+    assert cluster.topic_ids() == {"a": str(new)}
+    assert source.brokers.clock.now_ms >= 500, "the budget for unknown topics is spent first"

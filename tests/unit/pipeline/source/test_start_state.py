@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from pipeline.client.values import TopicPartition
 from pipeline.errors import DataLossError, InvalidOption, StateError
-from pipeline.source.start_state import EPOCHS, START, StartState, state_directory
+from pipeline.source.start_state import EPOCHS, START, Pinned, StartState, state_directory
 from pipeline.source.stream_planner import StreamPlanner
 from springtide.wire.fetch_response import EpochEnd
 from tests.kit.pipeline.stream import Logs, Query
 
 T0, T1 = (TopicPartition("t", number) for number in range(2))
+OLD, NEW = str(UUID(int=7)), str(UUID(int=8))
 
 
 class RememberingQuery(Query):
@@ -47,9 +49,10 @@ def test_the_start_is_pinned_before_spark_has_written_anything(directory: Path) 
 
 def test_whoever_pins_first_decides(directory: Path) -> None:
     assert StartState(directory).pinned() is None
-    assert StartState(directory).pin({T0: 5}) == {T0: 5}
-    assert StartState(directory).pin({T0: 9}) == {T0: 5}
-    assert StartState(directory).pinned() == {T0: 5}
+    first = Pinned({T0: 5}, {"t": OLD})
+    assert StartState(directory).pin({T0: 5}, {"t": OLD, "u": NEW}) == first
+    assert StartState(directory).pin({T0: 9}, {"t": NEW}) == first
+    assert StartState(directory).pinned() == first
 
 
 @pytest.mark.parametrize("is_available_now", [False, True])
@@ -162,7 +165,7 @@ def test_files_that_are_not_ours_are_not_believed(directory: Path, content: byte
 
 
 def test_files_are_written_as_spark_writes_offsets(directory: Path) -> None:
-    StartState(directory).pin({T1: 7, T0: 100})
+    StartState(directory).pin({T1: 7, T0: 100}, {})
     assert json.loads((directory / START).read_bytes()) == {
         "version": 1,
         "partitions": {"t": {"0": 100, "1": 7}},
@@ -176,4 +179,29 @@ def test_a_place_where_files_can_not_be_put_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="can't be written"):
         StartState(tmp_path / "file").remember({T0: 1})
     with pytest.raises(StateError, match="can't be written"):
-        StartState(tmp_path / "file").pin({T0: 1})
+        StartState(tmp_path / "file").pin({T0: 1}, {})
+
+
+def test_a_topic_made_again_before_spark_wrote_the_start_is_found_out(directory: Path) -> None:
+    logs = Logs({T0: 10})
+    logs.ids = {"t": OLD}
+    query = RememberingQuery(logs, directory)
+    query.planner.next_end(query.planner.initial(), is_limited=True)
+    logs.make_again("t", {T0: 25}, NEW)
+    query.restart()
+    assert query.trigger() == [], "the start stays pinned, in the topic that it was pinned in"
+    with pytest.raises(DataLossError, match="deleted and created again"):
+        query.trigger()
+
+
+def test_leader_epochs_of_the_old_topic_are_not_held_against_the_new_one(directory: Path) -> None:
+    logs = Logs({T0: 10})
+    logs.ids = {"t": OLD}
+    query = RememberingQuery(logs, directory, failOnDataLoss="false")
+    query.trigger()
+    logs.make_again("t", {T0: 25}, NEW)
+    logs.epochs[T0] = 0
+    query.restart()
+    assert [(one.start_offset, one.end_offset) for one in query.trigger()] == [(0, 25)]
+    assert logs.epochs_asked == []
+    assert StartState(directory).epochs() == {T0: 0}
