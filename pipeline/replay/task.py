@@ -81,7 +81,7 @@ def run_task(task: ReplayTask, make_client: Callable[[ReplayTask], Client] = cli
         try:
             for rows in task_rows(task, now_ms=opening.opened_ms):
                 writer.add(rows)
-            return TaskReport(task.index, dict(writer.finish()))
+            return TaskReport(task.index, dict(writer.finish()), writer.topic_ids())
         except RecordTooLarge as error:
             raise ReplayError(
                 f"{error}",

@@ -144,4 +144,4 @@ def merge(task: MergeTask) -> TaskReport:
         writer = TaskWriter(client, settings, lambda topic: task.opening)
         for rows in merge_rows(CopyReader(task.client), task.target):
             writer.add(rows)
-        return TaskReport(task.number, dict(writer.finish()))
+        return TaskReport(task.number, dict(writer.finish()), writer.topic_ids())

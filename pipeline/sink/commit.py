@@ -2,8 +2,9 @@
 
 Spark does not run a finished task again, and an unclean election may cut the log between its end and the
 commit. So the commit asks each partition's leader where the epochs end in which tasks saw their records
-committed (OffsetForLeaderEpoch, as KIP-320 does), and fails if one ends below that. The micro-batch is then
-run again and stores what is missing. Records that are lost after the commit are for `pipeline salvage`.
+committed (OffsetForLeaderEpoch, as KIP-320 does), and fails if one ends below that, or if the topic is
+another one by its id. The micro-batch is then run again and stores what is missing. Records that are lost
+after the commit are for `pipeline salvage`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pipeline.client.values import TopicPartition
 from pipeline.errors import DeliveryFailed
 from pipeline.sink.state import SinkState
 from pipeline.sink.steps import Delivered
+from pipeline.sink.target import WHAT_IS_GONE, made_again
 from springtide.wire.fetch_response import EpochEnd
 
 VERSION = 1
@@ -64,11 +66,15 @@ class TaskReport:
 
     task_index: int
     delivered: Mapping[TopicPartition, Delivered] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Of the topics that were written to, "" where it is not known."""
 
 
 def check_stored(client: Client, reports: Iterable[TaskReport]) -> None:
-    """Raise DeliveryFailed if records that tasks saw committed are gone, ClientError if leaders don't
-    answer."""
+    """Raise DeliveryFailed if records that tasks saw committed are gone, or their topic is; ClientError if
+    leaders don't answer."""
+    reports = list(reports)
+    _check_topics(client, reports)
     asked = questions(
         (where, SeenWhole(delivered.leader_epoch, delivered.high_watermark))
         for report in reports
@@ -82,6 +88,19 @@ def check_stored(client: Client, reports: Iterable[TaskReport]) -> None:
             f"committed up to offset {first.high_watermark} under leader epoch {first.leader_epoch}, and is "
             f"not any more ({len(gone)} partitions). Run again, it will fill in what is missing"
         )
+
+
+def _check_topics(client: Client, reports: Iterable[TaskReport]) -> None:
+    """Raise DeliveryFailed if a topic is not the one that a task wrote to: leader epochs and offsets of the
+    new one may look as if nothing was lost."""
+    opened = sorted({(topic, one) for report in reports for topic, one in report.topic_ids.items() if one})
+    if not opened:
+        return
+    now = client.metadata(sorted({topic for topic, _ in opened})).topics
+    for topic, topic_id in opened:
+        found = now[topic].topic_id if topic in now else ""
+        if found not in ("", topic_id):
+            raise DeliveryFailed(made_again(topic, topic_id, found), WHAT_IS_GONE)
 
 
 def _epoch_ends(

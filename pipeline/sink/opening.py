@@ -3,6 +3,10 @@
 The first task that needs it proposes it, and the first proposal stays (state.py). No task writes before it
 has read it, so its offsets lie at or before everything that the micro-batch stores. Keys are spread over its
 partition count in every attempt, also if the topic grows, and every attempt must have its fingerprint.
+
+It has the topic's id. If the topic is deleted and created again while the micro-batch is written, what was
+stored is gone with the old one, and the micro-batch is opened once more, from the new one's first record on:
+so it is stored there whole, each row once.
 """
 
 from __future__ import annotations
@@ -69,6 +73,12 @@ class TopicOpening:
     start_offsets: tuple[int, ...]
     leader_epochs: tuple[int, ...]
     fingerprint: Fingerprint
+    topic_id: str = ""
+    """The UUID's text; "" if brokers, or the release that opened the topic, told none."""
+
+    def is_of_another(self, topic_id: str) -> bool:
+        """Return whether the topic with this id is not the one that was opened."""
+        return bool(self.topic_id and topic_id) and self.topic_id != topic_id
 
     @property
     def partition_count(self) -> int:
@@ -96,6 +106,7 @@ class _OpeningDocument(msgspec.Struct, rename="camel"):
     leader_epochs: tuple[Epoch, ...]
     fingerprint: dict[str, str]
     digest: str
+    topic_id: str = ""
 
 
 def encode_opening(opening: TopicOpening) -> bytes:
@@ -107,6 +118,7 @@ def encode_opening(opening: TopicOpening) -> bytes:
         opening.leader_epochs,
         dict(opening.fingerprint.parts),
         opening.fingerprint.digest,
+        opening.topic_id,
     )
     return encode_fields(document, version=VERSION)
 
@@ -128,5 +140,11 @@ def decode_opening(encoded: bytes, *, topic: str, batch_id: int) -> TopicOpening
             f"{topic}, micro-batch {batch_id}: begun by a version of this sink that places rows differently"
         )
     return TopicOpening(
-        topic, batch_id, found.opened_ms, found.start_offsets, found.leader_epochs, fingerprint
+        topic,
+        batch_id,
+        found.opened_ms,
+        found.start_offsets,
+        found.leader_epochs,
+        fingerprint,
+        found.topic_id,
     )

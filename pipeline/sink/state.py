@@ -1,6 +1,7 @@
 """The files on which a sink's attempts agree: a directory per micro-batch, each file written once.
 
     <checkpointLocation>/springtide-sink/<batch id>/<topic>.opening.json
+    <checkpointLocation>/springtide-sink/<batch id>/<topic>#<topic id>.opening.json    of one made again since
     <checkpointLocation>/springtide-sink/<batch id>/committed.json
 
 A file appears whole and durable or not at all, and is never changed (pipeline/files.py). The checkpoint is on
@@ -39,11 +40,15 @@ class SinkState:
         self._directory = directory
         self._files = StoredFiles(SinkStateError, bytes_max=BYTES_MAX)
 
-    def opening(self, batch_id: int, topic: str, propose: Callable[[], TopicOpening]) -> TopicOpening:
-        """Return the opening of a topic in a micro-batch; `propose` is called if there is none yet."""
+    def opening(
+        self, batch_id: int, topic: str, propose: Callable[[], TopicOpening], *, topic_id: str = ""
+    ) -> TopicOpening:
+        """Return the opening of a topic in a micro-batch; `propose` is called if there is none yet.
+        `topic_id`: of one that was made again after the first opening."""
         if not _TOPIC.match(topic):
             raise SinkStateError(f"{topic!r} is no topic name")
-        path = self._directory / str(batch_id) / f"{topic}.opening.json"
+        name = f"{topic}#{topic_id}" if topic_id else topic
+        path = self._directory / str(batch_id) / f"{name}.opening.json"
         found = self._files.read(path)
         if found is None:
             found = self._files.put_if_absent(path, encode_opening(propose()))

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from pipeline.client.client import Client
-from pipeline.client.values import LATEST, TopicMetadata, TopicPartition
+from pipeline.client.values import EARLIEST, LATEST, TopicMetadata, TopicPartition
 from pipeline.clock import wall_ms
 from pipeline.errors import InvalidRows
 from pipeline.sink.opening import Fingerprint, TopicOpening
 from springtide.wire.errors import ErrorCode
+
+WHAT_IS_GONE = (
+    "What was stored in the old topic is gone with it. Run again, a micro-batch of a stream is written whole "
+    "to the new topic; a job begins anew"
+)
+
+
+def made_again(topic: str, opened: str, now: str) -> str:
+    """Return the message about a topic that is not the one that was opened."""
+    return (
+        f"topic {topic!r} was deleted and created again while it was written to: its id was {opened}, and is "
+        f"{now}"
+    )
 
 
 def propose_opening(client: Client, topic: str, *, batch_id: int, fingerprint: Fingerprint) -> TopicOpening:
@@ -20,6 +34,25 @@ def propose_opening(client: Client, topic: str, *, batch_id: int, fingerprint: F
         client, {topic: known_partitions(client, topic)}, batch_id=batch_id, fingerprint=fingerprint
     )
     return opening
+
+
+def propose_again(
+    client: Client, topic: str, *, instead_of: TopicOpening, fingerprint: Fingerprint
+) -> TopicOpening:
+    """Return the opening of a topic that was made again since `instead_of`. It begins at the first record:
+    attempts that had opened the old topic may have written to the new one. The time stays, which is in rows.
+    Raises InvalidRows, ClientError."""
+    opening = propose_opening(client, topic, batch_id=instead_of.batch_id, fingerprint=fingerprint)
+    partitions = [TopicPartition(topic, partition) for partition in range(opening.partition_count)]
+    first = client.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    starts = tuple(first[where].offset for where in partitions)
+    return replace(opening, start_offsets=starts, opened_ms=instead_of.opened_ms)
+
+
+def id_of(client: Client, topic: str) -> str:
+    """Return the id of the topic that has this name now, "" if brokers tell none. Raises ClientError."""
+    told = client.metadata([topic]).topics.get(topic)
+    return "" if told is None else told.topic_id
 
 
 def propose_openings(client: Client, *, batch_id: int, fingerprint: Fingerprint) -> tuple[TopicOpening, ...]:
@@ -38,6 +71,7 @@ def _proposed(
     fingerprint: Fingerprint,
 ) -> tuple[TopicOpening, ...]:
     opened_ms = wall_ms()
+    told = client.known_metadata().topics
     found = client.list_offsets(dict.fromkeys(chain.from_iterable(partitions.values()), LATEST))
     return tuple(
         TopicOpening(
@@ -47,6 +81,7 @@ def _proposed(
             tuple(found[where].offset for where in some),
             tuple(found[where].leader_epoch for where in some),
             fingerprint,
+            told[topic].topic_id,
         )
         for topic, some in partitions.items()
     )

@@ -45,6 +45,7 @@ from pipeline.sink.placement import RowPlacement
 from pipeline.sink.resuming import Resuming
 from pipeline.sink.scanning import scan_partition
 from pipeline.sink.stored_rows import TooManyStored
+from pipeline.sink.target import WHAT_IS_GONE, id_of, made_again
 from springtide.wire.record_batch import HEADER_BYTES
 
 T = TypeVar("T")
@@ -141,8 +142,15 @@ class TaskWriter:
 
     def _opening(self, topic: str) -> TopicOpening:
         if topic not in self._openings:
-            self._openings[topic] = self._open_topic(topic)
+            opening = self._open_topic(topic)
+            if opening.is_of_another(topic_id := id_of(self._client, topic)):
+                raise DeliveryFailed(made_again(topic, opening.topic_id, topic_id), WHAT_IS_GONE)
+            self._openings[topic] = opening
         return self._openings[topic]
+
+    def topic_ids(self) -> dict[str, str]:
+        """Return the ids of the topics that were opened, by name."""
+        return {topic: opening.topic_id for topic, opening in self._openings.items()}
 
     def _open(self, partitions: list[TopicPartition]) -> None:
         """Find out what earlier attempts stored in these partitions, and in all partitions of a topic if one

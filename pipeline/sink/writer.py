@@ -7,9 +7,11 @@ must change nothing.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -31,9 +33,11 @@ from pipeline.sink.options import DeliveryMode, SinkOptions, parse_sink_options
 from pipeline.sink.placement import RowPlacement
 from pipeline.sink.plain_task import PlainTaskWriter
 from pipeline.sink.state import SinkState, state_directory
-from pipeline.sink.target import known_partitions, propose_opening, propose_openings
+from pipeline.sink.target import id_of, known_partitions, propose_again, propose_opening, propose_openings
 from pipeline.sink.task import TaskSettings, TaskWriter
 from pipeline.worker_process import calm_the_collector
+
+_log = logging.getLogger(__name__)
 
 BATCH_ID = "streaming.sql.batchId"
 QUERY_ID = "sql.streaming.queryId"
@@ -193,6 +197,16 @@ def write_rows(
                 lambda: propose_opening(client, topic, batch_id=batch_id, fingerprint=fingerprint),
             )
             opening.check(fingerprint)
+            if opening.is_of_another(topic_id := id_of(client, topic)):
+                _log.warning(
+                    "target_made_again topic=%s micro_batch=%d consequence=%s",
+                    topic,
+                    batch_id,
+                    "the micro-batch is written whole to the new topic; earlier ones are gone with the old",
+                )
+                again = partial(propose_again, client, topic, instead_of=opening, fingerprint=fingerprint)
+                opening = state.opening(batch_id, topic, again, topic_id=topic_id)
+                opening.check(fingerprint)
             return opening
 
         settings = TaskSettings(
@@ -206,7 +220,7 @@ def write_rows(
         writer = TaskWriter(client, settings, open_topic)
         for rows in iterator:
             writer.add(usable_rows(rows))
-        return TaskDone(TaskReport(task_index, dict(writer.finish())))
+        return TaskDone(TaskReport(task_index, dict(writer.finish()), writer.topic_ids()))
 
 
 def commit_messages(plan: SinkPlan, messages: list[WriterCommitMessage | None], batch_id: int) -> None:

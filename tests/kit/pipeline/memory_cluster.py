@@ -46,6 +46,15 @@ class MemoryCluster:
     """message.timestamp.type=LogAppendTime."""
     scans: int = 0
     pauses: int = 0
+    ids: dict[str, str] = field(default_factory=dict)
+    """Of the topics, by name; the others have none."""
+
+    def make_again(self, topic: str, topic_id: str) -> None:
+        """Delete a topic and create it again: new logs under the same leaders, in the same leader epochs."""
+        for where in [one for one in self.partitions if one.topic == topic]:
+            self.partitions[where] = SimulatedPartition(is_wide=True)
+        self.data = {key: data for key, data in self.data.items() if key[0].topic != topic}
+        self.ids[topic] = topic_id
 
     @classmethod
     def of(cls, topic: str, count: int, *, is_wide: bool = True, stamps: bool = False) -> MemoryCluster:
@@ -79,7 +88,12 @@ class MemoryClient:
             )
         brokers = {broker: BrokerAddress(broker, "memory", broker) for broker in range(3)}
         return ClusterMetadata(
-            "memory", brokers, {name: TopicMetadata(partitions=each) for name, each in topics.items()}
+            "memory",
+            brokers,
+            {
+                name: TopicMetadata(topic_id=self.cluster.ids.get(name, ""), partitions=each)
+                for name, each in topics.items()
+            },
         )
 
     def known_metadata(self) -> ClusterMetadata:

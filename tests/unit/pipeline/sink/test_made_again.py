@@ -1,0 +1,135 @@
+"""The sink's topic is deleted and created again while a micro-batch is written: it is stored whole in the new
+one, each row once, or the commit is refused. Nothing else shows it: leader epochs and offsets may agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+
+from pipeline.client.values import TopicPartition
+from pipeline.errors import DeliveryFailed
+from pipeline.records.decode import decode_records
+from pipeline.sink import target
+from pipeline.sink import writer as shell
+from pipeline.sink.commit import TaskReport, commit_micro_batch
+from pipeline.sink.opening import TopicOpening, decode_opening, encode_opening, fingerprint_of
+from pipeline.sink.options import parse_sink_options
+from pipeline.sink.state import SinkState
+from pipeline.sink.writer import SinkPlan, write_rows
+from tests.kit.pipeline.memory_cluster import MemoryClient, MemoryCluster
+
+TOPIC, OLD, NEW = "orders", str(UUID(int=7)), str(UUID(int=8))
+P0 = TopicPartition(TOPIC, 0)
+
+
+class Sink:
+    """A query's sink over a cluster in memory: micro-batch 3, in two tasks of one partition."""
+
+    def __init__(self, place: Path) -> None:
+        self.cluster = MemoryCluster.of(TOPIC, 1)
+        self.cluster.ids[TOPIC] = OLD
+        given = {"kafka.bootstrap.servers": "h:1", "topic": TOPIC, "checkpointLocation": str(place)}
+        self.plan = SinkPlan(parse_sink_options(given), (("value", "string"),))
+
+    def task(self, index: int, count: int = 20) -> TaskReport:
+        values = [f"task {index} row {n}" for n in range(count)]
+        rows = pa.record_batch({"value": pa.array(values), "partition": pa.array([0] * count, pa.int32())})
+        done = write_rows(self.plan, iter([rows]), "sink", 3, index)
+        assert done.report is not None
+        return done.report
+
+    def commit(self, *reports: TaskReport) -> None:
+        commit_micro_batch(MemoryClient(self.cluster), self.plan.state(), 3, reports)  # type: ignore[arg-type]
+
+    def values(self) -> list[str]:
+        decoded = decode_records(self.cluster.stored()[P0], topic=TOPIC, partition=0)
+        return sorted(value.decode() for batch in decoded for value in batch.column("value").to_pylist())
+
+
+@pytest.fixture
+def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sink:
+    one = Sink(tmp_path)
+
+    class Entered(MemoryClient):
+        def __enter__(self) -> Entered:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def deadline(self, budget_ms: int) -> object:
+            return object()  # it is not waited for: the topic is there
+
+    monkeypatch.setattr(shell, "Client", lambda _: Entered(one.cluster))
+    for module in (shell, target):
+        monkeypatch.setattr(module, "wall_ms", lambda: one.cluster.now_ms)
+    return one
+
+
+def both(count: int = 20) -> list[str]:
+    return sorted(f"task {index} row {n}" for index in (0, 1) for n in range(count))
+
+
+def test_a_commit_is_refused_although_epochs_and_offsets_agree(sink: Sink) -> None:
+    first = sink.task(0)
+    sink.cluster.make_again(TOPIC, NEW)
+    second = sink.task(1, 40)  # more than the first had: the new log reaches as far as the old one did
+    with pytest.raises(DeliveryFailed, match=f"deleted and created again .*: its id was {OLD}, and is {NEW}"):
+        sink.commit(first, second)
+    assert sink.plan.state().commits() == {}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("when", ["before the second task", "in the second task", "before the commit"])
+def test_run_again_the_micro_batch_is_whole_in_the_new_topic(
+    sink: Sink, when: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink.task(0)
+    if when == "before the second task":
+        sink.cluster.make_again(TOPIC, NEW)
+    if when == "in the second task":
+        sink.cluster.make_again(TOPIC, OLD)  # it opens the old topic still, and writes to the new one
+        report = sink.task(1)
+        sink.cluster.ids[TOPIC] = NEW
+    else:
+        report = sink.task(1)
+    if when == "before the commit":
+        sink.cluster.make_again(TOPIC, NEW)
+    if report.topic_ids[TOPIC] == OLD:
+        with pytest.raises(DeliveryFailed, match="deleted and created again"):
+            sink.commit(report)
+    sink.commit(sink.task(0), sink.task(1))
+    assert sink.values() == both()
+    assert f"target_made_again topic={TOPIC} micro_batch=3" in caplog.text
+    sink.commit(sink.task(0), sink.task(1))
+    assert sink.values() == both(), "and again changes nothing"
+
+
+def test_brokers_and_openings_without_ids_are_not_held_to_them(sink: Sink) -> None:
+    sink.cluster.ids = {}
+    first = sink.task(0)
+    sink.cluster.ids = {TOPIC: NEW}
+    sink.commit(first, sink.task(1))
+    assert sink.values() == both()
+
+
+def test_an_opening_keeps_its_topics_id_and_older_ones_have_none() -> None:
+    opening = TopicOpening(TOPIC, 3, 5, (1,), (2,), fingerprint_of({}), OLD)
+    encoded = encode_opening(opening)
+    assert decode_opening(encoded, topic=TOPIC, batch_id=3) == opening
+    older = encoded.replace(f',"topicId":"{OLD}"'.encode(), b"")
+    assert older != encoded
+    assert decode_opening(older, topic=TOPIC, batch_id=3).topic_id == ""
+    assert not decode_opening(older, topic=TOPIC, batch_id=3).is_of_another(NEW)
+
+
+def test_the_new_topics_opening_stands_beside_the_old_ones(tmp_path: Path) -> None:
+    state = SinkState(tmp_path)
+    for topic_id in ("", NEW):
+        opening = TopicOpening(TOPIC, 3, 5, (1,), (2,), fingerprint_of({}), topic_id)
+        assert state.opening(3, TOPIC, lambda one=opening: one, topic_id=topic_id) == opening  # type: ignore[misc]
+    assert sorted(path.name for path in (tmp_path / "3").iterdir()) == [
+        f"{TOPIC}#{NEW}.opening.json",
+        f"{TOPIC}.opening.json",
+    ]
