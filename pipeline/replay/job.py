@@ -44,6 +44,7 @@ from pipeline.replay.run_state import RunState, check_same, rounds_left
 from pipeline.replay.task import ReplayTask, run_task
 from pipeline.sink.commit import TaskReport
 from pipeline.sink.options import BATCH_BYTES_MIN, RETRY_BUDGET_MS
+from pipeline.sink.target import id_of
 from springtide.cli.call import UsageError
 from springtide.wire.compression import Compression
 
@@ -249,11 +250,13 @@ class _Run:
             return kept
         options = self._options
         partitions, topic_id = target_of(self._client, options.topic)
+        source_id = id_of(self._source_client, self._source.topic) if isinstance(self._source, Log) else ""
         found = self._find()
         settings = structs.replace(
             self._wanted(self._partitioning(found, len(partitions))),
             run_id=f"replay-{uuid.uuid4()}",
             topic_id=topic_id,
+            source_topic_id=source_id,
             partition_count=len(partitions),
             planned_ms=wall_ms(),
         )

@@ -79,15 +79,16 @@ def log_rows(
     ClientError."""
     reading = TaskReading(log.client, SourceView.RECORDS, COLUMNS, Isolation.READ_COMMITTED)
     try:
-        for rows in read_ranges(reading, _as_ranges(pieces)):
+        ids = {log.topic: settings.source_topic_id} if settings.source_topic_id else {}
+        for rows in read_ranges(reading, _as_ranges(pieces), ids):
             chosen = sink_rows(rows, settings, now_ms=now_ms)
             if chosen.num_rows:
                 yield chosen
     except DataLossError as error:
         raise ReplayError(
             f"{log.topic}: records are gone since the replay was planned: {error.__cause__ or error}",
-            "Retention took them before they were copied. Begin again, with another --checkpoint, and raise "
-            "the source's retention for as long as the replay takes.",
+            "Retention took them before they were copied, or the topic was deleted. Begin again, with "
+            "another --checkpoint, and raise the source's retention for as long as the replay takes.",
         ) from error
     except DamagedRecords as error:
         raise ReplayError(str(error), "`pipeline verify` tells which replicas are damaged.") from error

@@ -102,6 +102,8 @@ class ReplaySettings(Struct, frozen=True, kw_only=True, rename="camel", tag_fiel
 
     source: where records come from, for people and to tell replays apart; source_topic: "" if none was given.
     from_ms, until_ms: only records whose timestamp is in between (until_ms itself is not), or NO_TIME.
+    source_topic_id: of a topic of a cluster, "" if it is not known: its offsets mean nothing in one that is
+    made again.
     partition_count: the target's when the replay was planned; keys are spread over so many to the end.
     """
 
@@ -118,6 +120,7 @@ class ReplaySettings(Struct, frozen=True, kw_only=True, rename="camel", tag_fiel
     batch_bytes: _Count = 1_000_000
     batch_records: _Count = 2**16
     planned_ms: Int64 = 0
+    source_topic_id: str = ""
 
     def identity(self) -> Mapping[str, str]:
         """Return what makes a second run the same replay, by the names of the command line."""
