@@ -134,9 +134,8 @@ def test_a_topic_made_again_is_an_error(again: Again, way: str, tmp_path: Path) 
     else:
         again.make_again()
         again.write("new", 25)
-    with pytest.raises(
-        Exception, match=r"was deleted and created again: the query has read .*-0 up to offset 10"
-    ):
+    # Told by the driver; or by a task, where the running driver had planned a batch in between.
+    with pytest.raises(Exception, match="was deleted and created again"):
         go_on(again, "restart" if way == "running" else way, **options)
     assert again.rows() == sorted(names("old", 10)), "nothing of it was read"
     again.stop()

@@ -190,3 +190,13 @@ def test_tasks_are_told_the_ids_of_their_topics() -> None:
     told = [pickle.loads(pickle.dumps(task)).topic_ids for task in tasks]
     assert told == [{"t": OLD}, {"u": OTHER}]
     assert reader.partitions({"t": {"0": 1}}, {"t": {"0": 2}})[0].topic_ids == {}  # type: ignore[attr-defined]
+
+
+def test_a_batch_that_was_planned_between_the_two_topics_skips_nothing_of_the_new_one() -> None:
+    """The driver read the old id, then the new log's end: its tasks got no rows, and the batch was passed
+    over where losses are accepted."""
+    logs = logs_of_one_topic()
+    logs.make_again("t", {T0: 25}, NEW)
+    query = Query(logs, failOnDataLoss="false")
+    query.checkpoint = json.dumps(offsets_to_json({T0: 25}, {"t": OLD}))
+    assert query.trigger() == [PartitionRange("t", 0, 0, 25)]
