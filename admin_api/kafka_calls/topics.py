@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 
+import msgspec
 from pydantic import ValidationError
 
 from admin_api.http.answers import Answer
@@ -13,6 +14,7 @@ from admin_api.kafka_calls.calls import UNCONDITIONAL, Calls, Kafka, failed, out
 from admin_api.kafka_calls.configs import described_topic
 from admin_api.topics import service
 from admin_api.topics.models import ChangeTopic, NewTopic
+from admin_api.topics.names import NAME_WAIT_MS, until_free
 from controller.audit.change import Entity
 from controller.contract.administration import (
     AdminOutcome,
@@ -30,6 +32,10 @@ from controller.contract.partition_state import TopicState
 
 
 async def create_topics(calls: Calls, call: CreateTopicsCall) -> list[AdminOutcome]:
+    if not call.validate_only:
+        # Once for all: each creation that follows would wait for its own.
+        names = [topic.name for topic in call.topics]
+        await until_free(calls.services, calls.cluster, names, NAME_WAIT_MS)
     return [await _create(calls, topic, dry_run=call.validate_only) for topic in call.topics]
 
 
@@ -71,7 +77,24 @@ async def _create(calls: Calls, topic: TopicToCreate, *, dry_run: bool) -> Admin
 
 
 async def delete_topics(calls: Calls, call: DeleteTopicsCall) -> list[AdminOutcome]:
-    return [await _delete(calls, topic) for topic in call.topics]
+    """Begin all deletions, then wait until all names are free: a client may use them when it is answered."""
+    outcomes = [await _delete(calls, topic) for topic in call.topics]
+    deleted = [outcome.topic for outcome in outcomes if outcome.topic and not outcome.error_code]
+    if await until_free(calls.services, calls.cluster, deleted, NAME_WAIT_MS):
+        return outcomes
+    held = calls.services.engine.image(calls.cluster).image.held_names
+    return [_late(outcome) if outcome.topic in held else outcome for outcome in outcomes]
+
+
+def _late(outcome: AdminOutcome) -> AdminOutcome:
+    """The deletion has begun, and goes on."""
+    if outcome.error_code:
+        return outcome
+    late = failed(
+        Kafka.REQUEST_TIMED_OUT,
+        f"{outcome.topic!r} is being deleted, but not all of its leaders are known to have stopped",
+    )
+    return msgspec.structs.replace(late, topic=outcome.topic, topic_id=outcome.topic_id)
 
 
 async def _delete(calls: Calls, topic: TopicToDelete) -> AdminOutcome:
@@ -83,11 +106,13 @@ async def _delete(calls: Calls, topic: TopicToDelete) -> AdminOutcome:
             return failed(Kafka.UNKNOWN_TOPIC_ID, "there is no topic of this id")
         name = state.topic
     asked = service.deletion_of(calls.cluster, name)
-    _, outcome = await calls.carry_out(
-        asked, partial(service.delete_topic, calls.services, calls.cluster, name, UNCONDITIONAL)
-    )
+    _, outcome = await calls.carry_out(asked, partial(_begin_deletion, calls, name))
     topic_id = None if state is None or outcome.error_code else state.topic_id
     return AdminOutcome(error_code=outcome.error_code, message=outcome.message, topic=name, topic_id=topic_id)
+
+
+async def _begin_deletion(calls: Calls, name: str, attempt: Attempt) -> Answer:
+    return await service.delete_topic(calls.services, calls.cluster, name, UNCONDITIONAL, attempt, wait_ms=0)
 
 
 async def delete_records(calls: Calls, call: DeleteRecordsCall) -> list[AdminOutcome]:

@@ -20,6 +20,7 @@ from admin_api.topics.models import (
     TopicPlan,
     TopicView,
 )
+from admin_api.topics.names import NAME_WAIT_MS, until_free
 from controller.audit.change import Entity
 from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
 from controller.core.configs import effective
@@ -108,8 +109,10 @@ def deletion_of(cluster: str, topic: str, reason: str | None = None) -> Asked:
 
 async def create_topic(services: Services, cluster: str, body: NewTopic, attempt: Attempt) -> Answer:
     """Create the topic and answer 201 with it. Answer 200 with the existing topic if the request allows that,
-    or for a dry run."""
+    or for a dry run. Wait for a name that a deleted topic still holds."""
     engine = services.engine
+    if not attempt.dry_run:
+        await until_free(services, cluster, (body.name,), NAME_WAIT_MS)
     existing = engine.image(cluster).image.topic_named(body.name)
     if existing is not None and body.if_not_exists:
         return Answer.of(200, _present(engine, cluster, existing))
@@ -178,11 +181,20 @@ def check_settled(engine: Engine, cluster: str, topic: TopicState, condition: Pr
 
 
 async def delete_topic(
-    services: Services, cluster: str, name: str, condition: Precondition, attempt: Attempt
+    services: Services,
+    cluster: str,
+    name: str,
+    condition: Precondition,
+    attempt: Attempt,
+    *,
+    wait_ms: int = NAME_WAIT_MS,
 ) -> Answer:
     """Delete the topic and answer 202 with an operation that ends when every replica is deleted. The name is
-    free at once."""
+    free when that is answered, unless a leader can't be heard from for longer than `wait_ms`. A repetition
+    waits like the first and then finds no such topic."""
     engine = services.engine
+    if not attempt.dry_run and engine.image(cluster).image.topic_named(name) is None:
+        await until_free(services, cluster, (name,), wait_ms)
     topic = find_topic(engine.image(cluster), cluster, name)
     check_settled(engine, cluster, topic, condition)
     before = show_topic(cluster, engine.image(cluster), topic)
@@ -191,7 +203,9 @@ async def delete_topic(
     if attempt.dry_run:
         return Answer.of(200, TopicDeletionPlan(topic=before, waits_for_brokers=list(started.waiting_for)))
     work = begin_topic_delete(TopicDelete(topic=name, topic_id=topic.topic_id))
-    return await follow(services, cluster, attempt, work, OperationState.RUNNING)
+    answer = await follow(services, cluster, attempt, work, OperationState.RUNNING)
+    await until_free(services, cluster, (name,), wait_ms)
+    return answer
 
 
 def show_topic(cluster: str, view: Published, state: TopicState) -> TopicView:

@@ -140,7 +140,8 @@ class TopicState(msgspec.Struct, frozen=True, kw_only=True):
     """A topic's own metadata. `configs` holds only overrides, under Kafka's dotted names, as strings.
 
     A topic being deleted keeps its entry, with `deleting` set, until every replica has confirmed:
-    no election, ISR change or produce happens to it any more.
+    no election, ISR change or produce happens to it any more. `name_is_free` is set when no leader of it can
+    acknowledge anything any more: another topic may have the name (4.6, deletion).
     """
 
     topic_id: str
@@ -149,6 +150,7 @@ class TopicState(msgspec.Struct, frozen=True, kw_only=True):
     replication_factor: int
     configs: dict[str, str] = {}
     deleting: bool = False
+    name_is_free: bool = False
 
 
 #: Names a partition for good: (topic id, partition). Topic names come back; ids never do (I21, topic ids

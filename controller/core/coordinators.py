@@ -44,13 +44,14 @@ from controller.core.records import (
     CoordinatorRecord,
     CoordinatorRegistration,
     RemoveCoordinatorRecord,
+    RemoveTopicRecord,
     TopicRecord,
 )
 from controller.core.registration import check_node
 from controller.core.shards import assign_shards, ordinary_topics
 from controller.core.topics import operator_change
 
-_DECISIVE = (CoordinatorRecord, RemoveCoordinatorRecord, TopicRecord)
+_DECISIVE = (CoordinatorRecord, RemoveCoordinatorRecord, RemoveTopicRecord, TopicRecord)
 """Records after which a shard may have to go to another coordinator."""
 _NO_COORDINATOR = AlarmKey(code=AlarmCode.NO_COORDINATOR)
 _GROUP_ALARMS = {"lag_grows": AlarmCode.GROUP_LAG_GROWS, "unsettled": AlarmCode.GROUP_UNSETTLED}

@@ -77,6 +77,7 @@ class ClusterImage:
     brokers: registration by broker id. coordinators: by their ids, which no broker has.
     topics: by topic id, those being deleted included.
     topic_ids: name -> id of the topic that holds the name now (none being deleted).
+    held_names: name -> id of a topic that is being deleted, and of which some leader may not have stopped.
     partitions: state by (topic id, partition). configs: cluster-wide defaults.
     acls, users, quotas: those that are not empty.
     """
@@ -94,6 +95,7 @@ class ClusterImage:
         self.coordinators: dict[int, CoordinatorRegistration] = {}
         self.topics: dict[str, TopicState] = {}
         self.topic_ids: dict[str, str] = {}
+        self.held_names: dict[str, str] = {}
         self.partitions: dict[PartitionKey, PartitionState] = {}
         self.acls: dict[PatternKey, AclsOfPattern] = {}
         #: How many bindings `acls` has, and how long the names and principals in them are together.
@@ -282,13 +284,18 @@ class ClusterImage:
                 assigned.update(partition.replicas)
                 self._unindex(key, partition)
             self.deletions[state.topic_id] = Deletion(self.sequence, tuple(sorted(assigned)))
+            self.held_names[state.topic] = state.topic_id
+        if state.name_is_free:
+            self._free_name(state)
         return Changed("topic", state.topic_id)
 
     def _replay_topic_removal(self, topic_id: str) -> Changed:
         keys = self.keys_of(topic_id)
         topic = self.topics.pop(topic_id, None)
-        if topic is not None and self.topic_ids.get(topic.topic) == topic_id:
-            del self.topic_ids[topic.topic]
+        if topic is not None:
+            if self.topic_ids.get(topic.topic) == topic_id:
+                del self.topic_ids[topic.topic]
+            self._free_name(topic)
         for key in keys:
             state = self.partitions.pop(key, None)
             if state is not None and topic_id not in self.deletions:
@@ -296,6 +303,10 @@ class ClusterImage:
         self.deletions.pop(topic_id, None)
         self.announced_at.pop(topic_id, None)
         return Changed("topic", topic_id)
+
+    def _free_name(self, topic: TopicState) -> None:
+        if self.held_names.get(topic.topic) == topic.topic_id:
+            del self.held_names[topic.topic]
 
     def _replay_partition(self, state: PartitionState) -> Changed:
         key = (state.topic_id, state.partition)

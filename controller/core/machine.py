@@ -37,6 +37,7 @@ from controller.core.coordinators import (
     maintain_coordinators,
     remove_coordinator,
 )
+from controller.core.deletions import Deletions
 from controller.core.draft import Draft, actor_of, actor_of_coordinator
 from controller.core.effects import Alarm, AlarmCode, AlarmKey, Effect
 from controller.core.election import (
@@ -121,7 +122,6 @@ from controller.core.topics import (
     create_coordinator_topic,
     create_topic,
     delete_topic,
-    finish_deletions,
     remove_orphans,
 )
 from controller.core.users import alter_users
@@ -181,6 +181,7 @@ class ClusterMachine:
         self._coordinators = CoordinatorSessions(
             image, self._alarms, options=options, controller_epoch=controller_epoch, now_ms=now_ms
         )
+        self._deletions = Deletions(options)
         self._has_taken_over = False
         self._confirm_at_ms: int | None = None
         self._preferred_at_ms: int | None = None
@@ -206,7 +207,7 @@ class ClusterMachine:
             self._elect_told(draft, event)
         follow_up(draft, draft.records)
         if self.image.deletions:
-            self._finish_deletions(draft)
+            self._finish_deletions(draft, now_ms)
         self._coordinators.follow_up(draft)
         self._alarms.refresh(draft, draft.records)
         self._schedule(draft.records, now_ms)
@@ -312,8 +313,8 @@ class ClusterMachine:
         self._sessions.on_takeover(draft)
         self._alarms.refresh_all(draft)
 
-    def _finish_deletions(self, draft: Draft) -> None:
-        if finish_deletions(draft, self._sessions.applied):
+    def _finish_deletions(self, draft: Draft, now_ms: int) -> None:
+        if self._deletions.follow_up(draft, self._sessions, now_ms):
             self.lags = {key: lag for key, lag in self.lags.items() if key in self.image.partitions}
             self._floors.forget(self.image)
 
@@ -614,6 +615,7 @@ class ClusterMachine:
         deadlines = (
             self._sessions.next_deadline_ms(self.image),
             self._coordinators.next_deadline_ms(self.image),
+            self._deletions.next_deadline_ms(),
             self._confirm_at_ms,
             self._preferred_at_ms,
         )

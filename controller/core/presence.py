@@ -28,11 +28,13 @@ class Session:
 
     last_seen_ms: when its last heartbeat arrived; None: over (never heard from, or proven dead).
     required_sequence: how far it must have applied before it is trusted.
+    is_proven_dead: its listener refused a connection, and nothing was heard since.
     """
 
     def __init__(self, *, last_seen_ms: int | None, required_sequence: int) -> None:
         self.last_seen_ms = last_seen_ms
         self.required_sequence = required_sequence
+        self.is_proven_dead = False
         self.probed_at_ms: int | None = None
         self.refused_since_ms: int | None = None
         self.shutdown_since_ms: int | None = None
@@ -105,6 +107,12 @@ class Presence:
             and now_ms - session.last_seen_ms <= self._options.grace_ms
         )
 
+    def is_proven_dead(self, member_id: int) -> bool:
+        """Return whether this member's process is known to have ended. A controller that took over does not
+        know it before it has probed."""
+        session = self._by_id.get(member_id)
+        return session is not None and session.is_proven_dead
+
     def _refuse(self, error: ControllerError, detail: str) -> RegisterResponse:
         return RegisterResponse(
             error=error,
@@ -145,6 +153,7 @@ class Presence:
             self._is_stale = True
             session.last_seen_ms = seen_ms
         session.last_seen_ms = max(session.last_seen_ms, seen_ms)
+        session.is_proven_dead = False
 
     def record_applied(
         self, image: ClusterImage, member_id: int, *, controller_epoch: int, sequence: int

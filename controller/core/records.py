@@ -59,6 +59,8 @@ class Cause(StrEnum):
     TOPIC_CONFIGURED = "topic_configured"
     PARTITIONS_ADDED = "partitions_added"
     TOPIC_DELETION_STARTED = "topic_deletion_started"
+    #: No leader of a topic that is being deleted can acknowledge anything any more.
+    TOPIC_NAME_FREED = "topic_name_freed"
     TOPIC_DELETED = "topic_deleted"
     REPLICAS_CREATED = "replicas_created"
     ISR_SHRUNK = "isr_shrunk"

@@ -406,8 +406,13 @@ class Sessions(Presence):
         if self.check_broker(draft.image, broker_id, broker_epoch) is not ControllerError.NONE:
             return False  # about an incarnation that is gone
         self._by_id[broker_id].last_seen_ms = None
+        self._by_id[broker_id].is_proven_dead = True
         self._is_stale = True
         return self.fence(draft, broker_id, Cause.BROKER_DIED, "refuses connections: its process is dead")
+
+    def probe(self, draft: Draft, broker_id: int, now_ms: int) -> None:
+        """Ask for a probe of the broker's listener: a refusal proves that its process has ended."""
+        self._probe(draft, draft.image.brokers[broker_id], self._by_id[broker_id], now_ms)
 
     def on_tick(self, draft: Draft, now_ms: int) -> None:
         """Fence who was silent for the grace, longest silence first, each seeing the effect of the one before

@@ -91,7 +91,7 @@ def missing_topics(image: ClusterImage) -> list[str]:
         return []
     if not 0 < wanted_factor(image) <= image.placeable_owners():
         return []
-    return sorted(COORDINATOR_TOPICS - image.topic_ids.keys())
+    return sorted(COORDINATOR_TOPICS - image.topic_ids.keys() - image.held_names.keys())
 
 
 def ordinary_topics(image: ClusterImage) -> list[str]:

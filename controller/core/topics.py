@@ -1,15 +1,14 @@
-"""The life of a topic: created whole, deleted only when every replica has said so.
+"""The life of a topic: created whole, and when its deletion begins. Its end is told in deletions.py.
 
 A new partition's ISR is its *live* replicas only (KAFKA-13083): an ISR with a dead member could commit
 nothing and would elect nothing. A deleted topic leaves play with one record: its partitions leave every
 index, so that no election or ISR change can touch them, and brokers are told its id to delete until each of
-them has applied that (4.6, deletion). The name is free at once, because logs, epochs and requests carry the
-id (I21, topic ids decide).
+them has applied that. The name is free when its leaders have stopped (4.6, deletion).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 
@@ -207,6 +206,8 @@ def check_topic_name(image: ClusterImage, name: str) -> Refusal | None:
         return Refusal(
             code=RefusalCode.TOPIC_ALREADY_EXISTS, field="topic", detail=f"topic {name!r} already exists"
         )
+    if name in image.held_names:
+        return _is_held(image, name)
     if "." in name or "_" in name:
         folded = name.replace(".", "_")
         for other in image.topic_ids:
@@ -217,6 +218,21 @@ def check_topic_name(image: ClusterImage, name: str) -> Refusal | None:
                     detail=f"topic {name!r} differs from {other!r} only by '.' and '_'",
                 )
     return None
+
+
+def _is_held(image: ClusterImage, name: str) -> Refusal:
+    """Refuse a name that a topic holds whose leaders have not all stopped yet (4.6, deletion)."""
+    deletion = image.deletions[image.held_names[name]]
+    down = [b for b in deletion.brokers if b in image.brokers and image.brokers[b].fenced]
+    hint = "create it when the deletion has been answered, or try again in a few seconds"
+    if down:
+        hint += f"; if it stays so, start or remove the brokers of it that are down: {down}"
+    return Refusal(
+        code=RefusalCode.TOPIC_ALREADY_EXISTS,
+        field="topic",
+        detail=f"topic {name!r} is being deleted, and not all of its leaders are known to have stopped",
+        hint=hint,
+    )
 
 
 def is_id(text: str) -> bool:
@@ -463,26 +479,6 @@ def delete_topic(draft: Draft, event: DeleteTopic) -> TopicDeletionStarted | Ref
         draft.write(TopicRecord(state=deleting, change=operator_change(event, Cause.TOPIC_DELETION_STARTED)))
         waiting_for = image.deletions[topic.topic_id].brokers
     return TopicDeletionStarted(state=deleting, waiting_for=waiting_for, dry_run=event.dry_run)
-
-
-def finish_deletions(draft: Draft, applied: Mapping[int, int]) -> int:
-    """Remove tombstones whose every replica has applied the deletion, or belongs to a removed broker.
-    applied: each broker's applied sequence under this controller. Return how many were removed."""
-    image = draft.image
-    count = 0
-    for topic_id, deletion in list(image.deletions.items()):
-        if all(
-            b not in image.brokers or applied.get(b, -1) >= deletion.since_sequence for b in deletion.brokers
-        ):
-            draft.write(
-                RemoveTopicRecord(
-                    topic_id=topic_id,
-                    topic=image.topics[topic_id].topic,
-                    change=draft.change(Cause.TOPIC_DELETED),
-                )
-            )
-            count += 1
-    return count
 
 
 def remove_orphans(draft: Draft) -> None:

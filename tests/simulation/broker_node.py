@@ -1548,8 +1548,12 @@ class BrokerNode:
         now_ms = self.now_ms
         base_offset = -1
 
+        state = replica.state
+        holder = None if state is None else self.cluster.oracle.holders.get(state.topic)
+
         def complete(error: ErrorCode) -> None:
             self.owed.pop(waiter_id, None)
+            self.cluster.oracle.check_name(state, error, holder)
             answer(ProduceAnswer(error, base_offset))
 
         self.produce_count += 1
@@ -1572,6 +1576,7 @@ class BrokerNode:
         elif self.is_resumed and result.error in _FORGOT_ITS_PRODUCER:
             pass  # it has forgotten what came before: an error, fatal to a client, and no lie
         else:
+            self.cluster.oracle.check_name(state, result.error, holder)
             answer(ProduceAnswer(result.error, result.base_offset))
         self._run(request.key, effects)
         self.cluster.oracle.on_replica_touched(self, request.key)

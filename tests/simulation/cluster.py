@@ -385,8 +385,11 @@ class Cluster:
                 f"{state.leader} le {state.leader_epoch} pe {state.partition_epoch} isr {state.isr} "
                 f"elr {state.elr}" + (f" shard {state.shard}" if state.shard else "")
             )
-        elif isinstance(record, TopicRecord) and self.shards is not None:
-            self.shards.on_topic(record.state)
+        elif isinstance(record, TopicRecord):
+            if not record.state.deleting:
+                self.oracle.holders[record.state.topic] = record.state.topic_id
+            if self.shards is not None:
+                self.shards.on_topic(record.state)
         elif isinstance(record, RemoveCoordinatorRecord):
             self.marks.reached("coordinator.forgotten")
 

@@ -23,6 +23,7 @@ from tests.simulation import (
     kinds_pauses,
     kinds_plans,
     kinds_scripts,
+    kinds_topics,
     kinds_workers,
 )
 from tests.simulation.cluster import Cluster
@@ -43,6 +44,7 @@ __all__ = [
     "kinds_pauses",
     "kinds_plans",
     "kinds_scripts",
+    "kinds_topics",
     "kinds_workers",
 ]
 
@@ -61,6 +63,7 @@ MODULES = (
     kinds_hosts,
     kinds_coordinators,
     kinds_workers,
+    kinds_topics,
 )
 _PLACE = {module.__name__: number for number, module in enumerate(MODULES)}
 

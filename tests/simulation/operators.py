@@ -30,6 +30,8 @@ class Operator:
         self.deleted: list[str] = []
         self.stopped = False
         self.created_count = 0
+        #: Batches of those who write to topics that are made again (kinds_topics.py).
+        self.written_count = 0
 
     def start(self) -> None:
         if self.cluster.options.topics_max:

@@ -17,6 +17,7 @@ Checked, with its cost, after
 - a write in ZooKeeper: I5 (one writer of metadata); of the partitions written I6 (partition epochs order
   everything), I7, I1, I2, I37 (what a client deleted stays deleted) and I38 (a host has one replica).
   O(partitions written);
+- an answer to a producer: I39 (acknowledged in the topic that there is). O(1);
 - an answer to a client: I4 (acknowledged means committed), I18 (reads stop at the high watermark), I19 (no
   latest offset before it is known), I23 (no gap, no repeat). O(log batches + batches read);
 - the end: I13, I23 and I24 (acknowledged is read) over everything. O(all batches).
@@ -39,6 +40,7 @@ from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.leader import Leader
 from dataplane.core.replica import Replica
 from dataplane.storage.retention import SegmentView
+from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import BatchHeader, iter_headers
 from tests.simulation.compaction import check_equal, unlike
 from tests.simulation.memory_log import MemoryLog
@@ -141,6 +143,8 @@ class Oracle:
         #: Up to where clients asked to delete, and up to where they were told that it is done (I37).
         self.deletable: dict[PartitionKey, int] = {}
         self.deleted: dict[PartitionKey, int] = {}
+        #: Name -> id of the topic that was made last under it.
+        self.holders: dict[str, str] = {}
         self._lost: set[tuple[PartitionKey, Content]] = set()
         #: Partitions for which an operator had to choose a log that compaction had left with gaps.
         self.torn: set[PartitionKey] = set()
@@ -383,6 +387,17 @@ class Oracle:
             )
         if not known and (key, content) not in self._lost:
             raise Violation("I4", f"{key} acknowledged offset {base_offset}, which is not committed")
+
+    def check_name(self, state: PartitionState | None, error: ErrorCode, holder: str | None) -> None:
+        """I39: nothing is acknowledged in a topic whose name another had already when it was written.
+        holder: the topic that had the name then."""
+        if (
+            state is not None
+            and error is ErrorCode.NONE
+            and holder not in (None, state.topic_id)
+            and not self.cluster.zookeeper.times_back
+        ):
+            raise Violation("I39", f"{state.topic} {state.topic_id[:4]} acknowledged, but it was made again")
 
     def check_read(
         self, key: PartitionKey, offset: int, headers: Sequence[BatchHeader], high_watermark: int

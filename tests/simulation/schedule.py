@@ -60,10 +60,12 @@ FAMILIES: dict[str, str] = {
     "host": "a host is resumed from a snapshot",
     "rot": "bytes rot at rest",
     "workers": "a host with several workers dies, or one of them",
+    "topics": "a topic is deleted and made again",
 }
 
-#: Families that only tier A has: no process is put back in time, no host of real processes has workers.
-CORES_ONLY = frozenset({"host", "workers"})
+#: Families that only tier A has: no process is put back in time, no host of real processes has workers, and
+#: operators of tier B make topics again in every run with churn.
+CORES_ONLY = frozenset({"host", "workers", "topics"})
 
 KINDS: dict[str, Kind] = {}
 

@@ -94,6 +94,23 @@ class Rest:
         return items
 
 
+@asynccontextmanager
+async def speaking(rest: Rest, brokers: list[Broker]) -> AsyncIterator[None]:
+    """The brokers are heard, and apply what they are told, until the block ends."""
+
+    async def speak() -> None:
+        while True:
+            for broker in brokers:
+                await broker.heartbeat()
+                await broker.apply()
+            await rest.clock.sleep_ms(100)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(speak)
+        yield
+        tasks.cancel_scope.cancel()
+
+
 async def silence(rest: Rest, brokers: list[Broker], *still_alive: int) -> None:
     """Time passes in which only some brokers speak, until the others are fenced."""
     for _ in range(30):

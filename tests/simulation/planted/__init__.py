@@ -19,6 +19,7 @@ from tests.simulation.planted import (
     leaders,
     reassignments,
     rot,
+    topics,
     workers,
 )
 from tests.simulation.planted.plant import PLANTS, Plant, planted
@@ -39,5 +40,6 @@ __all__ = [
     "planted",
     "reassignments",
     "rot",
+    "topics",
     "workers",
 ]

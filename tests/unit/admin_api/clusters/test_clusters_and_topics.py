@@ -2,13 +2,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
+import httpx
 import pytest
 
+from admin_api.topics.names import NAME_WAIT_MS
 from controller.contract.holdings import SetAsideLog
 from controller.contract.lag_report import LagReport
 from controller.contract.session import Witness
 from controller.core.events import Report
-from tests.kit.admin_api.rest import ACTOR, controller, pointers, problem
+from tests.kit.admin_api.rest import ACTOR, controller, pointers, problem, speaking
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
@@ -209,7 +212,7 @@ async def test_without_a_cluster_named_there_must_be_exactly_one(zookeeper: Memo
         assert problem(disagreeing) == (422, "invalid_request")
 
 
-async def test_a_deleted_topics_name_is_free_at_once_and_its_operation_ends_with_the_last_replica(
+async def test_a_deletion_is_answered_when_all_have_stopped_and_ends_with_the_last_replica(
     zookeeper: MemoryZooKeeper,
 ) -> None:
     async with controller(zookeeper) as rest:
@@ -220,22 +223,51 @@ async def test_a_deleted_topics_name_is_free_at_once_and_its_operation_ends_with
             await broker.apply()
         plan = await rest.client.delete("/clusters/prod/topics/orders?dry_run=true")
         assert (plan.status_code, plan.json()["waits_for_brokers"]) == (200, [1, 2, 3])
-        deleted = await rest.client.delete("/clusters/prod/topics/orders?reason=old")
+        answers: list[httpx.Response] = []
+
+        async def delete() -> None:
+            answers.append(await rest.client.delete("/clusters/prod/topics/orders?reason=old"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(delete)
+            for broker in brokers:
+                await rest.clock.sleep_ms(500)
+                assert not answers, f"broker {broker.broker_id} may still lead"
+                assert problem(await rest.client.get("/clusters/prod/topics/orders")) == (
+                    404,
+                    "topic_not_found",
+                )
+                await broker.heartbeat()
+                await broker.apply()
+        (deleted,) = answers
         assert deleted.status_code == 202
-        operation = deleted.headers["location"]
-        assert (deleted.json()["kind"], deleted.json()["state"]) == ("topic_delete", "running")
-        assert problem(await rest.client.get("/clusters/prod/topics/orders")) == (404, "topic_not_found")
+        assert deleted.json()["kind"] == "topic_delete"
         assert problem(await rest.client.delete("/clusters/prod/topics/orders")) == (404, "topic_not_found")
         again = await rest.create_topic()
         assert again["topic_id"] != created["topic_id"]
-        for broker in brokers:
-            assert (await rest.client.get(operation)).json()["state"] == "running"
-            await broker.heartbeat()
-            await broker.apply()
         await rest.clock.sleep_ms(500)
-        ended = (await rest.client.get(operation)).json()
+        ended = (await rest.client.get(deleted.headers["location"])).json()
         assert (ended["state"], ended["reason"]) == ("succeeded", "old")
         assert [step["state"] for step in ended["steps"]] == ["succeeded", "succeeded"]
+
+
+async def test_a_creation_waits_for_the_name_and_is_refused_with_what_to_do_if_it_is_held_for_long(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await rest.form()
+        await rest.create_topic()
+        began_ms = rest.clock.now_mono_ms()
+        first = await rest.client.delete("/clusters/prod/topics/orders")
+        assert (first.status_code, first.json()["state"]) == (202, "running")
+        assert rest.clock.now_mono_ms() - began_ms >= NAME_WAIT_MS
+        body = {"name": "orders", "partitions": 1, "replication_factor": 1}
+        refused = await rest.post("/topics", body)
+        assert problem(refused) == (409, "topic_already_exists")
+        assert "is being deleted" in refused.json()["detail"]
+        assert "[1, 2, 3]" in refused.json()["hint"]
+        async with speaking(rest, brokers):
+            await rest.create_topic()
 
 
 async def test_one_resource_has_an_etag_that_moves_with_it(zookeeper: MemoryZooKeeper) -> None:

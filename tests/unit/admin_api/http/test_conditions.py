@@ -5,7 +5,7 @@ import httpx
 import pytest
 
 from admin_api.settings import ApiSettings
-from tests.kit.admin_api.rest import Rest, controller, pointers, problem
+from tests.kit.admin_api.rest import Rest, controller, pointers, problem, speaking
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
@@ -58,8 +58,7 @@ async def test_what_was_created_comes_with_the_tag_that_a_look_at_it_has(zookeep
 
 
 async def test_only_the_version_that_was_looked_at_is_deleted(zookeeper: MemoryZooKeeper) -> None:
-    async with controller(zookeeper) as rest:
-        await rest.form()
+    async with controller(zookeeper) as rest, speaking(rest, await rest.form()):
         await rest.create_topic()
         old = await tag_of(rest, TOPIC)
         assert (await delete(rest, old)).status_code == 202
@@ -93,8 +92,7 @@ async def test_a_topic_whose_replicas_moved_is_still_the_topic_that_was_looked_a
 
 
 async def test_what_does_not_match(zookeeper: MemoryZooKeeper) -> None:
-    async with controller(zookeeper) as rest:
-        await rest.form()
+    async with controller(zookeeper) as rest, speaking(rest, await rest.form()):
         await rest.create_topic()
         tag = await tag_of(rest, TOPIC)
         for value in (f"W/{tag}", f'W/{tag},"{tag[1]}9"', '""', '"x"', f'"{tag[1:-1].partition(".")[0]}"'):
@@ -109,8 +107,7 @@ async def test_what_does_not_match(zookeeper: MemoryZooKeeper) -> None:
 
 
 async def test_a_partition_of_a_topic_made_anew_is_another_one(zookeeper: MemoryZooKeeper) -> None:
-    async with controller(zookeeper) as rest:
-        await rest.form()
+    async with controller(zookeeper) as rest, speaking(rest, await rest.form()):
         await rest.create_topic()
         old = await tag_of(rest, PARTITION)
         await delete(rest)

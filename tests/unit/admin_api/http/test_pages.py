@@ -9,7 +9,7 @@ from controller.contract.holdings import SetAsideLog
 from controller.contract.lag_report import LagReport
 from controller.core.events import Report
 from tests.kit.admin_api.coordinators import Coordinator
-from tests.kit.admin_api.rest import Rest, controller, pointers, problem
+from tests.kit.admin_api.rest import Rest, controller, pointers, problem, speaking
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +69,8 @@ async def pages(rest: Rest, path: str, *, limit: int) -> list[list[dict[str, Any
 
 async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
     """Several of whatever there are lists of; the names to be put into their addresses."""
-    first, *_ = await rest.form(5)
+    brokers = await rest.form(5)
+    first = brokers[0]
     logs = tuple(set_aside_log(number) for number in (0, 1))
     report = LagReport(broker_id=first.broker_id, broker_epoch=first.broker_epoch, set_aside=logs)
     await rest.engine.submit("prod", Report(request=report, wall_ms=0))
@@ -81,8 +82,9 @@ async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
         await rest.post("/clusters", {"name": name})
     for number, name in enumerate(("a", "b", "c", "d", "e")):
         await rest.create_topic(name, partitions=1 + number % 3, replication_factor=1 + number)
-    for name in ("a", "b"):
-        await rest.client.delete(f"{PROD}/topics/{name}")
+    async with speaking(rest, brokers):
+        for name in ("a", "b"):
+            await rest.client.delete(f"{PROD}/topics/{name}")
     for name in ("two", "three"):
         put = await rest.client.put(f"{PROD}/policies/{name}", json={"sql": "SELECT moves FROM plan WHERE 0"})
         assert put.status_code == 201, put.text

@@ -9,6 +9,7 @@ import pytest
 
 from admin_api.http.tokens import load_tokens
 from admin_api.settings import ApiSettings
+from admin_api.topics.names import NAME_WAIT_MS
 from controller.contract.administration import (
     AdminCall,
     AdminOutcome,
@@ -36,7 +37,7 @@ from controller.contract.lag_report import LagReport, ReplicaLogEnd
 from controller.core.events import Report
 from controller.core.settings_table import TOPIC_SETTINGS
 from tests.kit.admin_api.coordinators import Coordinator
-from tests.kit.admin_api.rest import Rest, controller, silence
+from tests.kit.admin_api.rest import Rest, controller, silence, speaking
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
@@ -161,8 +162,7 @@ async def test_a_refusal_has_kafkas_code_and_our_words(
 
 
 async def test_partitions_are_added_and_topics_deleted_by_name_or_id(zookeeper: MemoryZooKeeper) -> None:
-    async with controller(zookeeper) as rest:
-        await rest.form()
+    async with controller(zookeeper) as rest, speaking(rest, await rest.form()):
         created = await rest.create_topic()
         more = CreatePartitionsCall(
             topics=(
@@ -196,6 +196,25 @@ async def test_partitions_are_added_and_topics_deleted_by_name_or_id(zookeeper: 
             ("payments", named["topic_id"]),
         ]
         assert (await rest.client.get("/clusters/prod/topics/orders")).status_code == 404
+
+
+async def test_deletions_are_answered_when_all_leaders_have_stopped_or_say_that_it_is_not_known(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    """All are begun before the first is waited for; a creation waits as long, and names what it waits for."""
+    async with controller(zookeeper) as rest:
+        brokers = await rest.form()
+        for name in ("orders", "payments"):
+            await rest.create_topic(name)
+        gone = DeleteTopicsCall(topics=(TopicToDelete(name="orders"), TopicToDelete(name="payments")))
+        began_ms = rest.clock.now_mono_ms()
+        assert codes(await outcomes(rest, gone)) == [7, 7]
+        assert NAME_WAIT_MS <= rest.clock.now_mono_ms() - began_ms < 2 * NAME_WAIT_MS
+        (refused,) = await outcomes(rest, creation("orders"))
+        assert (refused.error_code, "is being deleted" in (refused.message or "")) == (36, True)
+        async with speaking(rest, brokers):
+            assert codes(await outcomes(rest, gone)) == [3, 3], "as if it had been asked for once"
+            assert codes(await outcomes(rest, creation("orders"))) == [0]
 
 
 async def test_the_deletion_of_records_is_written_down_before_a_broker_may_do_it(

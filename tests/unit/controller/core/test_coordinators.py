@@ -275,6 +275,9 @@ def test_an_ordinary_topic_of_that_name_is_an_alarm_until_it_is_deleted() -> Non
     cluster.ask(DeleteTopic(wall_ms=0, actor="ann", topic=OFFSETS), TopicDeletionStarted)
     assert BLOCKED not in alarms(cluster)
     cluster.step(Tick(wall_ms=0, fresh_id=OFFSETS_ID))
+    assert not cluster.shards, "the name is not free before its leaders have stopped"
+    cluster.beat_all()
+    cluster.step(Tick(wall_ms=0, fresh_id=OFFSETS_ID))
     assert cluster.owned == {1001: SHARDS}
 
 

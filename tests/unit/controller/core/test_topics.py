@@ -334,17 +334,6 @@ def test_nothing_happens_to_the_partitions_of_a_topic_that_is_being_deleted() ->
     assert [a.key.code for a in cluster.machine.alarms()] == ["broker_fenced", "broker_fenced"]
 
 
-def test_a_name_is_free_as_soon_as_its_deletion_has_begun() -> None:
-    cluster = Cluster()
-    cluster.ask(creation("orders", 0), TopicCreated)
-    cluster.delete(0)
-    cluster.ask(creation("orders", 1), TopicCreated)
-    assert cluster.image.topic_ids == {"orders": topic_id(1)}
-    cluster.beat_all()
-    assert cluster.image.topic_ids == {"orders": topic_id(1)}
-    assert list(cluster.image.topics) == [topic_id(1)]
-
-
 def test_an_id_is_never_used_twice_while_its_tombstone_stands() -> None:
     cluster = Cluster()
     cluster.create((1,))
