@@ -77,19 +77,21 @@ async def _create(calls: Calls, topic: TopicToCreate, *, dry_run: bool) -> Admin
 
 
 async def delete_topics(calls: Calls, call: DeleteTopicsCall) -> list[AdminOutcome]:
-    """Begin all deletions, then wait until all names are free: a client may use them when it is answered."""
+    """Begin all deletions, then wait until all names are free: a client may use them when it is answered. One
+    that was begun before is waited for, too."""
     outcomes = [await _delete(calls, topic) for topic in call.topics]
-    deleted = [outcome.topic for outcome in outcomes if outcome.topic and not outcome.error_code]
-    if await until_free(calls.services, calls.cluster, deleted, NAME_WAIT_MS):
+    gone = {outcome.topic for outcome in outcomes if outcome.error_code in _GONE and outcome.topic}
+    if await until_free(calls.services, calls.cluster, gone, NAME_WAIT_MS):
         return outcomes
     held = calls.services.engine.image(calls.cluster).image.held_names
-    return [_late(outcome) if outcome.topic in held else outcome for outcome in outcomes]
+    return [_late(each) if each.topic in gone and each.topic in held else each for each in outcomes]
+
+
+_GONE = (0, Kafka.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _late(outcome: AdminOutcome) -> AdminOutcome:
     """The deletion has begun, and goes on."""
-    if outcome.error_code:
-        return outcome
     late = failed(
         Kafka.REQUEST_TIMED_OUT,
         f"{outcome.topic!r} is being deleted, but not all of its leaders are known to have stopped",

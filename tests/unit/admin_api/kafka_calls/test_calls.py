@@ -210,6 +210,7 @@ async def test_deletions_are_answered_when_all_leaders_have_stopped_or_say_that_
         began_ms = rest.clock.now_mono_ms()
         assert codes(await outcomes(rest, gone)) == [7, 7]
         assert NAME_WAIT_MS <= rest.clock.now_mono_ms() - began_ms < 2 * NAME_WAIT_MS
+        assert codes(await outcomes(rest, gone)) == [7, 7], "they are gone, but not so that all know it"
         (refused,) = await outcomes(rest, creation("orders"))
         assert (refused.error_code, "is being deleted" in (refused.message or "")) == (36, True)
         async with speaking(rest, brokers):
