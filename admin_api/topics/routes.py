@@ -75,7 +75,7 @@ _CREATION: dict[int | str, dict[str, Any]] = {
 )
 async def create_topic(body: NewTopic, services: Serving, write: Write) -> Response:
     """Create a topic, with replicas placed so that leaders, replicas and the load of a failed broker are
-    spread evenly. The cluster may be left out if there is only one. If a topic of this name is being deleted,
+    spread evenly; the cluster may be left out if there is only one. If a topic of this name is being deleted,
     the answer waits for that, 15 seconds at the longest."""
     cluster = service.cluster_for(services.engine, body)
     return await write.carry_out(
@@ -219,8 +219,8 @@ async def delete_topic(
     topic: TopicPath,
     reason: ReasonQuery = None,
 ) -> Response:
-    """Delete a topic. The answer comes when no broker can acknowledge a record in it any more and its name is
-    free, or after 15 seconds if a broker can't be heard from. Each broker deletes the data when it is up; the
+    """Delete a topic, and answer when no broker can acknowledge a record in it any more and its name is free,
+    or after 15 seconds if a broker can't be heard from. Each broker deletes the data when it is up; the
     operation lasts until all have confirmed."""
     asked = service.deletion_of(cluster, topic, reason)
     return await write.carry_out(asked, partial(service.delete_topic, services, cluster, topic, condition))
