@@ -29,9 +29,9 @@ NAME = "side-again"
 TROUBLE_MS = ((50, 600), (2_000, 12_000))
 #: In values: no producer of the simulation has such an id.
 WRITER_ID = 1_000_000
-WRITE_MS, ASK_MS = 7, 15
-#: How long after the trouble the old topic is written to, and the new one asked for.
-AFTER_MS = 20_000
+WRITE_MS, ASK_MS = 12, 15
+#: How long after the trouble the old topic is written to; and how long the new one is asked for.
+WRITE_AFTER_MS, ASK_AFTER_MS = 3_000, 20_000
 
 
 def _draw_remake(cluster: Cluster, random: Random) -> Arguments | None:
@@ -75,10 +75,10 @@ def remake_topic(
             stand_still(cluster, nodes=names, for_ms=for_ms)
         case "controller":
             cluster.ongoing.later(after_ms + 5, partial(_kill, cluster, for_ms))
-    until_ms = cluster.events.now_ms + for_ms + AFTER_MS
+    ends_ms = cluster.events.now_ms + for_ms
     for broker_id in state.replicas:
-        _write(cluster, key, broker_id, acks, until_ms)
-    cluster.events.after(after_ms, partial(_remake, cluster, topic_id, until_ms))
+        _write(cluster, key, broker_id, acks, ends_ms + WRITE_AFTER_MS)
+    cluster.events.after(after_ms, partial(_remake, cluster, topic_id, ends_ms + ASK_AFTER_MS))
     return True
 
 
@@ -108,6 +108,8 @@ def _write(cluster: Cluster, key: PartitionKey, broker_id: int, acks: int, until
     now_ms = cluster.events.now_ms
     if now_ms >= until_ms or cluster.operator.stopped or key in cluster.oracle.conceded:
         return
+    if cluster.truth(key) is None:
+        return  # every broker has said that its replica is gone
     cluster.operator.written_count += 1
     value = f"{WRITER_ID + broker_id}/{cluster.operator.written_count}"
     batch = encode_batch([NewRecord(timestamp=WALL_START_MS + now_ms, key=b"k", value=value.encode())])
