@@ -9,8 +9,8 @@ Checked, with its cost, after
 - a replica was touched: I22 (deletion needs evidence), I26 (start, high watermark and end in order), I13
   (logs match) of what is newly below its mark; I2 (the leader is never laxer) if it leads and it, the
   controller's state or its promise changed since. O(1) if nothing moved, else O(batches that moved). And
-  2.9 (leases): it answers for no leadership that another replica has had for longer than a lease. O(1)
-  unless another leads;
+  2.9 (leases): its broker's lease is no older than it may be, and it answers for no leadership that another
+  replica has had for longer than a lease. O(1) unless another leads;
 - a fetch was served: I7 (leader epochs are unique), I8 (broker epochs fence incarnations). O(1);
 - a high watermark moved: I3 (only this epoch's evidence counts) by our own list of fetches; I1 (candidates
   are complete) of every candidate. O(replicas + new batches);
@@ -178,6 +178,7 @@ class Oracle:
         if not high_watermark <= verified <= log_end:
             self._check_matching(broker.broker_id, log, key, high_watermark)
         if isinstance(replica.role, Leader):
+            self._check_lease(broker)
             state = self.cluster.truth(key)
             if state is not None and state.leader == broker.broker_id and not self._is_back:
                 self._check_quorum_superset(key, state, replica)
@@ -331,10 +332,22 @@ class Oracle:
                 )
             self.chosen[key] = state.unclean_leader_epoch
             return
+        self._give_up(key, kept, leader_epoch=state.unclean_leader_epoch)
+
+    def on_disk_lied(self, key: PartitionKey, end_offset: int) -> None:
+        """Whoever may lead has lost without a word what lies beyond: more than any promise covers. What
+        is watched from here on is whether the others keep it."""
+        state = self.cluster.truth(key)
+        assert state is not None
+        self._give_up(key, self.ghosts[key].from_offset(end_offset), leader_epoch=state.leader_epoch + 1)
+
+    def _give_up(self, key: PartitionKey, kept: int, *, leader_epoch: int) -> None:
+        """Cut the ghost; a log that knows nothing of that leader epoch yet may still hold the rest."""
+        ghost = self.ghosts[key]
         self._lost.update((key, committed.content) for committed in ghost.batches[kept:])
         del ghost.headers[kept:], ghost.batches[kept:], ghost.data[kept:]
         ghost.end_offset = ghost.headers[-1].next_offset if kept else 0
-        self.conceded[key] = (state.unclean_leader_epoch, ghost.end_offset)
+        self.conceded[key] = (leader_epoch, ghost.end_offset)
         for place, verified in self._verified.items():
             if place[1] == key:
                 self._verified[place] = min(verified, ghost.end_offset)
@@ -501,6 +514,18 @@ class Oracle:
                     f"controller isr {state.isr} elr {state.elr}",
                 )
         self._superset_checked[key] = (state, held, pending)
+
+    def _check_lease(self, broker: BrokerNode) -> None:
+        """2.9: it counts from when the last heartbeat that was answered was sent."""
+        if not broker.lease.is_held(broker.now_ms):
+            return
+        held_ms = self.cluster.events.now_ms - broker.heard_ms
+        if held_ms > self.cluster.options.lease_ms * CLOCK_SLACK:
+            raise Violation(
+                "2.9",
+                f"broker {broker.broker_id} holds its lease {held_ms} ms after it sent the heartbeat that "
+                "was answered last",
+            )
 
     def _check_quiet(self, broker: BrokerNode, key: PartitionKey, replica: Replica) -> None:
         """2.9: longer than a lease after another began to lead, and after the last heartbeat that counts was

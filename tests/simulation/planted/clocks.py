@@ -1,9 +1,10 @@
-"""Bugs of whoever deletes by time: one clock is believed, or not heard to be wrong."""
+"""Bugs of whoever deletes by time, or counts a lease: one clock is believed, or not heard to be wrong."""
 
 from __future__ import annotations
 
 from controller.contract.agreed_time import AgreedTime
-from controller.contract.session import ClockLeap
+from controller.contract.session import ClockLeap, HeartbeatResponse
+from springtide.node.lease import Lease
 from tests.simulation.planted.plant import Patches, plant
 
 
@@ -59,3 +60,18 @@ def first_clock_believed() -> Patches:
         return original(self, wall_ms=wall_ms, mono_ms=mono_ms)
 
     return [(AgreedTime, "expiry_ms", expiry_ms)]
+
+
+@plant(
+    breaks="2.9",
+    seen="issue 34: a lease counts from when the heartbeat was answered, not from when it was sent",
+    seeds_max=1,
+    scenario="S15",
+)
+def lease_counts_from_the_answer() -> Patches:
+    original = Lease.on_heartbeat_acked
+
+    def on_heartbeat_acked(self: Lease, response: HeartbeatResponse, *, sent_ms: int, now_ms: int) -> None:
+        original(self, response, sent_ms=now_ms, now_ms=now_ms)
+
+    return [(Lease, "on_heartbeat_acked", on_heartbeat_acked)]

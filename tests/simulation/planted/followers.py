@@ -9,6 +9,7 @@ from dataplane.core.follower import Follower
 from dataplane.core.leader_epochs import UNDEFINED_END, LeaderEpochs
 from dataplane.core.producer_state import ProducerStates
 from dataplane.core.replica import Replica
+from springtide.wire.record_batch import BatchHeader
 from tests.simulation.planted.plant import Patches, plant
 
 
@@ -81,6 +82,40 @@ def producers_unknown_to_followers() -> Patches:
 @plant(breaks="I14", seen="KAFKA-10706: epochs are left where no record is cut", scenario="S9")
 def epochs_not_cut() -> Patches:
     return [(LeaderEpochs, "truncate_from_end", lambda self, end_offset: False)]
+
+
+@plant(
+    breaks="I15",
+    seen="issue 34: a mark of an unclean election counts again under the next leader",
+    seeds_max=1,
+    scenario="S2",
+)
+def unclean_mark_counts_twice() -> Patches:
+    def is_marked_unclean(self: Follower) -> bool:
+        return self._state.unclean_leader_epoch > self._log.epochs.latest
+
+    return [(Follower, "_is_marked_unclean", property(is_marked_unclean))]
+
+
+@plant(
+    breaks="I4",
+    seen="issue 34: the run of a producer's sequences goes on over a gap, and vouches for what fell into it",
+    seeds_max=1,
+    scenario="S84",
+)
+def run_goes_on_over_a_gap() -> Patches:
+    original = ProducerStates.update
+
+    def update(self: ProducerStates, header: BatchHeader, *, now_ms: int) -> None:
+        before = self._producers.get(header.producer_id)
+        last = before.batches[-1] if before is not None and before.batches else None
+        run = 0 if before is None else before.run
+        original(self, header, now_ms=now_ms)
+        after = self._producers.get(header.producer_id)
+        if after is not None and last is not None and header.base_sequence > last.last_sequence:
+            after.run = run + header.last_offset_delta + 1
+
+    return [(ProducerStates, "update", update)]
 
 
 @plant(breaks="I18", seen="KIP-392: a follower that is read from gives out all that it holds", seeds_max=60)

@@ -75,6 +75,43 @@ def power_lost_everywhere(s: Script) -> None:
     s.reached("what B had beyond A is set aside", b.disk.asides > 0)
 
 
+@scenario("S2", min_insync_replicas=2)
+def a_mark_of_an_unclean_election_counts_once(s: Script) -> None:
+    """An operator chooses A after a power loss, and all agree with A's log. Nothing is written until B's disk
+    loses a batch without a word, in the moment in which B comes to lead: that is no election that anybody
+    asked for, and C keeps its log, though the partition's state still has the mark."""
+    a, b, c = s.a, s.b, s.c
+    for broker in (a, b, c):
+        broker.disk.logs[s.key].flush()
+    for broker in (a, b, c):
+        s.power_cut(broker)
+    for broker in (a, b, c):
+        broker.start()
+    s.until("all are registered", lambda: all(broker.registered for broker in (a, b, c)))
+    s.run_for(2_000)
+    _choose(s, a)
+    s.run_for(1_000)
+    mark, end, log = s.state.unclean_leader_epoch, s.log_end(c), c.disk.logs[s.key]
+    s.hold_fetches(b, a)
+    s.kill(a)
+    shorter = b.disk.logs[s.key].batches[-1].header.base_offset
+    b.disk.logs[s.key].truncate_to(shorter)
+    s.replica(b).watermark.on_log_cut()
+    s.cluster.oracle.on_disk_lied(s.key, shorter)
+    s.reached(
+        "C has agreed with A's log, in which nothing was written under the mark",
+        log.epochs.latest < mark <= log.epochs.reconciled and s.replica(c).high_watermark == end > shorter,
+    )
+    s.until("B leads", lambda: s.leads(b))
+    s.run_for(2_000)
+    s.expect("I15", "C has not cut what it knows to be committed", s.log_end(c) == end)
+    for broker in (a, c):  # the way out: a person who has looked at both gives these two new disks
+        if broker.is_up:
+            s.kill(broker)
+        broker.replace_disk()
+        broker.start()
+
+
 def _choose(s: Script, broker: BrokerNode) -> None:
     """An operator gives up what this replica's log lacks, and elects it."""
     s.cluster.oracle.concede(s.key)

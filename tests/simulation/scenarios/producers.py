@@ -90,6 +90,26 @@ def retry_of_an_older_batch_at_a_restarted_leader(s: Script) -> None:
 
 
 @scenario("S84")
+def first_batch_after_the_leader_forgot_its_producer_is_late(s: Script) -> None:
+    """A forgot the producer, and takes its third batch before its second. B did not forget it, and leads."""
+    a, b, c = s.a, s.b, s.c
+    producer = s.producer()
+    s.write_acked(producer, a)
+    assert a.disk.logs[s.key].producers.expire(now_ms=2**62)
+    early = s.send(producer, b)
+    s.until("B refuses it", lambda: bool(early.answers))
+    s.write_acked(producer, a)
+    s.until("B and C have it", lambda: min(s.log_end(b), s.log_end(c)) == s.log_end(a))
+    s.reached("there is a gap in the log where the second batch should be", not early.is_acked)
+    s.kill(a)
+    s.until("B leads", lambda: s.leads(b))
+    refusals = len(early.answers)
+    s.resend(early, b)
+    s.until("B answers", lambda: len(early.answers) > refusals)
+    s.expect("I4", "nobody vouches for what fell into the gap", not early.is_acked)
+
+
+@scenario("S84")
 def second_batch_of_a_new_producer_is_there_first(s: Script) -> None:
     """B, which does not lead, refuses a new producer's first batch; the second reaches A before the retry."""
     a, b = s.a, s.b

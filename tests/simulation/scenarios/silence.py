@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from controller.contract.session import HeartbeatResponse
 from dataplane.core.leader import Leader
 from springtide.wire.errors import ErrorCode
 from springtide.wire.records import NewRecord, encode_batch
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.clients import ProduceAnswer, ProduceCall, ReadAnswer, ReadCall
+from tests.simulation.oracle import CLOCK_SLACK
 from tests.simulation.scenarios.registry import scenario
 from tests.simulation.scenarios.script import Script
 
@@ -60,6 +62,23 @@ def requests_arrive_and_answers_do_not(s: Script) -> None:
     s.expect("2.9", "without lease and followers it acknowledges nothing", not write.is_acked)
     s.mend()
     s.until("A serves again", lambda: may_serve(s, a))
+
+
+@scenario("S15")
+def answers_arrive_late(s: Script) -> None:
+    """The controller hears A's heartbeat at once; the answer takes nearly as long as A waits."""
+    a, lease_ms = s.a, s.cluster.options.lease_ms
+    s.traffic()
+    late = s.hold(HeartbeatResponse, target=a, reply=True)
+    s.until("an answer is on its way", lambda: len(late) > 0)
+    began_ms = s.events.now_ms
+    s.cut(a, s.controller, one_way=True)
+    s.run_for(800)
+    late.release()
+    s.run_for(10)
+    s.reached("A has the answer, and its lease", holds_lease(s, a))
+    s.run_for(began_ms + lease_ms * CLOCK_SLACK - s.events.now_ms)
+    s.expect("2.9", "its lease counts from the question", not holds_lease(s, a))
 
 
 @scenario("S35")

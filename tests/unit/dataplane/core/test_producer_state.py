@@ -137,6 +137,13 @@ def test_a_gap_in_the_log_ends_the_run_that_proves_older_sequences() -> None:
     assert states.check(header(5)) == Duplicate(5, 5, 55)  # still one of the five
 
 
+def test_a_small_gap_ends_the_run_too_and_what_fell_into_it_is_not_called_stored() -> None:
+    """A leader that had forgotten the producer took sequence 7 first; this replica had not forgotten it."""
+    states = states_after(*(header(i, offset=i) for i in range(6)), header(7, offset=6))
+    assert states.check(header(6)) is OUT_OF_ORDER
+    assert states.check(header(6, count=2)) is OUT_OF_ORDER
+
+
 def test_sequences_wrap_to_zero() -> None:
     states = states_after(header(SEQUENCE_MAX - 1, count=2, offset=0))
     assert states.check(header(0)) is ErrorCode.NONE
