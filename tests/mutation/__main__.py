@@ -133,6 +133,8 @@ def _run(arguments: argparse.Namespace, mutants: list[Mutant], results: dict[str
         def told(verdict: Verdict) -> None:
             nonlocal count, began
             count += 1
+            if verdict.verdict == UNSEEN and verdict.name in results:
+                verdict = results[verdict.name]  # --tests were new ones only: it survived the others
             began = min(began, time.monotonic() - verdict.seconds)  # coverage is over
             print(json.dumps(asdict(verdict)), file=out, flush=True)
             each_s = (time.monotonic() - began) / count
