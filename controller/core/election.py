@@ -216,19 +216,17 @@ def _elect(
     return count
 
 
-def _elect_sealed(draft: Draft, key: PartitionKey, told: Mapping[int, ReplicaLogEnd]) -> bool:
+def _elect_sealed(draft: Draft, key: PartitionKey, told: Mapping[int, ReplicaLogEnd]) -> None:
     """Elect the replica whose sealed log proves that it holds every committed record, when power loss has
-    taken all seats (3.9, after total power loss). It leads alone; the others come back by fetching. False:
-    none is proven."""
+    taken all seats (3.9, after total power loss). It leads alone; the others come back by fetching."""
     state = draft.image.partitions.get(key)
     candidate = None if state is None else sealed_candidate(draft.image, state, told)
     if state is None or candidate is None:
-        return False
+        return
     after = advance(state, isr=(candidate,), leader=candidate)
     assert after is not None
     reason = f"the sealed log of broker {candidate} holds all that was committed"
     draft.write_partition(after, draft.change(Cause.SEALED_LEADER_ELECTED, reason=reason))
-    return True
 
 
 def elect_uncleanly_if_allowed(draft: Draft, key: PartitionKey) -> bool:

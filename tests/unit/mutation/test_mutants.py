@@ -128,9 +128,3 @@ def test_the_summary_names_the_survivors_that_have_no_reason_yet(tmp_path: Path)
         "5 of 6 tried: 1 killed, 1 hang, 2 survived, 1 on lines that no test executes; 60.0 % alive, "
         "1 of them with a reason",
     ]
-
-
-def test_every_reason_names_a_mutant_of_today() -> None:
-    from tests.mutation.__main__ import all_mutants
-
-    assert set(read_reasons()) <= {each.name for each in all_mutants()}

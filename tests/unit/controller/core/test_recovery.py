@@ -246,6 +246,12 @@ def test_a_leader_that_still_runs_is_not_believed_when_a_log_was_written_under_a
     assert lost.recover().isr == (2,)
 
 
+def test_a_seat_of_the_latest_state_is_no_proof_when_a_log_was_written_under_a_later_one() -> None:
+    state, old = later(3, 6, 14, 1, 3), later(2, 5, 12, 1, 2, 3)
+    lost = LostHistory(held={1: state, 2: old, 3: old}, ends={1: (6, 80), 2: (7, 70), 3: (5, 60)})
+    assert lost.recover().isr == (2,)
+
+
 def test_where_nobody_has_a_log_of_a_new_partition_its_first_leader_begins_it() -> None:
     lost = LostHistory(held={}, ends={1: None, 2: None, 3: None})
     first = lost.cluster.partition().leader
