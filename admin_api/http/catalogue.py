@@ -489,6 +489,12 @@ CATALOGUE: Mapping[str, Kind] = {
         "read the resource, or repeat the request with the same Idempotency-Key",
         retryable=True,
     ),
+    "not_in_force": Kind(
+        504,
+        "The change is stored, but not yet in force everywhere",
+        "repeat the request, without If-Match: it changes nothing more, and its answer waits again",
+        retryable=True,
+    ),
     "not_the_active_controller": Kind(
         307,
         "Writes go to the active controller",

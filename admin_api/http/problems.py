@@ -26,6 +26,7 @@ from controller.shell.outcomes import (
     ClusterExists,
     MetadataWentBack,
     NotActive,
+    NotInForce,
     OutcomeUnknown,
     Overloaded,
     UnknownCluster,
@@ -48,6 +49,7 @@ WRITE_PROBLEMS = (
     "not_the_active_controller",
     "no_active_controller",
     "outcome_unknown",
+    "not_in_force",
 )
 #: The problems of a write under `IfMatch`.
 CONDITION_PROBLEMS = ("precondition_failed", "precondition_required")
@@ -57,6 +59,7 @@ EngineFailure = (
     | UnknownCluster
     | ClusterExists
     | OutcomeUnknown
+    | NotInForce
     | Overloaded
     | MetadataWentBack
     | DatabaseUnavailable
@@ -216,6 +219,8 @@ def problem_of(failure: EngineFailure, *, target: str) -> ProblemError:
             return ProblemError("cluster_already_exists", f"there is a cluster {cluster!r} already")
         case OutcomeUnknown():
             return ProblemError("outcome_unknown", "the answer to the write was lost; it may have been made")
+        case NotInForce():
+            return ProblemError("not_in_force", str(failure))
         case Overloaded():
             return ProblemError("overloaded", "too many changes wait to be persisted")
         case MetadataWentBack():

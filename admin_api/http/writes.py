@@ -62,7 +62,7 @@ from controller.database.sql import DatabaseRejected, DatabaseUnavailable
 from controller.operations.model import FINISHED, OperationState, Work, encode_work, kind_of
 from controller.operations.shell.guarding import is_protected
 from controller.shell.engine import Engine
-from controller.shell.outcomes import NotActive, OutcomeUnknown
+from controller.shell.outcomes import NotActive, NotInForce, OutcomeUnknown
 
 _log = logging.getLogger(__name__)
 
@@ -302,7 +302,9 @@ class Writing:
         except ENGINE_FAILURES as failure:
             # ENGINE_FAILURES is EngineFailure's members as a tuple, which a type checker can't see.
             problem = problem_of(failure, target=target_of(self._request))  # type: ignore[arg-type]
-            if not isinstance(failure, (OutcomeUnknown, DatabaseUnavailable, DatabaseRejected)):
+            if isinstance(failure, NotInForce):
+                outcome = RequestOutcome.SUCCEEDED
+            elif not isinstance(failure, (OutcomeUnknown, DatabaseUnavailable, DatabaseRejected)):
                 outcome = RequestOutcome.REFUSED
             code, detail = problem.code, problem.detail
             return self._as_answer(problem)

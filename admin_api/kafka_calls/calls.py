@@ -58,6 +58,7 @@ _NEAREST: Final[dict[str, Kafka]] = {
     "not_the_active_controller": Kafka.NOT_CONTROLLER,
     "overloaded": Kafka.NOT_CONTROLLER,
     "outcome_unknown": Kafka.REQUEST_TIMED_OUT,
+    "not_in_force": Kafka.REQUEST_TIMED_OUT,
     "forbidden": Kafka.CLUSTER_AUTHORIZATION_FAILED,
     "unauthenticated": Kafka.CLUSTER_AUTHORIZATION_FAILED,
     "read_only": Kafka.POLICY_VIOLATION,

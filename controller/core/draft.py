@@ -11,6 +11,7 @@ from controller.contract.partition_state import PartitionState
 from controller.core.effects import Effect, Note
 from controller.core.floor import Floors
 from controller.core.image import ClusterImage
+from controller.core.in_force import forbids
 from controller.core.records import (
     ACTOR_CONTROLLER,
     BrokerRecord,
@@ -24,14 +25,19 @@ from controller.core.records import (
 
 class Draft:
     """Records and effects of one step, in order. `wall_ms` stamps its changes. floors: what the controller
-    has heard to be committed, which weighs on elections."""
+    has heard to be committed, which weighs on elections. is_watched: whether `forbids` is to be found out."""
 
-    __slots__ = ("effects", "floors", "image", "records", "wall_ms")
+    __slots__ = ("effects", "floors", "forbids", "image", "is_watched", "records", "wall_ms")
 
-    def __init__(self, image: ClusterImage, *, wall_ms: int, floors: Floors) -> None:
+    def __init__(
+        self, image: ClusterImage, *, wall_ms: int, floors: Floors, is_watched: bool = False
+    ) -> None:
         self.image = image
         self.floors = floors
         self.wall_ms = wall_ms
+        self.is_watched = is_watched
+        #: Whether a record of a watched step has forbidden something (in_force.py).
+        self.forbids = False
         self.records: list[Record] = []
         self.effects: list[Effect] = []
 
@@ -39,6 +45,8 @@ class Draft:
         return Change(cause=cause, at_ms=self.wall_ms, actor=actor, reason=reason)
 
     def write(self, record: Record) -> None:
+        if self.is_watched and not self.forbids:
+            self.forbids = forbids(self.image, record)
         self.image.replay(record)
         self.records.append(record)
 

@@ -91,6 +91,7 @@ from controller.core.events import (
 )
 from controller.core.floor import Floors
 from controller.core.image import ClusterImage
+from controller.core.in_force import Awaited, concerns_coordinators, may_forbid
 from controller.core.isr import advance, on_proposal
 from controller.core.loss import LogEnds, LossPreview, preview_loss
 from controller.core.maintenance import configure_brokers, describe_broker, maintain_brokers
@@ -134,11 +135,13 @@ CONFIRM_REST_MS = 100
 
 class Step(NamedTuple):
     """The outcome of one event. records: to be persisted in this order; already replayed on the machine's
-    image. effects: to be carried out after that. reply: to be released after that (None for Tick)."""
+    image. effects: to be carried out after that. reply: to be released after that (None for Tick). awaited:
+    what an operator's answer waits for besides (in_force.py); None: nothing."""
 
     records: tuple[Record, ...]
     effects: tuple[Effect, ...]
     reply: Reply | None
+    awaited: Awaited | None = None
 
 
 class ClusterMachine:
@@ -183,12 +186,15 @@ class ClusterMachine:
         )
         self._deletions = Deletions(options)
         self._has_taken_over = False
+        #: Where something was forbidden last. What a predecessor forbade lies before the start.
+        self._forbidden_at = image.sequence
         self._confirm_at_ms: int | None = None
         self._preferred_at_ms: int | None = None
         self._preferred_since_ms: dict[PartitionKey, int] = {}
 
     def step(self, event: Event, now_ms: int) -> Step:
-        draft = Draft(self.image, wall_ms=event.wall_ms, floors=self._floors)
+        is_watched = may_forbid(event)
+        draft = Draft(self.image, wall_ms=event.wall_ms, floors=self._floors, is_watched=is_watched)
         if self.went_back is None:
             self.went_back = self.evidence(event)
             if self.went_back is not None:
@@ -211,7 +217,25 @@ class ClusterMachine:
         self._coordinators.follow_up(draft)
         self._alarms.refresh(draft, draft.records)
         self._schedule(draft.records, now_ms)
-        return Step(tuple(draft.records), tuple(draft.effects), reply)
+        awaited = self._awaited(draft, event, reply) if is_watched else None
+        return Step(tuple(draft.records), tuple(draft.effects), reply, awaited)
+
+    def _awaited(self, draft: Draft, event: Event, reply: Reply | None) -> Awaited | None:
+        if draft.forbids:
+            self._forbidden_at = self.image.sequence
+        if isinstance(reply, Refusal) or getattr(event, "dry_run", False):
+            return None
+        if draft.records and not draft.forbids:
+            return None
+        return Awaited(self._forbidden_at, concerns_coordinators(event))
+
+    def not_in_force(self, awaited: Awaited, now_ms: int) -> tuple[int, ...]:
+        """Return the brokers and coordinators that may still act by the rule before the change; if there is
+        none, it is in force."""
+        late = self._sessions.not_applied(self.image, awaited.sequence, now_ms)
+        if awaited.by_coordinators:
+            late += self._coordinators.not_applied(self.image, awaited.sequence, now_ms)
+        return tuple(late)
 
     def forgive_silence(self, deaf_ms: int, now_ms: int) -> None:
         """Count the silence of the last `deaf_ms` against no broker: since the last step, heartbeats were not
@@ -310,6 +334,7 @@ class ClusterMachine:
         repair(draft)
         resume(draft)
         follow_minimum(draft, self.image.topics.values(), draft.change(Cause.TAKEOVER_REPAIR))
+        self._forbidden_at = self.image.sequence
         self._sessions.on_takeover(draft)
         self._alarms.refresh_all(draft)
 

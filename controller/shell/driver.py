@@ -54,6 +54,7 @@ from controller.core.events import (
     Tick,
 )
 from controller.core.group_book import GroupBook
+from controller.core.in_force import Awaited
 from controller.core.machine import ClusterMachine, Step
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, Record, RemoveTopicRecord
@@ -61,7 +62,7 @@ from controller.core.shards import missing_topics
 from controller.shell.leadership import Resigned, Term
 from controller.shell.listeners import ListenerAnswer, Listeners, is_proven_dead
 from controller.shell.metadata_store import ClusterStore, Conflict, Fenced
-from controller.shell.outcomes import MetadataWentBack, NotActive, OutcomeUnknown, Overloaded
+from controller.shell.outcomes import MetadataWentBack, NotActive, NotInForce, OutcomeUnknown, Overloaded
 from controller.shell.published import PersistedChange, Published, observe, render
 from controller.shell.timekeeper import Timekeeper
 from springtide.log_lines import current_ids, ids_in_log
@@ -108,6 +109,12 @@ AUDIT_FEED_MAX: Final = 400_000
 #: several times the work, and brokers wait for their new leaders. What a person has changed is told at once.
 AUDIT_WAIT_MS_MAX: Final = 2_000
 AUDITED_AT_ONCE_MAX: Final = 200
+#: For how long an answer waits until what it forbids is in force everywhere. A member that falls silent holds
+#: it up for the grace and a lease time, 11 s; clients wait for 30 s.
+IN_FORCE_MS_MAX: Final = 15_000
+#: The pauses between two looks whether it is; each is twice as long as the one before.
+IN_FORCE_LOOK_MS_MIN: Final = 1
+IN_FORCE_LOOK_MS_MAX: Final = 100
 #: Partitions of which brokers are told in a millisecond, about, when a controller takes over.
 TOLD_PER_MS: Final = 50
 
@@ -240,6 +247,7 @@ class ClusterDriver:
             Overloaded: nothing was done.
             OutcomeUnknown: the term ended while the write was on its way.
             MetadataWentBack: to an operator's event; nothing was done.
+            NotInForce: it was done, but some may still act by the rule before.
         """
         if not self._term.has_authority:
             raise NotActive(None)
@@ -270,10 +278,30 @@ class ClusterDriver:
             self._note_groups(event.request)
         if not step.records and (self._is_settled or self._may_answer_now(event, step)):
             self._carry_out(step.effects)
-            return step.reply
-        waiting = _Waiting(step)
-        self._enqueue(waiting)
-        return await waiting.reply()
+            reply = step.reply
+        else:
+            waiting = _Waiting(step)
+            self._enqueue(waiting)
+            reply = await waiting.reply()
+        if step.awaited is not None:
+            await self._until_in_force(step.awaited)
+        return reply
+
+    async def _until_in_force(self, awaited: Awaited) -> None:
+        """Wait until no member acts by the rule before a change (2.12, answers). Raise NotInForce."""
+        late: tuple[int, ...] = ()
+        pause_ms = IN_FORCE_LOOK_MS_MIN
+        with self._clock.timeout_ms(IN_FORCE_MS_MAX):
+            while not self._has_stopped:
+                late = self.machine.not_in_force(awaited, self._clock.now_mono_ms())
+                if not late:
+                    return
+                await self._clock.sleep_ms(pause_ms)
+                pause_ms = min(2 * pause_ms, IN_FORCE_LOOK_MS_MAX)
+        log.warning(
+            "change_not_in_force cluster=%s members=%s", self.cluster, ",".join(map(str, late)) or "unknown"
+        )
+        raise NotInForce(late)
 
     async def settled(self) -> None:
         """Wait until everything that was decided is published. A halted machine stays so: it decides no

@@ -174,6 +174,7 @@ class Engine:
         Raises:
             NotActive, UnknownCluster, Overloaded: nothing was done.
             OutcomeUnknown: it may have been done.
+            NotInForce: it was done, but some may still act by the rule before.
         """
         try:
             reply = await self.driver(cluster).submit(event)

@@ -41,3 +41,13 @@ class MetadataWentBack(Exception):
     def __init__(self, cluster: str, evidence: str) -> None:
         super().__init__(f"the metadata of cluster {cluster!r} went back: {evidence}")
         self.evidence = evidence
+
+
+class NotInForce(Exception):
+    """The change was made and is stored, but some may still act by the rule before it. members: which brokers
+    and coordinators; empty if that can't be told, because this controller was replaced meanwhile."""
+
+    def __init__(self, members: tuple[int, ...]) -> None:
+        who = ", ".join(map(str, members)) or "some brokers or coordinators"
+        super().__init__(f"the change is stored; {who} may not have applied it yet")
+        self.members = members

@@ -42,6 +42,7 @@ from controller.core.events import (
     Tick,
 )
 from controller.core.image import ClusterImage
+from controller.core.in_force import Awaited
 from controller.core.machine import ClusterMachine, Step
 from controller.core.names import name_of
 from controller.core.options import ControllerOptions
@@ -81,6 +82,8 @@ CLUSTER = "prod"
 FIRST_COORDINATOR_ID = 1_001
 #: How often a node shows its watch that it runs.
 BEAT_MS = 200
+#: The pause between two looks whether a change is in force.
+IN_FORCE_LOOK_MS = 5
 _Removal = RemoveBrokerRecord | RemoveCoordinatorRecord | RemoveTopicRecord
 Replies = list[tuple[Callable[[Any], None], Any]]
 
@@ -139,8 +142,11 @@ def image_from(rows: dict[str, Any]) -> ClusterImage:
 
 @dataclass(slots=True)
 class Pending:
+    """waits: its answer is withheld until what it forbids is in force (2.12, answers)."""
+
     event: Event
     answer: Callable[[Any], None]
+    waits: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -314,9 +320,21 @@ class ControllerNode:
 
     # --- driver -----------------------------------------------------------------------------------------
 
-    def submit(self, event: Event, answer: Callable[[Any], None]) -> None:
-        self.queue.append(Pending(event, answer))
+    def submit(self, event: Event, answer: Callable[[Any], None], *, waits: bool = False) -> None:
+        self.queue.append(Pending(event, answer, waits))
         self._drain()
+
+    def _answer_in_force(
+        self, machine: ClusterMachine, awaited: Awaited, answer: Callable[[Any], None], reply: Any
+    ) -> None:
+        """Answer once nobody acts by the rule before; never, if another controller leads by then."""
+        if self.machine is not machine:
+            return
+        if machine.not_in_force(awaited, self.clock.mono_ms):
+            again = partial(self._answer_in_force, machine, awaited, answer, reply)
+            self._after(IN_FORCE_LOOK_MS, again)
+        else:
+            answer(reply)
 
     def _submit_tick(self) -> None:
         is_missing = self.machine is not None and missing_topics(self.machine.image)
@@ -389,7 +407,10 @@ class ControllerNode:
                 recovered = step.reply
                 self.records = max(self.records, recovered.records_min)
             records.extend(step.records)
-            replies.append((pending.answer, step.reply))
+            answer = pending.answer
+            if pending.waits and step.awaited is not None:
+                answer = partial(self._answer_in_force, machine, step.awaited, answer)
+            replies.append((answer, step.reply))
             probes.extend(effect for effect in step.effects if isinstance(effect, ProbeBroker))
         self._arm_tick(machine)
         if not records:

@@ -121,11 +121,13 @@ def _draw_minimum(cluster: Cluster, random: Random) -> Arguments | None:
 @kind(_draw_minimum)
 def set_minimum(cluster: Cluster, *, topic: str, minimum: int) -> bool:
     """S12: one more must be in sync than the run began with, or as many as then."""
+    controller = cluster.active_controller()
+    if controller is None:
+        return False
     configs: dict[str, str | None] = {"min.insync.replicas": str(minimum)}
-    return ask(
-        cluster,
-        ConfigureTopic(wall_ms=cluster.events.now_ms, actor=ACTOR, topic_id=topic, configs=configs),
-    )
+    event = ConfigureTopic(wall_ms=cluster.events.now_ms, actor=ACTOR, topic_id=topic, configs=configs)
+    controller.submit(event, cluster.oracle.on_minimum_asked(topic, minimum), waits=True)
+    return True
 
 
 def _draw_addition(cluster: Cluster, random: Random) -> Arguments | None:

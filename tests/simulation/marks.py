@@ -166,6 +166,7 @@ DECLARED: dict[str, int] = {
     "coordinator.forgotten": COMMON,
     # What operators do.
     "deletion.done": COMMON,
+    "minimum.in.force": COMMON,
     "move.throttled": COMMON,
     "move.called.off": COMMON,
     "topic.deleted.while.moving": RARE,

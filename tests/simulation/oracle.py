@@ -30,12 +30,13 @@ values that are compared by identity.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from controller.contract.agreed_time import LEAP_MS_MIN
 from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
+from controller.core.events import TopicConfigured
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.leader import Leader
 from dataplane.core.replica import Replica
@@ -145,6 +146,10 @@ class Oracle:
         self.deleted: dict[PartitionKey, int] = {}
         #: Name -> id of the topic that was made last under it.
         self.holders: dict[str, str] = {}
+        #: By topic: the minimum in sync of which an operator was told that it is in force (2.12, answers).
+        self.minimums: dict[str, int] = {}
+        self._minimums_asked = 0
+        self._asked_last: dict[str, int] = {}
         self._lost: set[tuple[PartitionKey, Content]] = set()
         #: Partitions for which an operator had to choose a log that compaction had left with gaps.
         self.torn: set[PartitionKey] = set()
@@ -213,6 +218,10 @@ class Oracle:
         high_watermark = replica.high_watermark
         if len(state.isr) < state.min_insync_replicas:
             raise Violation("I3", f"{key} high watermark moved with ISR {state.isr}")
+        told = min(self.minimums.get(key[0], 0), state.replication_factor)
+        # Without the lease, those who vouch for it may be cut off together with it.
+        if len(state.isr) < told and broker.lease.is_held(broker.now_ms) and not self._is_back:
+            raise Violation("2.12", f"{key} commits with ISR {state.isr}: a minimum of {told} is in force")
         evidence = self._evidence.get((broker.broker_id, broker.life, key, replica.leader_epoch), {})
         for member in replica.role.maximal_isr:
             if member != broker.broker_id and evidence.get(member, -1) < high_watermark:
@@ -377,6 +386,20 @@ class Oracle:
         last = producer.acked[-1][1]
         place = self.place_of(producer.key, last.producer_id, last.base_sequence)
         return place < self.deletable.get(producer.key, 0)
+
+    def on_minimum_asked(self, topic: str, minimum: int) -> Callable[[Any], None]:
+        """Return what takes the answer: from it on nothing is committed below the minimum, until another is
+        asked for, which may hold at once."""
+        self.minimums.pop(topic, None)
+        self._minimums_asked += 1
+        number = self._asked_last[topic] = self._minimums_asked
+
+        def told(reply: Any) -> None:
+            if isinstance(reply, TopicConfigured) and self._asked_last[topic] == number:
+                self.cluster.marks.reached("minimum.in.force")
+                self.minimums[topic] = minimum
+
+        return told
 
     def on_deleted(self, key: PartitionKey, low_watermark: int) -> None:
         """A client was told that everything below is deleted."""

@@ -10,7 +10,7 @@ import msgspec
 from controller.contract.errors import ControllerError
 from controller.contract.holdings import HeldLog
 from controller.contract.partition_state import PartitionState
-from controller.core import election, isr, machine, recovery, registration, sessions, set_aside
+from controller.core import draft, election, isr, machine, recovery, registration, sessions, set_aside
 from controller.core.records import Cause
 from controller.core.sessions import Sessions
 from tests.kit.controller import images
@@ -283,3 +283,8 @@ def recovery_believes_the_rows() -> Patches:
         return base.replicas[0]
 
     return [(recovery, "_whole", whole)]
+
+
+@plant(breaks="2.12", seen="a raised minimum is answered before its leaders obey it", scenario="S12")
+def raised_minimum_answered_at_once() -> Patches:
+    return [(draft, "forbids", lambda image, record: False)]

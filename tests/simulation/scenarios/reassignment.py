@@ -89,6 +89,35 @@ def lower_minimum_and_back(s: Script) -> None:
 
 
 @scenario("S12", replication_factor=3, min_insync_replicas=1)
+def raised_minimum_is_answered_when_its_leader_obeys_it(s: Script) -> None:
+    """ISR {A, B}; the minimum rises to 3 while A hears nothing and commits under the old one."""
+    a, c = s.a, s.c
+    s.kill(c)
+    s.until("C has left", lambda: c.broker_id not in s.state.isr)
+    s.until("A knows it", lambda: s.replica(a).state == s.state)
+    news = deafen(s, a)
+    answers: list[object] = []
+    configs: dict[str, str | None] = {"min.insync.replicas": "3"}
+    event = ConfigureTopic(wall_ms=s.events.now_ms, actor="operator", topic_id=s.key[0], configs=configs)
+    told = s.cluster.oracle.on_minimum_asked(s.key[0], 3)
+
+    def answered(reply: object) -> None:
+        answers.append(reply)
+        told(reply)
+
+    s.controller.submit(event, answered, waits=True)
+    s.until("it is stored", lambda: s.state.min_insync_replicas == 3)
+    s.write_acked(s.producer(), a, records=2)
+    state = s.replica(a).state
+    s.reached("A has committed under the old minimum", state is not None and state.min_insync_replicas == 1)
+    s.expect("2.12", "no answer has said that it is in force", not answers)
+    news.drop()
+    s.until("the operator is answered", lambda: bool(answers))
+    state = s.replica(a).state
+    s.expect("2.12", "A obeys it", state is not None and state.min_insync_replicas == 3)
+
+
+@scenario("S12", replication_factor=3, min_insync_replicas=1)
 def member_leaves_under_a_higher_minimum_that_its_leader_has_not_heard_of(s: Script) -> None:
     """The minimum rises to 3 while A hears nothing; C is fenced, is eligible, and is still waited for."""
     a, c = s.a, s.c

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import anyio
 import pytest
 
 from admin_api.settings import ApiSettings
@@ -353,3 +354,32 @@ async def test_when_the_answer_was_lost_the_next_attempt_finds_its_own_partition
         again = await rest.client.patch(TOPIC, json={"partitions": 5}, headers=key)
         assert (again.status_code, again.json()["spec"]["partitions"]) == (202, 5), again.text
         assert problem(await rest.client.patch(TOPIC, json={"partitions": 5})) == (422, "invalid_partitions")
+
+
+async def test_a_raised_minimum_that_a_broker_has_not_applied_is_stored_and_said_to_be_late(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    raised = {"configs": {"min.insync.replicas": "3"}}
+    async with controller(zookeeper) as rest:
+        brokers = await rest.form()
+        await rest.create_topic()
+
+        async def live() -> None:
+            while True:
+                for broker in brokers:
+                    await broker.heartbeat()
+                await brokers[0].apply()
+                await rest.clock.sleep_ms(500)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(live)
+            late = await rest.post(f"{TOPIC}/configs:alter", raised)
+            for broker in brokers:
+                await broker.apply()
+            again = await rest.post(f"{TOPIC}/configs:alter", raised)
+            tasks.cancel_scope.cancel()
+        assert problem(late) == (504, "not_in_force")
+        assert "stored; 2, 3 may" in late.json()["detail"]
+        assert again.status_code == 200, again.text
+        rows = [row for row in await rest.recorded(kind="request") if row["action"] == "alter_configs"]
+        assert [row["outcome"]["outcome"] for row in rows] == ["succeeded"] * 2

@@ -90,8 +90,6 @@ async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
         assert put.status_code == 201, put.text
     for name in ("alice", "x" * 250):
         assert (await rest.client.put(f"{PROD}/users/{name}", json={"password": "pw"})).status_code == 201
-        quotas = {"user": name, "quotas": {"request_percentage": 1}}
-        assert (await rest.post(f"{PROD}/quotas:alter", {"entities": [quotas]})).status_code == 200
         binding = {"resource_type": "topic", "resource_name": name * 3, "principal": f"User:{name}"}
         acls = {"bindings": [binding | {"operation": operation} for operation in ("read", "write")]}
         assert (await rest.post(f"{PROD}/acls", acls)).status_code == 200
@@ -109,6 +107,9 @@ async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
         other = min({1, 2, 3, 4, 5} - set(replicas))
         await rest.client.put(f"{path}/assignment", json={"replicas": [other, *replicas[1:]]})
     await rest.clock.sleep_ms(20_000)  # nobody sends heartbeats: brokers are fenced, partitions leaderless
+    for name in ("alice", "x" * 250):  # now: these would wait for the brokers
+        quotas = {"user": name, "quotas": {"request_percentage": 1}}
+        assert (await rest.post(f"{PROD}/quotas:alter", {"entities": [quotas]})).status_code == 200
     return {
         "cluster": "prod",
         "topic": "c",

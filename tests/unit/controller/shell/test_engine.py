@@ -24,15 +24,18 @@ from controller.core.events import (
     AppliedReply,
     BrokerApplied,
     ConfigureCluster,
+    ConfigureTopic,
     CreateTopic,
     Event,
     ReassignmentsAltered,
     ReassignmentTarget,
+    TopicConfigured,
     TopicCreated,
     UserToAlter,
 )
 from controller.core.options import ControllerOptions
 from controller.shell.clock import Ids
+from controller.shell.driver import IN_FORCE_MS_MAX
 from controller.shell.engine import read_published
 from controller.shell.leadership import ACTIVE_PATH, EPOCH_PATH
 from controller.shell.listeners import ListenerAnswer
@@ -41,6 +44,7 @@ from controller.shell.outcomes import (
     ClusterExists,
     MetadataWentBack,
     NotActive,
+    NotInForce,
     OutcomeUnknown,
     UnknownCluster,
 )
@@ -619,7 +623,7 @@ async def test_acls_users_and_quotas_are_audited_and_taken_over(
         for event in events:
             await first.submit("prod", event)
         await anyio.sleep(0.1)
-        told = audit.changes[-3:]
+        told = [change for change in audit.changes if change.actor == "ada"]
         assert [(change.entity, change.cause, change.actor) for change in told] == [
             (Entity.ACLS, "acls_altered", "ada"),
             (Entity.USER, "user_altered", "ada"),
@@ -698,3 +702,55 @@ async def test_to_a_controller_that_was_replaced_a_newer_word_is_no_evidence(
         with pytest.raises(NotActive):
             await brokers[0].heartbeat()
         assert driver.machine.went_back is None
+
+
+async def test_an_answer_that_forbids_waits_for_brokers_and_says_after_its_time_who_is_late(
+    meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    """Broker 3 is heard, and its stream stands still."""
+    engine = make_engine(meta, clock)
+    async with running(engine):
+        one, two, three = await form_cluster(engine)
+        await engine.submit("prod", create_topic())
+        raised = ConfigureTopic(
+            topic_id=TOPIC_ID, configs={"min.insync.replicas": "3"}, actor="operator", wall_ms=2
+        )
+
+        async def live(until_s: float) -> None:
+            while anyio.current_time() < until_s:
+                for broker in (one, two, three):
+                    await broker.heartbeat()
+                await one.apply()
+                await two.apply()
+                await anyio.sleep(0.5)
+
+        asked_ms = engine.clock.now_mono_ms()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(live, anyio.current_time() + 20)
+            with pytest.raises(NotInForce) as late:
+                await engine.submit("prod", raised)
+            assert late.value.members == (3,)
+            late_ms = engine.clock.now_mono_ms()
+            assert IN_FORCE_MS_MAX <= late_ms - asked_ms < IN_FORCE_MS_MAX + 100
+            await three.apply()
+            assert isinstance(await engine.submit("prod", raised), TopicConfigured)
+            assert engine.clock.now_mono_ms() == late_ms
+
+
+async def test_an_answer_that_forbids_ends_with_the_term(meta: MemoryMeta, clock: VirtualClock) -> None:
+    engine = make_engine(meta, clock)
+    async with running(engine):
+        await form_cluster(engine)
+        await engine.submit("prod", create_topic())
+        raised = ConfigureTopic(
+            topic_id=TOPIC_ID, configs={"min.insync.replicas": "3"}, actor="operator", wall_ms=2
+        )
+        async with anyio.create_task_group() as tasks:
+
+            async def lose() -> None:
+                await anyio.sleep(1)
+                meta.lose_session()
+
+            tasks.start_soon(lose)
+            with pytest.raises(NotInForce):
+                await engine.submit("prod", raised)
