@@ -107,6 +107,6 @@ def _forbids_by_acls(image: ClusterImage, record: AclsRecord) -> bool:
     return (
         any(binding.permission is Permission.ALLOW for binding in before - after)
         or any(binding.permission is Permission.DENY for binding in after - before)
-        # The first binding of a resource that was open to everyone closes it.
+        # The first binding of a resource that was open to each client is closed.
         or (not before and is_everyone_allowed(image.configs))
     )
