@@ -72,7 +72,8 @@ def test_nothing_is_acknowledged_below_a_raised_minimum_after_its_answer() -> No
         cluster.create_topic(TOPIC, partitions=3, configs={MINIMUM: "1"})
         cluster.kill_broker(3)
         cluster.wait_until(
-            "it has left", lambda: all(3 not in p.isr and p.leader > 0 for p in cluster.partitions(TOPIC))
+            "it has left",
+            lambda: all(3 not in p.isr and p.leader is not None for p in cluster.partitions(TOPIC)),
         )
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         late: list[int] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from controller.contract.administration import QuotasToAlter
 from controller.contract.security import ALLOW_EVERYONE, SUPER_USERS, QuotaEntity, ScramSecret
 from controller.core.events import (
     AlterAcls,
@@ -12,7 +13,6 @@ from controller.core.events import (
     ConfigureCluster,
     ConfigureTopic,
     Event,
-    QuotasToAlter,
     UserToAlter,
 )
 from controller.core.in_force import Awaited
