@@ -190,6 +190,14 @@ def open_broker(settings: BrokerSettings, ports: Ports, *, data_dir: str, boot_i
         tail_budget=TailBudget(settings.tail_bytes_max),
     )
     _log.info("log_directory_opened path=%s last_shutdown=%s", data_dir, log_dir.claim.last_shutdown.value)
+    if log_dir.claim.is_copy_suspected:
+        _log.warning(
+            "log_directory_written_over path=%s cause=%s consequence=%s",
+            data_dir,
+            "the files are not as this broker left them: an older copy was put over them, or they are of a "
+            "release that made no fresh mark",
+            "the last stop counts as a machine crash: this broker gives up its seats",
+        )
     problems = load_logs(log_dir, wall_ms=ports.clock.wall_ms)
     _log.info("logs_open logs=%d", len(log_dir.logs))
     seen = read_seen(ports.disk, data_dir)

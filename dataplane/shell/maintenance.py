@@ -22,6 +22,7 @@ from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.partitions import PartitionTable
 from dataplane.shell.seals import ROUND_MS
+from dataplane.storage.fresh_mark import FRESH_MARK_MS
 from dataplane.storage.health import ClosedLog
 from dataplane.storage.partition_log import PartitionLog
 from springtide.node.clock import BrokerClock, sleep_to_beat
@@ -93,6 +94,7 @@ class Maintenance:
             self._every, number("producer.id.expiration.check.interval.ms"), self.expire_producers
         )
         nursery.start_soon(self._every, ROUND_MS, self.seal_idle)
+        nursery.start_soon(self._every, FRESH_MARK_MS, self.renew_fresh_mark)
 
     async def _every(self, interval_ms: int, work: Callable[[], object]) -> None:
         while True:
@@ -248,6 +250,11 @@ class Maintenance:
 
     async def checkpoint_recovery_points(self) -> None:
         await self._in_thread(self._directory.log_dir.offsets.checkpoint_recovery_points)
+
+    async def renew_fresh_mark(self) -> None:
+        log_dir = self._directory.log_dir
+        if log_dir.must_renew_fresh_mark:
+            await self._threads.run(log_dir.renew_fresh_mark)
 
     async def _in_thread(self, work: Callable[[], object]) -> None:
         await self._threads.run(work, limiter=self._limiter)

@@ -77,6 +77,17 @@ def write_checkpoint(disk: Disk, directory: str, name: str, offsets: Mapping[Par
     replace_durably(disk, f"{directory}/{name}", encode_checkpoint(name, offsets))
 
 
+def read_title(disk: Disk, directory: str, name: str) -> str:
+    """Return the title of a checkpoint, which no other content has; "" if there is none that can be read.
+    Raise OSError."""
+    encoded = read_whole(disk, f"{directory}/{name}", bytes_max=CHECKPOINT_BYTES_MAX)
+    try:
+        without_title(name, encoded or b"")
+    except CorruptCheckpoint:
+        return ""
+    return (encoded or b"").partition(b"\n")[0].decode("ascii")
+
+
 def read_checkpoint(disk: Disk, directory: str, name: str) -> ReadCheckpoint:
     """Raises OSError only if the disk fails; a broken file is empty, with the reason."""
     encoded = read_whole(disk, f"{directory}/{name}", bytes_max=CHECKPOINT_BYTES_MAX)

@@ -4,8 +4,9 @@ The shutdown protocol, on which the controller's trust rests (KIP-966; I11, unpr
 first):
 
 - the marker is deleted, durably, as the *first* act after the lock (KAFKA-10471), before any log is read;
-- it is written last, after every log, checkpoint and epoch is durable, with the broker epoch it stands for;
-  never when loading did not finish (KAFKA-15375) or the directory failed;
+- it is written last, after every log, checkpoint and epoch is durable, with the broker epoch it stands for
+  and the title of the recovery points, which an older copy of the directory does not have; never when loading
+  did not finish (KAFKA-15375) or the directory failed;
 - the boot id in meta.json is that of the last incarnation that *registered*. It changes only together with
   the broker epoch, after registration: a process that dies before telling the controller about a machine
   crash leaves the evidence in place, and the next one still reports it;
@@ -13,17 +14,19 @@ first):
   stands, this mount has kept in memory all that was written since some incarnation registered on it. A volume
   that was detached and attached again, on this machine or another, comes without it. A process that dies
   before it was set costs its successor a seat, never a record. The file stays open, and is written to at
-  each checkpoint: neither an inode in use nor one with a page in the cache is dropped for want of memory.
+  each checkpoint: neither an inode in use nor one with a page in the cache is dropped for want of memory;
+- the fresh mark (fresh_mark.py) is made anew then, too, and after each write from then on: it shows that no
+  older copy was put over the files, which keeps boot id and mount mark.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from controller.contract.session import UNANSWERED_INCARNATIONS_MAX, ShutdownKind
 from dataplane.core.log_port import LogError
 from dataplane.core.workers import folder_number
+from dataplane.storage.checkpoints import RECOVERY_POINTS, read_title
 from dataplane.storage.disk import (
     DirectoryLocked,
     Disk,
@@ -33,14 +36,17 @@ from dataplane.storage.disk import (
     replace_durably,
     unlink_durably,
 )
+from dataplane.storage.fresh_mark import FreshMark, is_mark_fresh
 from dataplane.storage.health import DirectoryHealth
 from dataplane.storage.log_dir_identity import (
     META_FILE,
     NO_BROKER_EPOCH,
+    CleanMarker,
     LogDirMeta,
     LogDirRefused,
     decode_marker,
     decode_meta,
+    encode_marker,
     encode_meta,
     shutdown_kind,
 )
@@ -64,6 +70,7 @@ class DirectoryClaim:
         lock: File,
         mount_mark: File,
         boot_id: str,
+        is_copy_suspected: bool,
     ) -> None:
         self._disk = disk
         self._lock = lock
@@ -77,6 +84,9 @@ class DirectoryClaim:
         self.previous_broker_epoch = meta.broker_epoch
         self.previous_unanswered = meta.unanswered
         self.mount_mark = mount_mark
+        self.is_copy_suspected = is_copy_suspected
+        """True if all is as the last user left it but the files, which were written over since."""
+        self._fresh_mark = FreshMark(disk, path, self.health)
         self.is_mount_marked = False
         """True if this incarnation's successor can prove that only the process died."""
         self.is_refuted = False
@@ -102,6 +112,12 @@ class DirectoryClaim:
         self._is_registered = True
         with self.health.guarded("setting the mount mark"):
             self.is_mount_marked = self.mount_mark.set_mount_mark()
+        self.renew_fresh_mark()
+
+    def renew_fresh_mark(self) -> None:
+        """Make the fresh mark anew, if there is something that it can prove."""
+        if self.is_mount_marked:
+            self.is_mount_marked = self._fresh_mark.renew()
 
     def disown(self) -> None:
         """Ensure, durably, that no successor takes this incarnation's end for a process crash or a clean
@@ -125,12 +141,14 @@ class DirectoryClaim:
         is_reported = self._is_registered or self.last_shutdown is ShutdownKind.CLEAN
         if self._is_disowned or not is_reported:
             return False
-        marker = json.dumps({"broker_epoch": self.meta.broker_epoch}).encode()
+        self.renew_fresh_mark()
         with self.health.guarded("writing the clean-shutdown marker"):
-            replace_durably(self._disk, f"{self.path}/{MARKER_FILE}", marker)
+            marker = CleanMarker(self.meta.broker_epoch, read_title(self._disk, self.path, RECOVERY_POINTS))
+            replace_durably(self._disk, f"{self.path}/{MARKER_FILE}", encode_marker(marker))
         return True
 
     def release(self) -> None:
+        self._fresh_mark.release()
         self.mount_mark.close()
         self._lock.close()
 
@@ -154,7 +172,7 @@ def claim_directory(
         except DirectoryLocked:
             raise LogDirRefused(f"{path} is in use by another process") from None
         mount_mark = disk.open(f"{path}/{MOUNT_MARK_FILE}", create=True)
-        meta, kind = _identify_directory(
+        meta, kind, is_copy_suspected = _identify_directory(
             disk, path, broker_id=broker_id, boot_id=boot_id, has_mount_mark=mount_mark.has_mount_mark()
         )
         if meta is None:
@@ -163,26 +181,43 @@ def claim_directory(
     except OSError as error:
         raise LogError(f"log directory {path} can't be opened: {error}") from error
     return DirectoryClaim(
-        disk, path, meta=meta, last_shutdown=kind, lock=lock, mount_mark=mount_mark, boot_id=boot_id
+        disk,
+        path,
+        meta=meta,
+        last_shutdown=kind,
+        lock=lock,
+        mount_mark=mount_mark,
+        boot_id=boot_id,
+        is_copy_suspected=is_copy_suspected,
     )
 
 
 def _identify_directory(
     disk: Disk, path: str, *, broker_id: int, boot_id: str, has_mount_mark: bool
-) -> tuple[LogDirMeta | None, ShutdownKind]:
-    marker = read_whole(disk, f"{path}/{MARKER_FILE}", bytes_max=META_BYTES_MAX)
+) -> tuple[LogDirMeta | None, ShutdownKind, bool]:
+    """Return whose the directory is, how its last user stopped, and whether an older copy seems to lie over
+    it."""
+    marker = decode_marker(read_whole(disk, f"{path}/{MARKER_FILE}", bytes_max=META_BYTES_MAX))
     unlink_durably(disk, f"{path}/{MARKER_FILE}")
     encoded = read_whole(disk, f"{path}/{META_FILE}", bytes_max=META_BYTES_MAX)
     if encoded is None:
         if any(disk.is_dir(f"{path}/{name}") for name in disk.listdir(path) if not is_anothers(name)):
             raise LogDirRefused(f"{path} holds directories but no {META_FILE}: whose data is this?")
-        return None, ShutdownKind.FIRST_START
+        return None, ShutdownKind.FIRST_START, False
     meta = decode_meta(encoded)
     if meta.broker_id != broker_id:
         raise LogDirRefused(f"{path} belongs to broker {meta.broker_id}, not {broker_id}")
-    return meta, shutdown_kind(
-        meta, marker_broker_epoch=decode_marker(marker), boot_id=boot_id, has_mount_mark=has_mount_mark
+    kind = shutdown_kind(
+        meta,
+        marker=marker,
+        recovery_points=read_title(disk, path, RECOVERY_POINTS),
+        boot_id=boot_id,
+        has_mount_mark=has_mount_mark,
+        is_mark_fresh=is_mark_fresh(disk, path),
     )
+    is_marked = marker is not None and marker.broker_epoch == meta.broker_epoch
+    is_same = is_marked or (has_mount_mark and bool(boot_id) and boot_id == meta.boot_id)
+    return meta, kind, is_same and kind is ShutdownKind.MACHINE_CRASH
 
 
 def is_anothers(name: str) -> bool:

@@ -56,6 +56,12 @@ LOCAL_FILE_SYSTEMS = frozenset(
 """`f_type` of those whose inodes in memory do not outlive what their files hold: a network file system's may
 stay while its server goes back, and ZFS rolls a mounted one back."""
 STATFS_BYTES = 512
+AT_EMPTY_PATH = 0x1000
+STATX_MTIME, STATX_BTIME = 0x40, 0x800
+STATX_BYTES = 256
+STATX_TIME = struct.Struct("=qI")
+STATX_BTIME_AT, STATX_MTIME_AT = 80, 112
+"""Where statx(2) puts seconds and nanoseconds of a file's birth and last modification."""
 SYNCED_FILE_SYSTEMS = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010})
 """`f_type` of ext4, xfs, btrfs and f2fs: syncfs(2) waits there until everything is on the medium."""
 SYNCFS_KERNEL_MIN = (5, 8)
@@ -106,6 +112,10 @@ class File(Protocol):
         False if this kernel or file system has no such mark."""
 
     def has_mount_mark(self) -> bool: ...
+
+    def is_untouched(self) -> bool:
+        """Return whether nothing has written to the file, or set its times, since it was made. False where
+        the file system does not tell."""
 
     def close(self) -> None:
         """Idempotent. Only for a file without another holder; otherwise drop the reference."""
@@ -238,6 +248,16 @@ class PosixFile:
         except OSError:
             return False
         return bool(hint == RWH_WRITE_LIFE_EXTREME)
+
+    def is_untouched(self) -> bool:
+        found = ctypes.create_string_buffer(STATX_BYTES)
+        statx = None if sys.platform != "linux" else getattr(ctypes.CDLL(None), "statx", None)
+        wanted = STATX_MTIME | STATX_BTIME
+        if statx is None or statx(self._fd, b"", AT_EMPTY_PATH, wanted, found) != 0:
+            return False
+        has_both = int.from_bytes(found.raw[:4], sys.byteorder) & wanted == wanted
+        born, modified = (STATX_TIME.unpack_from(found, at) for at in (STATX_BTIME_AT, STATX_MTIME_AT))
+        return has_both and born == modified
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1

@@ -34,13 +34,15 @@ class ClosedLog(LogError):
 
 
 class DirectoryHealth:
-    """`failure` is None until something fails, and never again."""
+    """`failure` is None until something fails, and never again. has_changed: set by each write; cleared when
+    the fresh mark (fresh_mark.py) is made."""
 
-    __slots__ = ("failure", "path")
+    __slots__ = ("failure", "has_changed", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.failure: str | None = None
+        self.has_changed = False
 
     def fail(self, error: OSError, doing: str) -> LogError:
         """Latch the failure; returns what to raise."""
@@ -57,6 +59,7 @@ class DirectoryHealth:
     def guarded(self, doing: str) -> Iterator[None]:
         """Raise LogError if the directory has failed before, and for a disk error within."""
         self.check()
+        self.has_changed = True
         try:
             yield
         except OSError as error:
@@ -91,6 +94,7 @@ class LogHealth:
     @contextmanager
     def guarded(self, doing: str) -> Iterator[None]:
         """Raise LogError for a disk error within."""
+        self.directory.has_changed = True
         try:
             yield
         except OSError as error:

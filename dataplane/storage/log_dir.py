@@ -4,6 +4,7 @@
     clean-shutdown             the marker; absent while a process uses the directory
     .lock                      flock against a second process
     .mount-mark                in memory, not on disk, marked
+    fresh-mark                 empty, made anew after each write
     *-checkpoint               high watermarks, recovery points, log starts (stored_offsets.py)
     <topic>-<partition>.<id>/  one log; topic cut to TOPIC_PREFIX_MAX characters, so that with the topic id
                                and a suffix it fits a file name of 255; partition.json holds the whole name
@@ -107,6 +108,15 @@ class LogDir:
         self.claim.check_cluster(cluster_id)
         self.offsets.write_starts()
         self.claim.on_registered(cluster_id=cluster_id, broker_epoch=broker_epoch)
+
+    @property
+    def must_renew_fresh_mark(self) -> bool:
+        """Return whether something was written since the fresh mark was made. Loop."""
+        return self.health.has_changed and self.claim.is_mount_marked
+
+    def renew_fresh_mark(self) -> None:
+        """Make the fresh mark anew (fresh_mark.py). Thread."""
+        self.claim.renew_fresh_mark()
 
     # ---- loading
 

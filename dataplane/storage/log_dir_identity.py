@@ -1,8 +1,9 @@
 """The owner of a log directory, and the way its last user stopped: values, their encoding, and the verdict.
 
 meta.json says which cluster, broker and registered incarnation a directory belongs to; the clean-shutdown
-marker names the broker epoch it vouches for. What follows for trust is decided here, from both and the
-kernel's boot id and mount mark; when the files are written and deleted is log_dir's protocol.
+marker names the broker epoch and the recovery points it vouches for. What follows for trust is decided here,
+from both and the kernel's boot id, the mount mark and the fresh mark; when the files are written and deleted
+is log_dir's protocol.
 """
 
 from __future__ import annotations
@@ -64,31 +65,61 @@ def decode_meta(encoded: bytes) -> LogDirMeta:
 
 
 def shutdown_kind(
-    meta: LogDirMeta | None, *, marker_broker_epoch: int | None, boot_id: str, has_mount_mark: bool
+    meta: LogDirMeta | None,
+    *,
+    marker: CleanMarker | None,
+    recovery_points: str,
+    boot_id: str,
+    has_mount_mark: bool,
+    is_mark_fresh: bool,
 ) -> ShutdownKind:
-    """Return how the previous user of a directory stopped. Pass None for an unreadable marker, too.
+    """Return how the previous user of a directory stopped. recovery_points: the title of the checkpoint that
+    is there.
 
-    That only the process died takes two proofs that what it wrote is still there: the kernel is the same
-    (`boot_id`), and so is the mount (`has_mount_mark`). A volume can be detached while its machine runs."""
+    That only the process died takes three proofs that what it wrote is still there: the kernel is the same
+    (`boot_id`), and so is the mount (`has_mount_mark`); and no older copy was put over it (`is_mark_fresh`).
+    A volume can be detached while its machine runs."""
     if meta is None:
         return ShutdownKind.FIRST_START
-    if marker_broker_epoch is not None and marker_broker_epoch == meta.broker_epoch:
+    if marker is not None and marker.broker_epoch == meta.broker_epoch and marker.suits(recovery_points):
         return ShutdownKind.CLEAN
     if meta.broker_epoch == NO_BROKER_EPOCH:  # never registered: never held a replica
         return ShutdownKind.FIRST_START
     is_same_kernel = bool(boot_id) and boot_id == meta.boot_id
-    return ShutdownKind.PROCESS_CRASH if is_same_kernel and has_mount_mark else ShutdownKind.MACHINE_CRASH
+    is_proved = is_same_kernel and has_mount_mark and is_mark_fresh
+    return ShutdownKind.PROCESS_CRASH if is_proved else ShutdownKind.MACHINE_CRASH
 
 
-def decode_marker(marker: bytes | None) -> int | None:
-    """The broker epoch that a clean-shutdown marker stands for; None if there is none that can be read."""
-    if marker is None:
+@dataclass(frozen=True, slots=True)
+class CleanMarker:
+    """clean-shutdown: the broker epoch that it stands for, and the title of the recovery points that were
+    written before it, up to the end of each log. Markers of older releases have none."""
+
+    broker_epoch: int
+    recovery_points: str = ""
+
+    def suits(self, recovery_points: str) -> bool:
+        """Return False if the checkpoint that is there (its title, "" if it can't be read) is another one: an
+        older copy was put over the directory, and this marker was not in it."""
+        return recovery_points == self.recovery_points or not (recovery_points and self.recovery_points)
+
+
+def encode_marker(marker: CleanMarker) -> bytes:
+    return encode_checked({name: getattr(marker, name) for name in CleanMarker.__slots__})
+
+
+def decode_marker(encoded: bytes | None) -> CleanMarker | None:
+    """Return None if there is no marker that can be read."""
+    if encoded is None:
         return None
     try:
-        broker_epoch = decode_checked(marker).get("broker_epoch")
+        fields = decode_checked(encoded)
     except CorruptJson:
         return None
-    return broker_epoch if isinstance(broker_epoch, int) else None
+    broker_epoch, recovery_points = fields.get("broker_epoch"), fields.get("recovery_points", "")
+    if not (isinstance(broker_epoch, int) and isinstance(recovery_points, str)):
+        return None
+    return CleanMarker(broker_epoch, recovery_points)
 
 
 def _decode_object(name: str, encoded: bytes) -> dict[str, Any]:

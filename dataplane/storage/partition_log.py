@@ -206,6 +206,7 @@ class PartitionLog:
         if segment.size_bytes and self._must_roll(segment, headers[-1], size, now_ms):
             self.roll(now_ms=now_ms)
             segment = segments.active
+        health.directory.has_changed = True
         try:
             segment.append(headers, chunks, now_ms=now_ms)
         except OSError as error:

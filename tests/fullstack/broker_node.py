@@ -118,11 +118,15 @@ class BrokerNode(Node):
     def copy_disk(self) -> MemoryDisk:
         return self.host.memory.snapshot()
 
-    def restore_disk(self, copy: MemoryDisk, *, reboots: bool = True) -> None:
-        """The broker is down. It will come back with an older state of its disk."""
+    def restore_disk(self, copy: MemoryDisk, *, reboots: bool = True, in_place: bool = False) -> None:
+        """The broker is down. It will come back with an older state of its disk. in_place: it is copied over
+        the files that are there."""
         assert not self.is_up
         self.boots += reboots
-        self.host.memory.restore(copy)
+        if in_place:
+            self.host.memory.overwrite(copy)
+        else:
+            self.host.memory.restore(copy)
         self._cluster.world.note(f"{self.name} gets an older copy of its disk")
 
     @property

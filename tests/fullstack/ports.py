@@ -138,6 +138,10 @@ class FencedFile:
         self._disk.check()
         return self._file.has_mount_mark()
 
+    def is_untouched(self) -> bool:
+        self._disk.check()
+        return self._file.is_untouched()
+
     def close(self) -> None:
         if not self._disk.life.is_dead:
             self._file.close()

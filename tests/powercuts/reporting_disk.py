@@ -20,6 +20,7 @@ class ReportingFile:
         self.forget = file.forget
         self.set_mount_mark = file.set_mount_mark
         self.has_mount_mark = file.has_mount_mark
+        self.is_untouched = file.is_untouched
         self.close = file.close
 
     def pwrite(self, data: Buffer, position: int) -> None:

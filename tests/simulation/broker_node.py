@@ -161,6 +161,8 @@ class Disk:
     last_boot_id: int = 0
     #: Set by a registered incarnation; only in memory, so it goes with the mount.
     has_mount_mark: bool = False
+    #: An older copy lies over the files that this process wrote, which shows by the fresh mark.
+    is_written_over: bool = False
     clean_marker: int | None = None
     unanswered: tuple[str, ...] = ()
     asides: int = 0
@@ -224,7 +226,7 @@ class Disk:
             return ShutdownKind.FIRST_START
         if self.clean_marker == self.broker_epoch:
             return ShutdownKind.CLEAN
-        if self.last_boot_id == self.boot_id and self.has_mount_mark:
+        if self.last_boot_id == self.boot_id and self.has_mount_mark and not self.is_written_over:
             return ShutdownKind.PROCESS_CRASH
         return ShutdownKind.MACHINE_CRASH
 
@@ -467,12 +469,16 @@ class BrokerNode:
     def copy_disk(self) -> Disk:
         return self.disk.copy()
 
-    def restore_disk(self, copy: Disk, *, reboots: bool = True) -> None:
-        """An earlier copy of its disk; in another boot of the machine, or attached to the one that runs."""
+    def restore_disk(self, copy: Disk, *, reboots: bool = True, in_place: bool = False) -> None:
+        """An earlier copy of its disk; in another boot of the machine, or attached to the one that runs.
+        in_place: it is copied over the files that are there, and the mount stays."""
         assert not self.is_up
-        boot_id = self.disk.boot_id + reboots
-        self.disk = copy.copy()
-        self.disk.boot_id = boot_id
+        before, self.disk = self.disk, copy.copy()
+        self.disk.boot_id = before.boot_id + reboots
+        if in_place:
+            self.disk.has_mount_mark = before.has_mount_mark
+            self.disk.is_written_over = True
+            self.disk.logs = before.logs | self.disk.logs  # none goes
         self.cluster.oracle.on_log_replaced(self.broker_id)
         self.events.note(f"{self.name} gets an older copy of its disk")
 
@@ -627,6 +633,7 @@ class BrokerNode:
             self.chain_epoch = response.chain_epoch
             self.disk.last_boot_id = self.disk.boot_id
             self.disk.has_mount_mark = True
+            self.disk.is_written_over = False
             self.disk.unanswered = ()
             self.applied = (-1, -1)
             self.events.note(f"{self.name} registered, broker epoch {self.broker_epoch}")

@@ -197,7 +197,12 @@ def _draw_old_disk(cluster: Cluster, random: Random) -> Arguments | None:
     drawn = draw_loss(cluster, random)
     if drawn is None:
         return None
-    return drawn | {"age_ms": random.choice((300, 2_000, 8_000)), "reboots": random.random() < 0.5}
+    way = random.choice(("reboots", "attached", "in_place"))
+    return drawn | {
+        "age_ms": random.choice((300, 2_000, 8_000)),
+        "reboots": way == "reboots",
+        "in_place": way == "in_place",
+    }
 
 
 @kind(_draw_old_disk, family="disk")
@@ -210,10 +215,12 @@ def old_disk(
     salt: int,
     over_budget: bool = False,
     reboots: bool = True,
+    in_place: bool = False,
 ) -> bool:
     """The machine dies `age_ms` from now, and comes back with the copy of its disk that is made now; without
     `reboots` only the process dies, and the copy is attached to the machine that runs on (S42, a volume from
-    a snapshot)."""
+    a snapshot); with `in_place` it is copied over the files that are there, and boot, mount and inodes are
+    the same (`cp -a backup/. data/`)."""
     del salt
     node = cluster.brokers[broker]
     if not node.is_up:
@@ -223,7 +230,7 @@ def old_disk(
     def restore() -> None:
         if node.is_up and cluster.budget.spend(node, over_budget=over_budget):
             node.crash()
-            node.restore_disk(copy, reboots=reboots)
+            node.restore_disk(copy, reboots=reboots, in_place=in_place)
             back_after(cluster, node, for_ms)
 
     cluster.ongoing.later(age_ms, restore)

@@ -18,7 +18,8 @@ and no power cut, snapshot or new disk.
 Faults: `fail_next` and `fail_always` make operations raise (EIO, ENOSPC), `free_bytes_left` makes writes hit
 ENOSPC after some bytes, `is_read_only` is a remounted file system, `latency_ms` makes operations take
 virtual time (or for ever), `flip_bit`, `lose_sector` and `misdirect_sector` damage what is at rest,
-`snapshot` and `restore` bring an older state back, `wipe` a new, empty disk.
+`snapshot` and `restore` bring an older state back, `overwrite` puts it over the files that are there, `wipe`
+is a new, empty disk.
 """
 
 from __future__ import annotations
@@ -127,6 +128,10 @@ class MemoryFile:
     def has_mount_mark(self) -> bool:
         return self._inode.has_mount_mark
 
+    def is_untouched(self) -> bool:
+        self._check("is_untouched")
+        return self._disk.has_birth_times and self._inode.modified == self._inode.born
+
     def close(self) -> None:
         self._disk.locks.discard(id(self))
 
@@ -138,8 +143,8 @@ class MemoryFile:
 
 class MemoryDisk:
     """on_operation: called with (operation, path, is_done) before and after each operation of MUTATIONS.
-    has_mount_marks: whether kernel and file system know of such a mark. syncs_all: whether they can sync
-        everything at once.
+    has_mount_marks, has_birth_times: whether kernel and file system know of such a mark, and such a time.
+    syncs_all: whether they can sync everything at once.
     latency_ms: how long an operation on a path takes, of which `take_latency_ms` gives the sum: the shell's
         thread waits for it in virtual time. `math.inf` is a disk that hangs."""
 
@@ -148,6 +153,7 @@ class MemoryDisk:
         self.free_bytes_left: int | None = None
         self.is_read_only = False
         self.has_mount_marks = True
+        self.has_birth_times = True
         self.syncs_all = True
         self.latency_ms: Callable[[str, str], float] | None = None
         self.on_operation: Callable[[str, str, bool], None] | None = None
@@ -286,6 +292,18 @@ class MemoryDisk:
     def restore(self, backup: MemoryDisk) -> None:
         """This machine comes back with an older state of its disk. Handles die."""
         self._adopt(backup.snapshot())
+
+    def overwrite(self, backup: MemoryDisk) -> None:
+        """Copy an older state over this one, as `cp -a` does: files that are there keep their inodes, with
+        what the kernel knows of them, and no file goes. The page cache lives; handles die."""
+        self.crash_process()
+        for path in backup.files():
+            source = backup._inode(path)
+            self.mkdir(path.rpartition("/")[0])
+            file = self.open(path, create=True)
+            file.truncate(0)
+            file.pwrite(source.data, 0)
+            self._inode(path).modified = source.modified
 
     def wipe(self) -> None:
         """A new, empty disk in place of this one."""
@@ -465,7 +483,9 @@ class MemoryDisk:
     def _settle(self) -> None:
         self.sync_all()
         for path in self.files():
-            self._inode(path).has_mount_mark = False
+            inode = self._inode(path)
+            inode.has_mount_mark = False
+            inode.born = -1  # a file of its own, made when the copy was
 
     def _adopt(self, other: MemoryDisk) -> None:
         self.crash_process()

@@ -6,6 +6,7 @@ since then can be had back, and an fsync costs nothing. A directory keeps its na
 
 from __future__ import annotations
 
+from itertools import count
 from random import Random
 from typing import NamedTuple
 
@@ -13,6 +14,9 @@ SECTOR_BYTES = 512
 PAGE_BYTES = 4096
 PENDING_MAX = 4096
 """Unsynced writes of one file; beyond that the older half counts as written back, as a kernel would."""
+
+
+_moments = count()
 
 
 class Write(NamedTuple):
@@ -26,14 +30,16 @@ class Write(NamedTuple):
 
 class Inode:
     """A file's bytes. pending: what happened since the last fsync, oldest first. has_mount_mark: a mark that
-    is only in the kernel's memory."""
+    is only in the kernel's memory. born, modified: moments, of which each is another one; a copy has the
+    `modified` of what it was made of."""
 
-    __slots__ = ("data", "has_mount_mark", "pending", "rotten", "shown")
+    __slots__ = ("born", "data", "has_mount_mark", "modified", "pending", "rotten", "shown")
 
     def __init__(self, data: bytearray | None = None) -> None:
         self.data = bytearray() if data is None else data
         self.pending: list[Write] = []
         self.has_mount_mark = False
+        self.born = self.modified = next(_moments)
         #: Position -> bits that are wrong on the platter, until something is written over them; and which of
         #: them the page cache shows by now.
         self.rotten: dict[int, int] = {}
@@ -55,6 +61,7 @@ class Inode:
             self.shown.discard(at)
 
     def write(self, new: bytes, position: int) -> None:
+        self.modified = next(_moments)
         data = self.data
         size = len(data)
         replaced = bytes(data[position : position + len(new)])
@@ -66,6 +73,7 @@ class Inode:
         self._note(Write(position, new, replaced, size))
 
     def truncate(self, size_bytes: int) -> None:
+        self.modified = next(_moments)
         size = len(self.data)
         replaced = bytes(self.data[size_bytes:])
         if self.rotten:
@@ -201,6 +209,7 @@ def clone_inode(inode: Inode) -> Inode:
     clone = Inode(bytearray(inode.data))
     clone.pending = list(inode.pending)
     clone.has_mount_mark = inode.has_mount_mark
+    clone.born, clone.modified = inode.born, inode.modified
     clone.rotten, clone.shown = dict(inode.rotten), set(inode.shown)
     return clone
 

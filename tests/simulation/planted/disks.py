@@ -100,6 +100,21 @@ def boot_id_alone_believed() -> Patches:
 
 @plant(
     breaks="I11",
+    seen="boot and mount are believed where an older copy was put over the files: `cp` keeps inodes (3.8)",
+    scenario="S90",
+)
+def copy_in_place_believed() -> Patches:
+    original = Disk.shutdown_kind
+
+    def shutdown_kind(self: Disk) -> Any:
+        with patch.object(self, "is_written_over", False):
+            return original(self)
+
+    return [(Disk, "shutdown_kind", shutdown_kind)]
+
+
+@plant(
+    breaks="I11",
     seen="a log that ends below the high watermark its broker stored opens without a word (5.4)",
     family="disk",
     seeds_max=240,
