@@ -92,6 +92,8 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     min_insync_replicas: the effective minimum, already capped by the replication factor.
     unclean_leader_epoch: the latest leader epoch begun by an unclean election, or NO_EPOCH; only under it may
         a follower truncate below its own high watermark (I15, no cut below the high watermark).
+    high_watermark_floor: while there is no leader, or an ELR, the highest high watermark that controllers had
+        heard of when this was written, since the last unclean election (3.8, how a broker returns); else 0.
     shard: of a coordinator topic's partition; None: of an ordinary one.
     """
 
@@ -114,6 +116,7 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     min_insync_replicas: int
     recovery: LeaderRecovery = LeaderRecovery.RECOVERED
     unclean_leader_epoch: int = NO_EPOCH
+    high_watermark_floor: int = 0
     shard: Shard | None = None
 
     @property

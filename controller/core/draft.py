@@ -7,7 +7,9 @@ by the first one's expiry), and is kept in order for the shell to persist.
 
 from __future__ import annotations
 
-from controller.contract.partition_state import PartitionState
+import msgspec
+
+from controller.contract.partition_state import NO_LEADER, PartitionState
 from controller.core.effects import Effect, Note
 from controller.core.floor import Floors
 from controller.core.image import ClusterImage
@@ -54,11 +56,15 @@ class Draft:
         before = self.image.partitions.get((state.topic_id, state.partition))
         assert before is None or state.partition_epoch == before.partition_epoch + 1, "I6"
         assert before is None or state.leader_epoch >= before.leader_epoch, "I7"
+        # The next controller has heard of nothing.
+        floor = self.floors.of(state) if state.elr or state.leader == NO_LEADER else 0
+        if floor != state.high_watermark_floor:
+            state = msgspec.structs.replace(state, high_watermark_floor=floor)
         self.write(PartitionRecord(state=state, change=change))
 
-    def unproven(self, state: PartitionState) -> tuple[int, ...]:
-        """Return the members of its ELR that may not be elected (floor.py)."""
-        return self.floors.unproven(self.image, state)
+    def unproven(self, state: PartitionState, *, out: int | None = None) -> tuple[int, ...]:
+        """Return the members of its ELR that may not be elected (floor.py), once `out` has no seat."""
+        return self.floors.unproven(self.image, state, out=out)
 
     def write_broker(self, registration: BrokerRegistration, change: Change) -> None:
         self.write(BrokerRecord(registration=registration, change=change))

@@ -152,7 +152,7 @@ def vacate_seat(
         eligible=eligible_ids(image),
         demoted=image.demoted,
         excluded=broker_id,
-        unproven=draft.unproven(state),
+        unproven=draft.unproven(state, out=broker_id),
     )
     assert after is not None
     if only_if_led and after.leader == NO_LEADER:

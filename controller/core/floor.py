@@ -1,15 +1,18 @@
-"""A check of candidates' logs against what is known to be committed: a tripwire, not a proof (3.8, how a
-broker returns).
+"""A check of candidates' logs against what is known to be committed, and against each other: a tripwire, not
+a proof (3.8, how a broker returns).
 
 A member of the ELR holds every committed record by the rules, and is elected for that (3.2, election from the
-ELR). If its log is still shorter than a high watermark that this controller has heard of, its disk has lost
-something that nothing else showed. So where the controller has heard of one, it elects a member of the ELR
-only when the member's present incarnation has told, under the present state, how far its log goes, and that
-is far enough. A member that falls short loses its seat in a record, because the next controller knows nothing
-of what this one heard.
+ELR). If its log is still shorter than a high watermark that a controller has heard of, its disk has lost
+something that nothing else showed. So where one has been heard of, a member of the ELR is elected only when
+its present incarnation has told, under the present state, how far its log goes, and that is far enough. A
+member that falls short loses its seat in a record.
 
-High watermarks come from leaders' reports, and from replicas that tell of their logs. An old one counts as
-well: what was committed stays so, until an unclean election.
+Of several live members each has to tell then, and the one that goes farthest leads: what one of them has and
+another lacks may be committed as well. One that is live and does not tell is waited for until it is fenced.
+
+High watermarks come from leaders' reports, from replicas that tell of their logs, and from the rows: what
+was heard is written down with each state that has no leader or an ELR, so a controller that takes over begins
+with it. An old one counts as well: what was committed stays so, until an unclean election.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from controller.core.loss import LogEnds
 
 
 class Floors:
-    """The highest high watermark heard of each partition, for this controller's life."""
+    """The highest high watermark heard of each partition, in this controller's life or by the rows."""
 
     __slots__ = ("_highest", "_log_ends")
 
@@ -49,15 +52,25 @@ class Floors:
     def of(self, state: PartitionState) -> int:
         """0: nothing is known to be committed."""
         unclean_leader_epoch, high_watermark = self._highest.get((state.topic_id, state.partition), (-1, 0))
-        return high_watermark if unclean_leader_epoch == state.unclean_leader_epoch else 0
+        if unclean_leader_epoch != state.unclean_leader_epoch:
+            return state.high_watermark_floor
+        return max(high_watermark, state.high_watermark_floor)
 
-    def unproven(self, image: ClusterImage, state: PartitionState) -> tuple[int, ...]:
-        """Members of the ELR that may not be elected: not told yet, or too short."""
+    def unproven(
+        self, image: ClusterImage, state: PartitionState, *, out: int | None = None
+    ) -> tuple[int, ...]:
+        """Members of the ELR that may not be elected: too short, shorter than another that may lead, or all
+        while a live one has not told; none where there is no floor. out: a broker that loses its seat."""
         floor = self.of(state) if state.elr else 0
         if not floor:
             return ()
         told = self._log_ends.of(image, state)
-        return tuple(b for b in state.elr if b not in told or told[b].log_end_offset < floor)
+        candidates = [b for b in state.elr if b != out and image.is_eligible(b)]
+        if any(b not in told for b in candidates):
+            return state.elr
+        whole = [b for b in candidates if told[b].log_end_offset >= floor]
+        longest = max((_reach(told[b]) for b in whole), default=None)
+        return tuple(b for b in state.elr if b not in whole or _reach(told[b]) != longest)
 
     def short(self, image: ClusterImage, state: PartitionState) -> dict[int, int]:
         """Return the members of the ELR whose logs end too early, with where they end."""
@@ -68,3 +81,8 @@ class Floors:
     def forget(self, image: ClusterImage) -> None:
         """Forget partitions that are gone."""
         self._highest = {key: known for key, known in self._highest.items() if key in image.partitions}
+
+
+def _reach(log_end: ReplicaLogEnd) -> tuple[int, int]:
+    """Of two logs the one whose last leader epoch is later has all that was committed before it."""
+    return log_end.latest_epoch, log_end.log_end_offset

@@ -218,6 +218,7 @@ def with_unclean_leader(state: PartitionState, broker_id: int) -> PartitionState
         last_known_leader=NO_LEADER,
         recovery=LeaderRecovery.RECOVERING,
         unclean_leader_epoch=leader_epoch,
+        high_watermark_floor=0,
         # Its log, such as it is, is the partition from here on: it must not be created again if it vanishes.
         new_replicas=tuple(b for b in state.new_replicas if b != broker_id),
     )

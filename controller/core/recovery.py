@@ -392,6 +392,7 @@ def rebuilt_partition(
         elr=(),
         # Seats of rows that went back prove nothing, not even by a seal (3.9, after total power loss).
         last_known_elr=(),
+        high_watermark_floor=0,
         # With a seat it may make its log only while it is new; any other replica needs no leave.
         new_replicas=tuple(b for b in base.new_replicas if b == whole and b not in logs),
     )

@@ -90,6 +90,7 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     min_insync_replicas: int
     recovery: LeaderRecovery = LeaderRecovery.RECOVERED
     unclean_leader_epoch: int = NO_EPOCH
+    high_watermark_floor: int = 0
     shard: Shard | None = None
     change: int
 
@@ -226,6 +227,7 @@ def decode_chunk(
                     min_insync_replicas=row.min_insync_replicas,
                     recovery=row.recovery,
                     unclean_leader_epoch=row.unclean_leader_epoch,
+                    high_watermark_floor=row.high_watermark_floor,
                     shard=row.shard,
                 ),
                 change=chunk.changes[row.change],
@@ -244,6 +246,8 @@ _ROW_BYTES: Final = 180
 _RARE_FIELDS_BYTES: Final = 240
 #: A throttle's names, punctuation and rate (nineteen digits), without its operation.
 _THROTTLE_BYTES: Final = 70
+#: The name, punctuation and value (nineteen digits) of a floor.
+_FLOOR_BYTES: Final = 45
 #: A shard's names, punctuation and numbers.
 _SHARD_BYTES: Final = 110
 #: Ten digits and a comma.
@@ -278,6 +282,8 @@ def partition_bytes_max(state: PartitionState) -> int:
         )
     if state.throttle is not None:
         size += _THROTTLE_BYTES + _CHARACTER_BYTES * len(state.throttle.operation)
+    if state.high_watermark_floor:
+        size += _FLOOR_BYTES
     if state.shard is not None:
         size += _SHARD_BYTES
     return size

@@ -76,6 +76,8 @@ def test_a_log_that_falls_short_loses_its_seat_with_an_alarm_and_the_next_one_le
     cluster.heartbeat(2)
     assert cluster.partition().leader == NO_LEADER
     cluster.restart(3)
+    assert cluster.partition().leader == NO_LEADER
+    tell(cluster, 3, 7, (0, 0))
     assert cluster.partition().leader == 3
 
 
@@ -132,3 +134,48 @@ def test_an_unclean_election_voids_what_was_heard_before_it() -> None:
     cluster.restart(1, "c")
     tell(cluster, 1, 2, (0, 0), (cluster.partition().unclean_leader_epoch, 2))
     assert cluster.partition().leader == 1
+    assert cluster.partition().high_watermark_floor == 0
+
+
+def test_the_next_controller_knows_by_the_row_what_was_committed() -> None:
+    """Broker 3 was the last in sync; an older copy is put over its log, and the controller goes."""
+    cluster = Cluster()
+    cluster.create((3,))
+    assert cluster.partition().high_watermark_floor == 0
+    hear(cluster, 743)
+    cluster.kill(3)
+    assert seats(cluster.partition()) == (NO_LEADER, (), (3,))
+    cluster.fail_over()
+    cluster.fail_over()
+    cluster.restart(3)
+    tell(cluster, 3, 367, (0, 0))
+    assert seats(cluster.partition()) == (NO_LEADER, (), ())
+    assert short(3) in {alarm.key for alarm in cluster.machine.alarms()}
+
+
+def test_the_row_says_nothing_of_it_while_no_member_of_the_elr_may_have_to_lead() -> None:
+    cluster = all_stopped(high_watermark=7)
+    assert cluster.partition().high_watermark_floor == 7
+    for broker_id in (2, 3):
+        cluster.restart(broker_id)
+        tell(cluster, broker_id, 7, (0, 0))
+    assert cluster.partition().high_watermark_floor == 7
+    assert cluster.partition().leader == 2
+    assert cluster.propose(2, 3).error.value == "none"
+    assert (cluster.partition().elr, cluster.partition().high_watermark_floor) == ((), 0)
+
+
+def test_of_several_live_members_of_the_elr_each_tells_and_the_longest_leads() -> None:
+    """One of the two logs is an older copy, and reaches the last that the controller has heard of."""
+    for is_gone in (False, True):
+        cluster = all_stopped(high_watermark=300)
+        for broker_id in (2, 3):
+            cluster.restart(broker_id)
+        tell(cluster, 2, 367, (0, 0))
+        assert cluster.partition().leader == NO_LEADER, "3 may have more"
+        if is_gone:
+            cluster.kill(3)
+            assert cluster.partition().leader == 2
+        else:
+            tell(cluster, 3, 743, (0, 0))
+            assert cluster.partition().leader == 3
