@@ -118,19 +118,17 @@ def handle(context: BrokerContext, request: Request) -> None:
                 hosted.replica.role.on_replica_gone(opened.replica_id, opened.contact)
     opened.rights = rights
     connection.fetch_session = opened
-    min_bytes = message.min_bytes
     max_bytes = min(max(message.max_bytes, PARTITION_BYTES_MIN), context.config.fetch_max_bytes)
     is_throttled = False
     if request.account is not None:
         window_bytes = request.account.window_max(QuotaName.CONSUMER_BYTE_RATE)
         if window_bytes is not None:  # an answer can have no more within its quota
             max_bytes = max(int(min(max_bytes, window_bytes)), PARTITION_BYTES_MIN)
-            min_bytes = min(min_bytes, max_bytes)
             is_throttled = request.account.is_over(QuotaName.CONSUMER_BYTE_RATE)
     fetches.start(
         Fetch(
             session=opened,
-            min_bytes=min_bytes,
+            min_bytes=min(message.min_bytes, max_bytes),
             max_bytes=max_bytes,
             is_throttled=is_throttled,
             deadline_ms=wait_until_ms(message.max_wait_ms, now_ms=now_ms, is_replica=opened.is_replica),

@@ -31,8 +31,10 @@ from dataplane.core.results import FetchResult
 from springtide.node.clock import Clock
 from springtide.wire.errors import ErrorCode
 
-PARTITION_OVERHEAD_BYTES = 64
-"""Roughly what a partition without records takes in an answer: bounds answers of many empty partitions."""
+EMPTY_PARTITIONS_MAX = 100_000
+"""Partitions without records that one evaluation within a session looks at. The others stay due, first in line.
+A first answer has no such bound: a client takes one that omits a partition for none, and asks again (KIP-227).
+What it may list is bounded by the request's frame."""
 PARKED_MAX = 20_000
 """Fetches that may wait in all; beyond it a fetch is answered with what there is."""
 TIMERS_STALE_MAX = 10_000
@@ -91,8 +93,10 @@ class Fetches:
         respond: Respond,
         clock: Clock,
         holds_lease: Callable[[int], bool],
+        empty_partitions_max: int = EMPTY_PARTITIONS_MAX,
     ) -> None:
         self.sessions = sessions
+        self._empty_partitions_max = empty_partitions_max
         self._holds_lease = holds_lease
         self._evaluate_partition = evaluate
         self._respond = respond
@@ -195,15 +199,17 @@ class Fetches:
 
     def _evaluate(self, fetch: Fetch, now_ms: int) -> tuple[list[FetchedAnswer], bool]:
         """The answer as it stands, and whether it is worth sending now. What is no news is settled at
-        once, so that a long wait does not look at it again."""
+        once, so that a long wait does not look at it again. Only records are charged to the client's limit, so
+        that a batch is reached however small that is (KIP-74)."""
         session = fetch.session
         answers: list[FetchedAnswer] = []
         budget = fetch.max_bytes
         total = 0
+        empty = 0
         has_reason = False
         is_first = True
         for followed in session.due():
-            if budget <= 0:
+            if not session.is_full_answer and (budget <= 0 or empty >= self._empty_partitions_max):
                 has_reason = True  # what is left stays due, first in line for the next request
                 break
             result = self._evaluate_partition(
@@ -234,10 +240,10 @@ class Fetches:
             if size:
                 is_first = False
                 total += size
-                budget -= size
+                budget = max(budget - size, 0)
             elif is_diverging or error not in (ErrorCode.NONE, followed.told_error):
                 has_reason = True
-            budget -= PARTITION_OVERHEAD_BYTES if size == 0 else 0
+            empty += size == 0
         return answers, has_reason or total >= fetch.min_bytes
 
     def _answer(self, fetch: Fetch, answers: list[FetchedAnswer], now_ms: int) -> None:

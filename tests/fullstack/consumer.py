@@ -2,6 +2,9 @@
 
 Half of them fetch in sessions (KIP-227), as stock clients do: what has not changed is not asked for again,
 and an error ends neither the session nor the connection while the metadata names the same leader.
+
+Some have a limit below one batch, and ask for partitions that are not there before their own, as one does
+whose topic was made again with fewer: each answer gives them a batch all the same (KIP-74).
 """
 
 from __future__ import annotations
@@ -22,8 +25,9 @@ if TYPE_CHECKING:
     from tests.fullstack.clients import ClientHost
 
 WAIT_MS = 500
-FETCH_BYTES_MAX = 256 * 1024
-PARTITION_BYTES_MAX = (600, 8_000, 64_000)
+FETCH_BYTES_MAX = (1, 300, 256 * 1024, 256 * 1024)
+ABSENT_PARTITIONS = (0, 0, 8)
+PARTITION_BYTES_MAX = (1, 600, 8_000, 64_000)
 RETRY_MS = (20, 200)
 LIST_OFFSETS_RATE = 0.05
 LATEST = -1
@@ -58,6 +62,8 @@ class Consumer:
         self._random = host.life.world.random("consumer", name)
         self._fetches_in_session = self._random.random() < SESSION_SHARE
         self._session: _Session | None = None
+        self._bytes_max = self._random.choice(FETCH_BYTES_MAX)
+        self._absent = range(10_000, 10_000 + self._random.choice(ABSENT_PARTITIONS))
         self._metadata = Metadata(host.life, host.net, host.bootstrap, name)
 
     def stop(self) -> None:
@@ -128,7 +134,7 @@ class Consumer:
             {
                 "max_wait": WAIT_MS,
                 "min_bytes": 1,
-                "max_bytes": FETCH_BYTES_MAX,
+                "max_bytes": self._bytes_max,
                 "session_id": 0 if session is None else session.id,
                 "session_epoch": -1 if session is None else session.epoch,
                 "topics": ()
@@ -146,7 +152,11 @@ class Consumer:
             return False
         if not answer.responses:
             return session is not None  # nothing is new
-        told = answer.responses[0].partitions[0]
+        told = next(
+            (one for one in answer.responses[0].partitions if one.partition_index == self.key[1]), None
+        )
+        if told is None:
+            return session is not None
         if told.error_code != 0:
             return False
         items = tuple(self._items(told))
@@ -170,15 +180,18 @@ class Consumer:
         return True
 
     def _asked(self, offset: int, bytes_max: int) -> dict[str, object]:
-        partition = {
-            "partition": self.key[1],
-            "current_leader_epoch": -1,
-            "fetch_offset": offset,
-            "last_fetched_epoch": -1,
-            "log_start_offset": -1,
-            "partition_max_bytes": bytes_max,
-        }
-        return {"topic": self.key[0], "partitions": (partition,)}
+        partitions = [
+            {
+                "partition": partition,
+                "current_leader_epoch": -1,
+                "fetch_offset": offset,
+                "last_fetched_epoch": -1,
+                "log_start_offset": -1,
+                "partition_max_bytes": bytes_max,
+            }
+            for partition in (*self._absent, self.key[1])
+        ]
+        return {"topic": self.key[0], "partitions": partitions}
 
     async def _list_offsets(self, connection: KafkaConnection) -> bool:
         """Asks for the end: that, unlike a fetch's watermark, must never go back (KIP-207)."""
