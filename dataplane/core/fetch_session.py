@@ -82,6 +82,7 @@ class AskedPartition(NamedTuple):
     log_start_offset: int
     max_bytes: int
     mark: LogMark | None = None
+    wants_producers: bool = False
 
 
 class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +112,7 @@ class FollowedPartition:
     log_start_offset: int = -1
     max_bytes: int = 0
     mark: LogMark | None = None
+    wants_producers: bool = False
     sent_high_watermark: int = -1
     sent_log_start_offset: int = -1
     told_error: ErrorCode = ErrorCode.NONE
@@ -250,6 +252,7 @@ class FetchSession:
         followed.log_start_offset = mentioned.log_start_offset
         followed.max_bytes = mentioned.max_bytes
         followed.mark = mentioned.mark
+        followed.wants_producers = mentioned.wants_producers
         followed.told_error = ErrorCode.NONE
         self._due[key] = followed
         return is_new
@@ -460,13 +463,15 @@ FETCH_BYTES_MAX = 1024 * 1024
 
 
 class FetchPosition(NamedTuple):
-    """A follower's request for a partition. max_bytes is less than usual while the follower is throttled."""
+    """A follower's request for a partition. max_bytes is less than usual while the follower is throttled.
+    wants_producers: it asks what the leader knows of producers below fetch_offset."""
 
     fetch_offset: int
     last_fetched_epoch: int
     leader_epoch: int
     log_start_offset: int
     max_bytes: int = FETCH_BYTES_MAX
+    wants_producers: bool = False
 
     def tells_more_than(self, asked: FetchPosition) -> bool:
         """Return whether the leader should hear of it before it answers what was asked."""

@@ -48,7 +48,8 @@ from dataplane.core.effects import (
 )
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.leader_epochs import UNDEFINED_END
-from dataplane.core.log_port import LogError
+from dataplane.core.log_port import Buffer, LogError
+from dataplane.core.producer_state import CorruptProducerSnapshot, decode_told_states
 from dataplane.core.results import FetchResult, LeaderAnswer
 from dataplane.core.role import ReplicaParts, ReplicaRole, check_position, out_of_range
 from dataplane.core.watermarks import UNKNOWN_OFFSET
@@ -144,6 +145,7 @@ class Follower(ReplicaRole):
             self._state.leader_epoch,
             self._log_start.offset,
             self._replica.options.fetch_bytes_max,
+            not log.producers.is_whole,
         )
 
     def log_mark(self) -> LogMark | None:
@@ -192,6 +194,11 @@ class Follower(ReplicaRole):
         self._has_agreed = True
         effects = self._reconcile()
         fetch_offset = self._log.log_end_offset
+        if len(fetched.producers):
+            refusal = self._learn(fetched.producers)
+            if refusal is not None:
+                rest = BackOff(self._replica.options.fetch_backoff_ms, ErrorCode.CORRUPT_MESSAGE)
+                return (*effects, rest, *self._tell_of_refusal(refusal))
         if len(fetched.records):
             refusal = self._append(memoryview(fetched.records), wall_ms=wall_ms)
             if refusal is not None:
@@ -313,6 +320,18 @@ class Follower(ReplicaRole):
             return NO_EFFECTS
         log.note_reconciled(self._state.leader_epoch)
         return (PERSIST_EPOCHS,)
+
+    def _learn(self, producers: Buffer) -> str | None:
+        """Take in what the leader knows of producers (6.10, a copy knows its producers); what is wrong with
+        it if not."""
+        log = self._log
+        if log.producers.is_whole:
+            return None
+        try:
+            log.learn_producers(decode_told_states(bytes(producers), log_offset=log.log_end_offset))
+        except CorruptProducerSnapshot as corrupt:
+            return f"no producers: {corrupt}"
+        return None
 
     def _append(self, records: memoryview, *, wall_ms: int) -> str | None:
         """Write the whole batches verbatim; what is wrong with them if not (then nothing is written)."""

@@ -39,7 +39,7 @@ from dataplane.core.effects import (
 from dataplane.core.fence import Fence
 from dataplane.core.fetch_session import Contact
 from dataplane.core.isr import FollowerProgress, InSyncSet
-from dataplane.core.log_port import LogChanged, LogError, TimestampHit
+from dataplane.core.log_port import LogChanged, LogError, LogSlice, TimestampHit
 from dataplane.core.producer_state import Duplicate
 from dataplane.core.results import (
     ACKS_ALL,
@@ -353,6 +353,7 @@ class Leader(ReplicaRole):
         log_start_offset: int = UNKNOWN_OFFSET,
         contact: Contact | None = None,
         mark: LogMark | None = None,
+        wants_producers: bool = False,
     ) -> tuple[FetchResult, Effects]:
         if leader_epoch != self.leader_epoch:
             return FetchResult(self._epoch_error(leader_epoch)), NO_EFFECTS
@@ -390,6 +391,8 @@ class Leader(ReplicaRole):
                 return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), give_up
             if parted is not None:
                 return FetchResult(ErrorCode.NONE, diverging=parted), NO_EFFECTS
+        if wants_producers:
+            return self._tell_producers(fetch_offset, max_bytes, at_least_one=at_least_one), NO_EFFECTS
         went_back = fetch_offset < follower.log_end_offset
         lost = self._lost_by(follower, fetch_offset, broker_epoch) if went_back else NO_EFFECTS
         try:
@@ -429,6 +432,18 @@ class Leader(ReplicaRole):
                 log.rounds.compacted,
             ),
             effects,
+        )
+
+    def _tell_producers(self, fetch_offset: int, max_bytes: int, *, at_least_one: bool) -> FetchResult:
+        told = self._log.producers.below(fetch_offset).encode()
+        found_no_room = not at_least_one and len(told) > max_bytes
+        return FetchResult(
+            ErrorCode.NONE,
+            self._watermark.offset,
+            self._log.log_start_offset,
+            LogSlice((), 0, fetch_offset),
+            found_no_room=found_no_room,
+            producers=b"" if found_no_room else told,
         )
 
     def _parts_from(self, mark: LogMark, fetch_offset: int) -> EpochEnd | None:

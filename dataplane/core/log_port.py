@@ -120,6 +120,10 @@ class LogPort(Protocol):
     @property
     def rounds(self) -> KnownRounds: ...
 
+    def learn_producers(self, told: ProducerStates) -> None:
+        """Take in with `producers.learn` what the leader knows of batches below log_end_offset, and store it
+        before anything is appended. Raises LogError."""
+
     def note_compacted(self, told: Compacted) -> None:
         """Take in with `rounds.on_told` what the leader's log lacks. A killed process knows it when it starts
         again, before it knows any record that is appended later."""

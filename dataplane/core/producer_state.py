@@ -62,6 +62,8 @@ _SNAPSHOT_PRODUCER = struct.Struct(">qhqiB")  # id, epoch, last update ms, run, 
 _SNAPSHOT_BATCH = struct.Struct(">iiqqq")
 _SNAPSHOT_MAGIC = b"SPRD"
 _SNAPSHOT_VERSION = 2
+_SNAPSHOT_VERSION_PARTIAL = 3
+"""The same layout, of a state that is not whole."""
 _CRC_END = 10
 
 
@@ -122,7 +124,7 @@ class _Producer:
 class ProducerStates:
     """The producers of one partition."""
 
-    __slots__ = ("_end_offset", "_forgotten", "_producers", "_producers_max", "evictions")
+    __slots__ = ("_end_offset", "_forgotten", "_producers", "_producers_max", "evictions", "is_whole")
 
     def __init__(self, *, producers_max: int = PRODUCERS_MAX) -> None:
         assert producers_max > 0
@@ -132,6 +134,9 @@ class ProducerStates:
         self._end_offset = 0
         self.evictions = 0
         """Producers forgotten because there were too many: each may duplicate a late retry."""
+        self.is_whole = True
+        """False if batches lay below the log's first that this state was not told of: a follower asks its
+        leader for them (6.10, a copy knows its producers)."""
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -243,12 +248,49 @@ class ProducerStates:
         self._producers = other._producers
         self._forgotten = other._forgotten
         self._end_offset = other._end_offset
+        self.is_whole = other.is_whole
         self._evict()
 
-    def clear(self) -> None:
+    def clear(self, *, is_whole: bool = True) -> None:
         self._producers = OrderedDict()
         self._forgotten = {}
         self._end_offset = 0
+        self.is_whole = is_whole
+
+    def below(self, log_offset: int) -> ProducerStates:
+        """Return what is known of batches below an offset, for a follower that fetches from there on. The run
+        of a producer that has written beyond it is what the batches that are left show."""
+        known = ProducerStates(producers_max=self._producers_max)
+        known._forgotten = self._forgotten
+        for producer_id, producer in self._producers.items():
+            batches = tuple(mark for mark in producer.batches if mark.last_offset < log_offset)
+            if not batches:
+                continue
+            kept = _Producer(producer.producer_epoch, batches, producer.run, producer.updated_ms)
+            if batches != producer.batches:
+                first = _oldest_mark_in_run(kept).first_sequence
+                kept.run = min(((batches[-1].last_sequence - first) & SEQUENCE_MAX) + 1, _RUN_MAX)
+            known._producers[producer_id] = kept
+            known._end_offset = max(known._end_offset, batches[-1].last_offset + 1)
+        return known
+
+    def learn(self, told: ProducerStates) -> None:
+        """Take in what the leader knows of batches below this log's end. What is known here of a later batch
+        of the same producer stays."""
+        producers = self._producers
+        for producer_id, theirs in told._producers.items():
+            ours = producers.get(producer_id)
+            if ours is None or _last_offset(ours) < _last_offset(theirs):
+                producers[producer_id] = theirs
+        self._producers = OrderedDict(sorted(producers.items(), key=lambda item: item[1].updated_ms))
+        forgotten = (*told._forgotten, *self._forgotten)
+        self._forgotten = {}
+        for producer_id in forgotten:
+            if producer_id not in self._producers:
+                self._forget(producer_id)
+        self._end_offset = max(self._end_offset, told._end_offset)
+        self.is_whole = True
+        self._evict()
 
     def active_producers(self) -> list[ProducerView]:
         """Return the producers in order of id, for DescribeProducers. `last_timestamp_ms` is that of the last
@@ -280,11 +322,10 @@ class ProducerStates:
             parts.extend(_SNAPSHOT_BATCH.pack(*mark) for mark in producer.batches)
         forgotten = len(self._forgotten)
         parts.append(_SNAPSHOT_FORGOTTEN.pack(forgotten) + struct.pack(f">{forgotten}q", *self._forgotten))
-        head = _SNAPSHOT_HEAD.pack(
-            _SNAPSHOT_MAGIC, _SNAPSHOT_VERSION, 0, self._end_offset, len(self._producers)
-        )
+        version = _SNAPSHOT_VERSION if self.is_whole else _SNAPSHOT_VERSION_PARTIAL
+        head = _SNAPSHOT_HEAD.pack(_SNAPSHOT_MAGIC, version, 0, self._end_offset, len(self._producers))
         covered = head[_CRC_END:] + b"".join(parts)
-        return struct.pack(">4sHI", _SNAPSHOT_MAGIC, _SNAPSHOT_VERSION, crc32c(covered)) + covered
+        return struct.pack(">4sHI", _SNAPSHOT_MAGIC, version, crc32c(covered)) + covered
 
 
 def decode_producer_states(encoded: bytes) -> ProducerStates:
@@ -292,12 +333,13 @@ def decode_producer_states(encoded: bytes) -> ProducerStates:
     if len(encoded) < _SNAPSHOT_HEAD.size:
         raise CorruptProducerSnapshot(f"{len(encoded)} bytes")
     magic, version, crc, end_offset, producers = _SNAPSHOT_HEAD.unpack_from(encoded)
-    if magic != _SNAPSHOT_MAGIC or not 1 <= version <= _SNAPSHOT_VERSION:
+    if magic != _SNAPSHOT_MAGIC or not 1 <= version <= _SNAPSHOT_VERSION_PARTIAL:
         raise CorruptProducerSnapshot(f"magic {magic!r}, version {version}")
     if crc32c(memoryview(encoded)[_CRC_END:]) != crc:
         raise CorruptProducerSnapshot("CRC does not match")
     states = ProducerStates(producers_max=max(producers, PRODUCERS_MAX))
     states._end_offset = end_offset
+    states.is_whole = version != _SNAPSHOT_VERSION_PARTIAL
     position = _SNAPSHOT_HEAD.size
     try:
         for _ in range(producers):
@@ -323,6 +365,26 @@ def decode_producer_states(encoded: bytes) -> ProducerStates:
     if position != len(encoded):
         raise CorruptProducerSnapshot("bytes after the last producer")
     return states
+
+
+def decode_told_states(encoded: bytes, *, log_offset: int) -> ProducerStates:
+    """Return what a leader told of the batches below `log_offset`. Raise CorruptProducerSnapshot if it is
+    more than a leader may know, or of batches beyond."""
+    states = decode_producer_states(encoded)
+    batches = [mark for producer in states._producers.values() for mark in producer.batches]
+    if (
+        len(states) > PRODUCERS_MAX
+        or len(states._forgotten) > FORGOTTEN_MAX
+        or any(len(producer.batches) > BATCHES_RETAINED for producer in states._producers.values())
+        or max((mark.last_offset + 1 for mark in batches), default=0) > log_offset
+        or states.end_offset > log_offset
+    ):
+        raise CorruptProducerSnapshot(f"{len(states)} producers below {log_offset}, out of bounds")
+    return states
+
+
+def _last_offset(producer: _Producer) -> int:
+    return producer.batches[-1].last_offset if producer.batches else UNKNOWN_OFFSET
 
 
 def _find_duplicate(producer: _Producer, first: int, last: int) -> Duplicate | None:

@@ -68,7 +68,8 @@ class FetchResult(msgspec.Struct, frozen=True):
     last_stable_offset equals high_watermark while there are no transactions. On errors offsets are -1, but
     OFFSET_OUT_OF_RANGE carries log_start_offset, which a follower needs. found_no_room: there are records,
     but not even the first batch may be sent within the limits of this evaluation. compacted: for
-    followers, and for readers below its floor. applied_round: for debugging consumers.
+    followers, and for readers below its floor. applied_round: for debugging consumers. producers: for a
+    follower that asked, what the leader knows of producers below its fetch offset, and then no record.
     """
 
     error: ErrorCode
@@ -79,6 +80,7 @@ class FetchResult(msgspec.Struct, frozen=True):
     found_no_room: bool = False
     compacted: Compacted | None = None
     applied_round: AppliedRound | None = None
+    producers: bytes = b""
 
 
 class EpochEndResult(msgspec.Struct, frozen=True):
@@ -129,7 +131,7 @@ class TimestampLookup(msgspec.Struct, frozen=True):
 class LeaderAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One partition of a leader's Fetch answer, as the follower got it. `records`: whole batches, perhaps
     a cut-off one at the end, which is ignored. compacted: what is gone from the leader's log; None:
-    nothing."""
+    nothing. producers: as in FetchResult."""
 
     error: ErrorCode = ErrorCode.NONE
     high_watermark: int = -1
@@ -137,3 +139,4 @@ class LeaderAnswer(msgspec.Struct, frozen=True, kw_only=True):
     diverging: EpochEnd | None = None
     records: Buffer = b""
     compacted: Compacted | None = None
+    producers: Buffer = b""

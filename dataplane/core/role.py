@@ -259,11 +259,13 @@ class ReplicaRole:
         log_start_offset: int = UNKNOWN_OFFSET,
         contact: Contact | None = None,
         mark: LogMark | None = None,
+        wants_producers: bool = False,
     ) -> tuple[FetchResult, Effects]:
         """Answer a follower. `contact`: that of its fetch session. `mark`: what it holds, if it begins here.
         `log_start_offset`: its own, stored.
         `at_least_one`: give the first batch even beyond max_bytes (only for the first partition with data of
-        an answer)."""
+        an answer). wants_producers: it must know of producers below its offset before it counts as a copy
+        (6.10, a copy knows its producers); this answer tells, and its fetch is no evidence of anything."""
         return FetchResult(self.refusal), NO_EFFECTS
 
     def on_replica_gone(self, replica_id: int, contact: Contact) -> None:

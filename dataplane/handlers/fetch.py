@@ -90,6 +90,7 @@ def handle(context: BrokerContext, request: Request) -> None:
                     one.log_start_offset,
                     max(one.max_bytes, PARTITION_BYTES_MIN),
                     one.mark,
+                    one.wants_producers,
                 )
                 for one in message.partitions
             ],
@@ -219,6 +220,7 @@ def evaluate(
             log_start_offset=followed.log_start_offset,
             contact=session.contact,
             mark=followed.take_mark(),
+            wants_producers=followed.wants_producers,
         )
     else:
         result, effects = hosted.replica.role.on_consumer_fetch(
@@ -358,6 +360,7 @@ def _encode_partition(
         diverging_epoch=result.diverging,
         compacted=result.compacted,
         applied_round=result.applied_round,
+        producers=result.producers,
     )
 
 

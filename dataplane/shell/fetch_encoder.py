@@ -37,7 +37,12 @@ class FetchEncoder:
         mark_of: Callable[[PartitionKey], fetch_request.LogMark | None],
     ) -> bytes:
         """Return the frame of a session's request. mark_of: for partitions whose log is not proven yet."""
-        if len(request.partitions) == 1 and not request.forgotten and not request.unproven:
+        if (
+            len(request.partitions) == 1
+            and not request.forgotten
+            and not request.unproven
+            and not request.partitions[0][1].wants_producers
+        ):
             ((topic_id, partition), position) = request.partitions[0]
             return self._template().encode(
                 correlation_id=correlation_id,
@@ -77,6 +82,7 @@ class FetchEncoder:
                         position.log_start_offset,
                         position.max_bytes,
                         mark_of(key) if key in request.unproven else None,
+                        position.wants_producers,
                     )
                     for key, position in request.partitions
                 ],

@@ -32,9 +32,9 @@ from springtide.node.clock import Clock
 from springtide.wire.errors import ErrorCode
 
 EMPTY_PARTITIONS_MAX = 100_000
-"""Partitions without records that one evaluation within a session looks at. The others stay due, first in line.
-A first answer has no such bound: a client takes one that omits a partition for none, and asks again (KIP-227).
-What it may list is bounded by the request's frame."""
+"""Partitions without records that one evaluation within a session looks at. The others stay due, first in
+line. A first answer has no such bound: a client takes one that omits a partition for none, and asks again
+(KIP-227). What it may list is bounded by the request's frame."""
 PARKED_MAX = 20_000
 """Fetches that may wait in all; beyond it a fetch is answered with what there is."""
 TIMERS_STALE_MAX = 10_000
@@ -58,6 +58,7 @@ class FetchedAnswer:
             and result.diverging is None
             and result.compacted is None
             and result.applied_round is None
+            and not result.producers
         )
 
 
@@ -199,8 +200,8 @@ class Fetches:
 
     def _evaluate(self, fetch: Fetch, now_ms: int) -> tuple[list[FetchedAnswer], bool]:
         """The answer as it stands, and whether it is worth sending now. What is no news is settled at
-        once, so that a long wait does not look at it again. Only records are charged to the client's limit, so
-        that a batch is reached however small that is (KIP-74)."""
+        once, so that a long wait does not look at it again. Only what is read is charged to the client's
+        limit, so that a batch is reached however small that is (KIP-74)."""
         session = fetch.session
         answers: list[FetchedAnswer] = []
         budget = fetch.max_bytes
@@ -216,7 +217,7 @@ class Fetches:
                 session, followed, min(budget, followed.max_bytes), is_first, now_ms
             )
             records = result.records
-            size = 0 if records is None else records.size_bytes
+            size = len(result.producers) + (0 if records is None else records.size_bytes)
             error = result.error
             is_diverging = result.diverging is not None
             if session.is_full_answer or session.is_news(

@@ -457,6 +457,7 @@ class LeaderFetcher:
                     diverging=data.diverging_epoch,
                     records=records,
                     compacted=data.compacted,
+                    producers=data.producers,
                 ),
                 asked=asked,
                 now_ms=now_ms,

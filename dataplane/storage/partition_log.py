@@ -412,6 +412,13 @@ class PartitionLog:
             self._disk.fsync_dir(self.directory)
         self.unlink_detached(detached)
 
+    def learn_producers(self, told: ProducerStates) -> None:
+        """See LogPort. The snapshot is durable before the recovery point passes it."""
+        self._health.check()
+        self.producers.learn(told)
+        with self._health.guarded("writing to"):
+            self._segments.snapshots.write(self.producers, log_offset=self.log_end_offset)
+
     def rebuild_producers(self, *, is_recovery: bool = False) -> None:
         """Rebuild producer states from a snapshot and the batches after it."""
         self.producers.replace_with(
@@ -441,7 +448,7 @@ class PartitionLog:
                 now_ms=self._last_append_ms,
             )
         self._tail.clear()
-        self.producers.clear()
+        self.producers.clear(is_whole=offset == 0)
         self._epoch_file.clear()
         self._round_file.clear()
         self.log_end_offset = offset

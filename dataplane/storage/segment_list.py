@@ -321,6 +321,8 @@ class SegmentList:
         """
         snapshot = self.snapshots.load_newest(offset_max=end_offset)
         states, log_offset = (ProducerStates(), -1) if snapshot is None else snapshot
+        if snapshot is None and self.all[0].base_offset > 0:
+            states.is_whole = False
         for segment in self.all:
             if is_recovery and segment.base_offset > log_offset and segment is not self.all[0]:
                 self.snapshots.write(states, log_offset=segment.base_offset)

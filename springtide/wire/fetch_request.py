@@ -52,6 +52,7 @@ Topic = str | bytes
 _REPLICA_STATE_TAG = 1
 _MARK_TAG = 10_000
 """Far above what Kafka numbers."""
+_WANTS_PRODUCERS_TAG = 10_001
 
 _INT32 = struct.Struct(">i")
 _REPLICA_STATE = struct.Struct(">iq")
@@ -88,7 +89,8 @@ class LogMark(NamedTuple):
 
 
 class FetchPartition(NamedTuple):
-    """One partition that is asked for. -1 in an epoch or the log start offset: not stated."""
+    """One partition that is asked for. -1 in an epoch or the log start offset: not stated. wants_producers:
+    our own tag between brokers (docs/replication.md 6.10, a copy knows its producers)."""
 
     topic: Topic
     partition: int
@@ -98,6 +100,7 @@ class FetchPartition(NamedTuple):
     log_start_offset: int = -1
     max_bytes: int = 0
     mark: LogMark | None = None
+    wants_producers: bool = False
 
 
 class FetchRequest(NamedTuple):
@@ -227,7 +230,7 @@ def _read_partitions(reader: Reader, api_version: int) -> list[FetchPartition]:
         for _ in range(count):
             fields = reader.fixed(layout)
             if is_flexible:
-                partitions.append(FetchPartition._make((topic, *fields, _read_mark(reader))))
+                partitions.append(FetchPartition._make((topic, *fields, *_read_tags(reader))))
             elif layout is _PARTITION_V9:
                 partition, leader_epoch, offset, log_start_offset, max_bytes = fields
                 partitions.append(
@@ -246,15 +249,19 @@ def _read_partitions(reader: Reader, api_version: int) -> list[FetchPartition]:
     return partitions
 
 
-def _read_mark(reader: Reader) -> LogMark | None:
-    """Return the mark among a partition's tags. The replica's directory id (v17) is not used."""
+def _read_tags(reader: Reader) -> tuple[LogMark | None, bool]:
+    """Return our own tags of a partition. The replica's directory id (v17) is not used."""
     if reader.buffer[reader.position] == 0:  # nearly always
         reader.position += 1
-        return None
+        return None, False
     mark: LogMark | None = None
+    wants_producers = False
 
     def on_tag(tag: int, content: Reader) -> bool:
-        nonlocal mark
+        nonlocal mark, wants_producers
+        if tag == _WANTS_PRODUCERS_TAG:
+            wants_producers = True
+            return True
         if tag != _MARK_TAG:
             return False
         partition_epoch, log_start_offset = content.fixed(_MARK)
@@ -264,7 +271,7 @@ def _read_mark(reader: Reader) -> LogMark | None:
         return True
 
     reader.tagged_fields(on_tag)
-    return mark
+    return mark, wants_producers
 
 
 def _read_forgotten(reader: Reader, api_version: int) -> list[tuple[Topic, int]]:
@@ -324,9 +331,12 @@ def encode_fetch_request(api_version: int, request: FetchRequest) -> bytes:
             if not is_flexible:
                 _write_partition(out, one, api_version)
                 continue
-            out += _PARTITION_V12_TAGS.pack(*one[1:7], one[7] is not None)
+            out += _PARTITION_V12_TAGS.pack(*one[1:7], (one.mark is not None) + one.wants_producers)
             if one.mark is not None:
                 _write_mark(out, one.mark)
+            if one.wants_producers:
+                write_uvarint(out, _WANTS_PRODUCERS_TAG)
+                out.append(0)
         if is_flexible:
             out.append(0)
     if api_version >= SESSION_SINCE:
@@ -350,7 +360,7 @@ def _write_mark(out: bytearray, mark: LogMark) -> None:
 
 
 def _write_partition(out: bytearray, asked: FetchPartition, api_version: int) -> None:
-    _, partition, leader_epoch, offset, _, log_start_offset, max_bytes, _ = asked
+    _, partition, leader_epoch, offset, _, log_start_offset, max_bytes, *_ = asked
     if api_version >= LEADER_EPOCH_SINCE:
         out += _PARTITION_V9.pack(partition, leader_epoch, offset, log_start_offset, max_bytes)
     elif api_version >= LOG_START_OFFSET_SINCE:

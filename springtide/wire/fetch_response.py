@@ -49,6 +49,7 @@ _DIVERGING_EPOCH_TAG = 0
 _CURRENT_LEADER_TAG = 1
 _COMPACTED_TAG = 10_000
 _APPLIED_ROUND_TAG = 10_001
+_PRODUCERS_TAG = 10_002
 
 _INT32 = struct.Struct(">i")
 _HEAD_V7 = struct.Struct(">ihi")
@@ -127,6 +128,8 @@ class FetchedPartition(NamedTuple):
     aborted: tuple[AbortedTransaction, ...] = ()
     compacted: Compacted | None = None
     applied_round: AppliedRound | None = None
+    #: Our own tag for followers that ask: what the leader knows of producers (core/producer_state.py).
+    producers: Buffer = b""
 
     @property
     def error(self) -> ErrorCode:
@@ -224,7 +227,8 @@ def _write_partition(
 def _write_partition_tags(out: bytearray, data: FetchedPartition) -> None:
     diverging, leader, compacted = data.diverging_epoch, data.current_leader, data.compacted
     applied = data.applied_round
-    out.append(sum(tag is not None for tag in (diverging, leader, compacted, applied)))
+    tags = sum(tag is not None for tag in (diverging, leader, compacted, applied))
+    out.append(tags + bool(data.producers))
     if diverging is not None:
         out += bytes((_DIVERGING_EPOCH_TAG, _EPOCH_END.size + 1))
         out += _EPOCH_END.pack(diverging.leader_epoch, diverging.end_offset)
@@ -241,6 +245,10 @@ def _write_partition_tags(out: bytearray, data: FetchedPartition) -> None:
         out.append(_APPLIED_ROUND.size + 1)
         out += _APPLIED_ROUND.pack(*applied)
         out.append(0)
+    if data.producers:
+        write_uvarint(out, _PRODUCERS_TAG)
+        write_uvarint(out, len(data.producers))
+        out += data.producers
 
 
 def encode_fetch_frame(
@@ -334,11 +342,13 @@ def _read_partition(reader: Reader, topic: Topic, api_version: int) -> FetchedPa
     current_leader: CurrentLeader | None = None
     compacted: Compacted | None = None
     applied_round: AppliedRound | None = None
+    producers: Buffer = b""
     if is_flexible:
         if reader.buffer[reader.position] == 0:
             reader.position += 1
         else:
-            diverging_epoch, current_leader, compacted, applied_round = _read_partition_tags(reader)
+            tags = _read_partition_tags(reader)
+            diverging_epoch, current_leader, compacted, applied_round, producers = tags
     return FetchedPartition(
         topic,
         partition,
@@ -353,6 +363,7 @@ def _read_partition(reader: Reader, topic: Topic, api_version: int) -> FetchedPa
         aborted,
         compacted,
         applied_round,
+        producers,
     )
 
 
@@ -365,14 +376,15 @@ def _read_aborted(reader: Reader, *, is_flexible: bool) -> AbortedTransaction:
 
 def _read_partition_tags(
     reader: Reader,
-) -> tuple[EpochEnd | None, CurrentLeader | None, Compacted | None, AppliedRound | None]:
+) -> tuple[EpochEnd | None, CurrentLeader | None, Compacted | None, AppliedRound | None, Buffer]:
     diverging_epoch: EpochEnd | None = None
     current_leader: CurrentLeader | None = None
     compacted: Compacted | None = None
     applied_round: AppliedRound | None = None
+    producers: Buffer = b""
 
     def on_tag(tag: int, content: Reader) -> bool:
-        nonlocal diverging_epoch, current_leader, compacted, applied_round
+        nonlocal diverging_epoch, current_leader, compacted, applied_round, producers
         if tag == _DIVERGING_EPOCH_TAG:
             diverging_epoch = EpochEnd(*content.fixed(_EPOCH_END))
         elif tag == _CURRENT_LEADER_TAG:
@@ -381,13 +393,16 @@ def _read_partition_tags(
             compacted = Compacted(*content.fixed(_COMPACTED))
         elif tag == _APPLIED_ROUND_TAG:
             applied_round = AppliedRound(*content.fixed(_APPLIED_ROUND))
+        elif tag == _PRODUCERS_TAG:
+            producers = content.take(content.remaining)
+            return True
         else:
             return False
         content.skip_tagged_fields()
         return True
 
     reader.tagged_fields(on_tag)
-    return diverging_epoch, current_leader, compacted, applied_round
+    return diverging_epoch, current_leader, compacted, applied_round, producers
 
 
 def decode_fetch_frame(frame: memoryview) -> tuple[int, FetchResponse]:

@@ -1531,9 +1531,10 @@ class BrokerNode:
             log_start_offset=position.log_start_offset,
             contact=contact,
             mark=mark,
+            wants_producers=position.wants_producers,
         )
         self.cluster.marks.on_fetch_served(replica, replica_id, position, result, effects)
-        if result.error is ErrorCode.NONE and result.diverging is None:
+        if result.error is ErrorCode.NONE and result.diverging is None and not result.producers:
             self.cluster.oracle.on_fetch_served(self, key, replica_id, broker_epoch, position)
         self._run(key, effects)
         self.cluster.oracle.on_replica_touched(self, key)
@@ -1545,6 +1546,7 @@ class BrokerNode:
             diverging=result.diverging,
             records=b"".join(parts) if parts else b"",  # type: ignore[arg-type]  # none lies in a file
             compacted=result.compacted,
+            producers=result.producers,
         )
 
     def _produce(self, request: ProduceCall, answer: Callable[[Any], None]) -> None:
@@ -1603,6 +1605,9 @@ _FORGOT_ITS_PRODUCER = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOW
 def is_news(answers: dict[PartitionKey, LeaderAnswer]) -> bool:
     """Whether a follower is to be told at once."""
     return any(
-        len(fetched.records) or fetched.error is not ErrorCode.NONE or fetched.diverging is not None
+        len(fetched.records)
+        or fetched.producers
+        or fetched.error is not ErrorCode.NONE
+        or fetched.diverging is not None
         for fetched in answers.values()
     )

@@ -293,9 +293,9 @@ class Clients:
             case ErrorCode.INVALID_PRODUCER_EPOCH:
                 raise Violation("I23", f"{producer.name} was told {answer.error.name}")
             case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER | ErrorCode.UNKNOWN_PRODUCER_ID if (
-                producer.key in self.cluster.oracle.conceded or self.cluster.oracle.may_be_forgotten(producer)
+                producer.key in self.cluster.oracle.conceded
             ):
-                self._give_up(producer)  # what came before was given up by hand, or deleted
+                self._give_up(producer)  # what came before was given up by hand
             case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER | ErrorCode.UNKNOWN_PRODUCER_ID if (
                 sending.was_first
                 and producer.key in self.cluster.living  # else it has given up what was first

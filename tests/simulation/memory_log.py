@@ -34,7 +34,7 @@ from dataplane.core.log_port import (
     SuspectBytes,
     TimestampHit,
 )
-from dataplane.core.producer_state import ProducerStates
+from dataplane.core.producer_state import ProducerStates, decode_producer_states
 from dataplane.storage.compaction import PassPutOff
 from dataplane.storage.seal import Seal
 from springtide.wire.fetch_response import Compacted
@@ -72,6 +72,10 @@ class MemoryLog:
         self._size_bytes = 0
         self._epochs = LeaderEpochs()
         self._producers = ProducerStates()
+        #: The snapshot of what the leader told of producers, and the log's end at that time.
+        self._told: tuple[int, bytes] | None = None
+        self._is_told_durable = False
+        self._was_begun_anew = False
         self.rounds = KnownRounds()
         self._flushed_batches = 0
         #: So many from the first on were scanned by a recovery.
@@ -301,7 +305,8 @@ class MemoryLog:
         self._deleted.clear()
         self._keep(0, end_offset=offset)
         self._epochs.clear()
-        self._producers.clear()
+        self._producers.clear(is_whole=offset == 0)
+        self._told, self._was_begun_anew = None, offset > 0
         self.rounds.clear()
 
     def advance_log_start(self, offset: int) -> None:
@@ -485,6 +490,7 @@ class MemoryLog:
         self._touch_disk()
         self._flushed_batches = len(self._batches)
         self._is_epoch_unstored = False
+        self._is_told_durable = True
 
     def copy(self) -> MemoryLog:
         """What a backup of the disk has now: everything written, flushed or not."""
@@ -498,6 +504,8 @@ class MemoryLog:
         other._size_bytes = self._size_bytes
         other._epochs = LeaderEpochs(self._epochs.entries)
         other._is_epoch_unstored = self._is_epoch_unstored
+        other._told, other._was_begun_anew = self._told, self._was_begun_anew
+        other._is_told_durable = self._told is not None
         other._flushed_batches = len(self._batches)
         other._scanned_batches = self._scanned_batches
         other._torn = self._torn
@@ -521,6 +529,8 @@ class MemoryLog:
         count = min(len(self._batches), self._flushed_batches + batches_kept)
         self._torn = self._batches[count].data[:torn_bytes] if count < len(self._batches) else b""
         self._is_tail_lost = self._is_tail_lost or count < len(self._batches)
+        if not self._is_told_durable:
+            self._told = None
         del self._batches[count:]
         del self._bases[count:]
         self._scanned_batches = min(self._scanned_batches, count)
@@ -560,11 +570,11 @@ class MemoryLog:
         self._torn = b""
         self._batches, self._bases, self._size_bytes = [], [], 0
         self.log_end_offset = self.log_start_offset
-        self._producers = ProducerStates()
         self.rounds.on_read_again()
         for batch in known:
             self._take(batch)
         self._scan(found)
+        self._producers = self._replayed_producers()
         self._scanned_batches = len(self._batches)
         if self._is_tail_lost:
             self.rounds.on_cut(self.log_end_offset)
@@ -610,7 +620,6 @@ class MemoryLog:
         self._batches.append(batch)
         self._bases.append(header.base_offset)
         self._size_bytes += len(data)
-        self._producers.update(header, now_ms=header.max_timestamp)
         if header.is_control:
             self.rounds.on_appended(header, memoryview(data))
         self.log_end_offset = header.next_offset
@@ -626,10 +635,29 @@ class MemoryLog:
         self._flushed_batches = min(self._flushed_batches, count)
         self._scanned_batches = min(self._scanned_batches, count)
         if self._producers.has_batch_at_or_beyond(end_offset):
-            rebuilt = ProducerStates()
-            for header, _ in self._batches:
-                rebuilt.update(header, now_ms=header.max_timestamp)
-            self._producers.replace_with(rebuilt)
+            self._producers.replace_with(self._replayed_producers())
+
+    def learn_producers(self, told: ProducerStates) -> None:
+        """See LogPort."""
+        self._touch_disk()
+        self._producers.learn(told)
+        self._told = (self.log_end_offset, self._producers.encode())
+        self._is_told_durable = False
+
+    def _replayed_producers(self) -> ProducerStates:
+        """From the snapshot, if there is one, and the batches after it, deleted ones among them: retention
+        leaves a snapshot behind."""
+        if self._told is not None and self._told[0] > self.log_end_offset:
+            self._told = None
+        if self._told is not None:
+            from_offset, states = self._told[0], decode_producer_states(self._told[1])
+        else:
+            from_offset, states = 0, ProducerStates()
+            states.is_whole = not self._was_begun_anew
+        for header, _ in (*self._deleted, *self._batches):
+            if header.base_offset >= from_offset:
+                states.update(header, now_ms=header.max_timestamp)
+        return states
 
     def _index_of(self, offset: int) -> int:
         """The batch that contains `offset`, or the next one after a gap."""

@@ -49,7 +49,6 @@ from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
     from tests.simulation.broker_node import BrokerNode
-    from tests.simulation.clients import Producer
     from tests.simulation.cluster import Cluster
 
 
@@ -378,15 +377,6 @@ class Oracle:
             -1,
         )
 
-    def may_be_forgotten(self, producer: Producer) -> bool:
-        """Return whether clients may have deleted all that was acknowledged to a producer: a replica that was
-        made afterwards has never heard of it (6.6, unknown ids)."""
-        if not producer.acked:
-            return False
-        last = producer.acked[-1][1]
-        place = self.place_of(producer.key, last.producer_id, last.base_sequence)
-        return place < self.deletable.get(producer.key, 0)
-
     def on_minimum_asked(self, topic: str, minimum: int) -> Callable[[Any], None]:
         """Return what takes the answer: from it on nothing is committed below the minimum, until another is
         asked for, which may hold at once."""
@@ -578,13 +568,7 @@ class Oracle:
         for key in cluster.keys:
             ghost = self.ghosts[key]
             contents = [committed.content for committed in ghost.batches]
-            # What clients deleted may be forgotten (6.6, unknown ids), and a retry of it stored again.
-            deletable = self.deletable.get(key, 0)
-            known = [
-                content
-                for (base_offset, _, _, content) in ghost.batches
-                if content.producer_id >= 0 and base_offset >= deletable
-            ]
+            known = [content for content in contents if content.producer_id >= 0]
             if len(known) != len(set(known)):
                 raise Violation("I23", f"{key} holds a batch twice")
             where: dict[Content, int] = {}
@@ -616,8 +600,25 @@ class Oracle:
                     raise Violation("I13", f"{key} broker {broker_id} differs at the end")
                 if isinstance(log, MemoryLog) and (log.at_rest or log.rotten):
                     raise Violation("5.7", f"{key} broker {broker_id} is rotten at {sorted(log.at_rest)}")
+            self._check_producers(key, state)
             if cluster.options.compacted:
                 check_equal(cluster, key, state.replicas)
+
+    def _check_producers(self, key: PartitionKey, state: PartitionState) -> None:
+        """I23: each replica that may lead knows the producers that the leader knows, those of deleted records
+        among them."""
+        if key in self.conceded or key in self.chosen:
+            return
+        known = {
+            broker_id: {
+                (producer.producer_id, producer.last_sequence)
+                for producer in self.cluster.brokers[broker_id].disk.logs[key].producers.active_producers()
+            }
+            for broker_id in state.isr
+        }
+        for broker_id in state.isr:
+            if unknown := known[state.leader] - known[broker_id]:
+                raise Violation("I23", f"{key} broker {broker_id} knows nothing of {sorted(unknown)}")
 
 
 def headers_of(log: Any, offset: int, end_offset: int) -> Sequence[BatchHeader]:

@@ -1,4 +1,4 @@
-"""Stock consumers whose limit is below one batch read all there is, beside partitions that are empty (KIP-74)."""
+"""Stock consumers whose limit is below one batch read everything, beside empty partitions (KIP-74)."""
 
 from __future__ import annotations
 

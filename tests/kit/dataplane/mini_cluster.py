@@ -316,6 +316,7 @@ class MiniCluster:
                 max_bytes=self.random.choice((1, 150, 10_000)),
                 log_start_offset=position.log_start_offset,
                 now_ms=self.now_ms,
+                wants_producers=position.wants_producers,
             )
             self.carry_out(leader, effects)
             if result.diverging is not None:
@@ -328,6 +329,7 @@ class MiniCluster:
                 records=b""
                 if result.records is None
                 else b"".join(bytes(p) for p in result.records.parts if isinstance(p, memoryview)),
+                producers=result.producers,
             )
 
             def answered() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from controller.contract.partition_state import PartitionState
 from dataplane.core.follower import Follower
+from dataplane.core.leader import Leader
 from dataplane.core.leader_epochs import UNDEFINED_END, LeaderEpochs
 from dataplane.core.producer_state import ProducerStates
 from dataplane.core.replica import Replica
@@ -126,3 +127,37 @@ def follower_serves_what_is_not_committed() -> Patches:
         return original(self, self._log.log_end_offset, fetch_offset, **limits)
 
     return [(Follower, "_read_committed", read_to_the_end)]
+
+
+@plant(
+    breaks="I23",
+    seen="a drain ended quiet producers: a copy knew only those that its records name",
+    seeds_max=400,
+    scenario="S87",
+)
+def copies_know_no_quiet_producers() -> Patches:
+    original = Follower.next_fetch
+
+    def next_fetch(self: Follower) -> Any:
+        position = original(self)
+        return None if position is None else position._replace(wants_producers=False)
+
+    return [(Follower, "next_fetch", next_fetch)]
+
+
+@plant(
+    breaks="I23",
+    seen="a copy that does not know its producers yet is taken for in sync",
+    seeds_max=400,
+    scenario="S87",
+)
+def copies_join_before_they_know_producers() -> Patches:
+    original = Leader.on_replica_fetch
+
+    def on_replica_fetch(self: Leader, *, wants_producers: bool = False, **fetch: Any) -> Any:
+        result, effects = original(self, **fetch)
+        if not wants_producers or result.records is None or result.records.size_bytes == 0:
+            return result, effects
+        return original(self, wants_producers=True, **fetch)
+
+    return [(Leader, "on_replica_fetch", on_replica_fetch)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from springtide.wire.errors import ErrorCode
 from tests.simulation.clients import ProduceAnswer
+from tests.simulation.scenarios.reassignment import move, moved, spare
 from tests.simulation.scenarios.registry import scenario
 from tests.simulation.scenarios.script import CLIENT, Script
 
@@ -122,3 +124,31 @@ def second_batch_of_a_new_producer_is_there_first(s: Script) -> None:
     for write in writes:
         s.retry(write, a)
     s.expect("I24", "stored in order", [write.answers[-1].base_offset for write in writes] == [end, end + 1])
+
+
+@scenario("S87", brokers=4)
+def producer_at_rest_whose_records_are_deleted_and_whose_partition_moves(s: Script) -> None:
+    """A client deletes all records, D becomes a replica and leads: no record that it copied names the
+    producer, whose last batch comes again, and the next one."""
+    a, b, d = s.a, s.b, spare(s)
+    producer = s.producer()
+    writes = [s.write_acked(producer, a, records=2) for _ in range(3)]
+    end = s.committed
+    s.delete(a, end)
+    s.reached("no record is left", s.replica(a).log.log_start_offset == end)
+    move(s, d, a, b)
+    moved(s, d, a, b)
+    s.kill(d)
+    s.restart(d)
+    s.elect_preferred()
+    s.until("D leads", lambda: s.leads(d))
+    s.reached("D has none of the records", not d.disk.logs[s.key].batches)
+    first = writes[-1].answers[0].base_offset
+    s.until("D has committed its epoch", lambda: s.replica(d).role.may_serve(d.now_ms))
+    s.resend(writes[-1], d)
+    write = s.send(producer, d)
+    s.until("both are answered", lambda: len(writes[-1].answers) > 1 and bool(write.answers))
+    again = writes[-1].answers[-1]
+    s.expect("I23", f"the last batch is a duplicate: {again}", again == ProduceAnswer(ErrorCode.NONE, first))
+    s.expect("I23", f"the next one is taken: {write.answers[-1]}", write.is_acked)
+    s.expect("I23", "once", s.log_end(d) == end + 1)

@@ -402,9 +402,9 @@ def test_s30_below_the_leaders_log_start_the_log_begins_anew_there_with_its_high
     bench = following(log_of(1, 1), high_watermark=2)
     assert bench.fetched(OUT_OF_RANGE_AT_7) == (LOG_START_MOVED,)
     assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.high_watermark) == (7, 7, 7)
-    assert bench.replica.role.next_fetch() == FetchPosition(7, -1, 5, 0)
+    assert bench.replica.role.next_fetch() == FetchPosition(7, -1, 5, 0, wants_producers=True)
     assert bench.stored(7) == (StartFetching(1, 5),)
-    assert bench.replica.role.next_fetch() == FetchPosition(7, -1, 5, 7)
+    assert bench.replica.role.next_fetch() == FetchPosition(7, -1, 5, 7, wants_producers=True)
     # Elected at once: it serves from there, and nothing is out of range (KAFKA-9491).
     bench.apply(leader=2, leader_epoch=6, partition_epoch=2)
     assert bench.consume(7).error is ErrorCode.NONE
@@ -434,7 +434,7 @@ def test_what_a_log_below_the_leaders_start_may_alone_have_held_is_written_aside
     )
     assert again == StartFetching(1, 5)
     assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.high_watermark) == (7, 7, 7)
-    assert bench.replica.role.next_fetch() == FetchPosition(7, -1, 5, 0)
+    assert bench.replica.role.next_fetch() == FetchPosition(7, -1, 5, 0, wants_producers=True)
 
 
 def test_ahead_of_the_leader_in_the_same_epochs_is_corruption_not_a_reason_to_cut() -> None:

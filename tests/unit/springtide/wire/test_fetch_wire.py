@@ -192,7 +192,10 @@ def test_what_a_follower_asks_a_leader_reads(request_: FetchRequest) -> None:
 
 def test_what_a_follower_marks_a_leader_reads_and_others_skip() -> None:
     marks = (LogMark(7, -1, ((2**40, 1), (2**41, 2**32 - 1))), None, LogMark(-1, 5, ()))
-    marked = [each._replace(mark=mark) for each, mark in zip(FOLLOWER.partitions, marks, strict=True)]
+    marked = [
+        each._replace(mark=mark, wants_producers=mark is not marks[2])
+        for each, mark in zip(FOLLOWER.partitions, marks, strict=True)
+    ]
     body = encode_fetch_request(REPLICA_FETCH_VERSION, FOLLOWER._replace(partitions=marked))
     assert decode_fetch_request(REPLICA_FETCH_VERSION, body, 0).partitions == marked
     skipped = by_the_general_codec(decode(request_type(ApiKey.FETCH, 17), body))
@@ -298,9 +301,11 @@ def test_an_answer_is_what_the_general_codec_writes(version: int) -> None:
         assert joined(chunks) == encode(general_answer(version, chosen, hints))
 
 
-def test_what_a_leader_tells_of_its_compacted_log_is_read_by_followers_and_skipped_by_others() -> None:
+def test_what_a_leader_tells_of_its_log_and_producers_is_read_by_followers_and_skipped_by_others() -> None:
     plain = FetchedPartition(A.bytes, 0, 0, 9, 9, 0, (memoryview(b"r"),), diverging_epoch=EpochEnd(3, 4))
-    told = plain._replace(compacted=Compacted(5, 2**40), applied_round=AppliedRound(7, 2**41, 6))
+    told = plain._replace(
+        compacted=Compacted(5, 2**40), applied_round=AppliedRound(7, 2**41, 6), producers=b"p" * 300
+    )
     body = joined(encode_fetch_response(REPLICA_FETCH_VERSION, [told], session_id=55, throttle_time_ms=8))
     (read,) = decode_fetch_response(REPLICA_FETCH_VERSION, memoryview(body), 0).partitions
     assert read == told

@@ -51,7 +51,16 @@ versions = st.integers(REPLICA_STATE_SINCE - 2, REPLICA_FETCH_VERSION)
 marked_batches = st.lists(st.tuples(int64s, st.integers(0, 2**32 - 1)), max_size=3).map(tuple)
 marks = st.builds(LogMark, int32s, int64s, marked_batches)
 asked_partitions = st.builds(
-    FetchPartition, topic_ids, int32s, int32s, int64s, int32s, int64s, int32s, st.none() | marks
+    FetchPartition,
+    topic_ids,
+    int32s,
+    int32s,
+    int64s,
+    int32s,
+    int64s,
+    int32s,
+    st.none() | marks,
+    st.booleans(),
 )
 requests = st.builds(
     FetchRequest,
@@ -171,7 +180,7 @@ def test_a_usual_answer_with_any_byte_changed_means_what_the_general_reader_says
 
 
 @given(
-    asked=asked_partitions.map(lambda one: one._replace(mark=None)),
+    asked=asked_partitions.map(lambda one: one._replace(mark=None, wants_producers=False)),
     session_id=int32s,
     replica_id=int32s.filter(lambda replica_id: replica_id != CONSUMER_ID),
     broker_epoch=int64s,
