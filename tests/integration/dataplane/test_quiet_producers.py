@@ -1,4 +1,4 @@
-"""Idempotent producers that are quiet while their records are deleted and their partition moves (I23)."""
+"""Quiet idempotent producers whose records are deleted and whose partition moves (I23, no gap, no repeat)."""
 
 from __future__ import annotations
 
