@@ -25,7 +25,7 @@ from dataplane.broker import BrokerSettings, Ports, StorageBroker, listen
 from dataplane.core.log_port import LogError
 from dataplane.core.workers import WorkersRefused, check_folders, worker_directory
 from dataplane.shell.compaction_process import CompactionProcess
-from dataplane.shell.config import BROKER_KEYS, BrokerConfig
+from dataplane.shell.config import BROKER_KEYS, OBSOLETE_VALIDATION, BrokerConfig
 from dataplane.shell.data_directory import read_seen
 from dataplane.shell.log_loading import load_logs
 from dataplane.storage.disk import PosixDisk, mkdir_durably
@@ -147,6 +147,9 @@ def _serve_alone(settings: BrokerSettings, data_dir: str, native: Implementation
     _log.info("open_files_limit_raised files=%d", raise_open_files_limit())
     use(native)
     _log.info("records_walked_by implementation=%s cause=%s", native.name, native.why)
+    if OBSOLETE_VALIDATION in settings.config.values:
+        hint = "leaders check each record of every batch: leave it out"
+        _log.warning("configuration_without_effect key=%s hint=%s", OBSOLETE_VALIDATION, hint)
     ports = Ports(compaction=CompactionProcess())
     try:
         opened = open_broker(settings, ports, data_dir=data_dir, boot_id=_boot_id())

@@ -417,6 +417,7 @@ class StorageBroker:
         hosted.log.options = settings.log
         hosted.segment_bytes = settings.log.segment_bytes
         hosted.is_compacted = settings.compaction is not None
+        hosted.is_append_time = settings.is_append_time
         hosted.max_message_bytes = settings.max_message_bytes
         hosted.timestamp_before_ms_max = settings.timestamp_before_ms_max
         hosted.timestamp_after_ms_max = settings.timestamp_after_ms_max

@@ -187,7 +187,7 @@ class Leader(ReplicaRole):
             stamped = BatchHeader(base_offset, header[1], self.leader_epoch, *header[3:])
             rest = batch[_HEAD_BYTES:]
         try:
-            log.append((stamped,), (head, rest), now_ms=wall_ms)
+            log.append((stamped,), (head, rest), now_ms=wall_ms, are_read=True)
         except LogError as error:
             return AppendResult(ErrorCode.KAFKA_STORAGE_ERROR), self._replica.go_offline(str(error))
         if self._fence is not None:
@@ -294,7 +294,7 @@ class Leader(ReplicaRole):
         base_offset = log.log_end_offset
         batch = encode_round(round_, leader_epoch=self.leader_epoch, base_offset=base_offset)
         try:
-            log.append((decode_header(batch),), (batch,), now_ms=wall_ms)
+            log.append((decode_header(batch),), (batch,), now_ms=wall_ms, are_read=True)
         except LogError as error:
             return self._replica.go_offline(str(error))
         return self._on_appended(base_offset, now_ms)

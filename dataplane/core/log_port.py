@@ -133,11 +133,14 @@ class LogPort(Protocol):
         """Return what a scrub found and was not mended yet (5.7, scrubbing), in order. It outlives the
         process."""
 
-    def append(self, headers: Sequence[BatchHeader], chunks: Sequence[Buffer], *, now_ms: int) -> None:
+    def append(
+        self, headers: Sequence[BatchHeader], chunks: Sequence[Buffer], *, now_ms: int, are_read: bool = False
+    ) -> None:
         """Write whole batches at the end. `headers` carry final base offsets and leader epochs; `chunks` hold
         the same batches' bytes, already stamped, in order, cut anywhere. The first base offset is at or
         beyond log_end_offset (a gap is legal after compaction at the leader). Rolls segments as configured.
-        Updates epochs and producers only after the write succeeded. Raises LogError."""
+        Updates epochs and producers only after the write succeeded. Raises LogError. are_read: this process
+        has read their records, so the headers' maximum timestamps are true."""
 
     def read(
         self,

@@ -223,7 +223,8 @@ class ReplicaRole:
         now_ms: int,
         wall_ms: int,
     ) -> tuple[AppendResult, Effects]:
-        """Append one batch that passed `check_produced_batch`; `batch` is its whole bytes, not kept.
+        """Append one batch that passed `check_produced_batch` and `check_produced_records`; `batch` is its
+        whole bytes, not kept.
 
         acks: -1 all, 1 leader, 0 none (the shell sends no answer, but closes the connection on an error).
         waiter: any object; comes back in CompleteProduce if the result `is_waiting`, at the latest at

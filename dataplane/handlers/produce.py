@@ -36,8 +36,8 @@ from springtide.wire.produce import (
     encode_produce_frame,
     encode_produce_response,
 )
+from springtide.wire.produced_records import check_produced_records
 from springtide.wire.record_batch import HEADER_BYTES, check_produced_batch, decode_header
-from springtide.wire.records import check_records_deep
 
 SERVED_SINCE = APIS[ApiKey.PRODUCE].served_since
 ACKS_ALL = -1
@@ -47,8 +47,7 @@ TIMEOUT_MS_MAX = 10 * 60 * 1000
 """A producer may wait this long for its in-sync set; it is the client's own delivery timeout that counts."""
 
 DECOMPRESSED_FACTOR_MAX = 64
-"""With log.message.validation=records, or in a compacted topic: what a batch may unfold to, in multiples of
-max.message.bytes."""
+"""What a batch may unfold to, in multiples of max.message.bytes."""
 
 REFUSED_PRODUCERS_MAX = 1_000
 """Remembered by one partition: see `_note_refusal`."""
@@ -161,15 +160,18 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
         max_message_bytes=hosted.max_message_bytes,
         header=header,
         is_zstd_allowed=request.api_version >= ZSTD_SINCE,
-        timestamp_ms_min=hosted.timestamp_ms_min(wall_ms),
-        timestamp_ms_max=hosted.timestamp_ms_max(wall_ms),
     )
-    # The records of a shard are its coordinator's, whom the leader knows by the batch's header.
-    needs_keys = hosted.is_compacted and not _is_shard(hosted)
-    is_deep = needs_keys or context.config.validates_records
-    if error is ErrorCode.NONE and header is not None and is_deep:
-        bytes_max = hosted.max_message_bytes * DECOMPRESSED_FACTOR_MAX
-        error = check_records_deep(records, header, decompressed_bytes_max=bytes_max, needs_keys=needs_keys)
+    if error is ErrorCode.NONE and header is not None:
+        error, header, records = check_produced_records(
+            records,
+            header,
+            decompressed_bytes_max=hosted.max_message_bytes * DECOMPRESSED_FACTOR_MAX,
+            # The records of a shard are its coordinator's, whom the leader knows by the batch's header.
+            needs_keys=hosted.is_compacted and not _is_shard(hosted),
+            is_append_time=hosted.is_append_time,
+            timestamp_ms_min=hosted.timestamp_ms_min(wall_ms),
+            timestamp_ms_max=hosted.timestamp_ms_max(wall_ms),
+        )
     if error is ErrorCode.NONE and size > hosted.segment_bytes:
         error = ErrorCode.RECORD_LIST_TOO_LARGE
     if error is not ErrorCode.NONE or header is None:

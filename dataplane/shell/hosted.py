@@ -31,6 +31,7 @@ class HostedPartition:
     max_message_bytes: int = 1_048_588
     segment_bytes: int = 2**30
     is_compacted: bool = False
+    is_append_time: bool = False
     timestamp_before_ms_max: int | None = None
     timestamp_after_ms_max: int | None = None
     #: Ids of producers of which a batch was refused, the first one first.

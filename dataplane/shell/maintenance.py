@@ -15,7 +15,7 @@ from functools import partial
 import trio
 
 from dataplane.core.follower import Follower
-from dataplane.core.log_port import LogError
+from dataplane.core.log_port import LogChanged, LogError
 from dataplane.shell.config import BrokerConfig, TopicSettings
 from dataplane.shell.data_directory import DataDirectory
 from dataplane.shell.effect_runner import EffectRunner
@@ -25,6 +25,7 @@ from dataplane.shell.seals import ROUND_MS
 from dataplane.storage.fresh_mark import FRESH_MARK_MS
 from dataplane.storage.health import ClosedLog
 from dataplane.storage.partition_log import PartitionLog
+from dataplane.storage.timestamp_reading import TimestampReading
 from springtide.node.clock import BrokerClock, sleep_to_beat
 from springtide.node.threads import Threads
 
@@ -33,6 +34,8 @@ _log = logging.getLogger(__name__)
 TICK_WAITING_MS = 100
 TICK_ALL_MS = 500
 BACKGROUND_THREADS_MAX = 2
+READ_SLICE_BYTES = 1024 * 1024
+"""Of records that are read before they go for their age, between two rests."""
 FIRST_CHECKPOINT_MS = 500
 """Within so long the first high watermark of a partition that a process has is stored. What a follower
 refuses to cut (I15, no cut below the high watermark) must not be less because a process is young."""
@@ -177,6 +180,7 @@ class Maintenance:
         for number, hosted in enumerate(self._table, start=1):
             await self._table.take_turn(number)
             try:
+                await self._read_what_looks_expired(hosted)
                 detached = self._detach_expired(hosted)
                 if detached:
                     _log.info(
@@ -188,6 +192,35 @@ class Maintenance:
                     await self._in_thread(partial(hosted.log.unlink_detached, detached))
             except LogError as error:
                 self.on_log_error(hosted, error)
+
+    async def _read_what_looks_expired(self, hosted: HostedPartition) -> None:
+        """Read, once, the records of the segments that only headers call old (I41, no header deletes
+        records): slice by slice, with a rest as long as the slice took, for half of one processor at most."""
+        while (reading := self._due_to_be_read(hosted)) is not None:
+            is_whole = False
+            while not is_whole:
+                began_ms = self._clock.mono_ms()
+                work = partial(hosted.log.read_timestamps, reading, bytes_max=READ_SLICE_BYTES)
+                try:
+                    is_whole = await self._threads.run(work, limiter=self._limiter)
+                except LogChanged:
+                    return  # the next round of retention reads anew
+                if (spent_ms := self._clock.mono_ms() - began_ms) > 0:
+                    await self._clock.sleep_ms(spent_ms)
+            if hosted.is_forgotten or not reading.settle():
+                return
+
+    def _due_to_be_read(self, hosted: HostedPartition) -> TimestampReading | None:
+        replica = hosted.replica
+        if isinstance(replica.role, Follower) or not replica.role.may_serve(self._clock.mono_ms()):
+            return None
+        settings = self._settings_for(hosted.topic_id)
+        return hosted.log.due_to_be_read(
+            expiry_ms=self._clock.expiry_ms(),
+            retention_ms=settings.retention_ms,
+            retention_bytes=settings.retention_bytes,
+            high_watermark=replica.high_watermark,
+        )
 
     def _detach_expired(self, hosted: HostedPartition) -> list[str]:
         replica = hosted.replica

@@ -49,6 +49,7 @@ from dataplane.storage.segment import Segment
 from dataplane.storage.segment_list import SegmentList
 from dataplane.storage.snapshots import ProducerSnapshots
 from dataplane.storage.tail_cache import GATHER_BYTES_MAX, TailCache
+from dataplane.storage.timestamp_reading import TimestampReading
 from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import BatchHeader
 
@@ -177,7 +178,9 @@ class PartitionLog:
 
     # ---- LogPort: growing
 
-    def append(self, headers: Sequence[BatchHeader], chunks: Sequence[Buffer], *, now_ms: int) -> None:
+    def append(
+        self, headers: Sequence[BatchHeader], chunks: Sequence[Buffer], *, now_ms: int, are_read: bool = False
+    ) -> None:
         """See LogPort. The log may keep `bytes` and read-only memoryviews in memory without copying: the
         caller must not change them afterwards. Writable buffers are copied.
 
@@ -211,6 +214,8 @@ class PartitionLog:
             segment.append(headers, chunks, now_ms=now_ms)
         except OSError as error:
             raise health.failed(error, "appending to") from error
+        if not are_read:
+            segment.is_unread = True
         self._tail.append(headers, chunks, size)
         segments.size_bytes += size
         self._last_append_ms = now_ms
@@ -486,10 +491,7 @@ class PartitionLog:
         """
         self._health.check()
         count = segments_to_delete(
-            [
-                SegmentView(each.base_offset, each.next_offset, each.size_bytes, each.latest_ms)
-                for each in self.segments
-            ],
+            self._segment_views(),
             expiry_ms=expiry_ms,
             retention_ms=retention_ms,
             retention_bytes=retention_bytes,
@@ -500,6 +502,38 @@ class PartitionLog:
                 self.roll(now_ms=now_ms)
             self.advance_log_start(min(self.segments[count].base_offset, high_watermark))
         return self.detach_old_segments()
+
+    def due_to_be_read(
+        self, *, expiry_ms: int | None, retention_ms: int, retention_bytes: int, high_watermark: int
+    ) -> TimestampReading | None:
+        """Return the reading of the first segment that would go by time, had somebody read its records."""
+        self._health.check()
+        views = self._segment_views()
+        goes, would_go = (
+            segments_to_delete(
+                each,
+                expiry_ms=expiry_ms,
+                retention_ms=retention_ms,
+                retention_bytes=retention_bytes,
+                high_watermark=high_watermark,
+            )
+            for each in (views, [view._replace(is_read=True) for view in views])
+        )
+        return TimestampReading(self._segments, self.segments[goes]) if goes < would_go else None
+
+    def read_timestamps(self, reading: TimestampReading, *, bytes_max: int) -> bool:
+        """Read on; return whether that was all. Thread. Raise LogChanged, LogError."""
+        self._health.check()
+        with self.holes.reading(None):
+            return reading.read_on(bytes_max)
+
+    def _segment_views(self) -> list[SegmentView]:
+        return [
+            SegmentView(
+                each.base_offset, each.next_offset, each.size_bytes, each.latest_ms, not each.is_unread
+            )
+            for each in self.segments
+        ]
 
     def detach_old_segments(self) -> list[str]:
         """Take the segments that lie wholly below the log start out of the log and rename their files."""

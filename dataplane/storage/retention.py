@@ -14,12 +14,14 @@ UNLIMITED = -1
 
 
 class SegmentView(NamedTuple):
-    """`timestamp_ms` is the largest of its records, or of its last append if they have none."""
+    """`timestamp_ms` is the largest of its records, or of its last append if they have none. is_read: it was
+    seen in the records; else only their batches' headers say so."""
 
     base_offset: int
     next_offset: int
     size_bytes: int
     timestamp_ms: int
+    is_read: bool = True
 
 
 def segments_to_delete(
@@ -33,8 +35,9 @@ def segments_to_delete(
     """Return how many of the oldest segments to delete. A limit of -1 is no limit.
 
     By time, as Kafka: a segment whose largest timestamp is older than `retention_ms`, counted back from
-    `expiry_ms`, which more than one clock vouches for (agreed_time.py); if None, none goes by time. By size:
-    as many as may go while at least `retention_bytes` stay.
+    `expiry_ms`, which more than one clock vouches for (agreed_time.py); if None, none goes by time; and none
+    whose records nobody has read, because a header is a producer's word (I36, nothing is destroyed on one
+    clock's word). By size: as many as may go while at least `retention_bytes` stay.
     """
     excess_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes
     count = 0
@@ -42,7 +45,8 @@ def segments_to_delete(
         if segment.next_offset > high_watermark or (not segment.size_bytes and segment is segments[-1]):
             break
         is_expired = (
-            expiry_ms is not None
+            segment.is_read
+            and expiry_ms is not None
             and retention_ms != UNLIMITED
             and expiry_ms - segment.timestamp_ms > retention_ms
         )

@@ -102,6 +102,10 @@ class Segment:
     max_timestamp_ms: int = NO_TIMESTAMP
     first_append_ms: int = field(init=False)
     last_append_ms: int = field(init=False)
+    #: The largest timestamp that was read in its records (timestamp_reading.py).
+    read_timestamp_ms: int = NO_TIMESTAMP
+    #: It may hold batches whose records nobody has read: their headers may lie.
+    is_unread: bool = True
     bytes_since_index: int = 0
     #: What is known to be rotten in it: walked around.
     holes: tuple[Hole, ...] = ()
@@ -115,7 +119,8 @@ class Segment:
     @property
     def latest_ms(self) -> int:
         """Return the largest timestamp of its records, or of its last append if they have none."""
-        return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.last_append_ms
+        latest_ms = max(self.max_timestamp_ms, self.read_timestamp_ms)
+        return latest_ms if latest_ms >= 0 else self.last_append_ms
 
     def has_room_for(self, header: BatchHeader, size_bytes: int, *, index_bytes_max: int) -> bool:
         """Return whether an append still fits the index's fields and size. The caller checks other limits."""
@@ -373,6 +378,7 @@ def create_segment(
         index=new_index(disk, index_path(directory, base_offset)),
         index_interval_bytes=index_interval_bytes,
         now_ms=now_ms,
+        is_unread=False,
     )
 
 

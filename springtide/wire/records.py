@@ -1,8 +1,7 @@
-"""The records inside a batch: reading them, checking them one by one, and writing batches.
+"""The records inside a batch: reading them one by one, and writing batches.
 
 Not for the hot path: this makes an object per record. Timestamp lookup, dump-log, tests and tools read with
-`iter_records`; a leader that is configured to distrust its producers calls `check_records_deep`; tests and
-tools write with `encode_batch`.
+`iter_records`; tests and tools write with `encode_batch`. A leader checks records with produced_records.py.
 
 Every field's length is checked against the end of its record, and decompression is bounded by the caller's
 cap (see compression.py).
@@ -27,7 +26,6 @@ from .compression import (
     compress,
     decompress,
 )
-from .errors import ErrorCode
 from .record_batch import (
     ATTRIBUTE_APPEND_TIME,
     ATTRIBUTE_CONTROL,
@@ -102,35 +100,6 @@ def iter_records(view: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BYT
         raise CorruptBatch(str(error) or type(error).__name__) from error
     if position != len(payload):
         raise CorruptBatch("bytes after the last record")
-
-
-def check_records_deep(
-    view: memoryview, header: BatchHeader, *, decompressed_bytes_max: int, needs_keys: bool = False
-) -> ErrorCode:
-    """Walk every record as Kafka's LogValidator does; return NONE if the batch holds what its header says.
-
-    Call it after check_produced_batch, which has checked `header`. Bad record or header lengths, offset
-    deltas that do not count 0, 1, 2..., a wrong record count, no key although `needs_keys`: INVALID_RECORD. A
-    broken compressed stream: CORRUPT_MESSAGE. More output than `decompressed_bytes_max` (max.message.bytes
-    times a factor): MESSAGE_TOO_LARGE, with no more than the cap ever allocated.
-
-    This costs ~2 us a record and the decompression, so a leader runs it only in compacted topics, which need
-    keys, and where its configuration says that producers are not trusted. Without it such a batch is stored
-    and fails its consumers instead.
-    """
-    try:
-        payload = open_payload(view, header, decompressed_bytes_max)
-    except DecompressedTooLarge:
-        return ErrorCode.MESSAGE_TOO_LARGE
-    except CorruptCompressedData:
-        return ErrorCode.CORRUPT_MESSAGE
-    position = 0
-    try:
-        for offset_delta in range(header.record_count):
-            position = _skip_record(payload, position, offset_delta, needs_key=needs_keys)
-    except BadRecords:
-        return ErrorCode.INVALID_RECORD
-    return ErrorCode.NONE if position == len(payload) else ErrorCode.INVALID_RECORD
 
 
 def encode_batch(
@@ -264,42 +233,6 @@ def _read_record(
         raise BadRecords("record is longer than its fields")
     timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
     return end, Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers))
-
-
-def _skip_record(payload: Buffer, position: int, offset_delta_expected: int, *, needs_key: bool) -> int:
-    position, end = record_end(payload, position)
-    position, _ = read_varint(payload, position + 1, end, VARLONG_SHIFT_MAX)
-    position, offset_delta = read_varint(payload, position, end, VARINT_SHIFT_MAX)
-    if offset_delta != offset_delta_expected:
-        raise BadRecords(f"offset delta {offset_delta} where {offset_delta_expected} is due")
-    position = _skip_sized(payload, position, end, is_nullable=not needs_key)
-    position = _skip_sized(payload, position, end, is_nullable=True)
-    if position == end - 1 and payload[position] == 0:  # no headers: nearly always
-        return end
-    position, header_count = read_varint(payload, position, end, VARINT_SHIFT_MAX)
-    if header_count < 0 or header_count * 2 > end - position:
-        raise BadRecords(f"header count {header_count} exceeds its record")
-    for _ in range(header_count):
-        position = _skip_sized(payload, position, end, is_nullable=False)
-        position = _skip_sized(payload, position, end, is_nullable=True)
-    if position != end:
-        raise BadRecords("record is longer than its fields")
-    return end
-
-
-def _skip_sized(payload: Buffer, position: int, end: int, *, is_nullable: bool) -> int:
-    if position < end and (byte := payload[position]) < 0x80 and not byte & 1:  # a length below 64, not null
-        position += 1 + (byte >> 1)
-    else:
-        position, length = read_varint(payload, position, end, VARINT_SHIFT_MAX)
-        if length < 0:
-            if length != -1 or not is_nullable:
-                raise BadRecords(f"length {length}")
-            return position
-        position += length
-    if position > end:
-        raise BadRecords("length exceeds its record")
-    return position
 
 
 def _encode_record(record: NewRecord, *, offset_delta: int, base_timestamp: int) -> bytearray:

@@ -14,6 +14,7 @@ from springtide.wire.fetch_request import decode_fetch_request
 from springtide.wire.headers import decode_request_header, encode_request_header
 from springtide.wire.primitives import MalformedRequest
 from springtide.wire.produce import decode_produce_request
+from springtide.wire.produced_records import check_produced_records
 from springtide.wire.record_batch import (
     BATCH_LENGTH_MIN,
     HEADER_BYTES,
@@ -24,7 +25,7 @@ from springtide.wire.record_batch import (
     iter_headers,
 )
 from springtide.wire.record_spans import read_payload, read_spans
-from springtide.wire.records import NewRecord, check_records_deep, encode_batch, iter_records, seal_batch
+from springtide.wire.records import NewRecord, encode_batch, iter_records, seal_batch
 from tests.fuzz.target import Target, seeded
 from tests.kit.springtide.random_message import random_message
 
@@ -92,7 +93,8 @@ def check_batch(data: bytes) -> bool:
     if check_produced_batch(view, max_message_bytes=1024 * 1024, header=header) is not ErrorCode.NONE:
         return False
     cap = DECOMPRESSED_BYTES_MAX
-    error = check_records_deep(view, header, decompressed_bytes_max=cap, needs_keys=bool(flags & NEEDS_KEYS))
+    needs_keys = bool(flags & NEEDS_KEYS)
+    error = check_produced_records(view, header, decompressed_bytes_max=cap, needs_keys=needs_keys).error
     with suppress(CorruptBatch):
         list(iter_records(view, decompressed_bytes_max=cap))
     with suppress(CorruptBatch):

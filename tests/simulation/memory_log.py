@@ -163,7 +163,9 @@ class MemoryLog:
     def data_of(self, header: BatchHeader) -> bytes:
         return self._batches[self._bases.index(header.base_offset)].data
 
-    def append(self, headers: Sequence[BatchHeader], chunks: Sequence[Buffer], *, now_ms: int) -> None:
+    def append(
+        self, headers: Sequence[BatchHeader], chunks: Sequence[Buffer], *, now_ms: int, are_read: bool = False
+    ) -> None:
         self._touch_disk()
         data = b"".join(chunks)
         position = 0

@@ -101,6 +101,10 @@ class Raw:
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,
         )
+        return await self.produce_batch(topic, batch, acks=acks)
+
+    async def produce_batch(self, topic: str, batch: bytes, *, acks: int = -1) -> tuple[ErrorCode, int]:
+        """Any batch to partition 0: (error, base offset)."""
         body = b"".join(encode_produce_request(9, [((topic, 0), batch)], acks=acks, timeout_ms=10_000))
         await self._send(ApiKey.PRODUCE, 9, body)
         (outcome,) = decode_produce_response(9, *await self._body(ApiKey.PRODUCE, 9))

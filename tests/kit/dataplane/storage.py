@@ -56,7 +56,7 @@ def header_of(encoded: bytes) -> BatchHeader:
 
 
 def append(log: PartitionLog | MemoryLog, *batches: bytes, now_ms: int = 1000) -> None:
-    log.append([decode_header(encoded) for encoded in batches], list(batches), now_ms=now_ms)
+    log.append([decode_header(encoded) for encoded in batches], list(batches), now_ms=now_ms, are_read=True)
 
 
 def settings_for(disk: Disk, *, options: LogOptions = SMALL, lowered: list[int] | None = None) -> LogSettings:

@@ -19,9 +19,12 @@ from dataplane.core.results import LeaderAnswer
 from dataplane.core.role import Offline
 from dataplane.shell.partitions import PartitionTable
 from dataplane.storage.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_checkpoint
+from dataplane.storage.timestamp_reading import TimestampReading
+from springtide.wire.compression import Compression
 from springtide.wire.errors import ErrorCode
-from springtide.wire.record_batch import BatchHeader
-from tests.kit.clocks import VirtualClock
+from springtide.wire.record_batch import HEADER_BYTES, BatchHeader, decode_header, stamp_head
+from springtide.wire.records import NewRecord, encode_batch, seal_batch
+from tests.kit.clocks import WALL_START_MS, VirtualClock
 from tests.kit.dataplane.node import (
     OTHER_ID,
     PATH,
@@ -571,5 +574,87 @@ def test_idle_producers_are_forgotten_after_their_time_and_not_by_a_wall_clock_t
         node.pass_ms(1)
         await node.maintenance.expire_producers()
         assert [view.producer_id for view in states.active_producers()] == [2]
+
+    trio.run(test)
+
+
+def store_as_earlier_releases(node: Node, *batches: bytes) -> None:
+    """Append batches that no leader of this process has read, with whatever header they have."""
+    log = node.log()
+    for batch in batches:
+        head = stamp_head(base_offset=log.log_end_offset, header=decode_header(batch), leader_epoch=1)
+        stored = head + batch[len(head) :]
+        log.append((decode_header(stored),), (stored,), now_ms=node.timekeeper.wall_ms())
+    node.produce()  # the high watermark follows
+
+
+def claiming(max_timestamp: int, data: bytes) -> bytes:
+    return seal_batch(decode_header(data)._replace(max_timestamp=max_timestamp), data[HEADER_BYTES:])
+
+
+@pytest.mark.parametrize("claimed", [-1, 0, WALL_START_MS - DAYS_8_MS])
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
+def test_i36_a_header_of_an_earlier_release_deletes_no_record_that_is_young(
+    claimed: int, compression: Compression
+) -> None:
+    async def test() -> None:
+        node = await leading(MemoryDisk(), retention_ms="3600000")
+        old = encode_batch([NewRecord(None, b"v" * 900, WALL_START_MS - DAYS_8_MS)])
+        young = encode_batch(
+            [NewRecord(None, b"v" * 900, WALL_START_MS), NewRecord(None, b"w", 5)], compression=compression
+        )
+        store_as_earlier_releases(node, old, old, claiming(claimed, young), old)
+        await node.maintenance.apply_retention()
+        assert node.log().log_start_offset == 2, "what is old goes, what only claims to be stays"
+        with patch.object(TimestampReading, "read_on", side_effect=AssertionError("read twice")):
+            await node.maintenance.apply_retention()
+        assert node.log().log_start_offset == 2
+        node.pass_ms(3_700_000)
+        await node.maintenance.apply_retention()
+        assert node.log().log_start_offset == node.log().log_end_offset
+
+    trio.run(test)
+
+
+def test_i36_records_that_cannot_be_read_are_as_young_as_their_segments_last_append() -> None:
+    async def test() -> None:
+        node = await leading(MemoryDisk(), retention_ms="3600000")
+        poison = encode_batch([NewRecord(None, b"v" * 900, 0)])
+        poison = seal_batch(decode_header(poison)._replace(attributes=1), poison[HEADER_BYTES:])
+        store_as_earlier_releases(node, poison)
+        await node.maintenance.apply_retention()
+        assert node.log().log_start_offset == 0
+        node.pass_ms(3_700_000)
+        await node.maintenance.apply_retention()
+        assert node.log().log_start_offset == node.log().log_end_offset
+
+    trio.run(test)
+
+
+def test_what_this_leader_has_appended_is_not_read_again() -> None:
+    async def test() -> None:
+        node = await leading(MemoryDisk(), retention_ms="60000")
+        node.produce(20)
+        node.pass_ms(61_000)
+        with patch.object(TimestampReading, "read_on", side_effect=AssertionError("read again")):
+            await node.maintenance.apply_retention()
+        assert node.log().log_start_offset == 20
+
+    trio.run(test)
+
+
+def test_a_reading_in_which_the_log_was_changed_counts_for_nothing() -> None:
+    async def test() -> None:
+        node = await leading(MemoryDisk(), retention_ms="3600000")
+        old = encode_batch([NewRecord(None, b"v" * 900, WALL_START_MS - DAYS_8_MS)])
+        store_as_earlier_releases(node, old, old, old)
+        log = node.log()
+        limits = {"expiry_ms": WALL_START_MS, "retention_ms": 3_600_000, "retention_bytes": -1}
+        reading = log.due_to_be_read(**limits, high_watermark=2)
+        assert reading is not None
+        assert log.read_timestamps(reading, bytes_max=1)
+        log.truncate_to(2)
+        assert not reading.settle()
+        assert log.segments[0].is_unread
 
     trio.run(test)

@@ -23,8 +23,9 @@ from pipeline.records.fields import HEADERS_TYPE
 from pipeline.records.rows import BadColumn, BadRow
 from springtide.wire.compression import Compression
 from springtide.wire.errors import ErrorCode
+from springtide.wire.produced_records import check_produced_records
 from springtide.wire.record_batch import HEADER_BYTES, check_produced_batch, decode_header
-from springtide.wire.records import NewRecord, check_records_deep, encode_batch, iter_records
+from springtide.wire.records import NewRecord, encode_batch, iter_records
 from tests.kit.pipeline.record_rows import decoded, new_records, rows_of
 
 NOW_MS = 1_700_000_000_123
@@ -81,7 +82,8 @@ def test_what_is_written_is_read_back(
         view = memoryview(batch.data)
         assert check_produced_batch(view, max_message_bytes=bytes_max) is ErrorCode.NONE
         header = decode_header(view)
-        assert check_records_deep(view, header, decompressed_bytes_max=MIB) is ErrorCode.NONE
+        checked = check_produced_records(view, header, decompressed_bytes_max=MIB)
+        assert (checked.error, checked.header) == (ErrorCode.NONE, header)
         assert (header.producer_id, header.producer_epoch) == (5, 2)
         assert header.base_sequence == batch.base_sequence == batch.first_row == row
         assert header.record_count == batch.record_count <= records_max

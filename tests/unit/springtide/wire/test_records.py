@@ -22,6 +22,7 @@ from springtide.wire.compression import (
     decompress,
 )
 from springtide.wire.errors import ErrorCode
+from springtide.wire.produced_records import check_produced_records
 from springtide.wire.record_batch import (
     HEADER_BYTES,
     CorruptBatch,
@@ -38,7 +39,6 @@ from springtide.wire.record_spans import (
 from springtide.wire.records import (
     NewRecord,
     Record,
-    check_records_deep,
     encode_batch,
     iter_records,
     seal_batch,
@@ -64,7 +64,7 @@ new_records = st.lists(
 def deep(batch: bytes, *, cap: int = MIB) -> ErrorCode:
     view = memoryview(batch)
     assert check_produced_batch(view, max_message_bytes=2**31) is ErrorCode.NONE
-    return check_records_deep(view, decode_header(view), decompressed_bytes_max=cap)
+    return check_produced_records(view, decode_header(view), decompressed_bytes_max=cap).error
 
 
 @given(new_records, st.sampled_from(Compression), st.integers(0, 2**60))
@@ -111,7 +111,8 @@ def test_a_foreign_writers_batches_pass_both_checks(compression: Compression) ->
 def test_a_record_without_a_key_is_refused_where_keys_are_needed(compression: Compression) -> None:
     def judged(*keys: bytes | None) -> ErrorCode:
         batch = memoryview(encode_batch([NewRecord(key, b"v") for key in keys], compression=compression))
-        return check_records_deep(batch, decode_header(batch), decompressed_bytes_max=MIB, needs_keys=True)
+        header = decode_header(batch)
+        return check_produced_records(batch, header, decompressed_bytes_max=MIB, needs_keys=True).error
 
     assert judged(b"k", b"", b"k" * 70) is ErrorCode.NONE
     assert judged(b"k", None) is ErrorCode.INVALID_RECORD
@@ -268,7 +269,7 @@ def test_mutated_records_under_a_true_crc_fail_only_in_named_ways_and_the_walks_
         for _ in range(rng.randint(1, 3)):
             payload[rng.randrange(len(payload))] = rng.choice([0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256)])
         mutated = memoryview(seal_batch(decode_header(batch), payload))
-        code = check_records_deep(mutated, decode_header(mutated), decompressed_bytes_max=MIB)
+        code = check_produced_records(mutated, decode_header(mutated), decompressed_bytes_max=MIB).error
         try:
             list(iter_records(mutated, decompressed_bytes_max=MIB))
         except CorruptBatch as error:  # a header name's characters are the reader's concern alone

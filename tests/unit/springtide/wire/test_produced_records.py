@@ -1,0 +1,198 @@
+"""What a leader sees in the records of a batch, whatever the header says."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from typing import Any
+
+import pytest
+
+from springtide.wire.compression import Compression
+from springtide.wire.errors import ErrorCode
+from springtide.wire.produced_records import RECORDS_MAX, check_produced_records, latest_record_ms
+from springtide.wire.record_batch import (
+    HEADER_BYTES,
+    LENGTH_FIELD_END,
+    CorruptBatch,
+    check_produced_batch,
+    crc_is_valid,
+    decode_header,
+)
+from springtide.wire.records import NewRecord, encode_batch, iter_records, seal_batch, write_varint
+
+NOW_MS = 1_700_000_000_000
+DAY_MS = 86_400_000
+MIB = 1024 * 1024
+LONG_MAX = 2**63 - 1
+
+
+def of_payload(payload: bytes, **changes: Any) -> bytes:
+    """A batch of these bytes, one record in it if the changes don't say otherwise, under a true CRC."""
+    header = decode_header(encode_batch([NewRecord(timestamp=NOW_MS)]))
+    return seal_batch(
+        header._replace(batch_length=HEADER_BYTES - LENGTH_FIELD_END + len(payload), **changes), payload
+    )
+
+
+def altered(
+    records: list[NewRecord], *, compression: Compression = Compression.NONE, **changes: Any
+) -> bytes:
+    """A batch with untrue header fields under a true CRC."""
+    batch = encode_batch(records, compression=compression)
+    return seal_batch(decode_header(batch)._replace(**changes), batch[HEADER_BYTES:])
+
+
+def judge(batch: bytes, *, cap: int = MIB, **options: Any) -> ErrorCode:
+    view = memoryview(batch)
+    assert check_produced_batch(view, max_message_bytes=MIB) is ErrorCode.NONE, "the header passes for good"
+    return check_produced_records(view, decode_header(view), decompressed_bytes_max=cap, **options).error
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    write_varint(out, value)
+    return bytes(out)
+
+
+def sized(body: bytes) -> bytes:
+    return varint(len(body)) + body
+
+
+PLAIN = sized(b"\0\0\0\1\1\0")
+INVALID = ErrorCode.INVALID_RECORD
+POISON = {
+    "a header with a null key": (of_payload(sized(b"\0\0\0\1\1\2" + varint(-1) + b"\2x")), INVALID),
+    "a header count of -1": (of_payload(sized(b"\0\0\0\1\1" + varint(-1))), INVALID),
+    "a header count of 2^31-1": (of_payload(sized(b"\0\0\0\1\1" + varint(2**31 - 1))), INVALID),
+    "a record length of 100 where 6 are": (of_payload(varint(100) + b"\0\0\0\1\1\0"), INVALID),
+    "a key length of 100 where 3 are": (of_payload(sized(b"\0\0\0" + varint(100) + b"abc\1\0")), INVALID),
+    "a byte behind the last field": (of_payload(sized(b"\0\0\0\1\1\0Z")), INVALID),
+    "bytes behind the last record": (of_payload(PLAIN + b"Z"), INVALID),
+    "no record": (of_payload(b""), INVALID),
+    "a count above the records": (of_payload(PLAIN, record_count=2, last_offset_delta=1), INVALID),
+    "a count of a million in seven bytes": (
+        of_payload(PLAIN, record_count=RECORDS_MAX, last_offset_delta=RECORDS_MAX - 1),
+        INVALID,
+    ),
+    "a count of 2^31-1": (
+        of_payload(PLAIN, record_count=2**31 - 1, last_offset_delta=2**31 - 2),
+        ErrorCode.MESSAGE_TOO_LARGE,
+    ),
+    "two records of one offset": (of_payload(PLAIN * 2, record_count=2, last_offset_delta=1), INVALID),
+    "gzip that is plain": (of_payload(PLAIN, attributes=1), ErrorCode.CORRUPT_MESSAGE),
+    "zstd that is gzip": (of_payload(gzip.compress(PLAIN), attributes=4), ErrorCode.CORRUPT_MESSAGE),
+    "gzip that is cut": (of_payload(gzip.compress(PLAIN)[:-9], attributes=1), ErrorCode.CORRUPT_MESSAGE),
+    "gzip with a count above its record": (
+        of_payload(gzip.compress(PLAIN), attributes=1, record_count=1_000, last_offset_delta=999),
+        INVALID,
+    ),
+    "gzip with a count below its records": (of_payload(gzip.compress(PLAIN * 3), attributes=1), INVALID),
+    "gzip of more than the bound": (
+        of_payload(gzip.compress(bytes(2 * MIB)), attributes=1),
+        ErrorCode.MESSAGE_TOO_LARGE,
+    ),
+}
+
+
+@pytest.mark.parametrize(("batch", "code"), POISON.values(), ids=POISON)
+def test_a_batch_that_would_fail_its_readers_is_refused(batch: bytes, code: ErrorCode) -> None:
+    assert judge(batch) is code
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+@pytest.mark.parametrize("lie", [-1, 0, 1, NOW_MS - DAY_MS, NOW_MS + DAY_MS, LONG_MAX, -(2**63)])
+def test_the_maximum_timestamp_becomes_that_of_the_records(compression: Compression, lie: int) -> None:
+    records = [NewRecord(b"k", b"v", NOW_MS + ms) for ms in (5, 9, -3)]
+    right = encode_batch(records, compression=compression)
+    view = memoryview(altered(records, compression=compression, max_timestamp=lie))
+    checked = check_produced_records(view, decode_header(view), decompressed_bytes_max=MIB)
+    assert (checked.error, bytes(checked.batch)) == (ErrorCode.NONE, right)
+    assert checked.header == decode_header(right)
+    assert crc_is_valid(checked.batch, checked.header)
+
+
+def test_a_batch_whose_header_is_right_is_appended_as_it_came() -> None:
+    view = memoryview(encode_batch([NewRecord(b"k", b"v", NOW_MS), NewRecord(b"k", b"v", NOW_MS - 1)]))
+    header = decode_header(view)
+    checked = check_produced_records(view, header, decompressed_bytes_max=MIB)
+    assert checked.batch is view
+    assert checked.header is header
+
+
+@pytest.mark.parametrize(("times", "expected"), [((-1, -1), -1), ((-5, -7), -1), ((-1, 7), 7)])
+def test_a_batch_without_timestamps_keeps_none(times: tuple[int, ...], expected: int) -> None:
+    view = memoryview(altered([NewRecord(timestamp=ms) for ms in times], max_timestamp=NOW_MS))
+    checked = check_produced_records(view, decode_header(view), decompressed_bytes_max=MIB)
+    assert (checked.error, checked.header.max_timestamp) == (ErrorCode.NONE, expected)
+
+
+def test_a_batch_with_append_time_is_left_to_the_leaders_stamp() -> None:
+    view = memoryview(altered([NewRecord(timestamp=NOW_MS)], max_timestamp=0, base_timestamp=LONG_MAX))
+    checked = check_produced_records(
+        view, decode_header(view), decompressed_bytes_max=MIB, is_append_time=True, timestamp_ms_max=1
+    )
+    assert checked.error is ErrorCode.NONE
+    assert checked.batch is view
+
+
+@pytest.mark.parametrize("claimed", [-1, 0, NOW_MS, LONG_MAX])
+def test_limits_judge_the_oldest_and_the_newest_record_and_no_header(claimed: int) -> None:
+    batch = altered([NewRecord(timestamp=NOW_MS + ms) for ms in (0, 50, -50)], max_timestamp=claimed)
+    oldest, newest = NOW_MS - 50, NOW_MS + 50
+    assert judge(batch, timestamp_ms_min=oldest, timestamp_ms_max=newest) is ErrorCode.NONE
+    assert judge(batch, timestamp_ms_min=oldest + 1) is ErrorCode.INVALID_TIMESTAMP
+    assert judge(batch, timestamp_ms_max=newest - 1) is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_a_missing_timestamp_keeps_within_all_limits_unless_others_are_there() -> None:
+    none, some = NewRecord(timestamp=-1), NewRecord(timestamp=NOW_MS)
+    bounds = {"timestamp_ms_min": NOW_MS, "timestamp_ms_max": NOW_MS}
+    assert judge(encode_batch([none, none]), **bounds) is ErrorCode.NONE
+    assert judge(encode_batch([none, some]), **bounds) is ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize(
+    ("base", "delta", "code"),
+    [
+        (LONG_MAX, 0, ErrorCode.NONE),
+        (LONG_MAX, 1, ErrorCode.INVALID_TIMESTAMP),
+        (LONG_MAX, LONG_MAX, ErrorCode.INVALID_TIMESTAMP),
+        (LONG_MAX, -LONG_MAX, ErrorCode.NONE),
+        (-(2**63), -1, ErrorCode.INVALID_TIMESTAMP),
+        (0, LONG_MAX, ErrorCode.NONE),
+    ],
+)
+def test_a_time_beyond_64_bits_is_refused(base: int, delta: int, code: ErrorCode) -> None:
+    assert judge(of_payload(sized(b"\0" + varint(delta) + b"\0\1\1\0"), base_timestamp=base)) is code
+
+
+def test_a_stored_batch_tells_its_latest_record_if_it_can_be_read() -> None:
+    lying = altered([NewRecord(timestamp=NOW_MS)], compression=Compression.ZSTD, max_timestamp=0)
+    assert latest_record_ms(memoryview(lying), decode_header(lying), decompressed_bytes_max=MIB) == NOW_MS
+    for bad, _ in POISON.values():
+        assert latest_record_ms(memoryview(bad), decode_header(bad), decompressed_bytes_max=MIB) is None
+
+
+def test_what_the_check_lets_pass_a_reader_reads_to_its_end() -> None:
+    """Whatever single byte of a batch's records is changed, under a true CRC."""
+    pick = random.Random(3)
+    good = encode_batch(
+        [NewRecord(b"key", b"v" * 70, NOW_MS + n, ((str(n), b"x"), ("e", None))) for n in range(4)]
+    )
+    passed = 0
+    for position in range(HEADER_BYTES, len(good)):
+        payload = bytearray(good[HEADER_BYTES:])
+        payload[position - HEADER_BYTES] = pick.choice([0, 1, 2, 0x7F, 0x80, 0xFF])
+        batch = memoryview(seal_batch(decode_header(good), payload))
+        checked = check_produced_records(batch, decode_header(batch), decompressed_bytes_max=MIB)
+        if checked.error is ErrorCode.NONE:
+            passed += 1
+            try:
+                records = list(iter_records(checked.batch))
+            except CorruptBatch as error:  # a header name's characters are the reader's concern alone
+                assert "UTF-8" in error.reason
+                continue
+            assert [record.offset for record in records] == [0, 1, 2, 3]
+            assert max(record.timestamp for record in records) == checked.header.max_timestamp
+    assert passed > 100
