@@ -50,7 +50,9 @@ from springtide.wire.fetch_response import decode_fetch_frame, encode_fetch_fram
 from springtide.wire.framing import FileChunk, FrameReader, encode_response_frame
 from springtide.wire.headers import decode_request_header
 from springtide.wire.produce import ProduceOutcome, decode_produce_request, encode_produce_response
+from springtide.wire.produced_records import check_produced_records
 from springtide.wire.record_batch import check_produced_batch, decode_header
+from springtide.wire.records import DECOMPRESSED_BYTES_MAX
 
 TOPIC, TOPIC_ID, PARTITION = "hot-path", "c3ByaW5ndGlkZS1iZW5jaA", 0
 LEADER, FOLLOWERS = 1, (2, 3)
@@ -220,10 +222,12 @@ class Round:
         batch_header = decode_header(records)
         error = check_produced_batch(records, max_message_bytes=MESSAGE_BYTES_MAX, header=batch_header)
         assert error is ErrorCode.NONE
+        checked = check_produced_records(records, batch_header, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
+        assert checked.error is ErrorCode.NONE
         since = self._lap(CHECK, since)
         result, _ = self._leader.replica.role.append(
-            batch_header,
-            records,
+            checked.header,
+            checked.batch,
             acks=request.acks,
             waiter=header[2],
             expires_ms=NOW_MS + request.timeout_ms,

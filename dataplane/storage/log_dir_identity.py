@@ -128,5 +128,5 @@ def _decode_object(name: str, encoded: bytes) -> dict[str, Any]:
         return decode_checked(encoded)
     except CorruptJson as error:
         raise LogDirRefused(
-            f"{name}: {error}; nobody can say whose logs these are: give the broker an empty directory"
+            f"{name}: {error}; whose logs these are is not known: give the broker an empty directory"
         ) from None

@@ -506,7 +506,7 @@ class PartitionLog:
     def due_to_be_read(
         self, *, expiry_ms: int | None, retention_ms: int, retention_bytes: int, high_watermark: int
     ) -> TimestampReading | None:
-        """Return the reading of the first segment that would go by time, had somebody read its records."""
+        """Return the reading of the first segment that would go by time, were its records read."""
         self._health.check()
         views = self._segment_views()
         goes, would_go = (

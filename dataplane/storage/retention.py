@@ -36,7 +36,7 @@ def segments_to_delete(
 
     By time, as Kafka: a segment whose largest timestamp is older than `retention_ms`, counted back from
     `expiry_ms`, which more than one clock vouches for (agreed_time.py); if None, none goes by time; and none
-    whose records nobody has read, because a header is a producer's word (I36, nothing is destroyed on one
+    whose records were not read, because a header is a producer's word (I36, nothing is destroyed on one
     clock's word). By size: as many as may go while at least `retention_bytes` stay.
     """
     excess_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes

@@ -104,7 +104,7 @@ class Segment:
     last_append_ms: int = field(init=False)
     #: The largest timestamp that was read in its records (timestamp_reading.py).
     read_timestamp_ms: int = NO_TIMESTAMP
-    #: It may hold batches whose records nobody has read: their headers may lie.
+    #: It may hold batches whose records were not read: their headers may lie.
     is_unread: bool = True
     bytes_since_index: int = 0
     #: What is known to be rotten in it: walked around.

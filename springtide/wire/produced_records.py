@@ -2,7 +2,7 @@
 
 record_batch.check_produced_batch judges the header, its CRC and sizes; this module opens the batch, walks its
 records (record_walk.py), and judges and stamps the header's maximum timestamp by them. The rules are those of
-Kafka's LogValidator. Whatever a client may ask of it, the walk is bounded: by `decompressed_bytes_max` and
+Kafka's LogValidator. The walk is bounded by `decompressed_bytes_max` and
 RECORDS_MAX.
 """
 
