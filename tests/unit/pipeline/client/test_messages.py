@@ -22,7 +22,9 @@ TOPICS = st.sampled_from(["a", "orders", "x" * 249])
 PARTITIONS = st.builds(TopicPartition, TOPICS, st.integers(0, 2**31 - 1))
 OFFSETS = st.integers(-1, 2**63 - 1)
 INT32S = st.integers(-1, 2**31 - 1)
-WANTED = st.builds(FetchPartition, TOPICS, INT32S, INT32S, OFFSETS, INT32S, OFFSETS, INT32S, st.none())
+WANTED = st.builds(
+    FetchPartition, TOPICS, INT32S, INT32S, OFFSETS, INT32S, OFFSETS, INT32S, st.none(), st.just(False)
+)
 T0 = TopicPartition("t", 0)
 
 
