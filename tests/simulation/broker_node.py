@@ -70,9 +70,11 @@ from springtide.node.clock import BrokerClock
 from springtide.node.controller_client import UNTOLD, Seen, seen_after
 from springtide.node.heartbeats import Heartbeats
 from springtide.node.lease import Lease
+from springtide.wire import produced_records
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
 from springtide.wire.record_batch import decode_header
+from springtide.wire.records import DECOMPRESSED_BYTES_MAX
 from tests.simulation.clients import (
     READ_BYTES_MAX,
     DeleteCall,
@@ -1567,11 +1569,16 @@ class BrokerNode:
 
         self.produce_count += 1
         waiter_id = self.produce_count
-        header = decode_header(request.batch)
+        checked = produced_records.check_produced_records(
+            memoryview(request.batch),
+            decode_header(request.batch),
+            decompressed_bytes_max=DECOMPRESSED_BYTES_MAX,
+        )
+        assert checked.error is ErrorCode.NONE, checked
         end_offset = replica.log.log_end_offset
         result, effects = replica.role.append(
-            header,
-            memoryview(request.batch),
+            checked.header,
+            checked.batch,
             acks=request.acks,
             waiter=complete,
             expires_ms=now_ms + PRODUCE_WAIT_MS,

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from controller.contract.partition_state import NO_LEADER, PartitionKey
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.results import DeletionResult
+from springtide.wire import produced_records
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
-from springtide.wire.record_batch import crc_is_valid, decode_header, iter_headers
-from springtide.wire.records import NewRecord, encode_batch
+from springtide.wire.record_batch import HEADER_BYTES, crc_is_valid, decode_header, iter_headers
+from springtide.wire.records import NewRecord, encode_batch, seal_batch
 from tests.simulation.clock import WALL_START_MS
 from tests.simulation.compaction import keyed
+from tests.simulation.events import keyed_random
 from tests.simulation.oracle import Content, content_of
 from tests.simulation.violation import Violation
 
@@ -35,7 +37,19 @@ FOLLOWER_READS = 0.4
 """Of a consumer's fetches, how many go to a replica that need not be the leader."""
 DEBUGGING_READS = 0.1
 """Of those, how many come to see what that replica holds."""
+HEADER_LIES = 0.2
+"""Of the batches, how many have a maximum timestamp that is not their records'."""
+HEADER_AGE_MS = 8 * 24 * 60 * 60 * 1000
 ACKS_ALL = -1
+
+
+def told_wrong(batch: bytes, at_ms: int, random: Random) -> bytes:
+    """The batch as a client may write it that leaves its header's maximum timestamp, or fills it with what it
+    likes. A leader makes it what it was."""
+    if random.random() >= HEADER_LIES:
+        return batch
+    claimed = random.choice((-1, 0, at_ms - HEADER_AGE_MS, at_ms + HEADER_AGE_MS, 2**63 - 1))
+    return seal_batch(decode_header(batch)._replace(max_timestamp=claimed), batch[HEADER_BYTES:])
 
 
 class ProduceCall(NamedTuple):
@@ -198,7 +212,12 @@ class Clients:
         else:
             batch = encode_batch(records)
         producer.sequence = first + count
-        sending = Sending(batch, content_of(decode_header(batch)), count)
+        lie = keyed_random(self.cluster.seed, "header lies", producer.producer_id, first)
+        sent = memoryview(told_wrong(batch, at_ms, lie))
+        stored = produced_records.check_produced_records(
+            sent, decode_header(sent), decompressed_bytes_max=len(sent)
+        )
+        sending = Sending(bytes(sent), content_of(stored.header), count)
         history = self.cluster.history
         if history is not None:
             sending.open = history.begin_send(

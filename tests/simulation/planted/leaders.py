@@ -18,7 +18,10 @@ from dataplane.core.replica import Replica
 from dataplane.core.role import ReplicaRole, out_of_range
 from dataplane.core.watermarks import StoredLogStart
 from springtide.node.lease import NEVER_MS
+from springtide.wire import produced_records
 from springtide.wire.errors import ErrorCode
+from springtide.wire.produced_records import CheckedBatch
+from springtide.wire.record_batch import BatchHeader
 from tests.simulation.planted.plant import Patches, plant
 
 
@@ -324,3 +327,15 @@ def log_start_told_too_early() -> Patches:
 @plant(breaks="I4", seen="KIP-360: a producer that is new to the log begins at any sequence", scenario="S84")
 def a_new_producer_begins_anywhere() -> Patches:
     return [(ProducerStates, "_may_go_on", lambda self, header: True)]
+
+
+@plant(
+    breaks="I36",
+    seen="a Go client leaves the header's maximum timestamp at -1: six acknowledged records gone in seconds",
+    seeds_max=60,
+)
+def header_maximum_believed() -> Patches:
+    def check(batch: memoryview, header: BatchHeader, **_options: Any) -> CheckedBatch:
+        return CheckedBatch(ErrorCode.NONE, header, batch)
+
+    return [(produced_records, "check_produced_records", check)]
