@@ -317,8 +317,11 @@ def _judge_producers(log: RecoveredLog, path: Sequence[Node], states: ProducerSt
         if header.producer_id < 0 or header.base_offset < log.start_offset:
             continue
         should, does = replay.check(header), states.check(header)
+        # Where compaction took later batches, the five that are remembered reach back to this one: its own
+        # place is as true an answer as none.
+        true = (should, Duplicate(header.base_offset, header.last_offset, header.max_timestamp))
         if does is ErrorCode.NONE or (
-            isinstance(does, Duplicate) and isinstance(should, Duplicate) and does != should
+            isinstance(does, Duplicate) and isinstance(should, Duplicate) and does not in true
         ):
             wrong.append(f"producers: a retry of offset {header.base_offset} is {does}, should be {should}")
     return wrong

@@ -77,6 +77,7 @@ def resume(broker: BrokerNode, snapshot: Snapshot) -> None:
     broker.heartbeats = copy(snapshot.heartbeats)
     broker.registered = True
     broker.is_resumed = True
+    broker.cluster.oracle.resumed.add(broker.broker_id)
     broker.endpoints.update(snapshot.endpoints)
     broker.topics = dict(snapshot.topics)
     broker.heard_ms = broker.events.now_ms  # by its own clock, at most a lease of which is left

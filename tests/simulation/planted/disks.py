@@ -99,7 +99,7 @@ def boot_id_alone_believed() -> Patches:
 
 
 @plant(
-    breaks="I11",
+    breaks="I1",
     seen="boot and mount are believed where an older copy was put over the files: `cp` keeps inodes (3.8)",
     scenario="S90",
 )
