@@ -145,8 +145,8 @@ class Oracle:
         self.deleted: dict[PartitionKey, int] = {}
         #: Name -> id of the topic that was made last under it.
         self.holders: dict[str, str] = {}
-        #: Brokers that were resumed from a snapshot: where all of a log is deleted meanwhile, nothing shows that
-        #: they forgot its producers (gap G6).
+        #: Brokers that were resumed from a snapshot: where all of a log is deleted meanwhile, nothing shows
+        #: that they forgot its producers (gap G6).
         self.resumed: set[int] = set()
         #: By topic: the minimum in sync of which an operator was told that it is in force (2.12, answers).
         self.minimums: dict[str, int] = {}
