@@ -64,6 +64,7 @@ def deleted_and_made_again_while_it_was_moved(s: Script) -> None:
     )
     operator.delete(s.controller, NAME)
     s.until("it is deleted", lambda: NAME not in operator.topics)
+    s.run_for(500)  # its leaders have stopped, and its name is free
     operator.create(s.controller, NAME)
     s.until("it exists again", lambda: NAME in operator.topics)
     new = (operator.topics[NAME], 0)

@@ -28,6 +28,7 @@ def deleted_and_made_again_while_a_replica_was_away(s: Script) -> None:
     s.run_for(100)
     operator.delete(s.controller, NAME)
     s.until("it is deleted", lambda: NAME not in operator.topics)
+    s.run_for(500)  # its leaders have stopped, and its name is free
     operator.create(s.controller, NAME)
     s.until("it exists again", lambda: NAME in operator.topics)
     new = (operator.topics[NAME], 0)
