@@ -125,10 +125,12 @@ def test_a_topic_made_again_is_an_error(again: Again, way: str, tmp_path: Path) 
     options = {"startState": str(tmp_path / "state")}
     read_ten(again, way, **options)
     if way == "running":
-        # Deleted, made and written to between two triggers: the driver sees the new topic only.
+        # Between two triggers the driver sees that it is gone, that it is another, or that it is empty.
         again.make_again()
         again.write("new", 25)
-        with pytest.raises(Exception, match=r"created again|is gone; it was read up to"):
+        with pytest.raises(
+            Exception, match=r"created again|is gone; it was read up to|its end went back from"
+        ):
             again.settle()
         again.stop()
     else:
