@@ -62,6 +62,8 @@ STATX_BYTES = 256
 STATX_TIME = struct.Struct("=qI")
 STATX_BTIME_AT, STATX_MTIME_AT = 80, 112
 """Where statx(2) puts seconds and nanoseconds of a file's birth and last modification."""
+_statx = getattr(ctypes.CDLL(None), "statx", None) if sys.platform == "linux" else None
+"""None where the C library has no such call."""
 SYNCED_FILE_SYSTEMS = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010})
 """`f_type` of ext4, xfs, btrfs and f2fs: syncfs(2) waits there until everything is on the medium."""
 SYNCFS_KERNEL_MIN = (5, 8)
@@ -251,9 +253,8 @@ class PosixFile:
 
     def is_untouched(self) -> bool:
         found = ctypes.create_string_buffer(STATX_BYTES)
-        statx = None if sys.platform != "linux" else getattr(ctypes.CDLL(None), "statx", None)
         wanted = STATX_MTIME | STATX_BTIME
-        if statx is None or statx(self._fd, b"", AT_EMPTY_PATH, wanted, found) != 0:
+        if _statx is None or _statx(self._fd, b"", AT_EMPTY_PATH, wanted, found) != 0:
             return False
         has_both = int.from_bytes(found.raw[:4], sys.byteorder) & wanted == wanted
         born, modified = (STATX_TIME.unpack_from(found, at) for at in (STATX_BTIME_AT, STATX_MTIME_AT))

@@ -218,16 +218,16 @@ def test_a_bad_batch_is_refused_by_its_code(target: Target, records: bytes | Non
     assert target.produce_code(records) == code
 
 
-def test_a_compressed_batch_is_stored_unopened(target: Target, running_cluster: LocalCluster) -> None:
-    """A leader never decompresses, so a bomb costs it nothing and harms only who reads it: springtide/wire/
-    record_batch.py has the reason. Nobody reads this topic."""
+def test_a_bomb_is_refused_in_bounded_memory(target: Target, running_cluster: LocalCluster) -> None:
+    """A leader opens what it takes (12.7): a bomb costs it no more than what one batch may hold, and never
+    reaches those who read."""
     squeezed = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = b"".join(squeezed.compress(bytes(1 << 20)) for _ in range(600)) + squeezed.flush()
     assert len(bomb) < 1_000_000
     leader = next(broker for broker in running_cluster.brokers.values() if broker.port == target.leader_port)
     process = psutil.Process(leader.process.pid)
     before = process.memory_info().rss
-    assert target.produce_code(Batch(attributes=0x01, records=bomb).encode()) == 0
+    assert target.produce_code(Batch(attributes=0x01, records=bomb).encode()) == MESSAGE_TOO_LARGE
     assert process.memory_info().rss - before < 64 << 20
 
 
