@@ -219,8 +219,8 @@ def test_a_bad_batch_is_refused_by_its_code(target: Target, records: bytes | Non
 
 
 def test_a_bomb_is_refused_in_bounded_memory(target: Target, running_cluster: LocalCluster) -> None:
-    """A leader opens what it takes (12.7): a bomb costs it no more than what one batch may hold, and never
-    reaches those who read."""
+    """Leaders open what they take (12.7, checked records): a bomb costs them no more than what one batch may
+    hold, and never reaches those who read."""
     squeezed = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = b"".join(squeezed.compress(bytes(1 << 20)) for _ in range(600)) + squeezed.flush()
     assert len(bomb) < 1_000_000
