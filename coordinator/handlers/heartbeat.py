@@ -40,6 +40,7 @@ def handle(context: CoordinatorContext, request: Request) -> None:
 
     def answer(reply: MemberHeartbeatReply) -> None:
         if request.account is None:
+            request.note_errors((reply.error,))
             request.reply_chunks([_body(request.api_version, reply.error)])
         else:
             request.reply({"error_code": reply.error})

@@ -27,6 +27,7 @@ def produce(_context: NodeContext, request: Request) -> None:
         return
     error = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_served else TOO_OLD_ERROR
     outcomes = [ProduceOutcome(topic, partition, error) for topic, partition, _ in message.partitions]
+    request.note_errors(error for _ in outcomes)
     throttle_time_ms = request.throttle_time_ms()
     request.reply_chunks(
         [encode_produce_response(request.api_version, outcomes, throttle_time_ms=throttle_time_ms)]

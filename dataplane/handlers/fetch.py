@@ -102,6 +102,7 @@ def handle(context: BrokerContext, request: Request) -> None:
     if isinstance(opened, FetchSession) and not uses_topic_ids and opened.session_id != NO_SESSION:
         opened = _with_names(context, opened, message)
     if isinstance(opened, ErrorCode):
+        request.note_errors((opened,))
         request.reply_chunks(
             encode_fetch_response(
                 request.api_version,
@@ -165,6 +166,7 @@ def _refuse_follower(request: Request, message: FetchRequest) -> None:
     else:
         error, code = ErrorCode.NONE, int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         refused = [FetchedPartition(one.topic, one.partition, code, -1, -1, -1) for one in message.partitions]
+    request.note_errors((error, *(one.error_code for one in refused)))
     request.reply_chunks(encode_fetch_response(request.api_version, refused, error_code=int(error)))
 
 
@@ -296,7 +298,7 @@ def respond(
         _respond_plainly(context, request, session, answers[0])
         return
     leaders = LeaderHints(context, request.listener)
-    partitions = [_encode_partition(context, session, answer, leaders) for answer in answers]
+    partitions = [_encode_partition(context, request, session, answer, leaders) for answer in answers]
     request.reply_chunks(
         encode_fetch_response(
             request.api_version,
@@ -329,13 +331,18 @@ def _respond_plainly(
 
 
 def _encode_partition(
-    context: BrokerContext, session: FetchSession, answer: FetchedAnswer, leaders: LeaderHints
+    context: BrokerContext,
+    request: Request,
+    session: FetchSession,
+    answer: FetchedAnswer,
+    leaders: LeaderHints,
 ) -> FetchedPartition:
     key = answer.followed.key
     result = answer.result
     topic = _wire_topic(context, key, uses_topic_ids=session.uses_topic_ids)
     if result.error is not ErrorCode.NONE:
         context.counters.failed_fetch_requests += 1
+        request.note_errors((result.error,))
         hint = None
         if result.error in _LEADER_ERRORS:
             hint = leaders.of(key[0], key[1])

@@ -258,6 +258,7 @@ def _finish(
     """The last partition is settled."""
     if message.acks == ACKS_NONE and request.api_version >= SERVED_SINCE:
         if any(result.error is not ErrorCode.NONE for result in results):
+            request.note_errors(result.error for result in results)
             request.answer.connection.close()
         else:
             request.reply_nothing()
@@ -277,6 +278,7 @@ def _finish(
                 )
             )
         else:
+            request.note_errors((result.error,))
             outcomes.append(_failed_outcome(context, asked, result, leaders))
     request.reply_chunks(
         [

@@ -25,6 +25,7 @@ from springtide.node.authorization import ClientRights
 from springtide.node.clock import Clock
 from springtide.node.mutes import Mutes
 from springtide.node.net import SEND_CHUNKS_MAX, Buffer, Channel, ChannelReadiness, Poller
+from springtide.node.refusals import UNKNOWN_SOFTWARE
 from springtide.node.threads import Threads
 from springtide.node.tls_channel import TlsFailed
 from springtide.security.principal_rules import CertificateUnusable
@@ -149,6 +150,7 @@ class Connection:
         "principal",
         "rights",
         "sasl",
+        "software",
     )
 
     def __init__(
@@ -185,6 +187,8 @@ class Connection:
         #: The name of the listener that it came by.
         self.listener = listener
         self.client_id: str | None = None
+        #: What the client says that it is made with (ApiVersions, KIP-511).
+        self.software = UNKNOWN_SOFTWARE
         #: Who the client is, with Kafka's prefix: by its certificate or by SASL.
         self.principal = ANONYMOUS
         #: The alternative names of the certificate that it has shown: DNS names in lower case, and IP

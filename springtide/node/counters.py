@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 
+from springtide.node.refusals import Refusals
 from springtide.node.status import counter, gauge
 from springtide.wire.apis import ApiKey
 
@@ -20,6 +21,7 @@ from springtide.wire.apis import ApiKey
 class NodeCounters:
     requests: dict[int, int] = field(default_factory=dict)
     """API key to requests received."""
+    refusals: Refusals = field(default_factory=Refusals)
     connections_opened: int = 0
     connections_refused: int = 0
     connections_closed_idle: int = 0
@@ -46,6 +48,7 @@ def collect_node_counters(counters: NodeCounters, *, now_us: int) -> Iterable[Me
     for api_key in sorted(counters.requests):
         requests.add_metric([ApiKey(api_key).kafka_name], counters.requests[api_key])
     yield requests
+    yield counters.refusals.collect()
     yield counter("springtide_connections_opened", "Connections accepted", counters.connections_opened)
     yield counter("springtide_connections_refused", "Connections over a limit", counters.connections_refused)
     yield counter(

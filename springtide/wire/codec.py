@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from operator import attrgetter
 from types import NoneType, UnionType
@@ -142,6 +142,17 @@ def _as_type(nested: type[Message], item: Mapping[str, object] | Message) -> Mes
     return item if isinstance(item, nested) else build(nested, item)
 
 
+def error_codes(message: Message) -> Iterator[int]:
+    """Yield the error codes in a message, in any depth."""
+    for name, is_array, nested in _errors_in(type(message)):
+        value = getattr(message, name)
+        if nested is None:
+            yield int(value)
+        elif value is not None:
+            for one in value if is_array else (value,):
+                yield from error_codes(one)
+
+
 # --- what a field is -------------------------------------------------------------------------------
 
 
@@ -175,6 +186,17 @@ def _field_of(field: dataclasses.Field[Any]) -> _Field:
         is_nullable=is_nullable,
         tag=field.metadata.get("tag"),
         default=field.default,
+    )
+
+
+@cache
+def _errors_in(message_type: type[Message]) -> tuple[tuple[str, bool, type[Message] | None], ...]:
+    """Return (name, whether there are several, nested message type) of the fields that are an error code, or
+    may have one inside."""
+    return tuple(
+        (field.name, field.is_array, field.nested)
+        for field in map(_field_of, dataclasses.fields(message_type))
+        if (_errors_in(field.nested) if field.nested is not None else field.kafka_type == "error_code")
     )
 
 

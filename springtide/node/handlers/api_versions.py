@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from springtide.node.handlers.context import NodeContext, Request
+from springtide.node.refusals import software_of
 from springtide.wire import codec
 from springtide.wire.apis import APIS, ApiKey
 from springtide.wire.errors import ErrorCode
 from springtide.wire.framing import Chunk, encode_response_frame
 
-NAME_BYTES_MAX = 1024
+SOFTWARE_SINCE = 3
 
 
 def handle(_context: NodeContext, request: Request) -> None:
     """Answer with all versions. From v3 on an unusable name of the client's software is an error, as in
     Kafka."""
-    message = request.decode()
+    message = cast(Any, request.decode())
     error = ErrorCode.NONE
-    for name in (
-        getattr(message, "client_software_name", "x"),
-        getattr(message, "client_software_version", "x"),
-    ):
-        if not name or len(name) > NAME_BYTES_MAX:
+    if request.api_version >= SOFTWARE_SINCE:
+        software = software_of(message.client_software_name, message.client_software_version)
+        if software is None:
             error = ErrorCode.INVALID_REQUEST
+        else:
+            request.answer.connection.software = software
     request.reply({"error_code": error, "api_keys": _api_keys()})
 
 

@@ -6,7 +6,7 @@ connection run side by side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from springtide.node.counters import NodeCounters
     from springtide.node.producer_ids import ProducerIds
     from springtide.node.quotas.enforcement import Account, ClientQuotas
+    from springtide.node.refusals import Refusals
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -31,7 +32,7 @@ class Request:
     """One request: the header's fields, the frame with its body, and the place its answer goes to. now_ms:
     monotonic, when it was started. rights: what its client may do; None: everything. account: what its client
     uses is charged to it; None: no quota holds. on_rest: takes how many bytes follow the message; None: there
-    must be none."""
+    must be none. refusals: counts the errors of the answer."""
 
     api_key: int
     api_version: int
@@ -43,6 +44,7 @@ class Request:
     rights: ClientRights | None = None
     account: Account | None = None
     on_rest: OnRest | None = None
+    refusals: Refusals | None = None
 
     @property
     def listener(self) -> str:
@@ -84,7 +86,13 @@ class Request:
         if self.account is not None:
             fields = {**fields, "throttle_time": self.account.throttle_time_ms()}
         message = codec.build(codec.response_type(self.api_key, self.api_version), fields)
+        self.note_errors(codec.error_codes(message))
         self.reply_chunks([codec.encode(message)])
+
+    def note_errors(self, errors: Iterable[int]) -> None:
+        """Count the errors of an answer that is encoded elsewhere."""
+        if self.refusals is not None:
+            self.refusals.note(self.api_key, errors, self.answer.connection, now_ms=self.now_ms)
 
     def reply_chunks(self, chunks: Sequence[Chunk]) -> None:
         """Answer with an encoded body."""

@@ -13,7 +13,8 @@ from springtide.node.clock import Clock
 from springtide.node.connection import Connection, Dispatch, PendingAnswer
 from springtide.node.handlers import api_versions
 from springtide.node.handlers.context import NodeContext, Request
-from springtide.wire.apis import UnsupportedApi
+from springtide.wire.apis import APIS, UnsupportedApi
+from springtide.wire.errors import ErrorCode
 from springtide.wire.headers import decode_request_header
 
 C = TypeVar("C", bound=NodeContext)
@@ -26,7 +27,7 @@ def make_dispatch(handlers: Mapping[int, Handler[C]], context: C, clock: Clock) 
 
     handlers: one for each API that this process advertises.
     """
-    requests = context.counters.requests
+    requests, refusals = context.counters.requests, context.counters.refusals
     mono_ms, on_rest = clock.mono_ms, context.counters.on_rest
     view, rights_of, open_account = context.view, context.authorizer.rights_of, context.quotas.open
 
@@ -34,6 +35,8 @@ def make_dispatch(handlers: Mapping[int, Handler[C]], context: C, clock: Clock) 
         try:
             api_key, api_version, correlation_id, client_id, body_position = decode_request_header(frame)
         except UnsupportedApi as error:
+            if error.api_key in APIS:
+                refusals.note(error.api_key, (ErrorCode.UNSUPPORTED_VERSION,), connection, now_ms=mono_ms())
             if not error.is_api_versions:
                 raise
             answer.complete(api_versions.refuse_version(error.correlation_id))
@@ -57,6 +60,7 @@ def make_dispatch(handlers: Mapping[int, Handler[C]], context: C, clock: Clock) 
                 rights=rights,
                 account=account,
                 on_rest=on_rest,
+                refusals=refusals,
             ),
         )
         if account is not None:

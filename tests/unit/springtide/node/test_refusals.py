@@ -1,0 +1,103 @@
+"""What is counted and told of the errors that clients get."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from springtide.node.refusals import (
+    KINDS_MAX,
+    TOLD_EVERY_MS,
+    UNKNOWN_SOFTWARE,
+    Refusals,
+    software_of,
+)
+from springtide.wire import codec
+from springtide.wire.apis import ApiKey
+from springtide.wire.errors import ErrorCode
+
+PRODUCE = int(ApiKey.PRODUCE)
+INVALID, MOVED = int(ErrorCode.INVALID_RECORD), int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def client(software: str = "librdkafka 2.1") -> Any:
+    return SimpleNamespace(software=software, client_id="app", principal="User:app", peer="10.0.0.7")
+
+
+def counts(refusals: Refusals) -> dict[tuple[str, str, str], float]:
+    return {
+        (sample.labels["request"], sample.labels["error"], sample.labels["software"]): sample.value
+        for sample in refusals.collect().samples
+    }
+
+
+def test_errors_are_counted_by_api_error_and_software(caplog: pytest.LogCaptureFixture) -> None:
+    refusals = Refusals()
+    refusals.note(PRODUCE, (0, INVALID, MOVED, INVALID), client(), now_ms=0)
+    refusals.note(PRODUCE, (INVALID,), client("franz-go 1.18"), now_ms=0)
+    assert counts(refusals) == {
+        ("Produce", "INVALID_RECORD", "librdkafka 2.1"): 2,
+        ("Produce", "NOT_LEADER_OR_FOLLOWER", "librdkafka 2.1"): 1,
+        ("Produce", "INVALID_RECORD", "franz-go 1.18"): 1,
+    }
+    assert "NOT_LEADER" not in caplog.text, "its client tries again and finds the leader"
+
+
+def test_a_kind_is_told_once_an_hour_with_its_count(caplog: pytest.LogCaptureFixture) -> None:
+    refusals = Refusals()
+    with caplog.at_level(logging.WARNING):
+        for now_ms in range(0, TOLD_EVERY_MS + 1, TOLD_EVERY_MS // 4):
+            refusals.note(PRODUCE, (INVALID,), client(), now_ms=now_ms)
+    first, second = caplog.messages
+    assert "request=Produce error=INVALID_RECORD software=librdkafka 2.1 count=1 client_id=app" in first
+    assert "count=4" in second
+
+
+def test_how_a_group_learns_what_to_do_next_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    Refusals().note(int(ApiKey.JOIN_GROUP), (ErrorCode.MEMBER_ID_REQUIRED,), client(), now_ms=0)
+    assert not caplog.messages
+
+
+def test_strangers_cannot_grow_it_without_bound() -> None:
+    refusals = Refusals()
+    for number in range(3 * KINDS_MAX):
+        refusals.note(PRODUCE, (INVALID,), client(f"made-up {number}"), now_ms=0)
+    told = counts(refusals)
+    assert len(told) == KINDS_MAX + 1
+    assert told["Produce", "INVALID_RECORD", "other"] == 2 * KINDS_MAX
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "told"),
+    [
+        ("apache-kafka-java", "4.3.1", "apache-kafka-java 4.3.1"),
+        ("", "1", None),
+        ("a\nb", "1", None),
+        ("-a", "1", None),
+        ("a", "v1.0-", None),
+        ("x" * 1000, "1", "x" * 64),
+    ],
+)
+def test_software_is_named_as_kafka_takes_it(name: str, version: str, told: str | None) -> None:
+    assert software_of(name, version) == told
+
+
+def test_errors_are_found_in_any_depth_of_an_answer() -> None:
+    fields = {
+        "topics": [
+            {"error_code": 3, "partitions": [{"error_code": 6}, {"error_code": 0}]},
+            {"error_code": 0, "partitions": []},
+        ]
+    }
+    message = cast(Any, codec.build(codec.response_type(ApiKey.METADATA, 12), fields))
+    assert sorted(codec.error_codes(message)) == [0, 0, 3, 6]
+    assert list(codec.error_codes(codec.build(codec.response_type(ApiKey.HEARTBEAT, 4), {}))) == [0]
+
+
+def test_a_client_that_never_said_is_unknown() -> None:
+    refusals = Refusals()
+    refusals.note(PRODUCE, (INVALID,), client(UNKNOWN_SOFTWARE), now_ms=0)
+    assert counts(refusals) == {("Produce", "INVALID_RECORD", "unknown"): 1}
