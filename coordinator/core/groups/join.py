@@ -58,14 +58,14 @@ def _check(registry: Registry, request: JoinGroup) -> ErrorCode:
 
 
 def _join(registry: Registry, turn: Turn, group: ClassicGroup, request: JoinGroup) -> ErrorCode:
-    if not _has_room(registry, group, request.member_id):
+    known = None if request.instance_id is None else group.instances.get(request.instance_id)
+    if not _has_room(registry, group, request.member_id or known or ""):
         if request.member_id in group.members:
             registry.remove(turn, group, request.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
             complete_join_if_all_are_back(registry, turn, group)
         return ErrorCode.GROUP_MAX_SIZE_REACHED
     if not group.supports(request.protocol_type, request.protocols):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    known = None if request.instance_id is None else group.instances.get(request.instance_id)
     if not registry.has_room_for(request.protocols, group.members.get(request.member_id or known or "")):
         return ErrorCode.GROUP_MAX_SIZE_REACHED
     if request.member_id:
@@ -88,7 +88,8 @@ def _join(registry: Registry, turn: Turn, group: ClassicGroup, request: JoinGrou
 
 def _has_room(registry: Registry, group: ClassicGroup, member_id: str) -> bool:
     """Return whether a member may join. While members come back, the first ones that do are kept: so a group
-    that is larger than a lowered limit shrinks to it."""
+    that is larger than a lowered limit shrinks to it. A static member that was started again has its old
+    one's place (KAFKA-20601)."""
     size_max = registry.options.size_max
     match group.state:
         case GroupState.PREPARING:

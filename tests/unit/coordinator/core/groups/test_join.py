@@ -341,6 +341,13 @@ def test_a_full_group_refuses_new_members_and_keeps_its_own() -> None:
     assert desk.joined(desk.start_join("b")).error is ErrorCode.NONE
 
 
+def test_a_static_member_that_was_started_again_has_its_place_in_a_full_group() -> None:
+    desk = GroupDesk(GroupOptions(size_max=2))
+    desk.form("a", statics={"b": "i"})
+    assert desk.joined(desk.start_join(new_id="b-2", instance_id="i")).error is ErrorCode.NONE
+    assert desk.joined(desk.start_join(new_id="c", instance_id="j")).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
 def test_a_group_above_a_lowered_limit_shrinks_to_those_that_come_back_first() -> None:
     desk = GroupDesk()
     desk.form("a", "b", "c")
