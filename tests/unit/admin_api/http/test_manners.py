@@ -313,3 +313,13 @@ def test_problem_documents_are_plain_json() -> None:
     error = ProblemError("invalid_request", "x", errors=(FieldProblem(pointer="/a", message="b"),))
     body = json.loads(bytes(problem_response(error, path="/topics", request_id=None).body))
     assert body["errors"] == [{"pointer": "/a", "message": "b"}]
+
+
+@pytest.mark.parametrize("path", ["/livez", "/clusters", "/openapi.json", "/nothing"])
+async def test_head_is_get_without_the_body(zookeeper: MemoryZooKeeper, path: str) -> None:
+    """FastAPI has no routes for it, and a probe then calls a service down that is well."""
+    async with controller(zookeeper) as rest:
+        head, get = await rest.client.head(path), await rest.client.get(path)
+    assert (head.status_code, head.content) == (get.status_code, b"")
+    assert head.headers["content-type"] == get.headers["content-type"]
+    assert head.headers["content-length"] == str(len(get.content))
