@@ -54,8 +54,8 @@ up: $(INSTALLED) ## leave a cluster running until Ctrl-C and show how to use it 
 test: $(INSTALLED) packages ## every check and every test (PYTEST_ARGS="-m 'not proof' --rounds 20": all, long kill rounds)
 	@$(MAKE) -j 2 style types sim
 	PROOF_TABLE= $(BIN)/python -m pytest -n auto --dist worksteal $(PARALLEL) $(PYTEST_ARGS) || [ $$? = 5 ]  # 5: none selected
-	PROOF_TABLE= $(BIN)/python -m pytest $(ALONE) $(PYTEST_ARGS) || [ $$? = 5 ]
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(PARALLEL) $(ALONE)) $(PYTEST_ARGS)
+	PROOF_TABLE= $(BIN)/python -m pytest -p tests.second_try $(ALONE) $(PYTEST_ARGS) || [ $$? = 5 ]
+	$(BIN)/python -m pytest -p tests.second_try -n 2 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(PARALLEL) $(ALONE)) $(PYTEST_ARGS)
 
 check: $(INSTALLED) ## the everyday loop, less than five minutes: format, lint, types, imports, units, simulation
 	@$(MAKE) -j 2 style types unit sim
