@@ -1,1 +1,2 @@
-"""A seeded simulation of the sink: its delivery core against brokers, a network and a Spark that fail."""
+"""Seeded simulations: the sink's delivery core against brokers, a network and a Spark that fail, and the
+source's offsets in a topic that is made again."""
