@@ -98,6 +98,7 @@ def _read(
             ranges,
             isolation_level=READ_COMMITTED if settings.read_committed else READ_UNCOMMITTED,
             skip_gone=settings.allow_loss,
+            topic_ids=settings.files.topic_ids,
         ) as stream,
     ):
         for fetched in stream:

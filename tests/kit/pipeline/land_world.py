@@ -58,7 +58,11 @@ class Logs:
     @property
     def config(self) -> ClientConfig:
         return ClientConfig(
-            bootstrap=(self.broker.address,), fetch_max_wait_ms=10, retry_budget_ms=300, retry_backoff_ms=5
+            bootstrap=(self.broker.address,),
+            fetch_max_wait_ms=10,
+            retry_budget_ms=300,
+            retry_backoff_ms=5,
+            unknown_topic_budget_ms=300,
         )
 
     def make(self, topic: str, partitions: int, topic_id: int = 1) -> None:
@@ -167,11 +171,19 @@ class Logs:
         return {"topics": self._each(message.topics, "topic", row)}
 
     def _fetch(self, message: Any) -> Says:
-        rows = []
+        rows: list[Any] = []
+        names = {topic_id: name for name, topic_id in self.ids.items()}
         for topic in message.topics:
-            partitions = []
+            by_id = getattr(topic, "topic_id", None)
+            who = {"topic": topic.topic} if by_id is None else {"topic_id": by_id}
+            name = topic.topic if by_id is None else names.get(by_id)
+            partitions: list[Any] = []
             for one in topic.partitions:
-                where = TopicPartition(topic.topic, one.partition)
+                if name is None:
+                    gone = {"partition_index": one.partition, "error_code": ErrorCode.UNKNOWN_TOPIC_ID}
+                    partitions.append(gone)
+                    continue
+                where = TopicPartition(name, one.partition)
                 held = [data for _, end, data in self.batches[where] if end > one.fetch_offset]
                 is_there = self.begins.get(where, 0) <= one.fetch_offset <= self.end(where)
                 partitions.append(
@@ -184,7 +196,7 @@ class Logs:
                         "records": b"".join(held[:3]) if is_there else None,
                     }
                 )
-            rows.append({"topic": topic.topic, "partitions": partitions})
+            rows.append({**who, "partitions": partitions})
         return {"responses": rows}
 
 

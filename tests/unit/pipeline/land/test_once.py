@@ -190,6 +190,24 @@ def test_a_topic_created_anew_is_not_taken_for_the_old_one(orders: Logs, tmp_pat
         Landing(orders, tmp_path).run()
 
 
+@pytest.mark.parametrize("allow_loss", [False, True])
+def test_a_topic_created_anew_under_a_plan_lands_nothing_of_the_new_one(
+    orders: Logs, tmp_path: Path, allow_loss: bool
+) -> None:
+    """The driver has asked which topic it is, and its tasks ask for records a moment later."""
+    landing = Landing(orders, tmp_path, allow_loss=allow_loss)
+    landing.before_tasks = lambda: orders.make("orders", 3, topic_id=2)
+    if not allow_loss:
+        with pytest.raises(LandError, match=r"records are lost: .*the topic was deleted and created again"):
+            landing.run()
+    else:
+        landing.run()
+        assert sum(one.skipped for one in landed(tmp_path).partitions.values()) == 61
+    assert data_files(tmp_path) == []
+    with pytest.raises(LandError, match="was deleted and created again"):
+        Landing(orders, tmp_path, allow_loss=allow_loss).run()
+
+
 # --- where landing begins and ends
 # ----------------------------------------------------------------------------------
 
