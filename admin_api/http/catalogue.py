@@ -164,6 +164,11 @@ CATALOGUE: Mapping[str, Kind] = {
         "live replicas tell within a second how far their logs go; try again",
         retryable=True,
     ),
+    "replica_quarantined": Kind(
+        409,
+        "A replica keeps records that the leader may lack",
+        "the detail says who holds what, and which broker to stop so that it can lead",
+    ),
     "no_reassignment_in_progress": Kind(
         409,
         "No reassignment of this partition is in progress",

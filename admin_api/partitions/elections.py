@@ -53,12 +53,15 @@ from controller.shell.published import Published
 
 
 def find_loss(engine: Engine, cluster: str, state: PartitionState) -> LossPreviewView:
-    """Return the loss. Raise election_not_needed if the partition has a leader, and what `loss_preview`
-    raises."""
+    """Return the loss. Raise election_not_needed if the partition has a leader, replica_quarantined if one
+    keeps records that the leader may lack, and what `loss_preview` raises."""
     key = (state.topic_id, state.partition)
     found = engine.loss_preview(cluster, key)
     decided = engine.decided(cluster).partitions.get(key, state)
     if found is None:
+        way_out = engine.way_out(cluster, key)
+        if way_out is not None:
+            raise ProblemError("replica_quarantined", way_out)
         raise ProblemError("election_not_needed", f"broker {decided.leader} leads: nothing has to be lost")
     return loss_view(engine, cluster, decided, found)
 
@@ -74,6 +77,8 @@ def loss_view(engine: Engine, cluster: str, state: PartitionState, found: LossPr
         last_leader=None if found.last_leader == NO_LEADER else found.last_leader,
         last_log_end_offset=_known(found.last_log_end_offset),
         last_high_watermark=_known(found.last_high_watermark),
+        known_committed=found.known_committed,
+        way_out=engine.way_out(cluster, (state.topic_id, state.partition)),
         least=None if least is None else least.broker_id,
         candidates=[
             _candidate_view(one, verdicts[one.broker_id].standing, verdicts[one.broker_id].broker_status)

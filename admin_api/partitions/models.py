@@ -67,6 +67,12 @@ class LossPreviewView(View):
         description="by the last leader's last report; null: none is known"
     )
     last_high_watermark: int | None
+    known_committed: int = Field(
+        description="records below it are known to be committed, by all that controllers have heard"
+    )
+    way_out: str | None = Field(
+        description="which broker to bring back, or which log to choose, the way that loses least first"
+    )
     least: int | None = Field(
         description="who may lead and loses least; null: no live replica's log is known"
     )

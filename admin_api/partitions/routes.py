@@ -200,7 +200,7 @@ async def get_partition(
     response_model=LossPreviewView,
     responses={
         200: {"headers": ETAG_HEADERS},
-        **problems(*_MISSING, "election_not_needed", "not_the_active_controller"),
+        **problems(*_MISSING, "election_not_needed", "replica_quarantined", "not_the_active_controller"),
     },
 )
 async def preview_loss(

@@ -63,7 +63,8 @@ class LossPreview(msgspec.Struct, frozen=True, kw_only=True):
 
     unheard: replicas that have not told how far their logs go: they may hold more than is counted here.
     last_leader, last_log_end_offset, last_high_watermark: by the last report of the leader before; -1: none
-        known, as after a controller's failover. candidates: in assignment order.
+        known, as after a controller's failover. known_committed: every offset below it is known to be
+        committed, by all that controllers have heard and written down. candidates: in assignment order.
     """
 
     partition_epoch: int
@@ -71,6 +72,7 @@ class LossPreview(msgspec.Struct, frozen=True, kw_only=True):
     last_leader: int
     last_log_end_offset: int
     last_high_watermark: int
+    known_committed: int
     candidates: tuple[CandidateLoss, ...]
 
     def candidate(self, broker_id: int) -> CandidateLoss | None:
@@ -177,15 +179,20 @@ class LogEnds:
 
 
 def preview_loss(
-    image: ClusterImage, state: PartitionState, told: Mapping[int, ReplicaLogEnd], last: PartitionLag | None
+    image: ClusterImage,
+    state: PartitionState,
+    told: Mapping[int, ReplicaLogEnd],
+    last: PartitionLag | None,
+    *,
+    floor: int = 0,
 ) -> LossPreview | None:
     """Return what an election would lose, or None while the partition has a leader. last: the latest report
-    of a leader of this partition."""
+    of a leader of this partition. floor: known to be committed by controllers (3.8, how a broker returns)."""
     if state.leader != NO_LEADER:
         return None
     if last is not None and last.leader_epoch >= state.leader_epoch:
         last = None
-    high_watermark = max((end.high_watermark for end in told.values()), default=-1)
+    high_watermark = max((floor, *(end.high_watermark for end in told.values())))
     if last is not None:
         high_watermark = max(high_watermark, last.high_watermark)
     candidates = tuple(
@@ -198,6 +205,7 @@ def preview_loss(
         last_leader=state.last_known_leader,
         last_log_end_offset=-1 if last is None else last.log_end_offset,
         last_high_watermark=-1 if last is None else last.high_watermark,
+        known_committed=high_watermark,
         candidates=candidates,
     )
 

@@ -126,6 +126,7 @@ from controller.core.topics import (
     remove_orphans,
 )
 from controller.core.users import alter_users
+from controller.core.ways_out import QuarantinedReplicas, way_out_of_quarantine, way_out_without_leader
 from controller.core.witnesses import HINT, TermStart, evidence_in, evidence_in_rows, reply_of_halted
 
 #: Partitions whose new replicas are confirmed per tick; the rest follows at the next, after so long.
@@ -177,6 +178,7 @@ class ClusterMachine:
         self._advances = AdvanceBook()
         self._log_ends = LogEnds()
         self._floors = Floors(self._log_ends)
+        self._quarantined = QuarantinedReplicas()
         self._alarms = AlarmBook(alarms_max=options.alarms_max)
         self._sessions = Sessions(
             image, self._alarms, options=options, controller_epoch=controller_epoch, now_ms=now_ms
@@ -342,6 +344,7 @@ class ClusterMachine:
         if self._deletions.follow_up(draft, self._sessions, now_ms):
             self.lags = {key: lag for key, lag in self.lags.items() if key in self.image.partitions}
             self._floors.forget(self.image)
+            self._quarantined.forget(self.image)
 
     def _elect_told(self, draft: Draft, event: Report | Heartbeat | BrokerApplied) -> None:
         keys: Iterable[PartitionKey]
@@ -470,7 +473,14 @@ class ClusterMachine:
                 "replica_mended", f"{state.topic}-{state.partition} on broker {broker_id} is whole again"
             )
             return
-        self._on_replica_trouble(draft, broker_id, key, problem.code, problem.detail)
+        detail = problem.detail
+        if problem.code == "quarantined" and broker_id in state.replicas:
+            self._quarantined.note(state, broker_id, problem)
+            detail = (
+                f"{detail[:300]}; `springtide partitions preview-loss {state.topic} {state.partition}` names "
+                "the way out"
+            )
+        self._on_replica_trouble(draft, broker_id, key, problem.code, detail)
 
     def _on_replica_trouble(
         self, draft: Draft, broker_id: int, key: PartitionKey, code: str, detail: str
@@ -669,7 +679,18 @@ class ClusterMachine:
         state = self.image.partitions.get(key)
         if state is None:
             return None
-        return preview_loss(self.image, state, self._log_ends.of(self.image, state), self.lags.get(key))
+        told = self._log_ends.of(self.image, state)
+        return preview_loss(self.image, state, told, self.lags.get(key), floor=self._floors.of(state))
+
+    def way_out(self, key: PartitionKey) -> str | None:
+        """Return what a person can do for records that no leader has; None if a leader has all, as far as is
+        known, or the partition is not known."""
+        state, preview = self.image.partitions.get(key), self.loss_preview(key)
+        if state is None:
+            return None
+        if preview is None:
+            return way_out_of_quarantine(state, self._quarantined.of(state), self.lags.get(key))
+        return way_out_without_leader(self.image, state, preview, self.set_aside.told)
 
     def reassignments(self, now_ms: int) -> tuple[ReassignmentProgress, ...]:
         """Return every running reassignment: how far it is, and what holds it up."""

@@ -387,6 +387,11 @@ class Engine:
         NotActive on a standby, which hears no reports; UnknownCluster."""
         return self.driver(cluster).machine.loss_preview(key)
 
+    def way_out(self, cluster: str, key: PartitionKey) -> str | None:
+        """Return what a person can do for records that no leader has; None if none are known. Raise as
+        `loss_preview` does."""
+        return self.driver(cluster).machine.way_out(key)
+
     def lag(self, cluster: str, key: PartitionKey) -> PartitionLag | None:
         """The leader's latest report; None when there is none or this controller is not active."""
         driver = self._drivers.get(cluster)

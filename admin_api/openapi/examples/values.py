@@ -78,6 +78,9 @@ _LOSS: Final = {
     "last_leader": 3,
     "last_log_end_offset": 120_000,
     "last_high_watermark": 119_990,
+    "known_committed": 119_990,
+    "way_out": "bring back broker 3 with its disk: it held every acknowledged record, and leads by itself "
+    "unless its log falls short",
     "least": 1,
     "candidates": [
         {

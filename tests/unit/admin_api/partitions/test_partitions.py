@@ -8,6 +8,7 @@ from controller.contract.lag_report import (
     LagReportResponse,
     PartitionLag,
     ReplicaLogEnd,
+    ReplicaProblem,
 )
 from controller.core.events import Report
 from springtide.log_lines import TextFormatter
@@ -201,6 +202,8 @@ async def test_what_an_unclean_election_would_lose_is_seen_before_and_recorded_a
             }
         ]
         assert by_id[3]["lost_records"] is None
+        assert seen["known_committed"] == 80
+        assert seen["way_out"].startswith("bring back broker 3 with its disk")
         refused = await rest.post(f"{PARTITION}:elect-leader", body | {"lost_records_max": 29})
         assert problem(refused) == (409, "loss_too_large")
         dry = await rest.post(f"{PARTITION}:elect-leader?dry_run=true", body)
@@ -213,6 +216,32 @@ async def test_what_an_unclean_election_would_lose_is_seen_before_and_recorded_a
         assert newest["outcome"]["outcome"] == "succeeded"
         assert newest["outcome"]["detail"].startswith(sentence)
         assert "had not told how far their logs go: 3" in newest["outcome"]["detail"]
+
+
+async def test_a_preview_does_not_hide_a_replica_in_quarantine_behind_a_leader(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await rest.form()
+        await rest.create_topic(assignments=[[1, 2, 3]], partitions=1, configs={"min.insync.replicas": "1"})
+        await silence(rest, brokers, 2)
+        state = next(iter(rest.engine.decided("prod").partitions.values()))
+        problem_of_two = ReplicaProblem(
+            topic_id=state.topic_id,
+            partition=0,
+            code="quarantined",
+            detail="asked to cut at 367",
+            leader_epoch=state.leader_epoch,
+            first_offset=367,
+            next_offset=750,
+            high_watermark=743,
+        )
+        request = LagReport(broker_id=2, broker_epoch=brokers[1].broker_epoch, problems=(problem_of_two,))
+        await rest.engine.submit("prod", Report(wall_ms=0, request=request))
+        hidden = await rest.client.get(f"{PARTITION}/loss-preview")
+        assert problem(hidden) == (409, "replica_quarantined")
+        assert "broker 2 holds a log that ends at 750" in hidden.json()["detail"]
+        assert f"stop broker {state.leader}" in hidden.json()["detail"]
 
 
 async def tell(rest: Rest, broker: Broker, end: int, *, high_watermark: int) -> None:
