@@ -15,6 +15,7 @@ from controller.contract.lag_report import (
     IsrProposalResult,
     LagReport,
     LagReportResponse,
+    PartitionLag,
     ReplicaLogEnd,
 )
 from controller.contract.partition_state import LeaderRecovery, PartitionState
@@ -402,3 +403,18 @@ def tell(cluster: Cluster, broker_id: int, end: int, *epochs: tuple[int, int], *
     """The broker tells under the partition's present leader epoch, unless another is given."""
     fields.setdefault("leader_epoch", cluster.partition().leader_epoch)
     report(cluster, broker_id, log_ends=(log_end(end, *epochs, **fields),))
+
+
+def hear(cluster: Cluster, high_watermark: int) -> None:
+    """The leader reports that it committed up to there."""
+    state = cluster.partition()
+    lag = PartitionLag(
+        topic_id=state.topic_id,
+        partition=0,
+        leader_epoch=state.leader_epoch,
+        log_start_offset=0,
+        log_end_offset=high_watermark,
+        high_watermark=high_watermark,
+        size_bytes=0,
+    )
+    report(cluster, state.leader, lags=(lag,))

@@ -3,31 +3,15 @@ returns)."""
 
 from __future__ import annotations
 
-from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import NO_LEADER
 from controller.core.effects import AlarmCode, AlarmKey
 from controller.core.events import ElectUnclean, LeadersElected
 from controller.core.records import Cause
-from tests.kit.controller.core_cluster import Cluster, report, seats, tell, topic_id
+from tests.kit.controller.core_cluster import Cluster, hear, seats, tell, topic_id
 
 
 def short(broker_id: int) -> AlarmKey:
     return AlarmKey(code=AlarmCode.LOG_SHORT, topic_id=topic_id(), partition=0, broker_id=broker_id)
-
-
-def hear(cluster: Cluster, high_watermark: int) -> None:
-    """The leader reports."""
-    state = cluster.partition()
-    lag = PartitionLag(
-        topic_id=state.topic_id,
-        partition=0,
-        leader_epoch=state.leader_epoch,
-        log_start_offset=0,
-        log_end_offset=high_watermark,
-        high_watermark=high_watermark,
-        size_bytes=0,
-    )
-    report(cluster, state.leader, lags=(lag,))
 
 
 def all_stopped(*, high_watermark: int) -> Cluster:

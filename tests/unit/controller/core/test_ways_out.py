@@ -6,8 +6,7 @@ from controller.contract.holdings import SetAsideLog
 from controller.contract.lag_report import ReplicaProblem
 from controller.contract.partition_state import NO_LEADER
 from controller.core.effects import AlarmCode
-from tests.kit.controller.core_cluster import Cluster, report, seats, tell, topic_id
-from tests.unit.controller.core.test_floor import hear
+from tests.kit.controller.core_cluster import Cluster, hear, report, seats, tell, topic_id
 
 KEY = (topic_id(), 0)
 
