@@ -14,7 +14,6 @@ import sys
 from typing import Final
 
 import pytest
-from _pytest.terminal import TerminalReporter
 
 TESTS_MAX: Final = 5
 """More than these are no accident."""
@@ -34,7 +33,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     ):
         return
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    assert isinstance(reporter, TerminalReporter)
+    assert isinstance(reporter, pytest.TerminalReporter)
     failed = [*reporter.stats.get("failed", ()), *reporter.stats.get("error", ())]
     names = sorted({report.nodeid for report in failed})
     if not 0 < len(names) <= TESTS_MAX:
@@ -50,7 +49,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     reporter.stats[TOLD] = failed
 
 
-def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if _SECOND not in config.stash:
         return
     names, output = config.stash[_SECOND]

@@ -78,8 +78,8 @@ class Refusals:
         error = error_code(code)
         if error.is_retriable or error in ROUTINE:
             return
-        told_ms, told_count = self._told.get(kind, (None, 0))
-        if told_ms is not None and now_ms - told_ms < TOLD_EVERY_MS:
+        told_ms, told_count = self._told.get(kind, (now_ms - TOLD_EVERY_MS, 0))
+        if now_ms - told_ms < TOLD_EVERY_MS:
             return
         self._told[kind] = (now_ms, count)
         _log.warning(
