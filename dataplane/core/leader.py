@@ -40,6 +40,7 @@ from dataplane.core.fence import Fence
 from dataplane.core.fetch_session import Contact
 from dataplane.core.isr import FollowerProgress, InSyncSet
 from dataplane.core.log_port import LogChanged, LogError, LogSlice, TimestampHit
+from dataplane.core.newcomers import Newcomers
 from dataplane.core.producer_state import Duplicate
 from dataplane.core.results import (
     ACKS_ALL,
@@ -90,6 +91,7 @@ class Leader(ReplicaRole):
         "_fence",
         "_has_gone_back",
         "_lease",
+        "_newcomers",
         "_purgatory",
         "in_sync",
         "leader_epoch",
@@ -108,6 +110,7 @@ class Leader(ReplicaRole):
         self._has_gone_back = False
         #: Of a shard's log, once it was written to in this leader epoch.
         self._fence: Fence | None = None
+        self._newcomers = Newcomers()
         self._purgatory = replica.purgatory
         self._deletions = replica.deletions
         self._lease = replica.lease
@@ -151,7 +154,7 @@ class Leader(ReplicaRole):
     ) -> tuple[AppendResult, Effects]:
         in_sync, options = self.in_sync, self._replica.options
         if not self.may_serve(now_ms):
-            return _NOT_LEADER, NO_EFFECTS
+            return self._refuse(header, _NOT_LEADER, now_ms)
         shard = in_sync.state.shard
         if shard is not None:
             settled = self._settle_writer(header, shard, acks=acks, waiter=waiter, expires_ms=expires_ms)
@@ -159,14 +162,16 @@ class Leader(ReplicaRole):
                 return settled
         if acks == ACKS_ALL:
             if in_sync.is_under_min:
-                return _NOT_ENOUGH_REPLICAS, NO_EFFECTS
+                return self._refuse(header, _NOT_ENOUGH_REPLICAS, now_ms)
             if len(self._purgatory) >= options.waiters_max:
-                return _TOO_MANY_WAITERS, NO_EFFECTS
+                return self._refuse(header, _TOO_MANY_WAITERS, now_ms)
         log = self._log
         if header.producer_id >= 0 and shard is None:
             verdict = log.producers.check(header)
             if isinstance(verdict, Duplicate):
                 return self._answer_duplicate(verdict, acks=acks, waiter=waiter, expires_ms=expires_ms)
+            if verdict is ErrorCode.UNKNOWN_PRODUCER_ID and log.producers.is_whole:
+                verdict = self._newcomers.judge(header, now_ms=now_ms)
             if verdict is not ErrorCode.NONE:
                 return AppendResult(verdict, log_start_offset=log.log_start_offset), NO_EFFECTS
         base_offset = log.log_end_offset
@@ -205,6 +210,14 @@ class Leader(ReplicaRole):
             AppendResult(ErrorCode.NONE, base_offset, append_time_ms, log.log_start_offset, is_waiting),
             effects,
         )
+
+    def _refuse(self, header: BatchHeader, result: AppendResult, now_ms: int) -> tuple[AppendResult, Effects]:
+        if header.producer_id >= 0:
+            self._newcomers.note_refused(header, now_ms=now_ms)
+        return result, NO_EFFECTS
+
+    def on_unread(self) -> None:
+        self._newcomers.clear()
 
     def _on_appended(self, base_offset: int, now_ms: int) -> Effects:
         """The log was as long as `base_offset`, and has one batch more."""

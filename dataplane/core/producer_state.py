@@ -17,7 +17,8 @@ A duplicate is not committed: the leader answers it when the high watermark cove
 
 An id that is new to the partition begins at sequence 0 (6.6, unknown ids). Its first batch may have been
 refused while the second was on its way; taken, the second would vouch for the first at its client, and the
-first would be lost without a word. Only an id that this state *forgot* may begin at any sequence. Any id is
+first would be lost without a word. What else may be its first, the leader decides (newcomers.py). Only an id
+that this state *forgot* may begin at any sequence at once. Any id is
 taken: a client may name its own, from NAMED_IDS_MIN on (6.9, named producer ids), and these begin where they
 like, for their clients read the log before they write.
 

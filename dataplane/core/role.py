@@ -231,9 +231,13 @@ class ReplicaRole:
         `expires_ms` (monotonic), with REQUEST_TIMED_OUT or NOT_ENOUGH_REPLICAS_AFTER_APPEND.
         Errors before anything was written: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
         INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, THROTTLING_QUOTA_EXCEEDED (too many waiters).
-        KAFKA_STORAGE_ERROR says nothing about what was written.
+        KAFKA_STORAGE_ERROR says nothing about what was written. NOT_ENOUGH_REPLICAS is also said to a
+        producer that this log does not know, in the middle of its sequences (6.6, unknown ids).
         """
         return AppendResult(self.refusal), NO_EFFECTS
+
+    def on_unread(self) -> None:
+        """A produced batch was refused before its header was believed: it may have been any producer's."""
 
     def describe_producers(self, now_ms: int) -> ProducersResult:
         """Return the producers that this partition remembers, with the last sequence of each. Only a leader

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from dataplane.core.results import AppendResult
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.leaders import LeaderHints
@@ -49,9 +47,6 @@ TIMEOUT_MS_MAX = 10 * 60 * 1000
 DECOMPRESSED_FACTOR_MAX = 64
 """What a batch may unfold to, in multiples of max.message.bytes."""
 
-REFUSED_PRODUCERS_MAX = 1_000
-"""Remembered by one partition: see `_note_refusal`."""
-
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 ERROR_MESSAGES = {
@@ -61,7 +56,10 @@ ERROR_MESSAGES = {
     ErrorCode.INVALID_RECORD: "no sound batch of records, or one without a key for a compacted topic",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "only the coordinators of this cluster write to this topic",
     ErrorCode.UNKNOWN_PRODUCER_ID: "what comes before this batch is not stored; nothing was written",
-    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer in-sync replicas than min.insync.replicas; nothing was written",
+    ErrorCode.NOT_ENOUGH_REPLICAS: (
+        "nothing was written: fewer in-sync replicas than min.insync.replicas, or this log does not know the "
+        "producer and takes its batch when it comes again"
+    ),
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "written, but the in-sync set fell below min.insync.replicas",
 }
 
@@ -148,6 +146,8 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
     else:
         hosted = table.get_by_name(topic, partition)
     if refusal is not ErrorCode.NONE:
+        if hosted is not None:
+            hosted.replica.role.on_unread()
         produces.on_appended(waiter, AppendResult(error=refusal))
         return
     if hosted is None:
@@ -175,6 +175,7 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
     if error is ErrorCode.NONE and size > hosted.segment_bytes:
         error = ErrorCode.RECORD_LIST_TOO_LARGE
     if error is not ErrorCode.NONE or header is None:
+        hosted.replica.role.on_unread()
         produces.on_appended(waiter, AppendResult(error=error))
         return
     result, effects = hosted.replica.role.append(
@@ -191,8 +192,6 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
         hosted.messages_in += header.record_count
         if result.is_waiting:
             table.note_waiters(hosted)
-    elif header.producer_id >= 0:
-        result = _note_refusal(hosted, header.producer_id, result)
     produces.on_appended(waiter, result)
     if effects:
         context.effects.run(hosted, effects)
@@ -215,19 +214,6 @@ def _denial(context: BrokerContext, rights: ClientRights, topic: Topic) -> Error
     if state is not None and state.shard is not None and not rights.is_member:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     return ErrorCode.NONE
-
-
-def _note_refusal(hosted: HostedPartition, producer_id: int, result: AppendResult) -> AppendResult:
-    """Return the answer to a refused batch. The client of a producer of which a batch was refused here sends
-    all again, in order, when the one behind it is out of order; that its producer is unknown would be fatal
-    to librdkafka, if it has sent the batch before (6.6, unknown ids)."""
-    refused = hosted.refused_producers
-    if result.error is ErrorCode.UNKNOWN_PRODUCER_ID and producer_id in refused:
-        return msgspec.structs.replace(result, error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    refused[producer_id] = None
-    if len(refused) > REFUSED_PRODUCERS_MAX:
-        del refused[next(iter(refused))]
-    return result
 
 
 def _is_shard(hosted: HostedPartition) -> bool:

@@ -34,8 +34,6 @@ class HostedPartition:
     is_append_time: bool = False
     timestamp_before_ms_max: int | None = None
     timestamp_after_ms_max: int | None = None
-    #: Ids of producers of which a batch was refused, the first one first.
-    refused_producers: dict[int, None] = field(default_factory=dict)
     #: What the last report said; an idle partition is not reported again.
     lag_reported: PartitionLag | None = None
     #: Not in the table any more, or about to be closed: what still comes back from a thread is dropped.

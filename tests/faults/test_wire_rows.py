@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.timeout(300)]
 
 OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, UNKNOWN_TOPIC, NOT_LEADER, MESSAGE_TOO_LARGE = 1, 2, 3, 6, 10
 INVALID_TOPIC, INVALID_REQUIRED_ACKS, INVALID_TIMESTAMP, UNSUPPORTED_VERSION = 17, 21, 32, 35
-OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID = 45, 47, 59
+NOT_ENOUGH_REPLICAS, OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH = 19, 45, 47
 FETCH_SESSION_NOT_FOUND = 70
 UNKNOWN_LEADER_EPOCH, UNSUPPORTED_COMPRESSION, INVALID_RECORD = 75, 76, 87
 
@@ -270,14 +270,22 @@ def test_sequences_are_checked_like_kafka_does(target: Target) -> None:
 
 
 def test_a_new_producers_second_batch_does_not_come_first(target: Target) -> None:
-    """A client takes its answer as vouching for the first (S84, a second batch is first). Told "out of
-    order", librdkafka sends both again; told "unknown" of a batch that it had sent before, it ends."""
+    """A client takes its answer as vouching for the first (S84, a second batch is first): it is told to send
+    it again, which it does after the first."""
     _, producer_id, _ = struct.unpack_from(">hqh", target.ask(frames.init_producer_id()), 8)
     first = Batch(producer_id=producer_id, producer_epoch=0, base_sequence=0)
     second = replace(first, base_sequence=1).encode()
-    assert target.produce_code(second) == UNKNOWN_PRODUCER_ID
-    assert target.produce_code(second) == OUT_OF_ORDER_SEQUENCE
+    assert target.produce_code(second) == NOT_ENOUGH_REPLICAS
     assert [target.produce_code(first.encode()), target.produce_code(second)] == [0, 0]
+
+
+def test_a_producer_of_a_topic_that_was_made_again_goes_on(target: Target) -> None:
+    """This log never had what comes before: its batch is taken when it comes again, and the next follows."""
+    _, producer_id, _ = struct.unpack_from(">hqh", target.ask(frames.init_producer_id()), 8)
+    batches = [Batch(producer_id=producer_id, producer_epoch=0, base_sequence=n).encode() for n in (7, 8)]
+    assert [target.produce_code(batch) for batch in batches] == [NOT_ENOUGH_REPLICAS] * 2
+    assert [target.produce_code(batch) for batch in reversed(batches)] == [NOT_ENOUGH_REPLICAS, 0]
+    assert target.produce_code(batches[1]) == 0
 
 
 # --- fetch and offsets ------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ class Operator:
         self.cluster = cluster
         self.random = keyed_random(cluster.seed, "operator")
         self.topics: dict[str, str] = {}
+        #: Of each name that was deleted: how far its producers came. Those of the next topic go on there.
+        self.sequences: dict[str, int] = {}
         self.deleted: list[str] = []
         self.stopped = False
         self.created_count = 0
@@ -90,6 +92,8 @@ class Operator:
         for key in keys[:PARTITIONS_USED_MAX]:
             for producer in cluster.add_clients(key):
                 producer.stopped = is_over
+                if producer.is_idempotent:
+                    producer.sequence = self.sequences.get(name, 0)
             cluster.start_clients(key)
 
     def delete(self, controller: Any, name: str) -> None:
@@ -105,6 +109,9 @@ class Operator:
 
     def _on_deleted(self, name: str, topic_id: str) -> None:
         cluster = self.cluster
+        self.sequences[name] = max(
+            (producer.sequence for producer in cluster.producers if producer.key[0] == topic_id), default=0
+        )
         del self.topics[name]
         self.deleted.append(topic_id)
         cluster.keys[:] = [key for key in cluster.keys if key[0] != topic_id]

@@ -12,6 +12,7 @@ from dataplane.core import leader
 from dataplane.core.isr import FollowerProgress, InSyncSet
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogPort
+from dataplane.core.newcomers import Newcomers
 from dataplane.core.producer_state import Duplicate, ProducerStates
 from dataplane.core.purgatory import Purgatory
 from dataplane.core.replica import Replica
@@ -327,6 +328,29 @@ def log_start_told_too_early() -> Patches:
 @plant(breaks="I4", seen="KIP-360: a producer that is new to the log begins at any sequence", scenario="S84")
 def a_new_producer_begins_anywhere() -> Patches:
     return [(ProducerStates, "_may_go_on", lambda self, header: True)]
+
+
+@plant(
+    breaks="I23",
+    seen="here: a topic that was made again under a producer ended librdkafka and aiokafka (S84)",
+    scenario="S84",
+    family="topics",
+)
+def a_producer_of_the_old_topic_is_unknown_for_good() -> Patches:
+    return [(Newcomers, "judge", lambda self, header, *, now_ms: ErrorCode.UNKNOWN_PRODUCER_ID)]
+
+
+@plant(
+    breaks="I4",
+    seen="here: an unknown producer's batch comes again and is taken, though one before it was refused (S84)",
+    scenario="S84",
+)
+def a_batch_refused_before_it_is_overlooked() -> Patches:
+    return [(Newcomers, "note_refused", _note_the_last)]
+
+
+def _note_the_last(self: Newcomers, header: BatchHeader, *, now_ms: int) -> None:
+    self._lowest.setdefault(header.producer_id, (header.producer_epoch, header.base_sequence, now_ms))  # type: ignore[arg-type]
 
 
 @plant(

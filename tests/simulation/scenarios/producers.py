@@ -126,6 +126,54 @@ def second_batch_of_a_new_producer_is_there_first(s: Script) -> None:
     s.expect("I24", "stored in order", [write.answers[-1].base_offset for write in writes] == [end, end + 1])
 
 
+@scenario("S84")
+def producer_in_the_middle_of_its_sequences_goes_on_in_a_log_that_does_not_know_it(s: Script) -> None:
+    """Its topic was made again: nothing is acknowledged at once, and all when it comes again, in order."""
+    a = s.a
+    producer = s.producer()
+    producer.sequence = 7
+    end = s.log_end(a)
+    writes = []
+    for _ in range(3):
+        writes.append(s.send(producer, a))
+        s.until("it is answered", lambda: bool(writes[-1].answers))
+    s.reached("A has nothing of it", s.log_end(a) == end)
+    s.expect("I4", "nobody vouches for what came before", not any(write.is_acked for write in writes))
+    for write in writes:
+        s.resend(write, a)
+        s.until("it is answered again", lambda: len(write.answers) > 1)  # noqa: B023
+    s.expect(
+        "I23",
+        "it goes on, in order",
+        [write.answers[-1].base_offset for write in writes] == [end, end + 1, end + 2],
+    )
+
+
+@scenario("S84")
+def batch_before_a_newcomers_is_refused_as_its_own_comes_again(s: Script) -> None:
+    """A has refused its second batch as one of an unknown producer. Its client sends both again; the first
+    meets too few replicas, which are there again as the second arrives."""
+    a, b, c = s.a, s.b, s.c
+    producer = s.producer()
+    producer.sequence = 7
+    writes = [s.send(producer, b), s.send(producer, a)]
+    s.until("both are answered", lambda: all(write.answers for write in writes))
+    for other in (b, c):
+        s.kill(other)
+    s.until("A is alone", lambda: len(s.replica(a).role.maximal_isr) == 1)
+    s.resend(writes[0], a)
+    s.until("A refuses the first", lambda: len(writes[0].answers) > 1)
+    for other in (b, c):
+        s.restart(other)
+    s.until("all are in sync", lambda: s.in_isr(a, b, c))
+    s.resend(writes[1], a)
+    s.until("the second is answered", lambda: len(writes[1].answers) > 1)
+    s.reached("A still leads as it did", s.leads(a) and not writes[0].is_acked)
+    s.expect("I4", "no answer vouches for what is stored nowhere", not writes[1].is_acked)
+    for write in writes:
+        s.retry(write, a)
+
+
 @scenario("S87", brokers=4)
 def producer_at_rest_whose_records_are_deleted_and_whose_partition_moves(s: Script) -> None:
     """A client deletes all records, D becomes a replica and leads: no record that it copied names the
