@@ -163,6 +163,24 @@ def test_a_topic_that_came_back_does_not_inherit_offsets(coordinator: Coordinato
     assert told(fetch(coordinator, version, None)) == []
 
 
+def test_a_position_in_a_topic_that_is_gone_is_taken_for_one_in_its_namesake_where_it_is_told_by_name(
+    coordinator: Coordinator,
+) -> None:
+    """A member that runs on while its topic is made again (docs/applications.md): by name nothing tells which
+    topic it has read, as with Kafka; by id it is refused."""
+    old = id_of(coordinator, "orders")
+    found = coordinator.view.topic_by_name("orders")
+    assert found is not None
+    coordinator.lacks_topic(found.topic_id)
+    coordinator.has_topic("orders", 2, topic_id="n" * 21 + "A")
+    partition = {"partition_index": 0, "committed_offset": 1_000}
+    by_id = [{"topic_id": old, "partitions": [partition]}]
+    answer = coordinator.ask(COMMIT, BY_ID, group_id="g", member_id="", topics=by_id)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert commit(coordinator, BY_ID - 1, ("orders", 0, 1_000)) == [ErrorCode.NONE]
+    assert told(fetch(coordinator, BY_ID, orders(coordinator, 0))) == [(0, 1_000, ErrorCode.NONE)]
+
+
 def test_a_process_that_knows_no_topics_yet_refuses_as_another_coordinator() -> None:
     coordinator = Coordinator()
     for topic in coordinator.view.live_topics():
