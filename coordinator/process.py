@@ -78,6 +78,7 @@ class CoordinatorProcess:
         self.counters = NodeCounters()
         self.counters.started_us = ports.clock.mono_us()
         self.view = ClusterView()
+        lease = Lease()
         net = listeners.net_to_peers(ports.net)
         self._client = ControllerClient(
             urls=settings.controllers,
@@ -98,6 +99,7 @@ class CoordinatorProcess:
             rng=ports.rng,
             new_machine=partial(GroupMachine, settings.config.group_options),
             name_writer=self._name_writer,
+            is_current=lease.is_current,
             spawn=self.spawn,
             end_turn=self.end_turn,
         )
@@ -191,7 +193,7 @@ class CoordinatorProcess:
                 version=settings.version,
             ),
             cluster_id=None,
-            lease=Lease(),
+            lease=lease,
             clock=clock,
             rng=ports.rng,
             apply=self._apply,

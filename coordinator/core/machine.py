@@ -59,6 +59,8 @@ class StepOutcome(Struct, frozen=True):
         records, or that the replies wait for.
     waits: without records, the replies tell of records that were applied before: they are sent once what is
         under way is committed, and fail as that does.
+    reads: without records, the replies tell what is committed. Like those that wait they are sent at once
+        only under the lease (13.8, reads).
     """
 
     records: tuple[ShardRecord, ...] = ()
@@ -66,6 +68,7 @@ class StepOutcome(Struct, frozen=True):
     timers: tuple[Timer, ...] = ()
     work: Hashable = None
     waits: bool = False
+    reads: bool = False
 
 
 class Machine(Protocol):

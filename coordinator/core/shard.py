@@ -19,7 +19,8 @@ The rules:
 2. (level) No client is answered from the machine before the replay has come to that record. Another nonce in
    its place, or a later writer's batch before it, begins another opening.
 3. (committed) A reply to a step with records waits until their batch is committed; one that tells of
-   records under way, until these are.
+   records under way, until these are; one that tells what is stored, without the lease, until a record of
+   this opening's is.
 4. (unknown) An attempt with an unknown outcome is made again with the same bytes (writer.py).
 5. (undone) What was refused is taken out of the machine before anything else is decided.
 6. (cut) A leader epoch that an unclean election began, after this replay did, ends the replay, and a shard
@@ -99,8 +100,9 @@ _OPENS = frozenset({ShardPhase.ASKING, ShardPhase.OPENING, ShardPhase.READING})
 
 class ShardRuntime:
     """new_machine: makes an empty one for each replay. read_pause_ms: between two reads where there was
-    nothing to read. is_level: the replay has come to the high watermark that the leader last told: a shard
-    that is followed so can be given here."""
+    nothing to read. is_current: whether the process has its lease at a monotonic time in ms, and has heard of
+    what had happened when it was granted (Lease.is_current). is_level: the replay has come to the high
+    watermark that the leader last told: a shard that is followed so can be given here."""
 
     __slots__ = (
         "_ask",
@@ -108,6 +110,7 @@ class ShardRuntime:
         "_effects",
         "_given",
         "_held",
+        "_is_current",
         "_is_ours",
         "_leader_epoch",
         "_new_machine",
@@ -130,9 +133,11 @@ class ShardRuntime:
         new_machine: Callable[[], Machine],
         *,
         read_pause_ms: int,
+        is_current: Callable[[int], bool],
         batch_bytes_max: int = BATCH_BYTES_MAX,
     ) -> None:
         self._new_machine = new_machine
+        self._is_current = is_current
         self._read_pause_ms = read_pause_ms
         self._batch_bytes_max = batch_bytes_max
         self.phase = ShardPhase.FOLLOWING
@@ -380,6 +385,11 @@ class ShardRuntime:
             self.machine.apply(record, offset + place)
         if outcome.records:
             self._writer.add(outcome.records, outcome.replies, outcome.work)
+        elif (outcome.waits or outcome.reads) and not self._is_current(self._now_ms):
+            # What is in flight proves nothing: it may have been committed before another opened the shard.
+            if not self._writer.has_waiting:
+                self._writer.add((opening_record(self._nonce),))
+            self._writer.add_replies(outcome.replies, outcome.work)
         elif outcome.waits and not self._writer.is_empty:
             self._writer.add_replies(outcome.replies, outcome.work)
         else:

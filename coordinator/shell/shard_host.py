@@ -72,12 +72,13 @@ class ShardCounters:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardParts(LogParts):
     """What all shards of a process share. given_writer: returns the writer that came with a shard, once; None
-    if none did. end_turn: ends each host's turn, and sends the answers that are complete. in_turn: hosts with
-    records that wait for the turn's end, in order."""
+    if none did. is_current: as ShardRuntime has it. end_turn: ends each host's turn, and sends the answers
+    that are complete. in_turn: hosts with records that wait for the turn's end, in order."""
 
     given_writer: Callable[[PartitionState], WriterId | None]
     new_machine: Callable[[], Machine]
     name_writer: WriterNamer
+    is_current: Callable[[int], bool]
     end_turn: Callable[[], None]
     in_turn: dict[ShardHost, None]
     counters: ShardCounters
@@ -93,7 +94,9 @@ class ShardHost:
         self.is_owner = False
         self.opening_ms: int | None = None
         self.ahead: LogIsAhead | None = None
-        self.runtime = ShardRuntime(parts.new_machine, read_pause_ms=READ_PAUSE_MS)
+        self.runtime = ShardRuntime(
+            parts.new_machine, read_pause_ms=READ_PAUSE_MS, is_current=parts.is_current
+        )
         self._parts = parts
         self._on_closed = on_closed
         self._log = LogClient(key, parts, self._hear)

@@ -38,8 +38,8 @@ _KAFKA = "kafka_server_group_coordinator_metrics"
 
 class Shards:
     """coordinator_id, coordinator_epoch: as the controller knows this process. new_machine: makes an empty
-    machine. name_writer: asks the controller. spawn: starts a task of the process's. end_turn: sends the
-    answers that are complete."""
+    machine. name_writer: asks the controller. is_current: as ShardRuntime has it. spawn: starts a task of the
+    process's. end_turn: sends the answers that are complete."""
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class Shards:
         rng: random.Random,
         new_machine: Callable[[], Machine],
         name_writer: WriterNamer,
+        is_current: Callable[[int], bool],
         spawn: Spawn,
         end_turn: Callable[[], None],
     ) -> None:
@@ -70,6 +71,7 @@ class Shards:
             given_writer=self._given_writer,
             new_machine=new_machine,
             name_writer=self._ask_controller,
+            is_current=is_current,
             end_turn=end_turn,
             in_turn={},
             counters=self._counters,

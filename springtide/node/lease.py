@@ -39,6 +39,7 @@ class Lease:
         "_awaited",
         "_granted_until_ms",
         "_held_until_ms",
+        "_named",
         "controller_epoch",
         "is_revoked",
         "lease_ms",
@@ -58,11 +59,18 @@ class Lease:
         #: Position in the metadata stream that has to be applied before the lease counts again.
         self._awaited: tuple[int, int] | None = None
         self._applied = (-1, -1)
+        #: The head of the metadata stream that the last acknowledgement named.
+        self._named = (-1, -1)
 
     def is_held(self, now_ms: int) -> bool:
         """Return whether the controller may not yet replace this leader. Test it at every ack, high-watermark
         move and read."""
         return now_ms < self._held_until_ms
+
+    def is_current(self, now_ms: int) -> bool:
+        """Return whether it is held, and all is applied that the controller had published when it answered
+        the last heartbeat: what this process does not know yet is then younger than a lease."""
+        return now_ms < self._held_until_ms and self._applied >= self._named
 
     @property
     def held_until_ms(self) -> int:
@@ -81,6 +89,7 @@ class Lease:
             self._end()
             return
         self.lease_ms = response.lease_ms
+        self._named = max(self._named, (response.controller_epoch, response.sequence))
         self._granted_until_ms = max(self._granted_until_ms, sent_ms + response.lease_ms)
         if now_ms >= self._held_until_ms:
             self._held_until_ms = NEVER_MS

@@ -85,6 +85,7 @@ def _check_offset(registry: Registry, asked: OffsetToCommit) -> ErrorCode:
 
 def fetch_offsets(registry: Registry, turn: Turn, request: FetchOffsets) -> None:
     turn.reply(request.token, FetchOffsetsReply(tuple(_fetch(registry, asked) for asked in request.groups)))
+    turn.reads = True
 
 
 def _fetch(registry: Registry, asked: GroupPlaces) -> GroupOffsets:

@@ -62,9 +62,9 @@ class Told:
 
 
 class Turn:
-    """What one step collects, and when. now_ms, wall_ms: see Machine. waits: see StepOutcome."""
+    """What one step collects, and when. now_ms, wall_ms: see Machine. waits, reads: see StepOutcome."""
 
-    __slots__ = ("now_ms", "records", "replies", "timers", "waits", "wall_ms", "work")
+    __slots__ = ("now_ms", "reads", "records", "replies", "timers", "waits", "wall_ms", "work")
 
     def __init__(self, now_ms: int, wall_ms: int) -> None:
         self.now_ms = now_ms
@@ -74,6 +74,7 @@ class Turn:
         self.timers: dict[Hashable, int | None] = {}
         self.work: Assigned | Told | None = None
         self.waits = False
+        self.reads = False
 
     def reply(self, token: int, message: object) -> None:
         self.replies.append(RequestReply(token, message))
@@ -90,6 +91,7 @@ class Turn:
             timers=tuple(Timer(key, at_ms) for key, at_ms in self.timers.items()),
             work=self.work,
             waits=self.waits,
+            reads=self.reads,
         )
 
 

@@ -57,6 +57,7 @@ class Coordinator:
             rng=random.Random(coordinator_id),
             new_machine=CounterMachine,
             name_writer=self._name_writer,
+            is_current=lambda now_ms: True,
             spawn=nursery.start_soon,
             end_turn=lambda: None,
         )

@@ -84,9 +84,8 @@ class CounterMachine:
             case Increment():
                 return self._increment(event, now_ms)
             case ReadCounter(token):
-                return StepOutcome(
-                    replies=(RequestReply(token, Counted(int(self.state.committed(COUNTER) or 0))),)
-                )
+                stored = Counted(int(self.state.committed(COUNTER) or 0))
+                return StepOutcome(replies=(RequestReply(token, stored),), reads=True)
             case ReadLatest(token):
                 value = Counted(int(self.state.latest(COUNTER) or 0))
                 return StepOutcome(replies=(RequestReply(token, value),), waits=True)

@@ -59,9 +59,15 @@ class ShardDesk:
     ) -> None:
         self.log = log
         self.controller = controller
-        self.runtime = ShardRuntime(new_machine, read_pause_ms=50, batch_bytes_max=batch_bytes_max)
+        self.runtime = ShardRuntime(
+            new_machine,
+            read_pause_ms=50,
+            is_current=lambda now_ms: self.is_current,
+            batch_bytes_max=batch_bytes_max,
+        )
         self.now_ms = 0
         self.leader_epoch = 0
+        self.is_current = True
         self.is_holding = False
         self.is_in_turn = False
         self.held: list[AppendBatch] = []

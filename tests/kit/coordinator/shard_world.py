@@ -189,6 +189,7 @@ class CoordinatorShell:
             rng=world.world.random("coordinator", coordinator_id),
             new_machine=CounterMachine,
             name_writer=partial(world.name_writer, coordinator_id),
+            is_current=lambda now_ms: True,
             spawn=self._spawn,
             end_turn=self._end_turn,
         )

@@ -108,7 +108,7 @@ def test_a_batch_that_is_not_sound_is_not_taken_in() -> None:
 
 def test_a_standby_is_level_once_all_is_applied_and_holds_its_loop_for_no_more_than_a_part() -> None:
     tape = Tape()
-    runtime = ShardRuntime(lambda: cast(Machine, tape), read_pause_ms=50)
+    runtime = ShardRuntime(lambda: cast(Machine, tape), read_pause_ms=50, is_current=lambda now_ms: True)
     count = 2 * APPLIED_MAX + 1
     assert runtime.lag(count) == count
     effects = runtime.step(LeaderKnown(1, -1), now_ms=0, wall_ms=0)
@@ -127,7 +127,7 @@ def test_a_standby_is_level_once_all_is_applied_and_holds_its_loop_for_no_more_t
 
 def test_a_leader_that_refuses_a_read_is_not_asked_again_at_once() -> None:
     tape = Tape()
-    runtime = ShardRuntime(lambda: cast(Machine, tape), read_pause_ms=50)
+    runtime = ShardRuntime(lambda: cast(Machine, tape), read_pause_ms=50, is_current=lambda now_ms: True)
     (asked,) = runtime.step(LeaderKnown(1, -1), now_ms=0, wall_ms=0)
     assert isinstance(asked, ReadLog)
     told = batch([(b"%d" % number, b"x") for number in range(APPLIED_MAX + 1)], 0)

@@ -218,7 +218,7 @@ def test_i27_the_first_opening_has_the_writer_that_came_with_the_shard_and_the_n
     desk.increment(3)
     assert desk.answers[3] is ErrorCode.NOT_COORDINATOR
     standby.step(ShardTaken())
-    standby.runtime = ShardRuntime(CounterMachine, read_pause_ms=50)
+    standby.runtime = ShardRuntime(CounterMachine, read_pause_ms=50, is_current=lambda now_ms: True)
     standby.open()
     assert standby.runtime.phase is ShardPhase.SERVING
     assert [effect for effect in standby.effects if isinstance(effect, AskWriter)] == [AskWriter(1)]
@@ -412,6 +412,50 @@ def test_a_reply_that_tells_of_refused_records_fails_as_they_do(desk: ShardDesk,
     desk.step(RequestCame(2, ReadLatest(2)))
     desk.deliver()
     assert desk.answers[1] is desk.answers[2] is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+@pytest.mark.parametrize("read", [ReadCounter, ReadLatest])
+def test_without_the_lease_a_read_is_answered_once_the_log_shows_that_no_other_has_opened_it(
+    desk: ShardDesk, log: FencedLog, controller: ControllerOfOne, read: type[ReadCounter | ReadLatest]
+) -> None:
+    desk.is_current = False
+    desk.is_holding = desk.is_in_turn = True
+    desk.step(RequestCame(1, read(1)))
+    desk.step(RequestCame(2, read(2)))
+    assert not desk.answers
+    desk.step(TurnEnded())
+    desk.deliver()
+    assert desk.answers == {1: Counted(0), 2: Counted(0)}
+    assert len(log.batches) == 2, "one record for the reads of a turn"
+    other = ShardDesk(log, controller)
+    other.open()
+    assert read_counter(other, 1) == Counted(0)
+    other.increment(2)
+    desk.step(RequestCame(3, read(3)))
+    desk.step(TurnEnded())
+    desk.deliver()
+    assert desk.answers[3] is ErrorCode.NOT_COORDINATOR
+    assert desk.effects[-1] == ShardClosed(Ending.FENCED)
+
+
+def test_without_the_lease_what_was_sent_before_a_read_proves_nothing_to_it(
+    desk: ShardDesk, log: FencedLog, controller: ControllerOfOne
+) -> None:
+    """It is written, its answer is on its way, and another opens the shard and counts."""
+    desk.is_holding = True
+    desk.increment(1)
+    append = desk.held.pop()
+    answer = BatchAnswered(append.attempt, *log.append(append.batch))
+    other = ShardDesk(log, controller)
+    other.open()
+    other.increment(1, client="b")
+    desk.is_current = False
+    for token, read in ((2, ReadCounter(2)), (3, ReadLatest(3))):
+        desk.step(RequestCame(token, read))
+    desk.step(answer)
+    assert desk.answers == {1: Counted(1)}
+    desk.deliver()
+    assert desk.answers[2] is desk.answers[3] is ErrorCode.NOT_COORDINATOR
 
 
 def test_a_refused_retry_of_an_unknown_batch_proves_nothing(desk: ShardDesk, log: FencedLog) -> None:

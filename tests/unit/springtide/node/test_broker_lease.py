@@ -119,3 +119,13 @@ def test_errors_renew_nothing_and_being_disowned_ends_it(lease: Lease) -> None:
     acked(lease, 1_060, error=ControllerError.STALE_BROKER_EPOCH)
     assert not lease.is_held(1_060)
     assert lease.is_revoked
+
+
+def test_it_is_current_while_all_is_applied_that_the_last_answer_named(lease: Lease) -> None:
+    assert lease.is_current(1_099)
+    assert not lease.is_current(1_100)
+    acked(lease, 1_050, sequence=9)
+    assert lease.is_held(1_050)
+    assert not lease.is_current(1_050)
+    lease.on_applied(controller_epoch=1, sequence=9)
+    assert lease.is_current(1_149)
