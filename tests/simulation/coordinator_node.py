@@ -205,6 +205,7 @@ class CoordinatorNode:
         self.runtime = ShardRuntime(
             partial(CounterMachine, tick_ms=min(2 * options.pace_ms, TICK_MS_MAX)),
             read_pause_ms=options.consumer_pace_ms,
+            is_current=self.session.lease.is_current,
             batch_bytes_max=BATCH_BYTES_MAX,
         )
         if self._is_owner:

@@ -1,5 +1,5 @@
 """A simulated coordinator's session with the controllers, as springtide.node.controller_session has it: it
-registers, beats, polls the metadata stream and applies it, and asks for names of writers."""
+registers, beats, polls the metadata stream and applies it, and asks for names of writers. It has a lease."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from controller.contract.session import (
 from controller.contract.updates import NameWriterRequest, NameWriterResponse, PollRequest, UpdateBatch
 from controller.core.records import partition_key
 from springtide.node.controller_client import UNTOLD, seen_after
+from springtide.node.lease import Lease
 from tests.simulation.clients import REQUEST_TIMEOUT_MS
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class CoordinatorSession:
     def __init__(self, node: CoordinatorNode) -> None:
         self.node = node
         self.epoch = -1
+        self.lease = Lease()
         self._incarnation = f"{node.name}#{node.life}"
         self._controllers = [controller.name for controller in node.cluster.controllers]
         self._seen = UNTOLD
@@ -98,6 +100,7 @@ class CoordinatorSession:
 
     def _beat(self) -> None:
         node, controller = self.node, self._controller
+        sent_ms = node.clock.mono_ms
         request = HeartbeatRequest(
             broker_id=node.coordinator_id,
             broker_epoch=self.epoch,
@@ -110,6 +113,8 @@ class CoordinatorSession:
 
         def answered(response: HeartbeatResponse | None) -> None:
             self._believes(controller, response)
+            if response is not None:
+                self.lease.on_heartbeat_acked(response, sent_ms=sent_ms, now_ms=node.clock.mono_ms)
             if response is not None and response.error in _DISOWNED and not self._is_registering:
                 self.register()
 
@@ -139,12 +144,15 @@ class CoordinatorSession:
 
     def _apply(self, batch: UpdateBatch) -> None:
         position = (batch.controller_epoch, batch.sequence)
-        if batch.broker_epoch != self.epoch or (position < self._applied and not batch.full):
+        if batch.broker_epoch != self.epoch or not self.lease.on_controller_epoch(batch.controller_epoch):
+            return
+        if position < self._applied and not batch.full:
             return
         for state in batch.partitions:
             if partition_key(state) == self.node.shards.key:
                 self.node.on_state(state)
         self._applied = position
+        self.lease.on_applied(controller_epoch=batch.controller_epoch, sequence=batch.sequence)
         self._seen = self._seen._replace(records=max(self._seen.records, batch.records))
 
     def name_writer(

@@ -56,6 +56,7 @@ class CounterClient:
         cluster = self.shards.cluster
         nodes = self.shards.nodes
         self._attempts += 1
+        asked_ms = cluster.events.now_ms
         request: Question = Increment(0, self.name, self.number, self.operation)
         if self.random.random() < READ_RATE:
             request = self.random.choice((ReadCounter(0), ReadLatest(0)))
@@ -63,16 +64,16 @@ class CounterClient:
             self.name,
             nodes[self._target].name,
             request,
-            lambda answer: self._on_answer(request, answer),
+            lambda answer: self._on_answer(request, answer, asked_ms),
             timeout_ms=REQUEST_TIMEOUT_MS,
-            on_timeout=lambda: self._on_answer(request, None),
+            on_timeout=lambda: self._on_answer(request, None, asked_ms),
             connection=(self.name, self._attempts),
         )
 
-    def _on_answer(self, request: Question, answer: object) -> None:
+    def _on_answer(self, request: Question, answer: object, asked_ms: float) -> None:
         shards, cluster = self.shards, self.shards.cluster
         if isinstance(answer, Counted):
-            shards.check_answer(self, request, answer.value)
+            shards.check_answer(self, request, answer.value, asked_ms)
             if isinstance(request, Increment):
                 self.number += 1
                 self.is_open = False

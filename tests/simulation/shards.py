@@ -10,14 +10,16 @@ I28   each client's increments are there once and in order; one that is answered
 I31   what a coordinator shows is what a replay of the log up to the same offset gives, as it was before any
       round of compaction; a key may differ only while a round took its record because of a newer one that
       the coordinator has not read yet
+13.8  a read tells no less than what a client was told a lease before it was asked
 13.5  an owner that is alive gives its shard to a standby that has told that it is level, and to nobody else
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from controller.contract.partition_state import NO_COORDINATOR, PartitionKey, Shard, TopicState, WriterId
@@ -44,6 +46,8 @@ ACTOR = "operator"
 LOOK_MS = 500
 CLIENTS = 2
 READ_BYTES_MAX = 1 << 20
+#: What a lease may last by a clock that is slow.
+CLOCK_SLACK = 1.1
 
 State = dict[bytes, bytes]
 
@@ -67,6 +71,8 @@ class Shards:
         self.end_offset = 0
         self.state: dict[bytes, bytes] = {}
         self.snapshots: dict[int, dict[bytes, bytes]] = {0: {}}
+        #: When the counter was told to a client that counted, and what it was then; both rise.
+        self._counted: list[tuple[float, int]] = [(0.0, 0)]
         self._writer: WriterId = NO_WRITER
         self._next_sequence = 0
         self._cut: tuple[int, int] | None = None
@@ -263,8 +269,8 @@ class Shards:
         if cells != sorted(cells, reverse=True) or cells[0] - cells[-1] > 1:
             raise Violation("I28", f"a part of a step that is no legal state: {cells}")
 
-    def check_answer(self, client: CounterClient, request: Question, value: int) -> None:
-        """I28: what is answered is committed."""
+    def check_answer(self, client: CounterClient, request: Question, value: int, asked_ms: float) -> None:
+        """I28: what is answered is committed. 13.8: and no former owner's."""
         if self.is_conceded:
             return
         if value > int(self.state.get(COUNTER, b"0")):
@@ -273,6 +279,15 @@ class Shards:
             last = decode_last(self.state.get(client_key(client.name)))
             if last.number < request.number:
                 raise Violation("I28", f"{client.name}: {request} is answered, and {last} is committed")
+            if value > self._counted[-1][1]:
+                self._counted.append((self.cluster.events.now_ms, value))
+            return
+        since_ms = asked_ms - CLOCK_SLACK * self.cluster.options.lease_ms
+        known = self._counted[max(0, bisect_right(self._counted, since_ms, key=itemgetter(0)) - 1)][1]
+        if value < known:
+            raise Violation(
+                "13.8", f"{client.name} was told {value}, and another was told {known} long before"
+            )
 
     def check(self, node: CoordinatorNode) -> None:
         """I27 and I31 of what this coordinator holds now."""
