@@ -141,9 +141,9 @@ TOPIC_SETTINGS: dict[str, Setting] = {
     "message.format.version": _refused(_REMOVED),
     "message.timestamp.after.max.ms": Setting(
         "int",
-        str(INT64_MAX),
+        "3600000",
         cluster_name="log.message.timestamp.after.max.ms",
-        hint="Kafka's default is an hour",
+        hint="a record dated far ahead would keep all before it from expiring",
     ),
     "message.timestamp.before.max.ms": Setting(
         "int", str(INT64_MAX), cluster_name="log.message.timestamp.before.max.ms"

@@ -162,15 +162,17 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
         is_zstd_allowed=request.api_version >= ZSTD_SINCE,
     )
     if error is ErrorCode.NONE and header is not None:
+        # The records of a shard are its coordinator's, whom the leader knows by the batch's header: its
+        # groups do not end with a wrong clock.
+        is_shard = hosted.is_compacted and _is_shard(hosted)
         error, header, records = check_produced_records(
             records,
             header,
             decompressed_bytes_max=hosted.max_message_bytes * DECOMPRESSED_FACTOR_MAX,
-            # The records of a shard are its coordinator's, whom the leader knows by the batch's header.
-            needs_keys=hosted.is_compacted and not _is_shard(hosted),
+            needs_keys=hosted.is_compacted and not is_shard,
             is_append_time=hosted.is_append_time,
-            timestamp_ms_min=hosted.timestamp_ms_min(wall_ms),
-            timestamp_ms_max=hosted.timestamp_ms_max(wall_ms),
+            timestamp_ms_min=None if is_shard else hosted.timestamp_ms_min(wall_ms),
+            timestamp_ms_max=None if is_shard else hosted.timestamp_ms_max(wall_ms),
         )
     if error is ErrorCode.NONE and size > hosted.segment_bytes:
         error = ErrorCode.RECORD_LIST_TOO_LARGE

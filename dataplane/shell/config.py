@@ -58,7 +58,7 @@ BROKER_KEYS: dict[str, ConfigKey] = {
         str(LONG_MAX), _not_negative, "how old a record may claim to be"
     ),
     "log.message.timestamp.after.max.ms": ConfigKey(
-        str(LONG_MAX), _not_negative, "how new a record may claim to be"
+        str(HOUR_MS), _not_negative, "how far ahead of the broker's clock a record may be dated"
     ),
     OBSOLETE_VALIDATION: ConfigKey(
         "records",

@@ -194,3 +194,15 @@ def test_what_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
         assert (beat.error_code, beat.error_message) == (ErrorCode.UNSUPPORTED_VERSION, CLASSIC_ONLY)
 
     beside_a_bystander(tmp_path, attack)
+
+
+def test_groups_go_on_though_their_coordinators_clock_is_hours_ahead(tmp_path: Path) -> None:
+    """As brokers see it whose own clocks are behind: the bound on clients' timestamps is not for groups."""
+
+    async def attack(wire: Raw, cluster: ClusterInProcess, bystander: Bystander) -> None:
+        for running in cluster.brokers.values():
+            for hosted in running.broker.table:
+                hosted.timestamp_after_ms_max = -3 * 3_600_000
+        await bystander.goes_on(1)
+
+    beside_a_bystander(tmp_path, attack)

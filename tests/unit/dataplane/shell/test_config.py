@@ -100,7 +100,9 @@ def test_a_compacted_topic_keeps_what_is_old_unless_its_policy_deletes_too() -> 
 def test_limits_that_mean_never_are_none() -> None:
     settings = BrokerConfig.parse([]).topic_settings({})
     assert settings.log.flush_messages is None
-    assert settings.timestamp_after_ms_max is None
+    assert settings.timestamp_before_ms_max is None
+    unlimited = BrokerConfig.parse([]).topic_settings({"message.timestamp.after.max.ms": str(2**63 - 1)})
+    assert unlimited.timestamp_after_ms_max is None
 
 
 def test_a_properties_file_has_comments_and_says_where_it_is_wrong() -> None:
