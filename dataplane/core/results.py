@@ -10,6 +10,7 @@ from dataplane.core.log_port import Buffer, LogSlice
 from dataplane.core.producer_state import ProducerView
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import AppliedRound, Compacted, EpochEnd
+from springtide.wire.refused_records import RefusedRecords
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -51,7 +52,8 @@ class AppendResult(msgspec.Struct, frozen=True):
 
     is_waiting: don't answer yet; a CompleteProduce names the waiter later, with the final error; the other
         fields stand. base_offset: -1 with an error, or for a duplicate too old to know (success all the
-        same). log_append_time_ms: -1 unless the topic has LogAppendTime.
+        same). log_append_time_ms: -1 unless the topic has LogAppendTime. refused: which records are wrong,
+        and why, of a batch that is refused for its records.
     """
 
     error: ErrorCode
@@ -59,6 +61,7 @@ class AppendResult(msgspec.Struct, frozen=True):
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     is_waiting: bool = False
+    refused: RefusedRecords | None = None
 
 
 class FetchResult(msgspec.Struct, frozen=True):

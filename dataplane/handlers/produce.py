@@ -36,6 +36,7 @@ from springtide.wire.produce import (
 )
 from springtide.wire.produced_records import check_produced_records
 from springtide.wire.record_batch import HEADER_BYTES, check_produced_batch, decode_header
+from springtide.wire.refused_records import RefusedRecords, refused_records
 
 SERVED_SINCE = APIS[ApiKey.PRODUCE].served_since
 ACKS_ALL = -1
@@ -47,13 +48,13 @@ TIMEOUT_MS_MAX = 10 * 60 * 1000
 DECOMPRESSED_FACTOR_MAX = 64
 """What a batch may unfold to, in multiples of max.message.bytes."""
 
+_RECORD_ERRORS = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP})
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 ERROR_MESSAGES = {
     ErrorCode.UNSUPPORTED_VERSION: "record batches of format 2 (Produce v3 and later) are required",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this cluster has no transactions yet",
     ErrorCode.INVALID_TXN_STATE: "this cluster has no transactions yet",
-    ErrorCode.INVALID_RECORD: "no sound batch of records, or one without a key for a compacted topic",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "only the coordinators of this cluster write to this topic",
     ErrorCode.UNKNOWN_PRODUCER_ID: "what comes before this batch is not stored; nothing was written",
     ErrorCode.NOT_ENOUGH_REPLICAS: (
@@ -153,7 +154,7 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
     if hosted is None:
         produces.on_appended(waiter, AppendResult(error=_error_of_unhosted(context, topic, partition)))
         return
-    size = len(records)
+    size, sent = len(records), records
     header = decode_header(records) if size >= HEADER_BYTES else None
     error = check_produced_batch(
         records,
@@ -178,7 +179,9 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
         error = ErrorCode.RECORD_LIST_TOO_LARGE
     if error is not ErrorCode.NONE or header is None:
         hosted.replica.role.on_unread()
-        produces.on_appended(waiter, AppendResult(error=error))
+        produces.on_appended(
+            waiter, AppendResult(error=error, refused=_refused(hosted, sent, error, wall_ms))
+        )
         return
     result, effects = hosted.replica.role.append(
         header,
@@ -197,6 +200,24 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
     produces.on_appended(waiter, result)
     if effects:
         context.effects.run(hosted, effects)
+
+
+def _refused(
+    hosted: HostedPartition, records: memoryview, error: ErrorCode, wall_ms: int
+) -> RefusedRecords | None:
+    """Return which records a batch is refused for, if it is for them."""
+    if error not in _RECORD_ERRORS:
+        return None
+    is_shard = hosted.is_compacted and _is_shard(hosted)
+    return refused_records(
+        records,
+        decode_header(records) if len(records) >= HEADER_BYTES else None,
+        decompressed_bytes_max=hosted.max_message_bytes * DECOMPRESSED_FACTOR_MAX,
+        needs_keys=hosted.is_compacted and not is_shard,
+        is_append_time=hosted.is_append_time,
+        timestamp_ms_min=None if is_shard else hosted.timestamp_ms_min(wall_ms),
+        timestamp_ms_max=None if is_shard else hosted.timestamp_ms_max(wall_ms),
+    )
 
 
 def _denial(context: BrokerContext, rights: ClientRights, topic: Topic) -> ErrorCode:
@@ -291,13 +312,15 @@ def _failed_outcome(
     hint: CurrentLeader | None = None
     if result.error in _LEADER_ERRORS:
         hint = leaders.of(_topic_id(context, topic), partition)
+    refused = result.refused
     return ProduceOutcome(
         topic,
         partition,
         int(result.error),
         log_start_offset=result.log_start_offset,
-        error_message=ERROR_MESSAGES.get(result.error),
+        error_message=ERROR_MESSAGES.get(result.error) if refused is None else refused.message,
         current_leader=hint,
+        record_errors=() if refused is None else refused.records,
     )
 
 

@@ -59,8 +59,6 @@ _PARTITION_AND_SIZE = struct.Struct(">ii")
 _OUTCOME_V0 = struct.Struct(">ihq")
 _OUTCOME_V2 = struct.Struct(">ihqq")
 _OUTCOME_V5 = struct.Struct(">ihqqq")
-_NO_ERRORS_V8 = b"\x00\x00\x00\x00"
-_NO_ERRORS_V9 = b"\x01"
 _LEADER_TAG = 0
 _RECORD_ERROR_BYTES_MIN = 6
 ANSWER_FORMS_MAX = 4096
@@ -81,7 +79,8 @@ class ProduceRequest(NamedTuple):
 
 
 class ProduceOutcome(NamedTuple):
-    """One partition of an answer. -1: unknown, or not applicable."""
+    """One partition of an answer. -1: unknown, or not applicable. record_errors: (index in the batch, reason)
+    of each record for which the batch was refused (KIP-467)."""
 
     topic: Topic
     partition: int
@@ -91,6 +90,7 @@ class ProduceOutcome(NamedTuple):
     log_start_offset: int = -1
     error_message: str | None = None
     current_leader: CurrentLeader | None = None
+    record_errors: tuple[tuple[int, str], ...] = ()
 
 
 def decode_produce_request(
@@ -259,7 +259,12 @@ def _write_outcome(out: bytearray, outcome: ProduceOutcome, api_version: int) ->
     if api_version < ERROR_MESSAGE_SINCE:
         return
     is_flexible = api_version >= FLEXIBLE_SINCE
-    out += _NO_ERRORS_V9 if is_flexible else _NO_ERRORS_V8
+    write_count(out, len(outcome.record_errors), is_flexible=is_flexible)
+    for index, reason in outcome.record_errors:
+        out += _INT32.pack(index)
+        write_string(out, reason, is_flexible=is_flexible)
+        if is_flexible:
+            out.append(0)
     write_string(out, outcome.error_message, is_flexible=is_flexible)
     if not is_flexible:
         return

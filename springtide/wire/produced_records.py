@@ -13,7 +13,7 @@ from typing import NamedTuple
 from . import record_walk
 from .compression import CorruptCompressedData, DecompressedTooLarge
 from .errors import ErrorCode
-from .record_batch import HEADER_BYTES, NO_TIMESTAMP, BatchHeader, decode_header
+from .record_batch import ATTRIBUTE_APPEND_TIME, HEADER_BYTES, NO_TIMESTAMP, BatchHeader, decode_header
 from .records import open_payload, seal_batch
 
 RECORDS_MAX = 1_000_000
@@ -49,6 +49,9 @@ def check_produced_records(
     MESSAGE_TOO_LARGE. A record's time beyond the absolute bounds, or beyond 64 bits: INVALID_TIMESTAMP. As in
     Kafka, a batch without timestamps (-1) keeps within any bounds; one that has both kinds does not, if there
     is a lower one. is_append_time: the leader's own time counts, so the records' is not judged.
+
+    A producer that claims the leader's stamp (LogAppendTime, as a copy of another cluster's batch does) is
+    answered as by Kafka: INVALID_TIMESTAMP where the leader stamps; elsewhere the claim is taken away.
     """
     if header.record_count > RECORDS_MAX:
         return CheckedBatch(ErrorCode.MESSAGE_TOO_LARGE, header, batch)
@@ -61,8 +64,9 @@ def check_produced_records(
     unsound, least, most, _ = record_walk.walk_records(payload, header.record_count, needs_keys)
     if unsound:
         return CheckedBatch(ErrorCode.INVALID_RECORD, header, batch)
+    is_stamped = header.attributes & ATTRIBUTE_APPEND_TIME
     if is_append_time:
-        return CheckedBatch(ErrorCode.NONE, header, batch)
+        return CheckedBatch(ErrorCode.INVALID_TIMESTAMP if is_stamped else ErrorCode.NONE, header, batch)
     least += header.base_timestamp
     most += header.base_timestamp
     if (
@@ -73,8 +77,9 @@ def check_produced_records(
     ):
         return CheckedBatch(ErrorCode.INVALID_TIMESTAMP, header, batch)
     most = max(most, NO_TIMESTAMP)
-    if most != header.max_timestamp:
-        header = header._replace(max_timestamp=most)
+    if is_stamped or most != header.max_timestamp:
+        attributes = header.attributes & ~ATTRIBUTE_APPEND_TIME
+        header = header._replace(max_timestamp=most, attributes=attributes)
         batch = memoryview(seal_batch(header, batch[HEADER_BYTES:]))
         header = decode_header(batch)
     return CheckedBatch(ErrorCode.NONE, header, batch)

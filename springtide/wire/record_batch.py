@@ -261,6 +261,4 @@ def check_produced_batch(
         return ErrorCode.INVALID_RECORD
     if attributes & ATTRIBUTE_TRANSACTIONAL:
         return ErrorCode.INVALID_TXN_STATE
-    if attributes & ATTRIBUTE_APPEND_TIME:  # only a broker may claim it
-        return ErrorCode.INVALID_TIMESTAMP
     return ErrorCode.NONE

@@ -136,6 +136,22 @@ def test_a_batch_with_append_time_is_left_to_the_leaders_stamp() -> None:
     assert checked.batch is view
 
 
+@pytest.mark.parametrize("compression", list(Compression))
+def test_a_producers_claim_of_append_time_is_taken_away_or_refused_where_the_leader_stamps(
+    compression: Compression,
+) -> None:
+    """As Kafka's LogValidator does; the records' own times count."""
+    records = [NewRecord(timestamp=NOW_MS), NewRecord(timestamp=NOW_MS + 1)]
+    right = encode_batch(records, compression=compression)
+    view = memoryview(
+        altered(records, compression=compression, attributes=0x08 | compression, max_timestamp=7)
+    )
+    checked = check_produced_records(view, decode_header(view), decompressed_bytes_max=MIB)
+    assert (checked.error, bytes(checked.batch)) == (ErrorCode.NONE, right)
+    assert judge(bytes(view), timestamp_ms_max=NOW_MS) is ErrorCode.INVALID_TIMESTAMP
+    assert judge(bytes(view), is_append_time=True) is ErrorCode.INVALID_TIMESTAMP
+
+
 @pytest.mark.parametrize("claimed", [-1, 0, NOW_MS, LONG_MAX])
 def test_limits_judge_the_oldest_and_the_newest_record_and_no_header(claimed: int) -> None:
     batch = altered([NewRecord(timestamp=NOW_MS + ms) for ms in (0, 50, -50)], max_timestamp=claimed)

@@ -186,7 +186,6 @@ def test_a_good_idempotent_batch_is_accepted() -> None:
         (altered(attributes=0x05), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
         (altered(attributes=0x07), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
         (altered(attributes=0x10), ErrorCode.INVALID_TXN_STATE),
-        (altered(attributes=0x08), ErrorCode.INVALID_TIMESTAMP),
         (altered(attributes=0x7F80 - 0x8000), ErrorCode.NONE),  # reserved bits are kept, not judged
     ],
 )
