@@ -102,7 +102,7 @@ def configuration() -> str:
         rows = (
             (
                 f"`{name}`",
-                one.outcome,
+                one.standing.value,
                 "" if one.default is None else f"`{one.default}`" if one.default else "empty",
                 one.hint or "",
             )
@@ -113,8 +113,9 @@ def configuration() -> str:
         return table(("name", "what becomes of it", "default", "note"), rows)
 
     return (
-        "# Configuration\n\nNames are Kafka's, as of Kafka 4.3. Each is honoured, or taken at its default "
-        "only, or refused; the note says why. Any can be unset. A name that is not here is refused.\n\n"
+        "# Configuration\n\nNames are Kafka's, as of Kafka 4.3. Each is honoured, or kept without effect, or "
+        "taken at its default only, or refused; the note says why. Any can be unset. A name that is not here "
+        "is refused.\n\n"
         "## Topics\n\n"
         + settings(TOPIC_SETTINGS)
         + "\n## Clusters\n\n"

@@ -34,6 +34,10 @@ class ConfigView(View):
         examples=["min.insync.replicas"],
     )
     is_read_only: bool = Field(description="in this release it can have no other value")
+    note: str | None = Field(
+        description="what becomes of its value where nothing acts upon it; null: it is acted upon",
+        examples=[None],
+    )
 
 
 class ConfigList(ViewList[ConfigView]): ...

@@ -149,6 +149,7 @@ def config_view(name: str, holder: Holder, entity: Entity, own: Mapping[str, str
         default=default,
         cluster_config=cluster_name,
         is_read_only=setting.is_read_only,
+        note=setting.note,
     )
 
 

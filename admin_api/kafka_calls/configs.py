@@ -42,7 +42,12 @@ from controller.contract.administration import (
 from controller.contract.partition_state import TopicState
 from controller.core.settings_table import AUTHORIZATION_SETTINGS
 
-_TYPES = {"int": ConfigType.LONG, "bool": ConfigType.BOOLEAN, "policies": ConfigType.LIST}
+_TYPES = {
+    "int": ConfigType.LONG,
+    "bool": ConfigType.BOOLEAN,
+    "policies": ConfigType.LIST,
+    "replicas": ConfigType.LIST,
+}
 
 
 async def alter_configs(calls: Calls, call: AlterConfigsCall) -> list[AdminOutcome]:
@@ -113,6 +118,7 @@ def _described(holder: Holder, entity: Entity) -> dict[str, DescribedConfig]:
             type=_TYPES.get(holder.settings[view.name].kind, ConfigType.STRING),
             is_read_only=view.is_read_only,
             synonyms=_synonyms(view.name, view.default, holder, entity),
+            note=view.note,
         )
         for view in service.accepted_views(holder, entity)
     }

@@ -227,7 +227,8 @@ class ConfigValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DescribedConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """synonyms: what would apply if what precedes it were unset; the first is what applies."""
+    """synonyms: what would apply if what precedes it were unset; the first is what applies. note: what
+    becomes of a value that nothing acts upon; None where it is acted upon."""
 
     name: str
     value: str | None
@@ -235,6 +236,7 @@ class DescribedConfig(msgspec.Struct, frozen=True, kw_only=True):
     type: ConfigType
     is_read_only: bool = False
     synonyms: tuple[ConfigValue, ...] = ()
+    note: str | None = None
 
 
 class CreatedTopic(msgspec.Struct, frozen=True, kw_only=True):

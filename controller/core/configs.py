@@ -80,7 +80,7 @@ def checked_value(setting: Setting, text: str) -> str:
         raise BadValueError("can't be set")
     value = _spelled(setting.kind, text.strip())
     shown = repr(text[:40])
-    if not setting.is_honoured:
+    if setting.is_read_only:
         if value is None or value != _spelled(setting.kind, setting.default or ""):
             raise BadValueError(f"must be {setting.default or 'empty'}, not {shown}")
         return value

@@ -1,10 +1,11 @@
 """Every setting that Kafka 4's tools set on topics, brokers and clusters, and what becomes of it here.
 
-A setting is honoured, taken at its default only, or refused with the reason. Tools set harmless ones by
-habit, so those are known and taken; but only honoured ones may differ from their defaults, because a
-setting that is silently ignored is a promise silently broken. Keys that Kafka reads only when a broker
-starts are here if tools commonly ask for them. configs.py checks requests against these tables, and the
-documents' configuration reference is made from them.
+A setting is honoured, kept without effect, taken at its default only, or refused with the reason. Scripts
+that move topics copy all of their settings, so those that lose nothing by standing still are kept, and each
+description says that they change nothing: a setting that is silently ignored is a promise silently broken.
+What would lose something, as remote storage does, is taken at its default only. Keys that Kafka reads only
+when a broker starts are here if tools commonly ask for them. configs.py checks requests against these tables,
+and the documents' configuration reference is made from them.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Standing(Enum):
     """The treatment of a setting's value."""
 
     HONOURED = "honoured"
+    KEPT = "kept, changes nothing"
     AT_DEFAULT = "taken at its default only"
     REFUSED = "refused"
 
@@ -52,24 +54,38 @@ class Setting(NamedTuple):
         return self.standing is Standing.HONOURED
 
     @property
+    def is_kept(self) -> bool:
+        return self.standing is Standing.KEPT
+
+    @property
     def is_refused(self) -> bool:
         return self.standing is Standing.REFUSED
 
     @property
     def is_read_only(self) -> bool:
-        return not self.is_honoured or len(self.choices) == 1
+        return not (self.is_honoured or self.is_kept)
 
     @property
-    def outcome(self) -> str:
-        """Return what becomes of a value, for the reference."""
-        if self.kind == "replicas":
-            return "taken, changes nothing"
-        is_fixed = self.is_read_only and not self.is_refused
-        return Standing.AT_DEFAULT.value if is_fixed else self.standing.value
+    def note(self) -> str | None:
+        """Return what a description says of a value that changes nothing; None if it is acted upon."""
+        return None if self.is_honoured else f"{self.standing.value}: {self.hint}"
 
 
 def _only(kind: str, default: str, hint: str, cluster_name: str | None = None) -> Setting:
     return Setting(kind, default, cluster_name=cluster_name, hint=hint, standing=Standing.AT_DEFAULT)
+
+
+def _kept(
+    kind: str,
+    default: str,
+    hint: str,
+    cluster_name: str | None = None,
+    *,
+    low: int = 0,
+    high: int = INT64_MAX,
+) -> Setting:
+    standing = Standing.KEPT
+    return Setting(kind, default, low=low, high=high, cluster_name=cluster_name, hint=hint, standing=standing)
 
 
 def _refused(hint: str) -> Setting:
@@ -88,7 +104,7 @@ _GROUPS = "it concerns groups of protocols that do not exist in this release"
 _AT_COORDINATORS_START = "a coordinator reads it when it starts: `coordinator serve --config`"
 _PINNED = "coordinator topics have fixed settings: 50 partitions, three replicas"
 _TRANSACTIONS = "it concerns transactions, which do not exist in this release"
-_LISTS = "taken and shown, changes nothing: a throttle bounds every replica that is being added, and no other"
+_LISTS = "a throttle bounds every replica that is being added, and no other"
 _LOOP = "it sizes a pool of threads; each worker of a broker is one event loop"
 _UNBOUNDED = "brokers do not bound this"
 _RATE = "bytes per second; unset it to lift the throttle"
@@ -106,16 +122,21 @@ TOPIC_SETTINGS: dict[str, Setting] = {
         choices=("compact", "compact,delete", "delete"),
         cluster_name="log.cleanup.policy",
     ),
-    "compression.gzip.level": _only("int", "-1", _STORED, "compression.gzip.level"),
-    "compression.lz4.level": _only("int", "9", _STORED, "compression.lz4.level"),
+    "compression.gzip.level": _kept("int", "-1", _STORED, "compression.gzip.level", low=-1, high=9),
+    "compression.lz4.level": _kept("int", "9", _STORED, "compression.lz4.level", low=1, high=17),
     "compression.type": Setting(
-        "choice", "producer", choices=("producer",), cluster_name="compression.type", hint=_STORED
+        "choice",
+        "producer",
+        choices=("gzip", "lz4", "producer", "snappy", "uncompressed", "zstd"),
+        cluster_name="compression.type",
+        hint=_STORED,
+        standing=Standing.KEPT,
     ),
-    "compression.zstd.level": _only("int", "3", _STORED, "compression.zstd.level"),
+    "compression.zstd.level": _kept("int", "3", _STORED, "compression.zstd.level", low=-131_072, high=22),
     "delete.retention.ms": Setting(
         "int", "86400000", cluster_name="log.cleaner.delete.retention.ms", hint=_COMPACTED
     ),
-    "file.delete.delay.ms": _only(
+    "file.delete.delay.ms": _kept(
         "int",
         "60000",
         "deleted files are unlinked at once; there is no delay to set",
@@ -123,12 +144,12 @@ TOPIC_SETTINGS: dict[str, Setting] = {
     ),
     "flush.messages": Setting("int", str(INT64_MAX), low=1, cluster_name="log.flush.interval.messages"),
     "flush.ms": Setting("int", str(INT64_MAX), cluster_name="log.flush.interval.ms"),
-    "follower.replication.throttled.replicas": Setting("replicas", "", hint=_LISTS),
+    "follower.replication.throttled.replicas": _kept("replicas", "", _LISTS),
     "index.interval.bytes": Setting("int", "4096", high=INT32_MAX, cluster_name="log.index.interval.bytes"),
     "internal.segment.bytes": _refused("it is for Kafka's own tests; use segment.bytes"),
-    "leader.replication.throttled.replicas": Setting("replicas", "", hint=_LISTS),
-    "local.retention.bytes": _only("int", "-2", _TIERED, "log.local.retention.bytes"),
-    "local.retention.ms": _only("int", "-2", _TIERED, "log.local.retention.ms"),
+    "leader.replication.throttled.replicas": _kept("replicas", "", _LISTS),
+    "local.retention.bytes": _kept("int", "-2", _TIERED, "log.local.retention.bytes", low=-2),
+    "local.retention.ms": _kept("int", "-2", _TIERED, "log.local.retention.ms", low=-2),
     "max.compaction.lag.ms": Setting(
         "int",
         str(INT64_MAX),
@@ -164,11 +185,11 @@ TOPIC_SETTINGS: dict[str, Setting] = {
         "int", "0", cluster_name="log.cleaner.min.compaction.lag.ms", hint=_COMPACTED
     ),
     "min.insync.replicas": Setting("int", None, low=1, high=INT32_MAX, cluster_name="min.insync.replicas"),
-    "preallocate": _only(
+    "preallocate": _kept(
         "bool", "false", "segments grow as they are written; none is laid out beforehand", "log.preallocate"
     ),
-    "remote.log.copy.disable": _only("bool", "false", _TIERED),
-    "remote.log.delete.on.disable": _only("bool", "false", _TIERED),
+    "remote.log.copy.disable": _kept("bool", "false", _TIERED),
+    "remote.log.delete.on.disable": _kept("bool", "false", _TIERED),
     "remote.storage.enable": _only("bool", "false", _TIERED),
     "retention.bytes": Setting("int", "-1", low=-1, cluster_name="log.retention.bytes"),
     "retention.ms": Setting("int", "604800000", low=-1, cluster_name="log.retention.ms"),
@@ -182,7 +203,7 @@ TOPIC_SETTINGS: dict[str, Setting] = {
         cluster_name="log.index.size.max.bytes",
         hint="Kafka's default is 10485760",
     ),
-    "segment.jitter.ms": _only(
+    "segment.jitter.ms": _kept(
         "int",
         "0",
         "it would spread when segments are closed; they are closed at segment.ms",

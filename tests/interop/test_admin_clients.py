@@ -181,7 +181,7 @@ def test_librdkafka_changes_and_describes_settings_of_topics_brokers_and_the_clu
     retention = configs["retention.ms"]
     assert (retention.value, retention.source, retention.is_default) == ("1000", 1, False)
     assert retention.synonyms["retention.ms"].value == "1000"
-    assert configs["compression.type"].is_read_only
+    assert configs["remote.storage.enable"].is_read_only
     undo = ConfigResource(
         ConfigResource.Type.TOPIC,
         name,
@@ -283,8 +283,9 @@ def test_settings_that_tools_set_by_habit_and_throttles_that_they_clear_are_take
     name = fresh("habits")
     habits = {
         "preallocate": "False",
-        "segment.jitter.ms": "0",
-        "compression.type": "producer",
+        "segment.jitter.ms": "1000",
+        "compression.type": "zstd",
+        "file.delete.delay.ms": "1000",
         "message.timestamp.after.max.ms": "3600000",
         "leader.replication.throttled.replicas": "0:1,0:2",
     }

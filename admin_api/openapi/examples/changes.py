@@ -197,6 +197,7 @@ _MINIMUM: Final = {
     "default": "2",
     "cluster_config": "min.insync.replicas",
     "is_read_only": False,
+    "note": None,
 }
 _RETENTION: Final = {
     "name": "retention.ms",
@@ -205,6 +206,7 @@ _RETENTION: Final = {
     "default": "604800000",
     "cluster_config": "log.retention.ms",
     "is_read_only": False,
+    "note": None,
 }
 
 _RATE: Final = {
@@ -214,6 +216,7 @@ _RATE: Final = {
     "default": None,
     "cluster_config": "follower.replication.throttled.rate",
     "is_read_only": False,
+    "note": None,
 }
 _FACTOR: Final = {
     "name": "default.replication.factor",
@@ -222,6 +225,7 @@ _FACTOR: Final = {
     "default": "3",
     "cluster_config": None,
     "is_read_only": False,
+    "note": None,
 }
 
 #: Examples by operation id and status.

@@ -51,7 +51,9 @@ COMMANDS = (
         examples=("configs list --topic orders", "configs list --broker 3", "configs list --defaults"),
         arguments=_WHOSE,
         call=lambda options: get(*_holder(options)),
-        columns=columns("name value source default cluster-config=cluster_config read-only=is_read_only"),
+        columns=columns(
+            "name value source default cluster-config=cluster_config read-only=is_read_only note"
+        ),
     ),
     Command(
         words=("configs", "show"),

@@ -56,7 +56,12 @@ def handle(context: NodeContext, request: Request) -> None:
                 "resource_type": one.resource_type,
                 "resource_name": one.resource_name,
                 "configs": [
-                    _config(config, with_synonyms=message.include_synonyms) for config in outcome.configs
+                    _config(
+                        config,
+                        with_synonyms=message.include_synonyms,
+                        with_note=getattr(message, "include_documentation", False),  # v3 on
+                    )
+                    for config in outcome.configs
                 ],
             }
             for one, outcome in zip(resources, outcomes, strict=True)
@@ -76,7 +81,7 @@ def config_fields(config: DescribedConfig) -> dict[str, object]:
     }
 
 
-def _config(config: DescribedConfig, *, with_synonyms: bool) -> dict[str, object]:
+def _config(config: DescribedConfig, *, with_synonyms: bool, with_note: bool) -> dict[str, object]:
     return {
         **config_fields(config),
         "synonyms": [
@@ -85,5 +90,5 @@ def _config(config: DescribedConfig, *, with_synonyms: bool) -> dict[str, object
         if with_synonyms
         else [],
         "config_type": TYPES[config.type],
-        "documentation": None,
+        "documentation": config.note if with_note else None,
     }

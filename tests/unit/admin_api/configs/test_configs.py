@@ -42,8 +42,11 @@ async def test_every_setting_says_what_applies_and_who_set_it(zookeeper: MemoryZ
             "default": "604800000",
             "cluster_config": "log.retention.ms",
             "is_read_only": False,
+            "note": None,
         }
-        assert by_name["compression.type"]["is_read_only"] is True
+        unset = (await rest.client.get(f"{CONFIGS}/compression.type")).json()
+        assert (unset["value"], unset["is_read_only"]) == ("producer", False)
+        assert "at the producer" in unset["note"]
         assert await setting(rest) == ("2", "default", "2"), "a majority of three"
         page = (await rest.client.get(f"{CONFIGS}?limit=5")).json()
         rest_of_it = (await rest.client.get(f"{CONFIGS}?page_token={page['next_page_token']}")).json()
@@ -211,9 +214,12 @@ async def test_settings_that_cannot_be(zookeeper: MemoryZooKeeper) -> None:
             assert "retention.ms" in refused.json()["hint"]
         bad = await rest.client.put(MINIMUM, json={"value": "none"})
         assert (problem(bad), pointers(bad)) == ((422, "invalid_config"), ["/value"])
-        fixed = await rest.client.put(f"{CONFIGS}/compression.type", json={"value": "zstd"})
+        kept = await rest.client.put(f"{CONFIGS}/compression.type", json={"value": "zstd"})
+        assert (kept.status_code, kept.json()["value"]) == (200, "zstd")
+        assert kept.json()["note"].startswith("kept, changes nothing: batches are stored as")
+        fixed = await rest.client.put(f"{CONFIGS}/remote.storage.enable", json={"value": "true"})
         assert problem(fixed) == (422, "invalid_config")
-        assert "at the producer" in fixed.json()["hint"]
+        assert "tiered" in fixed.json()["hint"]
         for body in ({}, {"value": 3}, {"value": None}):
             assert problem(await rest.client.put(MINIMUM, json=body)) == (422, "invalid_request")
         assert problem(await rest.post(f"{CONFIGS}:alter", {"configs": {}})) == (422, "invalid_request")
@@ -225,16 +231,15 @@ async def test_a_setting_with_one_value_is_shown_when_it_is_set_or_asked_for(
 ) -> None:
     async with controller(zookeeper) as rest:
         await rest.form()
-        await rest.create_topic(configs={"preallocate": "False"})
+        await rest.create_topic(configs={"remote.storage.enable": "False"})
         listed = {item["name"]: item for item in (await rest.client.get(CONFIGS)).json()["items"]}
-        assert (listed["preallocate"]["value"], listed["preallocate"]["source"]) == ("false", "topic")
-        assert listed["preallocate"]["is_read_only"] is True
+        tiered = listed["remote.storage.enable"]
+        assert (tiered["value"], tiered["source"], tiered["is_read_only"]) == ("false", "topic", True)
         assert "segment.jitter.ms" not in listed
         assert await setting(rest, f"{CONFIGS}/segment.jitter.ms") == ("0", "default", "0")
-        refused = await rest.client.put(f"{CONFIGS}/segment.jitter.ms", json={"value": "9"})
+        refused = await rest.client.put(f"{CONFIGS}/remote.storage.enable", json={"value": "true"})
         assert (problem(refused), pointers(refused)) == ((422, "invalid_config"), ["/value"])
-        assert refused.json()["detail"] == "segment.jitter.ms must be 0, not '9'"
-        assert "closed" in refused.json()["hint"]
+        assert refused.json()["detail"] == "remote.storage.enable must be false, not 'true'"
         never = f"{CONFIGS}/message.format.version"
         assert problem(await rest.client.get(never)) == (404, "config_not_found")
         assert problem(await rest.client.put(never, json={"value": "3.0"})) == (422, "invalid_config")

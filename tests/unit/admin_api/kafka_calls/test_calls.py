@@ -447,11 +447,15 @@ async def test_settings_that_tools_set_by_habit_are_taken_and_refusals_say_why(
 ) -> None:
     async with controller(zookeeper) as rest:
         await rest.form()
-        habits = {"preallocate": "False", "file.delete.delay.ms": " 60000", "flush.ms": "1000"}
+        habits = {"preallocate": "False", "file.delete.delay.ms": " 1000", "flush.ms": "1000"}
         told = await outcomes(rest, creation("orders", configs=habits))
         assert codes(told) == [0]
         created = {config.name: config for config in told[0].configs}
         assert (created["preallocate"].value, created["preallocate"].source) == ("false", "topic")
+        delay = created["file.delete.delay.ms"]
+        assert (delay.value, delay.source, delay.is_read_only) == ("1000", "topic", False)
+        assert delay.note is not None and delay.note.startswith("kept, changes nothing: deleted files are")
+        assert created["flush.ms"].note is None
         assert (created["segment.jitter.ms"].value, created["segment.jitter.ms"].source) == ("0", "default")
         assert set(created) == {name for name, one in TOPIC_SETTINGS.items() if not one.is_refused}
         (tiered,) = await outcomes(rest, creation("tiered", configs={"remote.storage.enable": "true"}))

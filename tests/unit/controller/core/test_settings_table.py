@@ -97,6 +97,40 @@ def test_a_setting_is_taken_or_refused_as_its_row_says(holder: str, name: str) -
         assert refusal.hint == setting.hint
 
 
+#: What scripts copy that move topics from Kafka, and Kafka takes: (name, value, what is kept).
+COPIED = [
+    ("compression.type", "zstd", "zstd"),
+    ("compression.type", "uncompressed", "uncompressed"),
+    ("compression.gzip.level", "9", "9"),
+    ("compression.zstd.level", "-5", "-5"),
+    ("file.delete.delay.ms", "1000", "1000"),
+    ("preallocate", "True", "true"),
+    ("segment.jitter.ms", "3600000", "3600000"),
+    ("local.retention.ms", "86400000", "86400000"),
+    ("local.retention.bytes", "-1", "-1"),
+    ("leader.replication.throttled.replicas", "*", "*"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "kept"), COPIED)
+def test_what_scripts_copy_is_kept_and_told_to_change_nothing(name: str, value: str, kept: str) -> None:
+    assert checked_configs({name: value}) == {name: kept}
+    setting = TOPIC_SETTINGS[name]
+    assert (setting.standing, setting.is_read_only) == (Standing.KEPT, False)
+    assert setting.note == f"kept, changes nothing: {setting.hint}"
+    if setting.cluster_name is not None:
+        assert checked_configs({setting.cluster_name: value}, CLUSTER_SETTINGS) == {
+            setting.cluster_name: kept
+        }
+
+
+@pytest.mark.parametrize("holder", TABLES)
+def test_only_what_is_acted_upon_has_no_note(holder: str) -> None:
+    for setting in TABLES[holder].values():
+        assert (setting.note is None) == setting.is_honoured
+        assert setting.note is None or not setting.note.endswith((":", "None"))
+
+
 def _spelled(setting: Setting) -> str:
     assert setting.default is not None
     return str(float(setting.default)) if setting.kind == "double" else setting.default
@@ -155,6 +189,10 @@ def test_a_known_setting_can_be_unset_where_it_is_not_set(holder: str, name: str
         ("delete.retention.ms", "-1"),
         ("preallocate", "no"),
         ("compression.type", "Producer"),
+        ("compression.type", "brotli"),
+        ("compression.lz4.level", "18"),
+        ("file.delete.delay.ms", "-1"),
+        ("remote.storage.enable", "true"),
         ("leader.replication.throttled.replicas", "1"),
         ("leader.replication.throttled.replicas", "0:1,,1:2"),
     ],

@@ -398,14 +398,17 @@ def test_describe_configs(version: int) -> None:
             contract.ConfigValue(name="retention.ms", value="5", source=topic),
             contract.ConfigValue(name="log.retention.ms", value="7", source=default),
         ),
+        note="kept, changes nothing: it is a test",
     )
-    fields = {
+    fields: dict[str, Any] = {
         "resources": [
             {"resource_type": 32, "resource_name": "group", "configuration_keys": None},
             {"resource_type": 2, "resource_name": "orders", "configuration_keys": ("retention.ms",)},
         ],
         "include_synonyms": True,
     }
+    if version >= 3:
+        fields["include_documentation"] = True
     way = Forwarded(AdminOutcome(configs=(config,)))
     answer = ask(ApiKey.DESCRIBE_CONFIGS, version, fields, way)
     (call,) = way.calls
@@ -419,7 +422,13 @@ def test_describe_configs(version: int) -> None:
         ("log.retention.ms", "7", 5),
     ]
     if version >= 3:
-        assert (told.config_type, told.documentation) == (5, None)
+        assert told.documentation == config.note
+        (_, unasked) = ask(
+            ApiKey.DESCRIBE_CONFIGS, version, fields | {"include_documentation": False}, way
+        ).results
+        assert unasked.configs[0].documentation is None
+    if version >= 3:
+        assert told.config_type == 5
     plain = ask(ApiKey.DESCRIBE_CONFIGS, version, fields | {"include_synonyms": False}, way)
     assert plain.results[1].configs[0].synonyms == ()
 
