@@ -53,7 +53,6 @@ _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_L
 
 ERROR_MESSAGES = {
     ErrorCode.UNSUPPORTED_VERSION: "record batches of format 2 (Produce v3 and later) are required",
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this cluster has no transactions yet",
     ErrorCode.INVALID_TXN_STATE: "this cluster has no transactions yet",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "only the coordinators of this cluster write to this topic",
     ErrorCode.UNKNOWN_PRODUCER_ID: "what comes before this batch is not stored; nothing was written",
@@ -257,7 +256,7 @@ def _refusal(api_version: int, message: ProduceRequest) -> ErrorCode:
     if message.acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
         return ErrorCode.INVALID_REQUIRED_ACKS
     if message.transactional_id is not None:
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return ErrorCode.INVALID_TXN_STATE
     return ErrorCode.NONE
 
 

@@ -5,8 +5,9 @@ that says why. No client shows that message, and consumers would wait for ever w
 coordinator: there a broker is named, which refuses all requests about a group (group_refusals). An error
 here would reach those, too, that have a group's id and read by assignment.
 
-Transactions, which there are none of: TRANSACTIONAL_ID_AUTHORIZATION_FAILED. It is the only code on which
-both the Java client and librdkafka stop at once; on any other, one of them asks without end.
+Transactions, which there are none of: UNSUPPORTED_VERSION, on which Java, kafka-python, aiokafka and franz-go
+stop at once and send nobody to the ACLs; Java shows our reason, too. Version 2 is librdkafka's: it asks
+without end on any code but TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and shows our reason with that one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from springtide.wire.errors import ErrorCode
 
 KEY_TYPE_GROUP = 0
 KEY_TYPE_TRANSACTION = 1
+LIBRDKAFKA_VERSION = 2
+"""The newest version that librdkafka knows (1.4 to 2.16). Java, kafka-python, franz-go ask in newer ones."""
 
 NOT_ADMITTED = "this cluster has no coordinator: start `coordinator serve`, and admit it"
 NOT_ALIVE = "no coordinator of this cluster is alive"
@@ -50,7 +53,7 @@ def handle(context: NodeContext, request: Request) -> None:
 def _coordinator(context: NodeContext, request: Request, key_type: int, key: str) -> dict[str, object]:
     view, listener = context.view, request.listener
     if key_type == KEY_TYPE_TRANSACTION:
-        return _nowhere(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+        return _nowhere(no_transactions(request.api_version), NO_TRANSACTIONS)
     if key_type != KEY_TYPE_GROUP:
         return _nowhere(ErrorCode.INVALID_REQUEST, UNKNOWN_KEY_TYPE)
     if not request.may(Operation.DESCRIBE, ResourceType.GROUP, key):
@@ -77,6 +80,12 @@ def _coordinator(context: NodeContext, request: Request, key_type: int, key: str
     else:
         reason = NOT_CREATED if topic is None else NOT_OWNED
     return _nowhere(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
+
+
+def no_transactions(api_version: int) -> ErrorCode:
+    """Return the code on which the clients that ask in this version stop at once."""
+    is_librdkafka = api_version == LIBRDKAFKA_VERSION
+    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if is_librdkafka else ErrorCode.UNSUPPORTED_VERSION
 
 
 def _nowhere(error: ErrorCode, reason: str) -> dict[str, object]:

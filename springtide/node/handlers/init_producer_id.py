@@ -18,7 +18,7 @@ from springtide.wire.errors import ErrorCode
 def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     if message.transactional_id is not None:
-        _reply(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
+        _reply(request, ErrorCode.UNSUPPORTED_VERSION, -1)
         return
 
     if not (

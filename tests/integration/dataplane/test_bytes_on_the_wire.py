@@ -176,7 +176,7 @@ def test_a_long_poll_ends_empty_when_its_time_is_up(tmp_path: Path) -> None:
         (
             7,
             produce_fields("orders", batch()) | {"transactional_id": "t"},
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            ErrorCode.INVALID_TXN_STATE,
         ),
     ],
 )
@@ -281,11 +281,11 @@ def test_transactions_and_groups_are_refused_in_words(tmp_path: Path) -> None:
         assert joined.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
         await wire.begin(ApiKey.FIND_COORDINATOR, 4, {"key_type": 1, "coordinator_keys": ["t"]})
         (coordinator,) = (await wire.answer(ApiKey.FIND_COORDINATOR, 4)).coordinators
-        assert coordinator.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert coordinator.error_code == ErrorCode.UNSUPPORTED_VERSION
         assert "transactions" in coordinator.error_message
         await wire.begin(ApiKey.INIT_PRODUCER_ID, 3, {"transactional_id": "t", "transaction_timeout": 1000})
         answer = await wire.answer(ApiKey.INIT_PRODUCER_ID, 3)
-        assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
     on_a_broker(tmp_path, test)
 

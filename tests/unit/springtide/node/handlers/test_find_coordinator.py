@@ -105,12 +105,16 @@ def test_a_process_that_does_not_know_the_cluster_yet_lets_clients_of_groups_wai
     assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-@pytest.mark.parametrize(
-    ("key_type", "error"),
-    [(1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (2, ErrorCode.INVALID_REQUEST)],
-)
-def test_other_keys_than_groups_have_no_coordinator(key_type: int, error: ErrorCode) -> None:
-    assert ask(serving_view(), 4, GROUP, key_type).error_code == error
+@pytest.mark.parametrize("version", range(1, APIS[KEY].version_max + 1))
+def test_transactions_are_refused_by_the_code_on_which_each_client_stops(version: int) -> None:
+    found = ask(serving_view(), version, GROUP, 1)
+    librdkafkas = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert found.error_code == (librdkafkas if version == 2 else ErrorCode.UNSUPPORTED_VERSION)
+    assert found.error_message == find_coordinator.NO_TRANSACTIONS
+
+
+def test_keys_of_no_known_type_have_no_coordinator() -> None:
+    assert ask(serving_view(), 4, GROUP, 2).error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("version", [3, 4])
