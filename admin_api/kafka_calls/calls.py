@@ -57,6 +57,7 @@ _NEAREST: Final[dict[str, Kafka]] = {
     "no_active_controller": Kafka.NOT_CONTROLLER,
     "not_the_active_controller": Kafka.NOT_CONTROLLER,
     "overloaded": Kafka.NOT_CONTROLLER,
+    "precondition_failed": Kafka.NOT_CONTROLLER,  # a list changed meanwhile
     "outcome_unknown": Kafka.REQUEST_TIMED_OUT,
     "not_in_force": Kafka.REQUEST_TIMED_OUT,
     "forbidden": Kafka.CLUSTER_AUTHORIZATION_FAILED,

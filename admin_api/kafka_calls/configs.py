@@ -7,6 +7,7 @@ broker starts: a client that may alter configs would make itself a super user.""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from pydantic import ValidationError
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 from admin_api.configs import service
 from admin_api.configs.models import AlterConfigs
 from admin_api.configs.service import Address, Holder, holder_of
+from admin_api.http.conditions import Precondition
 from admin_api.http.models import INT32_MAX
 from admin_api.http.problems import ProblemError
 from admin_api.http.rights import CHANGE_PROTECTION
@@ -37,6 +39,7 @@ from controller.contract.administration import (
     ConfigValue,
     DescribeConfigsCall,
     DescribedConfig,
+    ListChange,
     ResourceKind,
 )
 from controller.contract.partition_state import TopicState
@@ -63,22 +66,49 @@ async def _alter(calls: Calls, resource: ConfigsToAlter, *, dry_run: bool) -> Ad
             return failed(Kafka.INVALID_CONFIG, f"{min(held)} is changed over REST or with `springtide` only")
         own = holder.own.keys() - AUTHORIZATION_SETTINGS.keys()
         unset: dict[str, str | None] = dict.fromkeys(sorted(own)) if resource.replaces else {}
-        configs = unset | resource.configs
+        configs = unset | _values(resource.configs, holder, address.entity)
         if not configs:
             return AdminOutcome()
         body = AlterConfigs.model_validate({"configs": configs})
         if ADMIN_SETTINGS.intersection(body.configs):
             calls.writing(dry_run).need(CHANGE_PROTECTION)
+    except NoListError as error:
+        return failed(Kafka.INVALID_CONFIG, str(error))
     except ProblemError as problem:
         return outcome_of_problem(problem)
     except ValidationError as error:
         return outcome_of_invalid(error)
     asked = service.asked_of(address, "alter_configs", body.model_dump(mode="json"))
-    alter = partial(
-        service.alter_configs, calls.services, address, configs=body.configs, condition=UNCONDITIONAL
-    )
+    # A list is changed from the value that was read: another change meanwhile is a conflict.
+    is_read = any(isinstance(change, ListChange) for change in resource.configs.values())
+    condition = Precondition(f'"{holder.version}.read"') if is_read else UNCONDITIONAL
+    alter = partial(service.alter_configs, calls.services, address, configs=body.configs, condition=condition)
     _, outcome = await calls.carry_out(asked, alter, dry_run=dry_run)
     return outcome
+
+
+class NoListError(ValueError):
+    """Something is appended to a setting, or subtracted from it, that is no list, or that does not exist."""
+
+
+def _values(
+    changes: Mapping[str, str | ListChange | None], holder: Holder, entity: Entity
+) -> dict[str, str | None]:
+    """Return the values that the changes lead to, as Kafka computes them, from the value that applies now.
+    Raise NoListError."""
+    return {
+        name: _changed_list(name, change, holder, entity) if isinstance(change, ListChange) else change
+        for name, change in changes.items()
+    }
+
+
+def _changed_list(name: str, change: ListChange, holder: Holder, entity: Entity) -> str:
+    setting = holder.settings.get(name)
+    if setting is None or _TYPES.get(setting.kind) is not ConfigType.LIST:
+        raise NoListError(f"{name[:100]} is no list: set it, or delete it")
+    text = service.config_view(name, holder, entity, holder.own).value or ""
+    items = [item for item in text.split(",") if item and item not in change.subtract]
+    return ",".join(dict.fromkeys((*items, *change.append)))
 
 
 def describe_configs(calls: Calls, call: DescribeConfigsCall) -> list[AdminOutcome]:

@@ -103,12 +103,20 @@ class ElectLeadersCall(msgspec.Struct, frozen=True, kw_only=True, tag="elect_lea
     partitions: tuple[tuple[str, int], ...] | None = None
 
 
+class ListChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Items to add to a setting that is a list, or to take away from it. It stands in the place of a value:
+    a controller that does not know it refuses the request, and does not ignore it."""
+
+    append: tuple[str, ...] = ()
+    subtract: tuple[str, ...] = ()
+
+
 class ConfigsToAlter(msgspec.Struct, frozen=True, kw_only=True):
-    """configs: a value, or None to unset. replaces: what is not named is unset."""
+    """configs: a value, None to unset, or a change of a list. replaces: what is not named is unset."""
 
     kind: ResourceKind
     name: str
-    configs: dict[str, str | None]
+    configs: dict[str, str | ListChange | None]
     replaces: bool = False
 
 

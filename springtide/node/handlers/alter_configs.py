@@ -10,14 +10,14 @@ from typing import Any
 
 from controller.contract.administration import AdminOutcome
 from springtide.node.handlers.context import NodeContext, Request
-from springtide.node.handlers.incremental_alter_configs import alter, invalid, refusal_of_resource
+from springtide.node.handlers.incremental_alter_configs import Changes, alter, invalid, refusal_of_resource
 
 
 def handle(context: NodeContext, request: Request) -> None:
     alter(context, request, refusal_of=_refusal, configs_of=_configs, replaces=True)
 
 
-def _configs(resource: Any) -> dict[str, str | None]:
+def _configs(resource: Any) -> Changes:
     return {config.name: config.value for config in resource.configs}
 
 

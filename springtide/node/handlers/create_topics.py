@@ -45,7 +45,7 @@ def _refused(
     context: NodeContext, request: Request, topics: Sequence[Any]
 ) -> Iterator[tuple[str, AdminOutcome]]:
     """Yield each name that is refused here, and why: it is asked for twice, the client may not create it, it
-    has not all partitions, or the client is above its quota. A right on the cluster stands for one on each
+    contradicts itself, or the client is above its quota. A right on the cluster stands for one on each
     topic."""
     count = Counter(topic.name for topic in topics)
     may_create_any = request.may(Operation.CREATE, ResourceType.CLUSTER, is_filter=True)
@@ -59,14 +59,8 @@ def _refused(
             refused := denial(request, Operation.CREATE, ResourceType.TOPIC, topic.name)
         ):
             yield topic.name, refused
-        elif not _is_dense(topic):
-            yield (
-                topic.name,
-                AdminOutcome(
-                    error_code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                    message=f"the partitions assigned to {topic.name!r} are not 0, 1, 2, ...",
-                ),
-            )
+        elif malformed := _malformed(topic):
+            yield topic.name, malformed
         elif refused := throttled(
             request, partial(_partitions, context, topic), told_since=THROTTLING_TOLD_SINCE
         ):
@@ -85,8 +79,23 @@ def _topic(topic: Any) -> TopicToCreate:
         partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
         assignments=tuple(tuple(one.broker_ids) for one in assigned) or None,
-        configs={config.name: config.value for config in topic.configs if config.value is not None},
+        configs={config.name: config.value for config in topic.configs},
     )
+
+
+def _malformed(topic: Any) -> AdminOutcome | None:
+    """Return Kafka's refusal of a request that can't be meant so, None if it can."""
+    nulls = [config.name for config in topic.configs if config.value is None]
+    if nulls:
+        message = f"Null value not supported for topic configs: {','.join(nulls)}"
+        return AdminOutcome(error_code=ErrorCode.INVALID_CONFIG, message=message)
+    if topic.assignments and (topic.replication_factor, topic.num_partitions) != (-1, -1):
+        message = "where replicas are assigned, replication factor and number of partitions must be -1"
+        return AdminOutcome(error_code=ErrorCode.INVALID_REQUEST, message=message)
+    if not _is_dense(topic):
+        message = f"the partitions assigned to {topic.name!r} are not 0, 1, 2, ..."
+        return AdminOutcome(error_code=ErrorCode.INVALID_REPLICA_ASSIGNMENT, message=message)
+    return None
 
 
 def _is_dense(topic: Any) -> bool:

@@ -1,14 +1,21 @@
 """IncrementalAlterConfigs: settings of topics, brokers and the cluster, to the controller (KIP-339).
 
-Lists are set as a whole: nothing is appended to one or subtracted from it.
+What is appended to a list, or subtracted from it, the controller applies to the value that it knows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from controller.contract.administration import AdminOutcome, AlterConfigsCall, ConfigsToAlter, ResourceKind
+from controller.contract.administration import (
+    AdminOutcome,
+    AlterConfigsCall,
+    ConfigsToAlter,
+    ListChange,
+    ResourceKind,
+)
 from springtide.node.handlers.administer import administer, denial, error_fields, refusals
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.security.acls.model import CLUSTER_NAME, Operation, ResourceType
@@ -16,7 +23,8 @@ from springtide.wire.errors import ErrorCode
 
 KINDS = {2: ResourceKind.TOPIC, 4: ResourceKind.BROKER}
 """Kafka's resource types that have settings here."""
-SET, DELETE = 0, 1
+SET, DELETE, APPEND, SUBTRACT = range(4)
+Changes = Mapping[str, str | ListChange | None]
 
 
 def handle(context: NodeContext, request: Request) -> None:
@@ -28,15 +36,18 @@ def alter(
     request: Request,
     *,
     refusal_of: Callable[[Any], AdminOutcome | None],
-    configs_of: Callable[[Any], dict[str, str | None]],
+    configs_of: Callable[[Any], Changes],
     replaces: bool = False,
 ) -> None:
     """Send what can be asked of the controller, and answer for all resources of the request. replaces: what a
     resource does not name is unset."""
     message = cast(Any, request.decode())
     resources = message.resources
+    times = Counter((one.resource_type, one.resource_name) for one in resources)
 
     def refusal(resource: Any) -> AdminOutcome | None:
+        if times[resource.resource_type, resource.resource_name] > 1:  # as Kafka: each of them
+            return invalid("Each resource must appear at most once.")
         return denial_of_resource(request, Operation.ALTER_CONFIGS, resource) or refusal_of(resource)
 
     refused = refusals(resources, refusal)
@@ -45,7 +56,7 @@ def alter(
             ConfigsToAlter(
                 kind=KINDS[one.resource_type],
                 name=one.resource_name,
-                configs=configs_of(one),
+                configs=dict(configs_of(one)),
                 replaces=replaces,
             )
             for place, one in enumerate(resources)
@@ -71,11 +82,18 @@ def alter(
     administer(context, request, call, named=len(call.resources), answer=answer, refused=refused)
 
 
-def _configs(resource: Any) -> dict[str, str | None]:
-    return {
-        config.name: None if config.config_operation == DELETE else config.value
-        for config in resource.configs
-    }
+def _configs(resource: Any) -> Changes:
+    return {config.name: _change(config) for config in resource.configs}
+
+
+def _change(config: Any) -> str | ListChange | None:
+    operation = config.config_operation
+    if operation == SET:
+        return cast(str, config.value)
+    if operation == DELETE:
+        return None
+    items = tuple(item.strip() for item in config.value.split(","))
+    return ListChange(append=items) if operation == APPEND else ListChange(subtract=items)
 
 
 def _refusal(resource: Any) -> AdminOutcome | None:
@@ -83,13 +101,10 @@ def _refusal(resource: Any) -> AdminOutcome | None:
     if refused is not None:
         return refused
     for config in resource.configs:
-        if config.config_operation not in (SET, DELETE):
-            return AdminOutcome(
-                error_code=ErrorCode.INVALID_CONFIG,
-                message=f"{config.name} can't be appended to or subtracted from: set it, or delete it",
-            )
-        if config.config_operation == SET and config.value is None:
-            return invalid(f"{config.name} can't be set to null: delete it")
+        if config.config_operation not in (SET, DELETE, APPEND, SUBTRACT):
+            return invalid(f"{config.name}: unknown operation {config.config_operation}")
+        if config.config_operation != DELETE and config.value is None:
+            return invalid(f"{config.name} can't be changed by null: delete it")
     return None
 
 

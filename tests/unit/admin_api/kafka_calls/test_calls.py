@@ -25,6 +25,7 @@ from controller.contract.administration import (
     DeleteTopicsCall,
     DescribeConfigsCall,
     ElectLeadersCall,
+    ListChange,
     PartitionsToCreate,
     ReassignmentWish,
     RecordsBefore,
@@ -337,13 +338,53 @@ async def test_settings_are_altered_and_described_with_every_layer(zookeeper: Me
         assert [(row["entity_id"], row["actor"]) for row in rows] == [("2", ACTOR)]
 
 
+async def test_lists_are_appended_to_and_subtracted_from(zookeeper: MemoryZooKeeper) -> None:
+    """As Kafka's ConfigurationControlManager: from the value that applies, each item once (KIP-339)."""
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        await rest.create_topic()
+
+        async def change(
+            name: str, *, holder: str = "orders", kind: ResourceKind = TOPIC, **items: Any
+        ) -> int:
+            one = ConfigsToAlter(kind=kind, name=holder, configs={name: ListChange(**items)})
+            (outcome,) = await outcomes(rest, AlterConfigsCall(resources=(one,)))
+            return outcome.error_code
+
+        async def own() -> dict[str, str]:
+            configs: dict[str, str] = (await rest.client.get("/clusters/prod/topics/orders")).json()[
+                "configs"
+            ]
+            return configs
+
+        policy, replicas = "cleanup.policy", "leader.replication.throttled.replicas"
+        assert await change(policy, append=("compact",)) == 0
+        assert await change(policy, append=("compact",)) == 0
+        assert await own() == {policy: "compact,delete"}
+        assert await change(policy, subtract=("delete", "never")) == 0
+        assert await own() == {policy: "compact"}
+        assert await change(policy, subtract=("compact",)) == 40, "no policy is left"
+        assert await change(policy, append=("archive",)) == 40
+        assert await change(replicas, append=("0:1", "0:2")) == 0
+        assert await change(replicas, subtract=("0:1",)) == 0
+        assert await own() == {policy: "compact", replicas: "0:2"}
+        for no_list in ("retention.ms", "compression.type", "retention.hours"):
+            assert await change(no_list, append=("1",)) == 40
+        assert await change("log.cleanup.policy", holder="", kind=BROKER, append=("compact",)) == 0
+        assert (await rest.client.get("/clusters/prod")).json()["configs"] == {
+            "log.cleanup.policy": "compact,delete"
+        }
+
+
 async def test_alter_configs_unsets_what_it_does_not_name(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         await rest.form()
         await rest.create_topic(configs={"retention.ms": "1000", "flush.ms": "5"})
 
         def replace(dry_run: bool, **configs: str) -> AlterConfigsCall:
-            named: dict[str, str | None] = {name.replace("_", "."): value for name, value in configs.items()}
+            named: dict[str, str | ListChange | None] = {
+                name.replace("_", "."): value for name, value in configs.items()
+            }
             one = ConfigsToAlter(kind=TOPIC, name="orders", configs=named, replaces=True)
             return AlterConfigsCall(resources=(one,), validate_only=dry_run)
 
@@ -373,7 +414,9 @@ async def test_what_clients_may_do_is_not_changed_by_a_client(
         assert (await rest.client.put(path, json={"value": "User:ann"})).status_code == 200
 
         def change(**configs: str | None) -> AlterConfigsCall:
-            named = {name.replace("_", "."): value for name, value in configs.items()}
+            named: dict[str, str | ListChange | None] = {
+                name.replace("_", "."): value for name, value in configs.items()
+            }
             one = ConfigsToAlter(kind=BROKER, name="", configs=named, replaces=replaces)
             return AlterConfigsCall(resources=(one,))
 
@@ -418,7 +461,8 @@ async def test_a_minimum_above_the_replication_factor_is_kafkas_invalid_config(
                 "lower it, or give the topic more replicas",
             )
         await outcomes(rest, creation("orders", replication_factor=2))
-        alter = AlterConfigsCall(resources=(ConfigsToAlter(kind=TOPIC, name="orders", configs=too_high),))
+        one = ConfigsToAlter(kind=TOPIC, name="orders", configs={**too_high})
+        alter = AlterConfigsCall(resources=(one,))
         assert codes(await outcomes(rest, alter)) == [40]
         await rest.create_topic("money", configs=too_high)
         shrink = ReassignmentWish(topic="money", partition=0, replicas=(1, 2))

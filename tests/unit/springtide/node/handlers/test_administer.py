@@ -78,7 +78,7 @@ def test_create_topics(version: int) -> None:
                     {"partition_index": 1, "broker_ids": (2, 3)},
                     {"partition_index": 0, "broker_ids": (1, 2)},
                 ],
-                "configs": [{"name": "retention.ms", "value": "5"}, {"name": "flush.ms", "value": None}],
+                "configs": [{"name": "retention.ms", "value": "5"}],
             },
             {
                 "name": "payments",
@@ -139,6 +139,8 @@ def test_topics_that_cant_be_meant_so_are_refused_once_and_the_others_asked_for(
         "topics": [
             {
                 "name": name,
+                "num_partitions": -1,
+                "replication_factor": -1,
                 "assignments": [{"partition_index": n, "broker_ids": (1,)} for n in numbers],
                 "configs": [],
             }
@@ -154,6 +156,32 @@ def test_topics_that_cant_be_meant_so_are_refused_once_and_the_others_asked_for(
         [*codes.items(), *((name, 0) for name in good)]
     )
     assert [[topic.name for topic in call.topics] for call in way.calls] == ([good] if good else [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"num_partitions": -1, "replication_factor": -1}, 0),
+        ({"num_partitions": 1, "replication_factor": -1}, 42),
+        ({"num_partitions": -1, "replication_factor": 1}, 42),
+        ({"configs": [{"name": "flush.ms", "value": None}]}, 40),
+    ],
+)
+def test_a_topic_that_contradicts_itself_gets_kafkas_refusal(changes: Any, code: int) -> None:
+    """As ReplicationControlManager: assigned replicas beside counts, and settings that are null."""
+    topic = {
+        "name": "orders",
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "assignments": [{"partition_index": 0, "broker_ids": (1,)}],
+        "configs": [],
+    } | changes
+    way = Forwarded(
+        AdminOutcome(created=contract.CreatedTopic(topic_id=TOPIC_ID, partitions=1, replication_factor=1))
+    )
+    (answer,) = ask(ApiKey.CREATE_TOPICS, 7, {"topics": [topic]}, way).topics
+    assert answer.error_code == code
+    assert len(way.calls) == (code == 0)
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.DELETE_TOPICS))
@@ -333,23 +361,36 @@ def test_incremental_alter_configs(version: int) -> None:
         "resources": [
             resource(8, "1", ("logger", 0, "DEBUG")),
             resource(2, "orders", ("retention.ms", 0, "5"), ("flush.ms", 1, "ignored")),
-            resource(2, "orders", ("cleanup.policy", 2, "compact")),
+            resource(2, "lists", ("cleanup.policy", 2, "compact, delete"), ("x.replicas", 3, "0:1")),
             resource(4, "", ("num.partitions", 0, "2")),
-            resource(2, "orders", ("flush.ms", 0, "1"), ("flush.ms", 1, None)),
-            resource(2, "orders", ("flush.ms", 0, None)),
+            resource(2, "a", ("flush.ms", 0, "1"), ("flush.ms", 1, None)),
+            resource(2, "b", ("flush.ms", 0, None)),
+            resource(2, "c", ("cleanup.policy", 2, None)),
+            resource(2, "d", ("flush.ms", 4, "1")),
+            resource(2, "twice", ("flush.ms", 0, "1")),
+            resource(2, "twice", ("flush.ms", 0, "1")),
         ],
         "validate_only": True,
     }
-    way = Forwarded(DONE, REFUSED)
+    way = Forwarded(DONE, DONE, REFUSED)
     answer = ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, fields, way)
     (call,) = way.calls
     assert call.validate_only
     assert [(one.kind, one.name, one.configs) for one in call.resources] == [
         ("topic", "orders", {"retention.ms": "5", "flush.ms": None}),
+        (
+            "topic",
+            "lists",
+            {
+                "cleanup.policy": contract.ListChange(append=("compact", "delete")),
+                "x.replicas": contract.ListChange(subtract=("0:1",)),
+            },
+        ),
         ("broker", "", {"num.partitions": "2"}),
     ]
-    assert [one.error_code for one in answer.responses] == [42, 0, 40, 40, 42, 42]
-    assert [one.resource_type for one in answer.responses] == [8, 2, 2, 4, 2, 2]
+    assert [one.error_code for one in answer.responses] == [42, 0, 0, 40, 42, 42, 42, 42, 42, 42]
+    assert [one.resource_type for one in answer.responses] == [8, 2, 2, 4, 2, 2, 2, 2, 2, 2]
+    assert answer.responses[-1].error_message == "Each resource must appear at most once."
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.ALTER_CONFIGS))
