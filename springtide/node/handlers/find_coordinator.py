@@ -6,7 +6,7 @@ coordinator: there a broker is named, which refuses all requests about a group (
 here would reach those, too, that have a group's id and read by assignment.
 
 Transactions, which there are none of: UNSUPPORTED_VERSION, on which Java, kafka-python, aiokafka and franz-go
-stop at once and send nobody to the ACLs; Java shows our reason, too. Version 2 is librdkafka's: it asks
+stop at once, without a word of ACLs; Java shows our reason, too. Version 2 is librdkafka's: it asks
 without end on any code but TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and shows our reason with that one.
 """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from uuid import UUID
 
@@ -15,10 +14,9 @@ from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import BatchHeader, encode_header
 from springtide.wire.records import NewRecord, encode_batch
-from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
+from tests.kit.dataplane.cluster_in_process import ClusterInProcess
+from tests.kit.dataplane.one_broker import on_a_broker, produce_fields
 from tests.kit.dataplane.raw import Raw, list_offsets_fields, request
-
-Test = Callable[[Raw, ClusterInProcess], Awaitable[None]]
 
 
 def batch(value: bytes = b"v") -> bytes:
@@ -27,15 +25,6 @@ def batch(value: bytes = b"v") -> bytes:
     header = BatchHeader(0, 49 + len(records), -1, 2, 0, 0, 0, 1, 1, -1, -1, -1, 1)
     body = encode_header(header)[21:] + records
     return encode_header(header._replace(crc=crc32c(body))) + records
-
-
-def produce_fields(topic: str, records: bytes, *, partition: int = 0, acks: int = -1) -> dict[str, object]:
-    return {
-        "transactional_id": None,
-        "acks": acks,
-        "timeout": 5_000,
-        "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": records}]}],
-    }
 
 
 def fetch_fields(topic: str, *, max_wait_ms: int, fetch_offset: int = 0) -> dict[str, object]:
@@ -54,26 +43,6 @@ def fetch_fields(topic: str, *, max_wait_ms: int, fetch_offset: int = 0) -> dict
             }
         ],
     }
-
-
-def on_a_broker(tmp_path: Path, test: Test) -> None:
-    """Run `test` with a connection to a broker that leads "orders"-0 alone, and look after it once more."""
-
-    async def run() -> None:
-        async with cluster_in_process(tmp_path) as cluster:
-            await cluster.form(1)
-            topic_id = cluster.controller.create_topic("orders", ((1,),))
-            table = cluster.brokers[1].broker.table
-            await cluster.controller.wait_for(lambda: table.get(topic_id, 0) is not None, "it is hosted")
-            stream = await trio.open_tcp_stream("127.0.0.1", cluster.brokers[1].port)
-            async with stream:
-                await test(Raw(stream), cluster)
-            async with await trio.open_tcp_stream("127.0.0.1", cluster.brokers[1].port) as other:
-                good = Raw(other)
-                await good.begin(ApiKey.API_VERSIONS, 0, {})
-                assert (await good.answer(ApiKey.API_VERSIONS, 0)).error_code == ErrorCode.NONE
-
-    trio.run(run)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
 from springtide.wire.records import NewRecord, encode_batch
 from springtide.wire.refused_records import NO_KEY
-from tests.integration.dataplane.test_bytes_on_the_wire import on_a_broker, produce_fields
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess
+from tests.kit.dataplane.one_broker import on_a_broker, produce_fields
 from tests.kit.dataplane.raw import Raw
 
 MINUTE_MS = 60_000

@@ -20,7 +20,7 @@ from springtide.wire.refused_records import (
     RefusedRecords,
     refused_records,
 )
-from tests.unit.springtide.wire.test_produced_records import NOW_MS, PLAIN, POISON, of_payload, sized
+from tests.kit.springtide.poison import NOW_MS, PLAIN, POISON, of_payload, sized
 
 MIB = 1 << 20
 KEYED, KEYLESS = NewRecord(b"k", b"v", NOW_MS), NewRecord(None, b"v", NOW_MS)
