@@ -27,7 +27,7 @@ from dataplane.core.fetch_session import (
 from dataplane.core.results import FetchResult
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.leaders import LeaderHints
-from dataplane.handlers.list_offsets import error_of_unhosted_id
+from dataplane.handlers.list_offsets import ISOLATION_LEVELS, error_of_unhosted_id
 from dataplane.shell.fetches import Fetch, FetchedAnswer
 from dataplane.shell.hosted import HostedPartition
 from springtide.node.authorization import ClientRights
@@ -61,6 +61,11 @@ def handle(context: BrokerContext, request: Request) -> None:
     rights = request.rights
     if rights is not None and message.replica_id >= 0 and not rights.may_replicate():
         _refuse_follower(request, message)
+        return
+    if message.isolation_level not in ISOLATION_LEVELS:  # an error of the whole, as Kafka's
+        code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+        refused = [FetchedPartition(one.topic, one.partition, code, -1, -1, -1) for one in message.partitions]
+        request.reply_chunks(encode_fetch_response(request.api_version, refused, error_code=code))
         return
     connection = request.answer.connection
     if message.replica_id >= 0 and not message.partitions and message.session_epoch == FINAL_EPOCH:

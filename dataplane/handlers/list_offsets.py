@@ -42,6 +42,8 @@ SPECIAL_SINCE = {
 """The version that brought a special timestamp (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
 OFFSET_NOT_AVAILABLE_SINCE = 5
 """Clients of earlier versions know only LEADER_NOT_AVAILABLE for it (KIP-207)."""
+ISOLATION_LEVELS = (0, 1)
+"""READ_UNCOMMITTED, READ_COMMITTED. Any other is answered as by Kafka, with UNKNOWN_SERVER_ERROR."""
 LOOKUPS_AGAIN_MAX = 3
 """A log whose oldest part goes away under a lookup is looked up again so many times."""
 
@@ -67,6 +69,7 @@ class _ListOffsets:
             for topic in self._message.topics
             for partition in topic.partitions
         )
+        is_level_known = getattr(self._message, "isolation_level", 0) in ISOLATION_LEVELS  # v2 on
         for row, topic in enumerate(self._message.topics):
             may_describe = self._request.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
             for column, partition in enumerate(topic.partitions):
@@ -74,6 +77,8 @@ class _ListOffsets:
                 place = (row, column)
                 if not may_describe:
                     self._settle(place, OffsetResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                elif not is_level_known:
+                    self._settle(place, OffsetResult(ErrorCode.UNKNOWN_SERVER_ERROR))
                 elif asked[topic.name, partition.partition_index] > 1:
                     self._settle(place, OffsetResult(ErrorCode.INVALID_REQUEST))
                 else:

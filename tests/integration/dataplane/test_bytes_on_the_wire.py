@@ -338,3 +338,23 @@ def test_a_partition_asked_for_twice_is_looked_up_never(tmp_path: Path) -> None:
         assert [one.error_code for one in answer.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
 
     on_a_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize("version", [4, 7, 12])
+@pytest.mark.parametrize(("level", "error"), [(0, 0), (1, 0), (7, -1), (-1, -1)])
+def test_an_isolation_level_that_does_not_exist_is_an_error_as_with_kafka(
+    tmp_path: Path, version: int, level: int, error: int
+) -> None:
+    """Kafka's IsolationLevel.forId raises; a client must not take what it gets for the level it asked for."""
+
+    async def test(wire: Raw, cluster: ClusterInProcess) -> None:
+        fields = fetch_fields("orders", max_wait_ms=0) | {"isolation_level": level}
+        answer = await wire.ask(ApiKey.FETCH, version, fields)
+        assert answer.responses[0].partitions[0].error_code == error
+        if version >= 7:
+            assert answer.error_code == error
+        offsets = list_offsets_fields(-1) | {"isolation_level": level}
+        (told,) = (await wire.ask(ApiKey.LIST_OFFSETS, 4, offsets)).topics[0].partitions
+        assert told.error_code == error
+
+    on_a_broker(tmp_path, test)
