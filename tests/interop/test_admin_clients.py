@@ -194,7 +194,7 @@ def test_librdkafka_changes_and_describes_settings_of_topics_brokers_and_the_clu
     for setting, value, operation in (
         ("retention.hours", "1", AlterConfigOpType.SET),
         ("cleanup.policy", "keep", AlterConfigOpType.SET),
-        ("cleanup.policy", "compact", AlterConfigOpType.APPEND),
+        ("retention.ms", "1", AlterConfigOpType.APPEND),
         ("min.insync.replicas", "4", AlterConfigOpType.SET),
     ):
         bad = ConfigResource(
@@ -295,6 +295,15 @@ def test_settings_that_tools_set_by_habit_and_throttles_that_they_clear_are_take
     (configs,) = [future.result(SECONDS_MAX) for future in described.values()]
     assert {key: configs[key].value for key in habits} == habits | {"preallocate": "false"}
     assert configs["remote.storage.enable"].value == "false"
+    for operation, items, left in (
+        (AlterConfigOpType.APPEND, "compact", "compact,delete"),
+        (AlterConfigOpType.SUBTRACT, "delete", "compact"),
+    ):
+        entry = ConfigEntry("cleanup.policy", items, incremental_operation=operation)
+        change = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+        librdkafka.incremental_alter_configs([change])[change].result(SECONDS_MAX)
+        of_topic = running_cluster.rest.get(f"/clusters/prod/topics/{name}/configs/cleanup.policy").json()
+        assert of_topic["value"] == left
     for kind, whose, keys in (
         (
             ConfigResource.Type.TOPIC,
