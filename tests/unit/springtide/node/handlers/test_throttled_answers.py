@@ -85,7 +85,7 @@ def new_topic(name: str, partitions: int, *assigned: int) -> dict[str, object]:
     return {
         "name": name,
         "num_partitions": partitions,
-        "replication_factor": 1,
+        "replication_factor": -1 if assigned else 1,
         "assignments": [{"partition_index": number, "broker_ids": (1,)} for number in assigned],
         "configs": [],
     }
