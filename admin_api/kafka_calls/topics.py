@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
@@ -15,6 +16,7 @@ from admin_api.kafka_calls.configs import described_topic
 from admin_api.topics import service
 from admin_api.topics.models import ChangeTopic, NewTopic
 from admin_api.topics.names import NAME_WAIT_MS, until_free
+from admin_api.topics.serving import until_serving
 from controller.audit.change import Entity
 from controller.contract.administration import (
     AdminOutcome,
@@ -29,14 +31,41 @@ from controller.contract.administration import (
     TopicToDelete,
 )
 from controller.contract.partition_state import TopicState
+from controller.shell.outcomes import NotInForce
 
 
 async def create_topics(calls: Calls, call: CreateTopicsCall) -> list[AdminOutcome]:
+    """Create all topics, then wait until clients can use them, or for as long as the client waits."""
+    names = [topic.name for topic in call.topics]
+    until_ms = calls.services.clock.now_mono_ms() + call.wait_ms
     if not call.validate_only:
         # Once for all: each creation that follows would wait for its own.
-        names = [topic.name for topic in call.topics]
         await until_free(calls.services, calls.cluster, names, NAME_WAIT_MS)
-    return [await _create(calls, topic, dry_run=call.validate_only) for topic in call.topics]
+    outcomes = [await _create(calls, topic, dry_run=call.validate_only) for topic in call.topics]
+    if not call.validate_only and call.wait_ms:
+        return await _once_serving(calls, names, outcomes, until_ms)
+    return outcomes
+
+
+async def _once_serving(
+    calls: Calls, names: Sequence[str], outcomes: list[AdminOutcome], until_ms: int
+) -> list[AdminOutcome]:
+    """Wait until clients can use the topics that were made, or made larger. Return the outcomes, with
+    REQUEST_TIMED_OUT for these if that takes longer: they are stored, and go on being made."""
+    made = {name for name, outcome in zip(names, outcomes, strict=True) if not outcome.error_code}
+    image = calls.services.engine.image(calls.cluster).image
+    ids = [state.topic_id for name in names if name in made and (state := image.topic_named(name))]
+    if not ids:
+        return outcomes
+    wait_ms = until_ms - calls.services.clock.now_mono_ms()
+    try:
+        await until_serving(calls.services, calls.cluster, ids, wait_ms)
+    except NotInForce as late:
+        return [
+            failed(Kafka.REQUEST_TIMED_OUT, f"{name!r} goes on being made: {late}") if name in made else each
+            for name, each in zip(names, outcomes, strict=True)
+        ]
+    return outcomes
 
 
 async def _create(calls: Calls, topic: TopicToCreate, *, dry_run: bool) -> AdminOutcome:
@@ -142,7 +171,12 @@ async def _permit_deletion(calls: Calls, records: RecordsToDelete) -> AdminOutco
 
 
 async def create_partitions(calls: Calls, call: CreatePartitionsCall) -> list[AdminOutcome]:
-    return [await _grow(calls, topic, dry_run=call.validate_only) for topic in call.topics]
+    until_ms = calls.services.clock.now_mono_ms() + call.wait_ms
+    outcomes = [await _grow(calls, topic, dry_run=call.validate_only) for topic in call.topics]
+    if not call.validate_only and call.wait_ms:
+        names = [topic.topic for topic in call.topics]
+        return await _once_serving(calls, names, outcomes, until_ms)
+    return outcomes
 
 
 async def _grow(calls: Calls, topic: PartitionsToCreate, *, dry_run: bool) -> AdminOutcome:

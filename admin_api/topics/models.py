@@ -24,6 +24,8 @@ from admin_api.plans.models import CarryOut
 from controller.core.options import ControllerOptions
 
 PARTITIONS_PER_TOPIC_MAX = ControllerOptions().partitions_per_topic_max
+SERVING_WAIT_MS_MAX = 60_000
+"""For how long a creation's answer may be asked to wait."""
 PartitionCount = Annotated[int, Field(ge=1, le=PARTITIONS_PER_TOPIC_MAX)]
 Assignments = Annotated[list[ReplicaIds], Field(min_length=1, max_length=PARTITIONS_PER_TOPIC_MAX)]
 
@@ -58,6 +60,13 @@ class NewTopic(RequestBody):
     )
     configs: Configs = Field(default_factory=dict)
     if_not_exists: bool = Field(default=False, description="answer with the topic that exists instead of 409")
+    wait_ms: int = Field(
+        default=0,
+        ge=0,
+        le=SERVING_WAIT_MS_MAX,
+        description="answer when the partitions lead and every live broker knows them, or 504 `not_in_force`"
+        " after so long: the topic is stored then, and goes on being made. 0: answer when it is stored",
+    )
     reason: Reason | None = None
 
 

@@ -21,6 +21,7 @@ from admin_api.topics.models import (
     TopicView,
 )
 from admin_api.topics.names import NAME_WAIT_MS, until_free
+from admin_api.topics.serving import until_serving
 from controller.audit.change import Entity
 from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
 from controller.core.configs import effective
@@ -109,7 +110,19 @@ def deletion_of(cluster: str, topic: str, reason: str | None = None) -> Asked:
 
 async def create_topic(services: Services, cluster: str, body: NewTopic, attempt: Attempt) -> Answer:
     """Create the topic and answer 201 with it. Answer 200 with the existing topic if the request allows that,
-    or for a dry run. Wait for a name that a deleted topic still holds."""
+    or for a dry run. Wait for a name that a deleted topic still holds, and as long as the request asks until
+    clients can use the topic."""
+    answer = await _create(services, cluster, body, attempt)
+    state = services.engine.image(cluster).image.topic_named(body.name)
+    if not body.wait_ms or attempt.dry_run or state is None:
+        return answer
+    await until_serving(services, cluster, [state.topic_id], body.wait_ms)
+    if answer.status == 201:
+        return _created(services.engine, cluster, state)
+    return Answer.of(200, _present(services.engine, cluster, state))
+
+
+async def _create(services: Services, cluster: str, body: NewTopic, attempt: Attempt) -> Answer:
     engine = services.engine
     if not attempt.dry_run:
         await until_free(services, cluster, (body.name,), NAME_WAIT_MS)

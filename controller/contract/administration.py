@@ -35,8 +35,11 @@ class TopicToCreate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreateTopicsCall(msgspec.Struct, frozen=True, kw_only=True, tag="create_topics"):
+    """wait_ms: for how long the answer may wait until clients can use what was made; 0: it does not wait."""
+
     topics: tuple[TopicToCreate, ...]
     validate_only: bool = False
+    wait_ms: int = 0
 
 
 class TopicToDelete(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,8 +80,11 @@ class PartitionsToCreate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreatePartitionsCall(msgspec.Struct, frozen=True, kw_only=True, tag="create_partitions"):
+    """wait_ms: as in CreateTopicsCall."""
+
     topics: tuple[PartitionsToCreate, ...]
     validate_only: bool = False
+    wait_ms: int = 0
 
 
 class ReassignmentWish(msgspec.Struct, frozen=True, kw_only=True):

@@ -239,6 +239,25 @@ class ClusterMachine:
             late += self._coordinators.not_applied(self.image, awaited.sequence, now_ms)
         return tuple(late)
 
+    def not_serving(self, topic_ids: Iterable[str], sequence: int) -> tuple[int, ...]:
+        """Return the live brokers and coordinators that would still answer a client that these topics, or
+        some of their partitions, are not there or have no leader. sequence: of the change that made them.
+
+        A live broker must have applied it and have told of each log that it is to make, as leader or as
+        follower: a follower whose log is missing names no leader. One that is fenced holds nothing up."""
+        image, created = self.image, self._sessions.created
+        late = {*self._sessions.behind(image, sequence), *self._coordinators.behind(image, sequence)}
+        for topic_id in topic_ids:
+            for state in image.partitions_of(topic_id) if topic_id in image.topics else ():
+                late.update(
+                    broker_id
+                    for broker_id in state.new_replicas
+                    if (broker := image.brokers.get(broker_id)) is not None
+                    and not broker.fenced
+                    and (topic_id, state.partition) not in created.get(broker_id, ())
+                )
+        return tuple(sorted(late))
+
     def forgive_silence(self, deaf_ms: int, now_ms: int) -> None:
         """Count the silence of the last `deaf_ms` against no broker: since the last step, heartbeats were not
         counted for so long. Call it before the step that would judge by it."""

@@ -187,6 +187,16 @@ class Presence:
             and now_ms - session.last_seen_ms <= over_ms
         ]
 
+    def behind(self, image: ClusterImage, sequence: int) -> list[int]:
+        """Return the members that clients are sent to and that have not applied `sequence` yet, ascending."""
+        return [
+            member_id
+            for member_id in sorted(self._by_id)
+            if (row := image.member(member_id)) is not None
+            and not row.fenced
+            and self.applied.get(member_id, -1) < sequence
+        ]
+
     def _silent(self, draft: Draft, members: Mapping[int, Member], now_ms: int) -> list[tuple[int, int]]:
         """Return (last seen, id) of the members that were silent for the grace, longest silence first; ask
         for a probe of those that are late."""

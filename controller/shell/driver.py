@@ -112,7 +112,9 @@ AUDITED_AT_ONCE_MAX: Final = 200
 #: For how long an answer waits until what it forbids is in force everywhere. A member that falls silent holds
 #: it up for the grace and a lease time, 11 s; clients wait for 30 s.
 IN_FORCE_MS_MAX: Final = 15_000
-#: The pauses between two looks whether it is; each is twice as long as the one before.
+#: The pauses between two looks whether it is, and their share of the time waited: an answer comes later by no
+#: more than that.
+IN_FORCE_LOOK_SHARE: Final = 8
 IN_FORCE_LOOK_MS_MIN: Final = 1
 IN_FORCE_LOOK_MS_MAX: Final = 100
 #: Partitions of which brokers are told in a millisecond, about, when a controller takes over.
@@ -287,17 +289,28 @@ class ClusterDriver:
             await self._until_in_force(step.awaited)
         return reply
 
+    async def serving(self, topic_ids: Sequence[str], wait_ms: int) -> None:
+        """Wait until the partitions of these topics, as they are published, have leaders and every live
+        member knows them (2.12, answers). Raise NotInForce after `wait_ms`, or if the term ends before."""
+        sequence = self.published.image.sequence
+        await self._until_none(lambda: self.machine.not_serving(topic_ids, sequence), wait_ms)
+
     async def _until_in_force(self, awaited: Awaited) -> None:
         """Wait until no member acts by the rule before a change (2.12, answers). Raise NotInForce."""
+        await self._until_none(
+            lambda: self.machine.not_in_force(awaited, self._clock.now_mono_ms()), IN_FORCE_MS_MAX
+        )
+
+    async def _until_none(self, members_late: Callable[[], tuple[int, ...]], wait_ms: int) -> None:
         late: tuple[int, ...] = ()
-        pause_ms = IN_FORCE_LOOK_MS_MIN
-        with self._clock.timeout_ms(IN_FORCE_MS_MAX):
+        since_ms = self._clock.now_mono_ms()
+        with self._clock.timeout_ms(wait_ms):
             while not self._has_stopped:
-                late = self.machine.not_in_force(awaited, self._clock.now_mono_ms())
+                late = members_late()
                 if not late:
                     return
-                await self._clock.sleep_ms(pause_ms)
-                pause_ms = min(2 * pause_ms, IN_FORCE_LOOK_MS_MAX)
+                pause_ms = (self._clock.now_mono_ms() - since_ms) // IN_FORCE_LOOK_SHARE
+                await self._clock.sleep_ms(min(max(IN_FORCE_LOOK_MS_MIN, pause_ms), IN_FORCE_LOOK_MS_MAX))
         log.warning(
             "change_not_in_force cluster=%s members=%s", self.cluster, ",".join(map(str, late)) or "unknown"
         )

@@ -23,6 +23,7 @@ def _created(options: Namespace) -> Json:
         assignments=options.replica_assignment,
         configs=settings_of(options.config),
         if_not_exists=options.if_not_exists or None,
+        wait_ms=options.wait_ms,
     )
 
 
@@ -59,6 +60,7 @@ COMMANDS = (
             ),
             CONFIG,
             argument("--if-not-exists", action="store_true", help="accept the topic that exists"),
+            argument("--wait-ms", type=count, metavar="MS", help="wait so long until clients can use it"),
         ),
         call=writes("POST", TOPICS, _created),
     ),

@@ -23,6 +23,8 @@ T = TypeVar("T")
 MESSAGE_CHARS_MAX = 1_000
 DEFAULT_TIMEOUT_MS = 30_000
 """The timeout of a request that states none."""
+ANSWER_MS = 500
+"""What is left of a client's timeout for the way back, once the controller has stopped waiting."""
 
 _ERRORS: dict[ControllerError, tuple[ErrorCode, str]] = {
     ControllerError.OUTCOME_UNKNOWN: (
@@ -83,6 +85,11 @@ def administer(
         timeout_ms=DEFAULT_TIMEOUT_MS if timeout is None else timeout // timedelta(milliseconds=1),
         done=done,
     )
+
+
+def wait_ms(timeout: timedelta) -> int:
+    """Return for how long the controller may wait before it answers a client that waits for so long."""
+    return max(0, timeout // timedelta(milliseconds=1) - ANSWER_MS)
 
 
 def _principal(request: Request) -> str | None:

@@ -7,7 +7,14 @@ from functools import partial
 from typing import Any, cast
 
 from controller.contract.administration import AdminOutcome, CreatePartitionsCall, PartitionsToCreate
-from springtide.node.handlers.administer import administer, denial, error_fields, refusals, throttled
+from springtide.node.handlers.administer import (
+    administer,
+    denial,
+    error_fields,
+    refusals,
+    throttled,
+    wait_ms,
+)
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.security.acls.model import Operation, ResourceType
 
@@ -38,7 +45,11 @@ def handle(context: NodeContext, request: Request) -> None:
     administer(
         context,
         request,
-        CreatePartitionsCall(topics=wanted, validate_only=message.validate_only),
+        CreatePartitionsCall(
+            topics=wanted,
+            validate_only=message.validate_only,
+            wait_ms=wait_ms(message.timeout),
+        ),
         named=len(wanted),
         timeout=message.timeout,
         refused=refused,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 from controller.contract.administration import AdminOutcome, CreateTopicsCall, TopicToCreate
-from springtide.node.handlers.administer import administer, denial, error_fields, throttled
+from springtide.node.handlers.administer import administer, denial, error_fields, throttled, wait_ms
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.describe_configs import config_fields
 from springtide.node.topic_ids import topic_id_uuid
@@ -34,7 +34,11 @@ def handle(context: NodeContext, request: Request) -> None:
     administer(
         context,
         request,
-        CreateTopicsCall(topics=tuple(map(_topic, asked)), validate_only=message.validate_only),
+        CreateTopicsCall(
+            topics=tuple(map(_topic, asked)),
+            validate_only=message.validate_only,
+            wait_ms=wait_ms(message.timeout),
+        ),
         named=len(asked),
         timeout=message.timeout,
         answer=answer,

@@ -78,11 +78,9 @@ def codes(told: list[AdminOutcome]) -> list[int]:
 
 
 def creation(*names: str, **fields: Any) -> CreateTopicsCall:
-    validate_only = fields.pop("validate_only", False)
+    options = {name: fields.pop(name) for name in ("validate_only", "wait_ms") if name in fields}
     values = {"partitions": 1, "replication_factor": 3} | fields
-    return CreateTopicsCall(
-        topics=tuple(TopicToCreate(name=name, **values) for name in names), validate_only=validate_only
-    )
+    return CreateTopicsCall(topics=tuple(TopicToCreate(name=name, **values) for name in names), **options)
 
 
 async def test_topics_are_created_each_alone_and_audited_as_the_clients(zookeeper: MemoryZooKeeper) -> None:
@@ -217,6 +215,47 @@ async def test_deletions_are_answered_when_all_leaders_have_stopped_or_say_that_
         async with speaking(rest, brokers):
             assert codes(await outcomes(rest, gone)) == [3, 3], "as if it had been asked for once"
             assert codes(await outcomes(rest, creation("orders"))) == [0]
+
+
+async def test_a_creation_is_answered_when_clients_can_use_the_topic(zookeeper: MemoryZooKeeper) -> None:
+    """The brokers' words come every 100 ms here. One wait serves all that a call names."""
+    async with controller(zookeeper) as rest:
+        brokers = await rest.form()
+        async with speaking(rest, brokers):
+            call = creation("orders", "no/name", "payments", wait_ms=5_000)
+            assert codes(await outcomes(rest, call)) == [0, 17, 0]
+            assert rest.engine.driver("prod").machine.not_serving(_topic_ids(rest), _sequence(rest)) == ()
+            grown = CreatePartitionsCall(topics=(PartitionsToCreate(topic="orders", count=4),), wait_ms=5_000)
+            assert codes(await outcomes(rest, grown)) == [0]
+            assert rest.engine.driver("prod").machine.not_serving(_topic_ids(rest), _sequence(rest)) == ()
+
+
+async def test_a_creation_that_takes_longer_than_the_client_waits_is_told_so_and_goes_on(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        began_ms = rest.clock.now_mono_ms()
+        told = await outcomes(rest, creation("orders", "no/name", wait_ms=3_000))
+        assert codes(told) == [7, 17]
+        assert 3_000 <= rest.clock.now_mono_ms() - began_ms < 3_100
+        assert told[0].message == (
+            "'orders' goes on being made: the change is stored; 1, 2, 3 may not have applied it yet"
+        )
+        assert (await rest.client.get("/clusters/prod/topics/orders")).status_code == 200
+        grown = CreatePartitionsCall(topics=(PartitionsToCreate(topic="orders", count=4),), wait_ms=100)
+        assert codes(await outcomes(rest, grown)) == [7]
+        rows = await rest.recorded(cause="create_topic")
+        assert [row["outcome"]["outcome"] for row in rows] == ["succeeded"]
+
+
+def _topic_ids(rest: Rest) -> list[str]:
+    return list(rest.engine.image("prod").image.topics)
+
+
+def _sequence(rest: Rest) -> int:
+    """Of the last change that made something; what is written later confirms it."""
+    return max(rest.engine.image("prod").image.announced_at.values())
 
 
 async def test_the_deletion_of_records_is_written_down_before_a_broker_may_do_it(

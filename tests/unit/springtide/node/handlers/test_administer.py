@@ -106,6 +106,7 @@ def test_create_topics(version: int) -> None:
             contract.TopicToCreate(name="payments", partitions=3, replication_factor=2),
         ),
         validate_only=True,
+        wait_ms=4_500,
     )
     assert way.timeout_ms == 5_000
     one, two = answer.topics
