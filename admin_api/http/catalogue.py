@@ -497,8 +497,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "not_in_force": Kind(
         504,
         "The change is stored, but not yet in force everywhere",
-        "repeat the request, without If-Match, and a creation with `if_not_exists`: it changes nothing more, "
-        "and its answer waits again",
+        "repeat it without If-Match, a creation with `if_not_exists`: it changes nothing more, and waits",
         retryable=True,
     ),
     "not_the_active_controller": Kind(

@@ -116,9 +116,14 @@ def describe_configs(calls: Calls, call: DescribeConfigsCall) -> list[AdminOutco
 
 
 def _describe(calls: Calls, resource: ConfigsToDescribe) -> AdminOutcome:
+    """Describe the settings of a topic, a broker, or all brokers. A coordinator has the cluster's: tools ask
+    for the settings of each node that Metadata lists, and some end at the first error (kafkactl)."""
     engine = calls.services.engine
     try:
         address = _address(calls.cluster, resource.kind, resource.name)
+        coordinators = engine.image(calls.cluster).image.coordinators
+        if address.entity is Entity.BROKER and address.broker_id in coordinators:
+            address = Address(cluster=calls.cluster, entity=Entity.CLUSTER)
         described = _described(holder_of(engine, address), address.entity)
     except ProblemError as problem:
         return outcome_of_problem(problem)

@@ -55,7 +55,8 @@ def unready(desk: socket.socket, topic: str, partitions: int) -> list[Any]:
     desk.sendall(frame_of(ApiKey.METADATA, METADATA_VERSION, body))
     frame = memoryview(exactly(desk, int.from_bytes(exactly(desk, 4))))
     _, position = decode_response_header(frame, api_key=ApiKey.METADATA, api_version=METADATA_VERSION)
-    (told,) = codec.decode(codec.response_type(ApiKey.METADATA, METADATA_VERSION), frame, position).topics
+    answer: Any = codec.decode(codec.response_type(ApiKey.METADATA, METADATA_VERSION), frame, position)
+    (told,) = answer.topics
     found = [ErrorCode(told.error_code)] if told.error_code else []
     found += [ErrorCode(each.error_code) for each in told.partitions if each.error_code]
     return found or ([] if len(told.partitions) == partitions else [len(told.partitions)])

@@ -415,6 +415,21 @@ async def test_lists_are_appended_to_and_subtracted_from(zookeeper: MemoryZooKee
         }
 
 
+async def test_a_coordinators_settings_are_the_clusters_and_are_not_altered_under_its_id(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    """Tools ask for the settings of each node that Metadata lists."""
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        await Coordinator(rest, 1001).register()
+        asked = tuple(ConfigsToDescribe(kind=BROKER, name=name) for name in ("1001", "", "1002"))
+        of_coordinator, of_all, of_nobody = await outcomes(rest, DescribeConfigsCall(resources=asked))
+        assert of_coordinator.configs == of_all.configs != ()
+        assert codes([of_coordinator, of_all, of_nobody]) == [0, 0, 42]
+        wanted = ConfigsToAlter(kind=BROKER, name="1001", configs={"num.partitions": "3"})
+        assert codes(await outcomes(rest, AlterConfigsCall(resources=(wanted,)))) == [42]
+
+
 async def test_alter_configs_unsets_what_it_does_not_name(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         await rest.form()
