@@ -278,6 +278,7 @@ def _registered(nodes: Mapping[int, NodeProcess]) -> str:
 
 def _form_and_tell_how_to_use(cluster: LocalCluster) -> None:
     cluster.form()
+    cluster.make_topics_on_first_use()
     replication_factor = min(3, len(cluster.brokers))
     try:
         cluster.create_topic(TOPIC, partitions=3, replication_factor=replication_factor)

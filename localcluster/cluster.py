@@ -395,6 +395,14 @@ class LocalCluster:
             self._tell(f"creating users and ACLs (PUT /clusters/{self.name}/users/alice, POST …/acls)")
             self.clients = self.access.give(self.api, self.name)
 
+    def make_topics_on_first_use(self) -> None:
+        """Let topics be made when clients first name them, with three replicas, or one on each broker."""
+        configs = {
+            "auto.create.topics.enable": "true",
+            "default.replication.factor": str(min(3, len(self.brokers))),
+        }
+        self.api.post(f"/clusters/{self.name}/configs:alter", {"configs": configs})
+
     # --- where things are ---------------------------------------------------------------------------------
 
     @property

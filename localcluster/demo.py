@@ -121,6 +121,7 @@ def run_demo(cluster: LocalCluster, tell: Callable[[str], None]) -> DemoReport:
     started."""
     swagger_url = f"{cluster.controller_urls[0]}/docs"
     cluster.form()
+    cluster.make_topics_on_first_use()
     tell(f"creating topic '{TOPIC}' (POST /topics): {PARTITIONS} partitions, {REPLICATION_FACTOR} replicas")
     cluster.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=REPLICATION_FACTOR)
     tell(f"Swagger UI while this runs: {swagger_url}")

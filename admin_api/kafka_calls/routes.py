@@ -40,6 +40,7 @@ from controller.contract.administration import (
     ElectLeadersCall,
 )
 from controller.contract.errors import ControllerError
+from controller.core.settings_table import FIRST_USE
 from controller.shell.broker_api import (
     BODY_TIMEOUT_MS,
     COORDINATORS_TAG,
@@ -90,7 +91,7 @@ async def _carry_out(
         error = _check_broker(services, cluster, body)
         if error is not ControllerError.NONE:
             return AdminResponse(error=error, controller_epoch=engine.controller_epoch)
-        refusal = _refusal(services, body, has_tokens=has_tokens)
+        refusal = _refusal(services, cluster, body, has_tokens=has_tokens)
         if refusal is not None:
             outcomes = [refusal] * _count(body.call)
         else:
@@ -129,10 +130,17 @@ def _check_broker(services: Services, cluster: str, body: AdminRequest) -> Contr
     return ControllerError.NONE if epoch == body.broker_epoch else ControllerError.STALE_BROKER_EPOCH
 
 
-def _refusal(services: Services, body: AdminRequest, *, has_tokens: bool) -> AdminOutcome | None:
+def _refusal(
+    services: Services, cluster: str, body: AdminRequest, *, has_tokens: bool
+) -> AdminOutcome | None:
     if isinstance(body.call, DescribeConfigsCall):
         return None
-    if has_tokens and body.principal is None and not services.settings.kafka_administration:
+    if isinstance(body.call, CreateTopicsCall) and body.call.on_first_use:
+        # Who has set it lets clients make topics, with tokens or without.
+        configs_now = services.engine.decided(cluster).configs
+        if configs_now.get(FIRST_USE) != "true":
+            return failed(Kafka.POLICY_VIOLATION, f"{FIRST_USE} is not set")
+    elif has_tokens and body.principal is None and not services.settings.kafka_administration:
         return failed(
             Kafka.CLUSTER_AUTHORIZATION_FAILED,
             "this cluster is administered over REST, with tokens; the Kafka protocol is open to that where "

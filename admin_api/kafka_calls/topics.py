@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 import msgspec
 from pydantic import ValidationError
@@ -31,17 +32,27 @@ from controller.contract.administration import (
     TopicToDelete,
 )
 from controller.contract.partition_state import TopicState
+from controller.operations.shell.guarding import is_protected
 from controller.shell.outcomes import NotInForce
+
+FIRST_USE_REASON: Final = "first use"
 
 
 async def create_topics(calls: Calls, call: CreateTopicsCall) -> list[AdminOutcome]:
     """Create all topics, then wait until clients can use them, or for as long as the client waits."""
+    if call.on_first_use and is_protected(calls.services.engine, calls.cluster):
+        # The reason that a protected cluster wants is a person's.
+        refusal = failed(Kafka.POLICY_VIOLATION, "the cluster is protected: make the topic, with a reason")
+        return [refusal] * len(call.topics)
     names = [topic.name for topic in call.topics]
     until_ms = calls.services.clock.now_mono_ms() + call.wait_ms
     if not call.validate_only:
         # Once for all: each creation that follows would wait for its own.
         await until_free(calls.services, calls.cluster, names, NAME_WAIT_MS)
-    outcomes = [await _create(calls, topic, dry_run=call.validate_only) for topic in call.topics]
+    reason = FIRST_USE_REASON if call.on_first_use else None
+    outcomes = [
+        await _create(calls, topic, reason=reason, dry_run=call.validate_only) for topic in call.topics
+    ]
     if not call.validate_only and call.wait_ms:
         return await _once_serving(calls, names, outcomes, until_ms)
     return outcomes
@@ -68,7 +79,7 @@ async def _once_serving(
     return outcomes
 
 
-async def _create(calls: Calls, topic: TopicToCreate, *, dry_run: bool) -> AdminOutcome:
+async def _create(calls: Calls, topic: TopicToCreate, *, reason: str | None, dry_run: bool) -> AdminOutcome:
     try:
         body = NewTopic.model_validate(
             {
@@ -78,6 +89,7 @@ async def _create(calls: Calls, topic: TopicToCreate, *, dry_run: bool) -> Admin
                 "replication_factor": None if topic.replication_factor == -1 else topic.replication_factor,
                 "assignments": topic.assignments and [list(row) for row in topic.assignments],
                 "configs": topic.configs,
+                "reason": reason,
             }
         )
     except ValidationError as error:

@@ -35,11 +35,13 @@ class TopicToCreate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreateTopicsCall(msgspec.Struct, frozen=True, kw_only=True, tag="create_topics"):
-    """wait_ms: for how long the answer may wait until clients can use what was made; 0: it does not wait."""
+    """wait_ms: for how long the answer may wait until clients can use what was made; 0: it does not wait.
+    on_first_use: the client asked for none to be made, but named one that is not there."""
 
     topics: tuple[TopicToCreate, ...]
     validate_only: bool = False
     wait_ms: int = 0
+    on_first_use: bool = False
 
 
 class TopicToDelete(msgspec.Struct, frozen=True, kw_only=True):

@@ -225,6 +225,9 @@ CLUSTER_PROTECTED = "cluster.protected"
 #: Ours, too: what plans leave free of a broker's disk, in hundredths of it.
 DISK_RESERVE = "disk.reserve.percent"
 
+#: Whether a topic is made when a client first uses it.
+FIRST_USE = "auto.create.topics.enable"
+
 #: What clients may do depends on these. In Kafka they are read when a broker starts.
 AUTHORIZATION_SETTINGS = {
     AUTHORIZER: Setting(
@@ -241,7 +244,7 @@ CLUSTER_SETTINGS: dict[str, Setting] = {
     **AUTHORIZATION_SETTINGS,
     **{s.cluster_name: s for s in TOPIC_SETTINGS.values() if s.cluster_name is not None},
     **_BROKERS_OWN,
-    "auto.create.topics.enable": _only("bool", "false", "a topic is created by a request to create it only"),
+    FIRST_USE: Setting("bool", "false", hint="Kafka's default is true"),
     "auto.leader.rebalance.enable": Setting("bool", "true"),
     "background.threads": _only("int", "10", _LOOP),
     CLUSTER_PROTECTED: Setting("bool", "false"),

@@ -166,7 +166,7 @@ HINTS = {
     "unclean.leader.election.enable": "the controller decides it, per topic or per cluster",
     "default.replication.factor": "the controller decides it, per cluster",
     "num.partitions": "the controller decides it, per cluster",
-    "auto.create.topics.enable": "topics are created with POST /topics only",
+    "auto.create.topics.enable": "the controller decides it, per cluster",
 }
 
 

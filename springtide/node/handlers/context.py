@@ -7,9 +7,10 @@ connection run side by side.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from springtide.node.first_use import FirstUses
 from springtide.security.acls.model import CLUSTER_NAME, Operation, ResourceType
 from springtide.wire import codec
 from springtide.wire.apis import response_header_version
@@ -128,3 +129,4 @@ class NodeContext:
     quotas: ClientQuotas
     wall_ms: Callable[[], int]
     mono_ms: Callable[[], int]
+    first_uses: FirstUses = field(default_factory=FirstUses)

@@ -1,7 +1,7 @@
 """Metadata: live brokers and coordinators, topics and leaders, as the metadata stream last told them.
 
 Clients are told of active ones only. Coordinators are listed, after the brokers, because some clients look
-the id that FindCoordinator names up here. Topics are not created on sight.
+the id that FindCoordinator names up here. A name without a topic may be its first use (using.py).
 
 A process that has had no full state yet ends the connection, and the client asks another one: kafka-python's
 consumer ends on an answer without brokers. In Kafka, too, a broker serves only once it has caught up with the
@@ -22,9 +22,12 @@ from controller.contract.partition_state import NO_LEADER, PartitionState, Topic
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers import authorized_operations
 from springtide.node.handlers.context import NodeContext, Request
+from springtide.node.handlers.using import use_absent
 from springtide.node.topic_ids import topic_id_text, topic_id_uuid
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
+
+ALLOWS_SINCE = 4
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 
@@ -49,7 +52,7 @@ def handle(context: NodeContext, request: Request) -> None:
             if request.may(Operation.DESCRIBE, ResourceType.TOPIC, live.topic, is_filter=True)
         ]
     else:
-        topics = list(_asked_topics(view, request, asked))
+        topics = list(_asked_topics(context, request, message))
     for topic in topics:
         if topic["error_code"] is ErrorCode.NONE:
             name = str(topic["name"])
@@ -72,8 +75,11 @@ def handle(context: NodeContext, request: Request) -> None:
     )
 
 
-def _asked_topics(view: ClusterView, request: Request, asked: Iterable[Any]) -> Iterable[dict[str, object]]:
-    for one in asked:
+def _asked_topics(context: NodeContext, request: Request, message: Any) -> Iterable[dict[str, object]]:
+    view = context.view
+    # Until version 3 a client could not say whether it only looks.
+    may_make = request.api_version < ALLOWS_SINCE or message.allow_auto_topic_creation
+    for one in message.topics:
         topic_id: UUID | None = getattr(one, "topic_id", None)
         name: str | None = one.name
         if topic_id is not None:
@@ -90,6 +96,8 @@ def _asked_topics(view: ClusterView, request: Request, asked: Iterable[Any]) -> 
             yield _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None if topic_id else name, topic_id)
         elif topic is not None and not topic.deleting:
             yield _topic(view, topic, request.now_ms)
+        elif topic_id is None and name is not None and may_make:
+            yield _failed(use_absent(context, request, name), name, topic_id)
         else:
             yield _failed(absent, name, topic_id)
 

@@ -723,3 +723,57 @@ async def test_nothing_is_done_when_it_cant_be_written_down(zookeeper: MemoryZoo
         (told,) = await outcomes(rest, CREATE)
         assert told.error_code == 41
         assert rest.engine.decided("prod").topics == {}
+
+
+def first_use(name: str) -> CreateTopicsCall:
+    return CreateTopicsCall(topics=(TopicToCreate(name=name),), on_first_use=True)
+
+
+async def enable_first_use(rest: Rest, **configs: str) -> None:
+    wanted = {"auto.create.topics.enable": "true"} | {
+        name.replace("_", "."): value for name, value in configs.items()
+    }
+    body = {"configs": wanted}
+    answer = await rest.client.post("/clusters/prod/configs:alter", json=body)
+    assert answer.status_code == 200, answer.text
+
+
+async def test_a_first_use_makes_the_topic_by_the_clusters_defaults_and_the_audit_says_so(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        assert codes(await outcomes(rest, first_use("orders"))) == [44], "it is off"
+        await enable_first_use(rest, num_partitions="4", default_replication_factor="2")
+        assert codes(await outcomes(rest, first_use("orders"))) == [0]
+        view = (await rest.client.get("/clusters/prod/topics/orders")).json()
+        assert (view["partitions"], view["replication_factor"]) == (4, 2)
+        (change,) = await rest.recorded(cause="topic_created", topic="orders", entity="topic")
+        assert (change["actor"], change["reason"]) == (ACTOR, "first use")
+        assert codes(await outcomes(rest, first_use("orders"))) == [36]
+        assert codes(await outcomes(rest, first_use("no/name"))) == [17]
+        assert codes(await outcomes(rest, first_use("__consumer_offsets"))) != [0]
+
+
+async def test_what_bounds_creations_bounds_first_uses(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        await enable_first_use(rest, default_replication_factor="9")
+        assert codes(await outcomes(rest, first_use("orders"))) == [38], "there are three brokers"
+        await enable_first_use(rest, default_replication_factor="3", cluster_protected="true")
+        (refused,) = await outcomes(rest, first_use("orders"))
+        assert refused.error_code == 44 and "protected" in (refused.message or "")
+        assert (await rest.client.get("/clusters/prod/topics/orders")).status_code == 404
+
+
+async def test_the_setting_of_first_use_is_enough_where_administration_needs_tokens(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        await enable_first_use(rest)
+    async with controller(zookeeper, tokens=TOKENS) as rest:
+        assert codes(await outcomes(rest, CREATE, headers=HEADERS)) == [31]
+        assert codes(await outcomes(rest, first_use("orders"), headers=HEADERS)) == [0]
+    async with controller(zookeeper, settings=ApiSettings(read_only=True)) as rest:
+        assert codes(await outcomes(rest, first_use("payments"))) == [44]

@@ -28,6 +28,7 @@ from dataplane.shell.fetches import Fetches
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.produces import Produces
 from springtide.node.authorization import Authorizer, ClientRights
+from springtide.node.first_use import FirstUses
 from springtide.node.handlers.context import Request
 from springtide.node.sharding import GROUPS_TOPIC, shard_of
 from springtide.node.topic_ids import topic_id_bytes, topic_id_text
@@ -342,6 +343,7 @@ class World:
         self.context: Any = SimpleNamespace(
             view=self.view,
             is_view_complete=lambda: True,
+            first_uses=FirstUses(),
             broker_id=1,
             counters=self.counters,
             table=SimpleNamespace(
@@ -600,6 +602,22 @@ def test_the_controller_is_asked_about_what_the_client_may_do_and_told_who_it_is
     partitions = {"topics": [{"name": name, "count": 9, "assignments": None} for name in ("b", "c")]}
     (b, c) = world.ask(ApiKey.CREATE_PARTITIONS, 3, partitions, "ALTER TOPIC c").results
     assert ((b.name, b.error_code), (c.name, c.error_code)) == (("b", NO_TOPIC), ("c", 0))
+
+
+@pytest.mark.parametrize("right", ["CREATE TOPIC absent", f"CREATE {CLUSTER}"])
+def test_a_first_use_makes_a_topic_only_for_a_client_that_may_create_it(world: World, right: str) -> None:
+    calls: list[Any] = []
+    world.context.administration.start = lambda call, *, principal, **_: calls.append((call, principal))
+    world.view.cluster_configs["auto.create.topics.enable"] = "true"
+    asked = {"topics": [{"name": "absent", "topic_id": None}], "allow_auto_topic_creation": True}
+    (topic,) = world.ask(ApiKey.METADATA, 13, asked, "DESCRIBE TOPIC absent").topics
+    assert (topic.error_code, calls) == (NO_TOPIC, [])
+    (topic,) = world.ask(ApiKey.METADATA, 13, asked, right).topics
+    assert (topic.error_code, calls) == (NO_TOPIC, []), "it may not see whether the topic is there"
+    (topic,) = world.ask(ApiKey.METADATA, 13, asked, "DESCRIBE TOPIC absent", right).topics
+    ((call, principal),) = calls
+    assert (topic.error_code, principal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "User:alice")
+    assert [one.name for one in call.topics] == ["absent"]
 
 
 def test_before_the_first_full_state_nothing_is_done_or_told_that_acls_may_forbid(world: World) -> None:
