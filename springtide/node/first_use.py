@@ -41,6 +41,9 @@ class FirstUses:
         self._begun.add(name)
         return True
 
+    def is_making(self, name: str) -> bool:
+        return name in self._begun
+
     def end(self, name: str) -> None:
         """Note that the topic is there."""
         self._begun.discard(name)

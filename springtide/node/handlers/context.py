@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from springtide.node.first_use import FirstUses
+from springtide.node.missing_topics import MissingTopics
 from springtide.security.acls.model import CLUSTER_NAME, Operation, ResourceType
 from springtide.wire import codec
 from springtide.wire.apis import response_header_version
@@ -130,3 +131,4 @@ class NodeContext:
     wall_ms: Callable[[], int]
     mono_ms: Callable[[], int]
     first_uses: FirstUses = field(default_factory=FirstUses)
+    missing_topics: MissingTopics = field(default_factory=MissingTopics)

@@ -96,8 +96,11 @@ def _asked_topics(context: NodeContext, request: Request, message: Any) -> Itera
             yield _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None if topic_id else name, topic_id)
         elif topic is not None and not topic.deleting:
             yield _topic(view, topic, request.now_ms)
-        elif topic_id is None and name is not None and may_make:
-            yield _failed(use_absent(context, request, name), name, topic_id)
+        elif topic_id is None and name is not None:
+            error = use_absent(context, request, name) if may_make else absent
+            if not context.first_uses.is_making(name):
+                context.missing_topics.note(name, request.answer.connection, now_ms=request.now_ms)
+            yield _failed(error, name, topic_id)
         else:
             yield _failed(absent, name, topic_id)
 

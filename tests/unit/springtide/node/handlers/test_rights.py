@@ -30,6 +30,7 @@ from dataplane.shell.produces import Produces
 from springtide.node.authorization import Authorizer, ClientRights
 from springtide.node.first_use import FirstUses
 from springtide.node.handlers.context import Request
+from springtide.node.missing_topics import MissingTopics
 from springtide.node.sharding import GROUPS_TOPIC, shard_of
 from springtide.node.topic_ids import topic_id_bytes, topic_id_text
 from springtide.wire.apis import APIS, ApiKey
@@ -344,6 +345,7 @@ class World:
             view=self.view,
             is_view_complete=lambda: True,
             first_uses=FirstUses(),
+            missing_topics=MissingTopics(),
             broker_id=1,
             counters=self.counters,
             table=SimpleNamespace(

@@ -15,6 +15,7 @@ from controller.contract.updates import UpdateBatch
 from springtide.node.cluster_view import ClusterView
 from springtide.node.first_use import BEGUN_MAX, LEFT_ALONE_MS, REFUSED_MAX, TOLD_EVERY_MS, FirstUses
 from springtide.node.handlers import metadata
+from springtide.node.missing_topics import MissingTopics
 from springtide.wire.apis import APIS, ApiKey
 from springtide.wire.errors import ErrorCode
 from tests.kit.springtide.asking import answer_of
@@ -69,6 +70,7 @@ class Desk:
             is_view_complete=lambda: True,
             administration=self.controller,
             first_uses=FirstUses(),
+            missing_topics=MissingTopics(),
             mono_ms=lambda: self.now_ms,
         )
 
@@ -109,6 +111,22 @@ def test_it_is_off_unless_it_is_set(configs: dict[str, str]) -> None:
     assert desk.controller.asked == []
 
 
+@pytest.mark.parametrize("allow", [True, False])
+def test_a_topic_that_is_not_there_is_told(allow: bool, caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk()
+    for _ in range(3):
+        desk.ask("orders", allow=allow)
+    (line,) = caplog.messages
+    assert "topic_missing topic=orders asked=3" in line and "client_id=client" in line
+
+
+def test_a_topic_that_is_being_made_is_not_missing(caplog: pytest.LogCaptureFixture) -> None:
+    desk = open_desk()
+    for _ in range(10):
+        desk.ask("orders")
+    assert caplog.messages == []
+
+
 def test_no_name_that_cant_be_one_is_asked_for() -> None:
     desk = open_desk()
     assert desk.ask("no/name", "..", "") == [ErrorCode.INVALID_TOPIC_EXCEPTION] * 3
@@ -134,9 +152,13 @@ def test_a_refused_name_is_left_alone_for_a_while_and_told_once_an_hour(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     desk = open_desk()
+
+    def told() -> list[str]:
+        return [line for line in caplog.messages if line.startswith("first_use_refused")]
+
     desk.ask("orders")
     desk.controller.answer(REFUSED)
-    (line,) = caplog.messages
+    (line,) = told()
     assert line == (
         "first_use_refused topic=orders error=POLICY_VIOLATION client_id=client "
         "reason=names begin with the team's"
@@ -149,11 +171,11 @@ def test_a_refused_name_is_left_alone_for_a_while_and_told_once_an_hour(
     assert desk.controller.names == ["orders", "payments", "orders"]
     desk.controller.answer(MADE)
     desk.controller.answer(REFUSED)
-    assert len(caplog.messages) == 1
+    assert len(told()) == 1
     desk.now_ms = TOLD_EVERY_MS
     desk.ask("orders")
     desk.controller.answer(REFUSED)
-    assert len(caplog.messages) == 2
+    assert len(told()) == 2
 
 
 def test_few_are_made_at_a_time_and_refused_names_have_a_bound(caplog: pytest.LogCaptureFixture) -> None:

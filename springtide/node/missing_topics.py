@@ -1,0 +1,71 @@
+"""Tells operators of topics that clients ask for and that are not there.
+
+An application that waits for such a topic says so in its own log only, or nowhere. To look whether a topic is
+there is no fault, so a name is told when it was asked for a few times in an hour: one line an hour. Strangers
+choose the names, so there is a bound.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from springtide.node.connection import Connection
+
+NAMES_MAX: Final = 100
+OTHERS: Final = "(others)"
+"""Stands for all further names; no topic can be called so."""
+TOLD_AT: Final = 3
+HOUR_MS: Final = 3_600_000
+CLIENT_ID_CHARS_MAX: Final = 64
+
+_log = logging.getLogger(__name__)
+
+
+class _Hour:
+    """How often a name was asked for in the hour that began with an asking, and in the one before."""
+
+    __slots__ = ("before", "count", "since_ms")
+
+    def __init__(self, since_ms: int) -> None:
+        self.since_ms = since_ms
+        self.count = self.before = 0
+
+
+class MissingTopics:
+    """The topics that the clients of one process have missed. Times are monotonic."""
+
+    __slots__ = ("_hours",)
+
+    def __init__(self) -> None:
+        self._hours: dict[str, _Hour] = {}
+
+    def note(self, name: str, connection: Connection, *, now_ms: int) -> None:
+        """Count that the client asked for the topic, and tell it if it is time."""
+        hour = self._hour(name, now_ms)
+        if now_ms - hour.since_ms >= HOUR_MS:
+            hour.before, hour.count, hour.since_ms = hour.count, 0, now_ms
+        hour.count += 1
+        if hour.count == TOLD_AT:
+            _log.warning(
+                "topic_missing topic=%s asked=%d hour_before=%d client_id=%s principal=%s peer=%s",
+                name if name in self._hours else OTHERS,
+                hour.count,
+                hour.before,
+                (connection.client_id or "")[:CLIENT_ID_CHARS_MAX],
+                connection.principal,
+                connection.peer,
+            )
+
+    def _hour(self, name: str, now_ms: int) -> _Hour:
+        if name not in self._hours and len(self._hours) >= NAMES_MAX:
+            # OTHERS has its place even when all names are young.
+            self._hours = {
+                known: hour
+                for known, hour in self._hours.items()
+                if known == OTHERS or now_ms - hour.since_ms < HOUR_MS
+            }
+            if len(self._hours) >= NAMES_MAX:
+                name = OTHERS
+        return self._hours.setdefault(name, _Hour(now_ms))
