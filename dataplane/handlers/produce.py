@@ -146,8 +146,6 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
     else:
         hosted = table.get_by_name(topic, partition)
     if refusal is not ErrorCode.NONE:
-        if hosted is not None:
-            hosted.replica.role.on_unread()
         produces.on_appended(waiter, AppendResult(error=refusal))
         return
     if hosted is None:

@@ -49,10 +49,11 @@ class MissingTopics:
         hour.count += 1
         if hour.count == TOLD_AT:
             _log.warning(
-                "topic_missing topic=%s asked=%d hour_before=%d client_id=%s principal=%s peer=%s",
+                "topic_missing topic=%s asked=%d hour_before=%d software=%s client_id=%s principal=%s peer=%s",
                 name if name in self._hours else OTHERS,
                 hour.count,
                 hour.before,
+                connection.software,
                 (connection.client_id or "")[:CLIENT_ID_CHARS_MAX],
                 connection.principal,
                 connection.peer,

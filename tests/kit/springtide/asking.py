@@ -69,6 +69,7 @@ def answers_of(
         answers.append(codec.decode(codec.response_type(api_key, api_version), frame, header_bytes))
 
     connection = SimpleNamespace(
+        software="unknown",
         client_id=client_id,
         peer="10.0.0.1",
         listener=listener,

@@ -9,14 +9,16 @@ import pytest
 
 from springtide.node.missing_topics import HOUR_MS, NAMES_MAX, TOLD_AT, MissingTopics
 
-APP: Any = SimpleNamespace(client_id="rsyslog", principal="User:app", peer="10.0.0.7")
+APP: Any = SimpleNamespace(
+    software="librdkafka 2.6.1", client_id="rsyslog", principal="User:app", peer="10.0.0.7"
+)
 
 
 def test_a_name_that_is_asked_for_again_and_again_is_a_line_an_hour(caplog: pytest.LogCaptureFixture) -> None:
     missing = MissingTopics()
     for now_ms in range(0, HOUR_MS + 1_000, 1_000):
         missing.note("lines", APP, now_ms=now_ms)
-    who = "client_id=rsyslog principal=User:app peer=10.0.0.7"
+    who = "software=librdkafka 2.6.1 client_id=rsyslog principal=User:app peer=10.0.0.7"
     first = f"topic_missing topic=lines asked=3 hour_before=0 {who}"
     assert caplog.messages == [first]
     for now_ms in range(HOUR_MS + 1_000, HOUR_MS + 9_000, 1_000):
@@ -48,7 +50,9 @@ def test_strangers_cannot_fill_memory_or_log(caplog: pytest.LogCaptureFixture) -
 
 def test_a_client_without_an_id_is_told_without(caplog: pytest.LogCaptureFixture) -> None:
     missing = MissingTopics()
-    nobody: Any = SimpleNamespace(client_id=None, principal="User:ANONYMOUS", peer="10.0.0.7")
+    nobody: Any = SimpleNamespace(
+        software="unknown", client_id=None, principal="User:ANONYMOUS", peer="10.0.0.7"
+    )
     for _ in range(TOLD_AT):
         missing.note("lines", nobody, now_ms=0)
     assert "client_id= principal" in caplog.text
