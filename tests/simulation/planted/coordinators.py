@@ -168,3 +168,18 @@ def served_after_it_was_taken() -> Patches:
             original(self)
 
     return [(ShardRuntime, "_finish", finish)]
+
+
+@plant(
+    breaks="13.8",
+    seen="an owner that has not heard of its end tells offsets from memory: 5 where 9 was committed",
+    scenario="S91",
+    coordinators=2,
+)
+def reads_need_no_lease() -> Patches:
+    original = ShardRuntime.__init__
+
+    def init(self: ShardRuntime, *args: Any, **options: Any) -> None:
+        original(self, *args, **options | {"is_current": lambda now_ms: True})
+
+    return [(ShardRuntime, "__init__", init)]

@@ -163,6 +163,8 @@ class Script:
         self.run_for(1_000)
         for producer in self.cluster.producers:
             producer.stopped = True
+        if self.cluster.shards is not None:
+            self.cluster.shards.stop_clients()
         try:
             self.until("all is in order", lambda: self.cluster.is_settled() is None, RECOVERY_MS_MAX)
         except NotReached:
