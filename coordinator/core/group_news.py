@@ -44,11 +44,9 @@ class NewsOfGroups:
     def on_heartbeat(self, response: HeartbeatResponse, *, sent_ms: int, now_ms: int) -> None:
         """Take in the acknowledgement of the heartbeat that told what `take` returned last."""
         if response.controller_epoch != self._controller_epoch:
-            is_first = self._controller_epoch == -1
             self._controller_epoch = response.controller_epoch
-            if not is_first:
-                for machine in self._machines():
-                    self._note(machine.registry, machine.registry.live)
+            for machine in self._machines():
+                self._note(machine.registry, machine.registry.live)
         for told in self._sent:
             if self._untold.get(told.group_id) is told:
                 del self._untold[told.group_id]

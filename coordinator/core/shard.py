@@ -472,7 +472,6 @@ class ShardRuntime:
     def _finish(self) -> None:
         """Answer what is parked, and wait until what is under way is known. Follow on, where nothing is."""
         self._is_ours = False
-        self._given = ShardGiven()
         if self.phase is ShardPhase.SERVING:
             assert self._writer is not None
             self.phase = ShardPhase.FINISHING

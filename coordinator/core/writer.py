@@ -235,7 +235,6 @@ class ShardWriter:
             self.next_offset = batches[0].first_offset
         self._in_flight.clear()
         self._waiting.clear()
-        self._out.clear()
         return batches
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from controller.contract.groups import GROUP_ID_CHARS_MAX, REBALANCES_TOLD_MAX, GroupNews, GroupTrouble
 from controller.contract.session import HeartbeatResponse
 from coordinator.core.group_news import NewsOfGroups
+from coordinator.core.groups.requests import Leaver
 from tests.kit.coordinator.group_desk import GroupDesk
 
 
@@ -64,6 +65,29 @@ def test_many_are_told_a_hundred_at_a_time() -> None:
     telling.answered()
     assert len(telling.take()) == 50
     telling.answered()
+    assert telling.take() == []
+
+
+def test_an_id_is_told_up_to_the_bound() -> None:
+    telling = Telling()
+    telling.desk.start_join(new_id="a", group_id="x" * GROUP_ID_CHARS_MAX)
+    assert len(telling.take()) == 1
+
+
+def test_a_group_that_is_gone_before_it_is_told_is_not_told() -> None:
+    telling = Telling()
+    telling.desk.form("a")
+    telling.desk.leave(Leaver("a"))
+    telling.desk.delete("g")
+    assert telling.take() == []
+
+
+def test_a_group_without_a_rebalance_has_no_news_for_a_new_controller() -> None:
+    telling = Telling()
+    telling.desk.start_join(new_id="a", requires_member_id=True)
+    assert "g" in telling.desk.machine.registry.live
+    telling.answered()
+    telling.answered(controller_epoch=2)
     assert telling.take() == []
 
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.core import group_records
 from coordinator.core.group_records import (
     CommittedOffset,
     GroupKey,
@@ -102,6 +103,7 @@ def test_keys_are_kafkas_both_ways() -> None:
         ("001801", 24),
         ("7fff", 32767),
         ("ffff", -1),
+        ("0005" + OFFSET_KEY[4:], 5),
     ],
 )
 def test_keys_of_other_types_are_told_apart(raw: str, key_type: int) -> None:
@@ -164,6 +166,48 @@ def test_no_cut_and_no_addition_is_read(raw: str) -> None:
     for wrong in (*(whole[:length] for length in range(len(whole))), whole + b"\x00"):
         with pytest.raises(UnreadableGroupRecord):
             decode(wrong)
+
+
+@pytest.mark.parametrize("key", [OFFSET_KEY, LEGACY_KEY])
+def test_an_id_that_is_no_text_is_refused(key: str) -> None:
+    wrong = bytes.fromhex(key).replace(b"orders", b"\xffrders").replace(b"g", b"\xff")
+    with pytest.raises(UnreadableGroupRecord):
+        decode_key(wrong)
+
+
+def test_a_field_that_is_not_known_yet_is_passed_over() -> None:
+    """Tagged fields are how Kafka adds some to a version that there is."""
+    tail = OFFSET_VALUES[4][-38:]
+    assert tail.startswith("010010"), "one tagged field, 0, of 16 bytes"
+    unknown = "0501aa"
+    raw = OFFSET_VALUES[4][:-38] + "02" + tail[2:] + unknown
+    assert decode_offset(bytes.fromhex(raw)) == OFFSET
+    longer = OFFSET_VALUES[4][:-38] + "010011" + tail[6:] + "aa"
+    with pytest.raises(UnreadableGroupRecord, match="left over"):
+        decode_offset(bytes.fromhex(longer))
+
+
+def test_no_expiry_and_no_rebalance_timeout_are_read_as_kafka_reads_them() -> None:
+    no_expiry = bytes.fromhex(OFFSET_VALUES[1])[:-8] + b"\xff" * 8
+    assert decode_offset(no_expiry) == CommittedOffset(4711, -1, "été", AT_MS)
+    no_timeout = bytes.fromhex(GROUP_VALUES[3].replace("000493e0", "ffffffff"))
+    assert decode_group(no_timeout).members[0].rebalance_timeout_ms == 45_000
+
+
+def test_a_member_without_a_subscription_is_refused() -> None:
+    null = GROUP_VALUES[3].replace("00000003000102", "ffffffff")
+    with pytest.raises(UnreadableGroupRecord, match="null"):
+        decode_group(bytes.fromhex(null))
+
+
+def test_what_nearly_all_of_a_log_is_is_read_without_the_general_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It takes several times as long, which the opening of a large shard would feel."""
+    monkeypatch.setattr(group_records, "_read", None)
+    for key in (OffsetKey("orders-é", "payments", 7), OffsetKey("g" * 300, "t" * 300, 0)):
+        assert decode_key(encode_offset_key(key)) == key
+    assert decode_offset(bytes.fromhex(OFFSET_WITHOUT_METADATA)).offset == 4711
 
 
 def test_an_unknown_version_is_refused() -> None:

@@ -27,6 +27,12 @@ def test_lag_that_grows_over_all_periods_is_told_when_the_last_has_ended() -> No
     assert watch.growing() == {}, "it has caught up"
 
 
+def test_what_was_before_the_periods_does_not_count() -> None:
+    still, growing = [7] * (3 * LOOKS), [10 * number for number in range(SEEN * LOOKS + 1)]
+    watch = watched(*still, *growing)
+    assert watch.growing() == {"g": (0, 10 * LOOKS * PERIODS)}
+
+
 def test_commits_in_large_steps_and_bursts_are_no_growth() -> None:
     assert watched(*[0, 400, 800, 1_200] * SEEN, 0).growing() == {}
     assert watched(*[10] * (SEEN * LOOKS + 1)).growing() == {}

@@ -34,7 +34,7 @@ class Tape:
         self.committed_offset = 0
 
     def apply(self, record: ShardRecord, offset: int) -> None:
-        assert offset > max(self.applied, default=-1)
+        assert not self.applied or offset > self.applied[-1]
         assert offset >= self.committed_offset
         self.applied.append(offset)
         if record.value is None:
@@ -82,6 +82,63 @@ def test_many_rewrites_of_a_key_are_applied_once() -> None:
         found.read(batch([(b"a", b"%d" % number)], number))
     found.apply()
     assert (tape.state, tape.applied) == ({b"a": b"99"}, [99])
+
+
+def test_what_waits_is_bounded_and_the_oldest_of_it_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "WAITING_MAX", 3)
+    tape = Tape()
+    found = ShardReplay(cast(Machine, tape))
+    found.read(batch([(b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4"), (b"d", None)], 0))
+    assert (tape.applied, tape.committed_offset) == ([1], 2), "b; a has come again since"
+    assert not found.is_applied
+    found.apply(2)
+    assert (tape.applied, tape.committed_offset) == ([1, 2, 3], 4)
+    found.apply()
+    assert (tape.applied, tape.committed_offset, found.is_applied) == ([1, 2, 3, 4], 5, True)
+    assert tape.state == {b"b": b"2", b"a": b"3", b"c": b"4"}
+
+
+def test_lag_is_what_is_still_to_be_read_and_applied() -> None:
+    found = ShardReplay(cast(Machine, Tape()))
+    found.read(batch([(b"a", b"1"), (b"a", b"2"), (b"b", b"3")], 0))
+    assert (found.lag(7), found.lag(3), found.lag(0)) == (4 + 2, 2, 2)
+    found.apply()
+    assert (found.lag(7), found.lag(3), found.lag(0)) == (4, 0, 0)
+
+
+def test_what_was_read_before_is_passed_over() -> None:
+    """A leader answers with whole batches, and a compaction makes one of two."""
+    tape = Tape()
+    found = ShardReplay(cast(Machine, tape))
+    first, second = batch([(b"a", b"1"), (b"b", b"1")], 0), batch([(b"c", b"1"), (b"d", b"1")], 2)
+    found.read(first + second)
+    found.apply()
+    found.read(first)
+    assert (found.position, found.is_applied) == (4, True)
+    found.read(first + second)
+    found.read(batch([(key, b"2") for key in KEYS], 0))
+    found.apply()
+    assert (found.position, tape.applied) == (5, [0, 1, 2, 3, 4])
+    assert tape.state[b"a"] == b"1"
+
+
+def test_deletions_that_are_gone_matter_to_a_replay_that_has_read_what_they_delete() -> None:
+    found = ShardReplay(cast(Machine, Tape()))
+    assert not found.has_missed_deletions(3), "it has read nothing yet"
+    found.read(batch([(b"a", b"1"), (b"b", b"1")], 0))
+    assert not found.has_missed_deletions(3), "known when it began"
+    found.read(batch([(b"a", b"1"), (b"b", b"1"), (b"c", b"1")], 2))
+    assert not found.has_missed_deletions(5), "it has read all of them"
+    assert not found.has_missed_deletions(4)
+    assert found.has_missed_deletions(6)
+
+
+def test_keys_above_that_of_an_opening_are_the_machines() -> None:
+    tape = Tape()
+    found = ShardReplay(cast(Machine, tape))
+    found.read(batch([(b"\xff\xff", b"1")], 0))
+    found.apply()
+    assert (found.opening, tape.state) == (None, {b"\xff\xff": b"1"})
 
 
 def test_the_last_opening_and_the_highest_writer_are_known_before_anything_is_applied() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from controller.contract.partition_state import WriterId
 from coordinator.core.opening import OPENING_KEY, opening_record
-from coordinator.core.shard import HELD_MAX, HELD_MS_MAX, ShardPhase, ShardRuntime
+from coordinator.core.shard import HELD_MAX, HELD_MS_MAX, SEND_AGAIN_MS, ShardPhase, ShardRuntime
 from coordinator.core.shard_ports import (
     LOST,
     AppendBatch,
@@ -254,6 +254,60 @@ def test_a_request_waits_for_an_opening_and_not_for_long(log: FencedLog, control
     desk.step(RequestCame(2, ReadCounter(2)))
     desk.step(ShardTaken())
     assert desk.answers[2] is ErrorCode.NOT_COORDINATOR
+
+
+def test_what_happens_meanwhile_makes_no_request_wait_longer(
+    log: FencedLog, controller: ControllerOfOne
+) -> None:
+    desk = ShardDesk(log, controller)
+    desk.is_holding = True
+    desk.open()
+    came_ms = desk.now_ms
+    desk.step(RequestCame(1, ReadCounter(1)))
+    desk.now_ms += HELD_MS_MAX - 1
+    desk.step(TurnEnded())
+    assert desk.timers[ShardTimer.HELD] == came_ms + HELD_MS_MAX
+    desk.deliver()
+    assert desk.answers == {1: Counted(0)}
+    assert ShardTimer.HELD not in desk.timers
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_ENOUGH_REPLICAS, LOST])
+def test_an_opening_that_the_leader_does_not_write_is_tried_again(
+    log: FencedLog, controller: ControllerOfOne, error: ErrorCode
+) -> None:
+    desk = ShardDesk(log, controller)
+    desk.is_holding = True
+    desk.open()
+    desk.fail(error, is_written=False)
+    assert desk.runtime.phase is ShardPhase.OPENING
+    assert desk.timers[ShardTimer.SEND] == desk.now_ms + SEND_AGAIN_MS[0]
+    desk.wait()
+    desk.deliver()
+    assert (desk.runtime.phase, controller.named) == (ShardPhase.SERVING, 1)
+
+
+def test_the_pause_after_a_failure_doubles_up_to_a_bound_and_begins_anew_after_a_success(
+    desk: ShardDesk,
+) -> None:
+    desk.is_holding = True
+    desk.increment(1)
+    pauses = []
+    for _ in range(8):
+        desk.fail(LOST, is_written=False)
+        pauses.append(desk.timers[ShardTimer.SEND] - desk.now_ms)
+        desk.wait()
+    assert pauses == [20, 40, 80, 160, 320, 640, 1_000, 1_000]
+    desk.deliver()
+    desk.increment(2, number=2)
+    desk.fail(LOST, is_written=False)
+    assert desk.timers[ShardTimer.SEND] - desk.now_ms == SEND_AGAIN_MS[0]
+
+
+def test_an_opening_starts_the_machines_timers(log: FencedLog, controller: ControllerOfOne) -> None:
+    desk = ShardDesk(log, controller, new_machine=lambda: CounterMachine(tick_ms=70))
+    desk.open()
+    assert desk.timers[TICK] == desk.now_ms + 70
 
 
 def test_as_many_requests_wait_for_an_opening_as_are_bounded(
@@ -612,6 +666,37 @@ def test_a_shard_that_is_taken_ends_once_what_is_under_way_is_known(desk: ShardD
     desk.deliver()
     assert desk.answers[2] == Counted(1)
     assert desk.effects[-1] == ShardClosed(Ending.RELEASED)
+
+
+def test_a_shard_that_is_taken_waits_for_each_batch_that_is_under_way(desk: ShardDesk) -> None:
+    desk.is_holding = True
+    desk.increment(1)
+    desk.increment(2, client="b")
+    desk.step(ShardTaken())
+    desk.deliver()
+    assert not any(isinstance(effect, ShardClosed) for effect in desk.effects)
+    desk.deliver()
+    assert desk.answers == {1: Counted(1), 2: Counted(2)}
+    assert desk.effects[-1] == ShardClosed(Ending.RELEASED)
+
+
+def test_a_shard_with_nothing_under_way_is_given_away_at_once(desk: ShardDesk) -> None:
+    desk.increment(1)
+    assert desk.runtime.writer is not None
+    desk.step(ShardTaken())
+    assert desk.effects[-1] == ShardClosed(Ending.RELEASED)
+    assert desk.runtime.writer is None
+    assert read_counter(desk, 2) is ErrorCode.NOT_COORDINATOR
+
+
+def test_the_pause_of_an_opening_ends_with_it(log: FencedLog, controller: ControllerOfOne) -> None:
+    """Else it would end that of the next opening, in the middle of an attempt."""
+    desk = ShardDesk(log, controller)
+    desk.is_holding = True
+    desk.open()
+    desk.fail(LOST, is_written=False)
+    desk.step(ShardTaken())
+    assert ShardTimer.SEND not in desk.timers
 
 
 def test_a_shard_that_is_taken_while_it_opens_is_followed_again(

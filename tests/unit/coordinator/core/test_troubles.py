@@ -39,6 +39,7 @@ def test_growing_lag_is_told_with_its_figures() -> None:
 def test_troubles_are_bounded() -> None:
     troubles = Troubles()
     many = [unsettled(f"g{number:03}") for number in range(TROUBLES_TOLD_MAX + 10)]
+    many[0] = unsettled("x" * GROUP_ID_CHARS_MAX)
     troubles.see([unsettled("x" * (GROUP_ID_CHARS_MAX + 1)), *many], {}, 0)
     assert [told.group_id for told in troubles.found] == [
         group.group_id for group in many[:TROUBLES_TOLD_MAX]

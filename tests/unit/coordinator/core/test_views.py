@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +28,22 @@ def test_what_is_undone_was_never_there() -> None:
     views.set("b", 2, 1)
     views.undo(1)
     assert dict(views.latest_items()) == dict(views.committed_items()) == {"a": 1}
+
+
+def test_all_readers_see_the_committed_value_while_others_are_under_way() -> None:
+    views: TwoViews[str, int] = TwoViews()
+    for value, offset in ((1, 0), (2, 1), (3, 2)):
+        views.set("a", value, offset)
+    views.commit(1)
+    assert (dict(views.committed_items()), views.committed("a")) == ({"a": 1}, 1)
+
+
+def test_what_is_committed_is_never_undone() -> None:
+    views: TwoViews[str, int] = TwoViews()
+    views.commit(5)
+    views.commit(3)  # an older answer
+    with pytest.raises(AssertionError):
+        views.undo(4)
 
 
 def folded(changes: list[Change]) -> dict[str, int]:
