@@ -135,13 +135,20 @@ def vacate_seats(
 
 
 def vacate_seat(
-    draft: Draft, key: PartitionKey, broker_id: int, change: Change, *, only_if_led: bool = False
+    draft: Draft,
+    key: PartitionKey,
+    broker_id: int,
+    change: Change,
+    *,
+    only_if_led: bool = False,
+    has_log: bool = True,
 ) -> bool:
     """Take a replica that lost its log (LOG_MISSING, a failed disk) out of ISR and ELR; it may come back as a
     learner. Leadership moves; where it stays, it begins again, because the leader remembers how far this
     replica had come, and would ask for it again at once if a new leader epoch did not make it forget (I3,
     only this epoch's evidence counts).
-    only_if_led: it keeps its seat if no other could lead without it. Return whether it lost a seat."""
+    only_if_led: it keeps its seat if no other could lead without it. has_log: with what is left of its log it
+    may still be elected uncleanly. Return whether it lost a seat."""
     image = draft.image
     state = image.partitions[key]
     if broker_id not in state.isr and broker_id not in state.elr and broker_id != state.leader:
@@ -161,7 +168,7 @@ def vacate_seat(
         after = msgspec.structs.replace(after, leader_epoch=after.leader_epoch + 1)
     draft.write_partition(after, change)
     if after.leader == NO_LEADER:
-        elect_uncleanly_if_allowed(draft, key)
+        elect_uncleanly_if_allowed(draft, key, without=NOBODY if has_log else broker_id)
     return True
 
 
@@ -174,33 +181,30 @@ def begin_anew(draft: Draft, key: PartitionKey, change: Change) -> None:
     draft.write_partition(after, change)
 
 
-def elect_leaderless(draft: Draft, broker_id: int) -> int:
+def elect_leaderless(draft: Draft, broker_id: int) -> None:
     """A broker became eligible: give partitions without a leader one, where it is theirs to lead."""
     replicas = draft.image.replicas_of.get(broker_id, {})
     keys = [key for key in draft.image.leaderless if key in replicas]
-    return _elect(draft, keys, reason=f"broker {broker_id} is back")
+    _elect(draft, keys, reason=f"broker {broker_id} is back")
 
 
-def elect_told(draft: Draft, keys: Iterable[PartitionKey], log_ends: LogEnds) -> int:
+def elect_told(draft: Draft, keys: Iterable[PartitionKey], log_ends: LogEnds) -> None:
     """A log end that was told, or a broker that is trusted again, may be what an election waited for: with a
     seat, that the log reaches the floor (floor.py); without one, the proof of the seals (3.9, after total
     power loss)."""
     leaderless = [key for key in keys if key in draft.image.leaderless]
-    return _elect(
-        draft, leaderless, reason="its log reaches all that is known to be committed", log_ends=log_ends
-    )
+    _elect(draft, leaderless, reason="its log reaches all that is known to be committed", log_ends=log_ends)
 
 
 def _elect(
     draft: Draft, keys: Collection[PartitionKey], *, reason: str, log_ends: LogEnds | None = None
-) -> int:
+) -> None:
     if not keys:
-        return 0
+        return
     image = draft.image
     live = live_brokers(image)
     eligible = eligible_ids(image)
     change = draft.change(Cause.LEADER_ELECTED, reason=reason)
-    count = 0
     for key in keys:
         state = image.partitions[key]
         after = settle(
@@ -212,8 +216,6 @@ def _elect(
             _elect_sealed(draft, key, log_ends.of(image, image.partitions[key]))
         if image.partitions[key].leader == NO_LEADER:
             elect_uncleanly_if_allowed(draft, key)
-        count += image.partitions[key].leader != NO_LEADER
-    return count
 
 
 def _elect_sealed(draft: Draft, key: PartitionKey, told: Mapping[int, ReplicaLogEnd]) -> None:
@@ -229,18 +231,19 @@ def _elect_sealed(draft: Draft, key: PartitionKey, told: Mapping[int, ReplicaLog
     draft.write_partition(after, draft.change(Cause.SEALED_LEADER_ELECTED, reason=reason))
 
 
-def elect_uncleanly_if_allowed(draft: Draft, key: PartitionKey) -> bool:
+def elect_uncleanly_if_allowed(draft: Draft, key: PartitionKey, *, without: int = NOBODY) -> bool:
     """A topic that prefers availability to its records said so in `unclean.leader.election.enable`. Only
     live candidates (S38, the only candidate is dead). Their logs are not known here, only this: who had a
     seat that was taken, because it could not prove its log, held every committed record at the time; who was
-    behind did not (KIP-966).
+    behind did not (KIP-966). without: a broker that has just said that its log is gone: it could
+    only say so again, and again.
     """
     image = draft.image
     topic = image.topics.get(key[0])
     if topic is None or not is_unclean_election_allowed(topic.configs, image.configs):
         return False
     state = image.partitions[key]
-    candidate = unclean_candidate(state, [b for b in state.replicas if image.is_eligible(b)])
+    candidate = unclean_candidate(state, [b for b in state.replicas if b != without and image.is_eligible(b)])
     if candidate is None:
         return False
     draft.write_partition(
@@ -338,14 +341,13 @@ def _is_in_some_isr(image: ClusterImage, broker_id: int) -> bool:
 class ShutdownProgress:
     """The work that a controlled shutdown has left to do.
 
-    led: partitions that the broker still leads. waiting: those for which it should stay, because
-    another replica may still join their ISR. below_min: those whose ISR it left below the minimum just now.
+    waiting: partitions for which the broker should stay, because another replica may still join their ISR.
+    below_min: those whose ISR it left below the minimum just now.
     """
 
-    __slots__ = ("below_min", "led", "waiting")
+    __slots__ = ("below_min", "waiting")
 
     def __init__(self) -> None:
-        self.led = 0
         self.waiting = 0
         self.below_min = 0
 
@@ -375,7 +377,6 @@ def drain(
         successor = first_leader(rest, eligible, image.demoted)
         after: PartitionState | None = None
         if state.leader == broker_id and successor == NO_LEADER:
-            left.led += 1
             left.waiting += hope
             continue
         if len(rest) >= state.min_insync_replicas or force or not hope:

@@ -525,9 +525,8 @@ class ClusterMachine:
         )
         if alarm in (AlarmCode.LOG_MISSING, AlarmCode.STORAGE_ERROR):
             cause = Cause.LOG_MISSING if alarm is AlarmCode.LOG_MISSING else Cause.STORAGE_ERROR
-            vacate_seat(
-                draft, key, broker_id, draft.change(cause, actor=actor_of(broker_id), reason=detail or None)
-            )
+            change = draft.change(cause, actor=actor_of(broker_id), reason=detail or None)
+            vacate_seat(draft, key, broker_id, change, has_log=False)
         elif alarm is AlarmCode.REPLICA_ROTTEN:
             change = draft.change(Cause.REPLICA_ROTTEN, actor=actor_of(broker_id), reason=detail or None)
             if broker_id in (state.leader, *state.isr, *state.elr):

@@ -155,15 +155,14 @@ def deposed_leader_obeyed() -> Patches:
 def controller_expands_isr() -> Patches:
     original = election.elect_leaderless
 
-    def elect_leaderless(draft: Any, broker_id: int) -> int:
-        count = original(draft, broker_id)
+    def elect_leaderless(draft: Any, broker_id: int) -> None:
+        original(draft, broker_id)
         for key in draft.image.replicas_of.get(broker_id, {}):
             state = draft.image.partitions[key]
             if state.leader != -1 and broker_id not in state.isr:
                 members = tuple(b for b in state.replicas if b in state.isr or b == broker_id)
                 after = isr.advance(state, isr=members, leader=state.leader)
                 draft.write_partition(after, draft.change(Cause.ISR_EXPANDED))
-        return count
 
     return [(sessions, "elect_leaderless", elect_leaderless)]
 

@@ -8,13 +8,23 @@ import pytest
 from controller.contract.errors import ControllerError
 from controller.contract.holdings import Holdings
 from controller.contract.lag_report import LagReport
-from controller.contract.partition_state import PartitionState
-from controller.contract.session import Witness
+from controller.contract.partition_state import NO_LEADER, PartitionState
+from controller.contract.session import Heard, HeartbeatRequest, HeartbeatResponse, ShutdownKind, Witness
+from controller.contract.updates import ApplyFailure
+from controller.core.effects import AlarmCode, Note
 from controller.core.election import can_lead_preferred
-from controller.core.events import MetadataRecovered, RecoverMetadata, Report
+from controller.core.events import (
+    BrokerRemoved,
+    Heartbeat,
+    MetadataRecovered,
+    RecoverMetadata,
+    RemoveBroker,
+    Report,
+)
 from controller.core.isr import advance, check_proposal, is_eligible_member
+from controller.core.records import Cause
 from controller.core.recovery import PRODUCER_IDS_MARGIN, states_by_partition
-from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster
+from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster, changed, seats, topic_id
 
 
 def created() -> Cluster:
@@ -122,3 +132,178 @@ def test_a_new_replica_that_can_not_vouch_for_its_log_is_new_no_more() -> None:
     after = advance(state, isr=(1, 3), leader=1, excluded=2)
     assert after is not None
     assert (after.new_replicas, after.isr) == ((3,), (1, 3))
+
+
+# Elections.
+
+
+def test_a_shutdown_gives_a_seat_up_at_once_where_the_minimum_stays_though_another_might_join() -> None:
+    cluster = Cluster(brokers=(1, 2, 3, 4))
+    cluster.create((1, 2, 3, 4), configs={"min.insync.replicas": "2"})
+    cluster.propose(1, 2, 3)
+    cluster.heartbeat(1, wants_shutdown=True)
+    assert seats(cluster.partition()) == (2, (2, 3), ())
+
+
+def test_a_follower_that_shuts_down_and_has_to_wait_moves_no_leader() -> None:
+    cluster = Cluster(brokers=(1, 2, 3, 4))
+    cluster.create((1, 2, 3, 4), configs={"min.insync.replicas": "3"})
+    cluster.propose(1, 2, 3)
+    before = cluster.image.partitions[topic_id(), 0] = changed(cluster.partition(), leader=3)
+    cluster.heartbeat(2, wants_shutdown=True)
+    assert cluster.partition() == before
+
+
+def test_the_last_leader_in_sync_does_not_stop_while_another_may_join() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.propose(1)
+    cluster.heartbeat(1, wants_shutdown=True)
+    cluster.beat_all()
+    assert not cluster.heartbeat(1, wants_shutdown=True).may_shut_down
+    cluster.kill(2)
+    cluster.kill(3)
+    cluster.pass_ms(cluster.options.grace_ms + 1)
+    cluster.heartbeat(1)
+    assert cluster.heartbeat(1, wants_shutdown=True).may_shut_down, "nobody can"
+
+
+@pytest.mark.parametrize("code", ["log_missing", "storage_error"])
+@pytest.mark.parametrize(
+    ("setting", "dead", "leader"),
+    [("true", (), 2), ("true", (2,), 3), ("true", (2, 3), NO_LEADER), ("false", (), NO_LEADER)],
+)
+def test_where_the_last_log_in_sync_is_gone_only_a_topic_that_opted_in_goes_on_and_with_another(
+    code: str, setting: str, dead: tuple[int, ...], leader: int
+) -> None:
+    """The broker whose log is gone had the last seat, and would be the first choice: told to lead, it would
+    say so again, be chosen again, and so on without an end."""
+    cluster = Cluster()
+    configs = {"unclean.leader.election.enable": setting, "min.insync.replicas": "1"}
+    cluster.create((1, 2, 3), configs=configs)
+    cluster.propose(1)
+    cluster.kill(*dead)
+    gone = ApplyFailure(
+        topic_id=topic_id(),
+        partition=0,
+        partition_epoch=cluster.partition().partition_epoch,
+        code=code,
+        detail="no such directory",
+    )
+    cluster.applied(1, gone)
+    assert cluster.partition().leader == leader
+
+
+def test_an_in_sync_set_of_the_same_size_with_another_member_is_an_expansion() -> None:
+    cluster = created()
+    cluster.propose(1, 2)
+    cluster.propose(1, 3)
+    (record,) = cluster.last.records
+    assert record.change.cause is Cause.ISR_EXPANDED
+
+
+def test_who_is_in_sync_again_is_not_among_those_whose_seat_was_taken() -> None:
+    state = changed(created().partition(), isr=(1,), last_known_elr=(2, 3), min_insync_replicas=3)
+    after = advance(state, isr=(1, 2), leader=1)
+    assert after is not None
+    assert (after.elr, after.last_known_elr) == ((), (3,))
+
+
+# Sessions.
+
+
+def alarms(cluster: Cluster) -> list[tuple[AlarmCode, int | None]]:
+    return [(alarm.key.code, alarm.key.broker_id) for alarm in cluster.machine.alarms()]
+
+
+def test_a_restart_that_proves_its_logs_raises_no_alarm() -> None:
+    cluster = created()
+    assert cluster.register(1, "b", last_shutdown=ShutdownKind.CLEAN).error is ControllerError.NONE
+    assert seats(cluster.partition()) == (2, (2, 3), ())
+    assert AlarmCode.LOGS_UNPROVEN not in [code for code, _ in alarms(cluster)]
+
+
+def test_a_double_is_no_alarm_any_more_once_it_is_the_only_one() -> None:
+    cluster = Cluster()
+    cluster.register(1, "b")
+    cluster.now_ms += cluster.options.grace_ms // 2
+    cluster.heartbeat(1)
+    cluster.now_ms += cluster.options.grace_ms // 2 + 1
+    cluster.register(1, "b")
+    assert (AlarmCode.DUPLICATE_BROKER, 1) in alarms(cluster)
+    cluster.kill(1)
+    assert cluster.register(1, "b").error is ControllerError.NONE
+    assert (AlarmCode.DUPLICATE_BROKER, 1) not in alarms(cluster)
+
+
+def test_a_controller_that_takes_over_alarms_brokers_that_are_fenced_and_no_others() -> None:
+    cluster = Cluster()
+    cluster.register(4)  # waits to be admitted
+    cluster.heartbeat(3, wants_shutdown=True)
+    cluster.kill(2)
+    cluster.kill(3)
+    cluster.fail_over()
+    fenced = [broker_id for code, broker_id in alarms(cluster) if code is AlarmCode.BROKER_FENCED]
+    assert fenced == [2]
+
+
+def test_a_fencing_is_a_line_in_the_log_with_how_much_it_concerns() -> None:
+    cluster = created()
+    cluster.create((3, 1), number=1)
+    cluster.kill(1)
+    (note,) = [effect for effect in cluster.effects if isinstance(effect, Note)]
+    assert note.fields == {"broker": 1, "partitions": 2}
+    assert "refuses connections" in note.detail
+
+
+def test_when_silence_matters_is_counted_anew_without_a_broker_that_was_removed() -> None:
+    cluster = Cluster()
+    cluster.kill(3)
+    cluster.ask(RemoveBroker(wall_ms=0, actor="ann", broker_id=3), BrokerRemoved)
+    silent_ms = cluster.options.probe_after_ms
+    assert cluster.machine.next_deadline_ms() == cluster.now_ms + silent_ms + 1
+
+
+@pytest.mark.parametrize(
+    ("count", "answered", "is_outdated"),
+    [
+        (-1, 0, False),  # a broker that does not count
+        (0, 5, True),
+        (4, 5, True),
+        (5, 5, False),
+        (5, 4, True),
+        (5, None, False),
+        (0, None, True),
+        (6, None, False),
+    ],
+)
+def test_a_heartbeat_is_held_against_what_was_heard_before(
+    count: int, answered: int | None, is_outdated: bool
+) -> None:
+    sessions = Cluster().machine._sessions
+    sessions._by_id[1].on_heard(5, 5)
+    assert sessions.is_outdated(1, count, answered) is is_outdated
+
+
+def test_the_first_heartbeat_that_counts_knows_of_no_answer_that_was_forgotten() -> None:
+    sessions = Cluster().machine._sessions
+    sessions._by_id[1].on_heard(0, 5)
+    assert sessions.is_outdated(1, 0, 4)
+
+
+def test_others_are_told_of_a_first_heartbeat_and_strangers_say_nothing() -> None:
+    cluster = Cluster()
+    first, stranger = (
+        HeartbeatRequest(
+            broker_id=broker_id,
+            broker_epoch=cluster.broker(broker_id).broker_epoch,
+            incarnation_id=cluster.broker(broker_id).incarnation_id,
+            count=0,
+            others=others,
+        )
+        for broker_id, others in ((1, ()), (2, (Heard(broker_id=9, broker_epoch=1, count=1, answered=1),)))
+    )
+    for request in (first, stranger):
+        event = Heartbeat(wall_ms=0, request=request, received_ms=cluster.now_ms)
+        told = cluster.ask(event, HeartbeatResponse)
+    assert [(heard.broker_id, heard.count) for heard in told.others] == [(1, 0)]
