@@ -6,13 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+import pytest
 
 from controller.contract.holdings import HeldLog, Holdings, SetAsideLog
 from controller.contract.lag_report import LagReport
 from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
 from controller.contract.session import ShutdownKind, Witness
-from controller.core.events import MetadataRecovered, RecoverMetadata, Refusal, RefusalCode, Report
-from controller.core.recovery import EPOCH_MARGIN
+from controller.core.events import (
+    MetadataRecovered,
+    RecoverMetadata,
+    Refusal,
+    RefusalCode,
+    RegisterBroker,
+    Report,
+)
+from controller.core.records import RemoveTopicRecord
+from controller.core.recovery import EPOCH_MARGIN, HOLDINGS_MS_MAX, HeardBook, topic_by_logs
 from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster, topic_id
 
 KEY = (topic_id(), 0)
@@ -329,6 +338,119 @@ def test_a_topic_of_the_lost_history_comes_back_by_its_logs_and_every_epoch_is_a
     assert [cluster.broker(b).broker_epoch for b in (1, 2, 3)] == [1_071, 1_072, 1_073]
     assert all(cluster.broker(b).admitted and cluster.broker(b).fenced for b in (1, 2, 3))
     assert cluster.image.last_broker_epoch == 1_073
+
+
+def test_a_leader_that_was_told_begins_a_new_partition_and_else_the_first_replica() -> None:
+    for leader, begins in ((2, 2), (NO_LEADER, 1)):
+        state = msgspec.structs.replace(later(leader, 6, 14, 1, 2, 3), new_replicas=(1, 2, 3))
+        lost = LostHistory(held={3: state}, ends={1: None, 2: None, 3: None})
+        assert lost.recover().isr == (begins,)
+
+
+def test_a_replica_that_has_not_all_of_its_disks_may_have_had_more() -> None:
+    lost = LostHistory(held={}, ends={1: (5, 200), 3: (5, 200)})
+    brokers = lost.cluster.image.brokers
+    brokers[2] = msgspec.structs.replace(brokers[2], log_dir_ids=("dir-2", "and-another"))
+    lost.tell(2, None, (5, 10), dirs=("dir-2",))
+    assert lost.recover().isr == ()
+
+
+def test_what_was_led_later_counts_though_nobody_had_a_seat_by_the_latest_state() -> None:
+    nobody = later(NO_LEADER, 6, 14)
+    lost = LostHistory(held={1: nobody}, ends={1: (6, 80), 2: (7, 70), 3: (6, 70)})
+    assert lost.recover().isr == (2,)
+
+
+def test_rows_in_which_nobody_had_a_seat_are_believed_where_no_broker_holds_a_state() -> None:
+    lost = LostHistory(held={}, ends={1: (0, 80), 2: (0, 70), 3: (0, 70)})
+    row = lost.cluster.image.partitions[KEY]
+    lost.cluster.image.partitions[KEY] = msgspec.structs.replace(row, leader=NO_LEADER, isr=(), elr=())
+    assert lost.recover().isr == ()
+
+
+def test_a_broker_that_only_a_state_names_is_waited_for() -> None:
+    state = msgspec.structs.replace(later(2, 6, 14, 1, 2), replicas=(1, 2, 3, 4))
+    lost = LostHistory(held={2: state}, ends={1: (6, 80), 2: (6, 80), 3: (6, 80)})
+    refused = lost.cluster.ask(RecoverMetadata(wall_ms=0, actor="ann"), Refusal)
+    assert refused.detail.endswith("[4]")
+
+
+def test_no_record_on_the_way_removes_a_topic_that_stays() -> None:
+    """A controller that dies in between would have told the brokers to delete it."""
+    state = later(2, 6, 14, 1, 2)
+    lost = LostHistory(held={2: state}, ends={1: (6, 80), 2: (6, 80), 3: (6, 80)})
+    lost.recover()
+    assert not [record for record in lost.cluster.last.records if isinstance(record, RemoveTopicRecord)]
+
+
+def test_a_broker_registers_anew_whatever_its_row_says_of_it_or_without_one() -> None:
+    state = later(2, 6, 14, 1, 2)
+    lost = LostHistory(held={2: state}, ends={1: (6, 80), 2: (6, 80), 3: (6, 80), 4: None})
+    brokers = lost.cluster.image.brokers
+    brokers[1] = msgspec.structs.replace(brokers[1], shutting_down=True, rack="r")
+    lost.recover()
+    assert (lost.cluster.broker(1).shutting_down, lost.cluster.broker(1).rack) == (False, "r")
+    new = lost.cluster.broker(4)
+    assert (new.host, new.log_dir_ids, new.fenced, new.admitted) == ("store4", ("dir-4",), True, True)
+
+
+@pytest.mark.parametrize(("broker_epoch", "isr"), [(70, (1,)), (71, ())])
+def test_a_registration_counts_as_known_up_to_the_highest_that_was_told(
+    broker_epoch: int, isr: tuple[int, ...]
+) -> None:
+    state = msgspec.structs.replace(later(NO_LEADER, 6, 14), elr=(1,), last_known_leader=2)
+    lost = LostHistory(held={}, ends={1: (5, 80)})
+    lost.tell(2, state, None, last_shutdown=ShutdownKind.FIRST_START, dirs=("another",))
+    lost.tell(3, None, (5, 90), broker_epoch=broker_epoch)
+    assert lost.recover().isr == isr
+
+
+def test_a_topic_that_only_logs_tell_of_has_as_many_replicas_as_its_widest_partition() -> None:
+    counts = {0: 2, 1: 3, 3: 1}
+    logs = [
+        HeldLog(topic_id=KEY[0], topic="t0", partition=partition, leader_epoch=0, log_end_offset=0)
+        for partition, count in counts.items()
+        for _ in range(count)
+    ]
+    topic = topic_by_logs(KEY[0], logs)
+    assert (topic.topic, topic.partitions, topic.replication_factor) == ("t0", 4, 3)
+
+
+# What a halted controller hears.
+
+
+def report_of(broker_id: int = 1, *, cluster_id: str = CLUSTER_ID) -> Report:
+    cluster = Cluster()
+    witness = Witness(cluster_id=cluster_id, controller_epoch=9, lineage="lost", records=RECORDS)
+    identity = msgspec.structs.replace(cluster.request(broker_id), cluster_id=CLUSTER_ID, witness=witness)
+    holdings = Holdings(identity=identity, broker_ids=(1,), broker_epoch_max=70)
+    return Report(
+        wall_ms=0,
+        request=LagReport(broker_id=broker_id, broker_epoch=60, witness=witness, holdings=holdings),
+    )
+
+
+def test_what_a_broker_holds_counts_for_ten_seconds() -> None:
+    book, image = HeardBook(), Cluster().image
+    book.note(image, report_of(), 5)
+    assert list(book.held(HOLDINGS_MS_MAX + 5)) == [1]
+    assert not book.held(HOLDINGS_MS_MAX + 6)
+
+
+@pytest.mark.parametrize(("incarnation", "still"), [("a", [1]), ("b", [])])
+def test_what_a_process_held_ends_with_it(incarnation: str, still: list[int]) -> None:
+    book, cluster = HeardBook(), Cluster()
+    book.note(cluster.image, report_of(), 0)
+    book.note(cluster.image, RegisterBroker(wall_ms=0, request=cluster.request(1, incarnation)), 0)
+    assert list(book.held(0)) == still
+
+
+def test_what_another_cluster_was_told_raises_nothing() -> None:
+    book, image = HeardBook(), Cluster().image
+    book.note(image, report_of(cluster_id="another"), 0)
+    assert (book.records, book.broker_ids) == (-1, set())
+    book.note(image, report_of(), 0)
+    assert (book.records, book.controller_epoch, book.broker_epoch) == (RECORDS, 9, 70)
 
 
 def test_a_cluster_that_lost_nothing_is_not_recovered() -> None:
