@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 from contextlib import suppress
 
+from springtide.native.record_walk import choose_implementation
 from springtide.wire.apis import APIS, ApiKey, UnsupportedApi
 from springtide.wire.codec import decode, encode, request_type
 from springtide.wire.compression import Compression, compress
@@ -25,6 +26,7 @@ from springtide.wire.record_batch import (
     iter_headers,
 )
 from springtide.wire.record_spans import read_payload, read_spans
+from springtide.wire.record_walk import walk_records_in_python
 from springtide.wire.records import NewRecord, encode_batch, iter_records, seal_batch
 from tests.fuzz.target import Target, seeded
 from tests.kit.springtide.random_message import random_message
@@ -40,6 +42,8 @@ DECOMPRESSED_BYTES_MAX = 64 * 1024
 COMPRESSED_AS_IS = 8
 BATCH_AS_IS = 16
 NEEDS_KEYS = 32
+CHOSEN_WALK = choose_implementation({}).walk_records
+"""In C where it was built; where not, it is compared with itself."""
 
 
 def decode_request(data: bytes) -> bool:
@@ -77,7 +81,8 @@ def requests() -> Sequence[bytes]:
 
 
 def check_batch(data: bytes) -> bool:
-    """Check one batch as a leader does that distrusts its producers, then read it as others do.
+    """Check one batch as a leader does that distrusts its producers, then read it as others do. The walk over
+    its records that a broker chooses, and the reference in Python, have to say the same of them.
 
     A byte of flags and two bytes of the record count are in front of the payload, unless the flags say that
     the whole batch follows."""
@@ -98,7 +103,11 @@ def check_batch(data: bytes) -> bool:
     with suppress(CorruptBatch):
         list(iter_records(view, decompressed_bytes_max=cap))
     with suppress(CorruptBatch):
-        read_spans(read_payload(view, header, bytes_max=cap), header)
+        payload = read_payload(view, header, bytes_max=cap)
+        for is_asked in (False, True):
+            reference = walk_records_in_python(payload, header.record_count, is_asked)
+            assert CHOSEN_WALK(payload, header.record_count, is_asked) == reference
+        read_spans(payload, header)
     return error is ErrorCode.NONE
 
 
