@@ -17,16 +17,17 @@ import pytest
 
 from localcluster.cluster import LocalCluster
 from tests.faults import frames
+from tests.faults.bad_batches import BAD_BATCHES, MESSAGE_TOO_LARGE
 from tests.faults.frames import Batch
 from tests.faults.wire import Wire
 
 pytestmark = [pytest.mark.timeout(300)]
 
-OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, UNKNOWN_TOPIC, NOT_LEADER, MESSAGE_TOO_LARGE = 1, 2, 3, 6, 10
+OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER = 1, 3, 6
 INVALID_TOPIC, INVALID_REQUIRED_ACKS, INVALID_TIMESTAMP, UNSUPPORTED_VERSION = 17, 21, 32, 35
 NOT_ENOUGH_REPLICAS, OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH = 19, 45, 47
 FETCH_SESSION_NOT_FOUND = 70
-UNKNOWN_LEADER_EPOCH, UNSUPPORTED_COMPRESSION, INVALID_RECORD = 75, 76, 87
+UNKNOWN_LEADER_EPOCH = 75
 
 INT_MAX = 2**31 - 1
 
@@ -180,37 +181,6 @@ def test_unknown_tagged_fields_are_skipped(target: Target) -> None:
 
 
 # --- produce ----------------------------------------------------------------------------------------------
-
-
-BAD_BATCHES: dict[str, tuple[bytes | None, int]] = {
-    "shorter than a header": (Batch().encode()[:60], CORRUPT_MESSAGE),
-    "a length beyond the bytes": (Batch(length_error=1).encode(), CORRUPT_MESSAGE),
-    "a length below the minimum": (Batch(length_error=-1000).encode(), CORRUPT_MESSAGE),
-    "a wrong CRC": (Batch(crc=1).encode(), CORRUPT_MESSAGE),
-    "magic 0": (Batch(magic=0).encode(), INVALID_RECORD),
-    "magic 1": (Batch(magic=1).encode(), INVALID_RECORD),
-    "magic 3": (Batch(magic=3).encode(), INVALID_RECORD),
-    "no batch": (b"", INVALID_RECORD),
-    "null records": (None, INVALID_RECORD),
-    "two batches": (Batch().encode() * 2, INVALID_RECORD),
-    "no records": (Batch(count=0, records=b"").encode(), INVALID_RECORD),
-    "a negative count": (Batch(count=-1).encode(), INVALID_RECORD),
-    "more records claimed than offsets": (Batch(count=2).encode(), INVALID_RECORD),
-    "more offsets claimed than records": (Batch(last_offset_delta=5).encode(), INVALID_RECORD),
-    "more records claimed than sent": (Batch(count=2, last_offset_delta=1).encode(), INVALID_RECORD),
-    "a control batch": (Batch(attributes=0x20).encode(), INVALID_RECORD),
-    "a negative sequence": (Batch(producer_id=77, producer_epoch=0).encode(), INVALID_RECORD),
-    "a record longer than the batch": (Batch(records=b"\xfe\xff\x03" + b"x" * 20).encode(), INVALID_RECORD),
-    "bytes after the last record": (
-        Batch(records=frames.record(b"a") + b"junk").encode(),
-        INVALID_RECORD,
-    ),
-    "an unknown codec": (Batch(attributes=0x07).encode(), UNSUPPORTED_COMPRESSION),
-    "a record beyond the limit": (
-        Batch(records=frames.record(b"x" * 1_200_000)).encode(),
-        MESSAGE_TOO_LARGE,
-    ),
-}
 
 
 @pytest.mark.parametrize(("records", "code"), BAD_BATCHES.values(), ids=BAD_BATCHES.keys())
