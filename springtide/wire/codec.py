@@ -18,8 +18,9 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
+from itertools import chain
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast, get_args, get_origin
@@ -143,14 +144,21 @@ def _as_type(nested: type[Message], item: Mapping[str, object] | Message) -> Mes
 
 
 def error_codes(message: Message) -> Iterator[int]:
-    """Yield the error codes in a message, in any depth."""
-    for name, is_array, nested in _errors_in(type(message)):
-        value = getattr(message, name)
+    """Yield the error codes in a message, in any depth, but those that say NONE.
+
+    Level by level, not message by message, so that the answer without an error, which may have ten thousand
+    partitions, is passed over in C.
+    """
+    return _error_codes(type(message), (message,))
+
+
+def _error_codes(message_type: type[Message], messages: Collection[Message]) -> Iterator[int]:
+    for get, is_array, nested in _errors_in(message_type):
+        found = filter(None, map(get, messages))
         if nested is None:
-            yield int(value)
-        elif value is not None:
-            for one in value if is_array else (value,):
-                yield from error_codes(one)
+            yield from map(int, found)
+        elif inside := tuple(chain.from_iterable(found) if is_array else found):
+            yield from _error_codes(nested, inside)
 
 
 # --- what a field is -------------------------------------------------------------------------------
@@ -190,11 +198,11 @@ def _field_of(field: dataclasses.Field[Any]) -> _Field:
 
 
 @cache
-def _errors_in(message_type: type[Message]) -> tuple[tuple[str, bool, type[Message] | None], ...]:
-    """Return (name, whether there are several, nested message type) of the fields that are an error code, or
-    may have one inside."""
+def _errors_in(message_type: type[Message]) -> tuple[tuple[attrgetter[Any], bool, type[Message] | None], ...]:
+    """Return (getter, whether there are several, nested message type) of the fields that are an error code,
+    or may have one inside."""
     return tuple(
-        (field.name, field.is_array, field.nested)
+        (attrgetter(field.name), field.is_array, field.nested)
         for field in map(_field_of, dataclasses.fields(message_type))
         if (_errors_in(field.nested) if field.nested is not None else field.kafka_type == "error_code")
     )

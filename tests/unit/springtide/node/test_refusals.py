@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import random
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,8 +19,9 @@ from springtide.node.refusals import (
     software_of,
 )
 from springtide.wire import codec
-from springtide.wire.apis import ApiKey
+from springtide.wire.apis import APIS, ApiKey
 from springtide.wire.errors import ErrorCode
+from tests.kit.springtide.random_message import random_message
 
 PRODUCE = int(ApiKey.PRODUCE)
 INVALID, MOVED = int(ErrorCode.INVALID_RECORD), int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -93,8 +97,30 @@ def test_errors_are_found_in_any_depth_of_an_answer() -> None:
         ]
     }
     message = cast(Any, codec.build(codec.response_type(ApiKey.METADATA, 12), fields))
-    assert sorted(codec.error_codes(message)) == [0, 0, 3, 6]
-    assert list(codec.error_codes(codec.build(codec.response_type(ApiKey.HEARTBEAT, 4), {}))) == [0]
+    assert sorted(codec.error_codes(message)) == [3, 6]
+    assert list(codec.error_codes(codec.build(codec.response_type(ApiKey.HEARTBEAT, 4), {}))) == []
+
+
+def test_the_errors_of_every_answer_are_those_of_its_fields() -> None:
+    """As a walk finds them that looks at each message by itself."""
+    rng, found = random.Random(1), 0
+    for spec in APIS.values():
+        for version in range(spec.served_since, spec.version_max + 1):
+            message = random_message(codec.response_type(spec.api_key, version), rng)
+            expected = sorted(_codes_in(message))
+            assert sorted(codec.error_codes(message)) == expected, (spec.api_key, version)
+            found += len(expected)
+    assert found > len(APIS)
+
+
+def _codes_in(message: Any) -> Iterator[int]:
+    for field in dataclasses.fields(message):
+        value = getattr(message, field.name)
+        for one in value if isinstance(value, tuple) else (value,):
+            if dataclasses.is_dataclass(one):
+                yield from _codes_in(one)
+            elif field.metadata.get("kafka_type") == "error_code" and one:
+                yield int(one)
 
 
 def test_a_client_that_never_said_is_unknown() -> None:
