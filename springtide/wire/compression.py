@@ -1,8 +1,8 @@
 """The four codecs of a record batch, with every decompression bounded.
 
 A kilobyte of zstd can claim ten gigabytes, so the claim allocates nothing: output goes into a buffer that
-starts small and grows only while real output fills it, up to the caller's cap. The produce path does not use
-this, since brokers store batches as they came; the deep check, timestamp lookup, dump-log and tests do.
+starts small and grows only while real output fills it, up to the caller's cap. A leader opens each batch so
+before it appends the bytes as they came (produced_records.py); lookups by time and dump-log do, too.
 (Besides the output, the zstd library may take a window of up to 128 MiB that a frame asks for.)
 
 Dialects, because clients differ: snappy comes either as one raw block (librdkafka) or in snappy-java's
