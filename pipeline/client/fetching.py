@@ -27,7 +27,6 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import NamedTuple
-from uuid import UUID
 
 from pipeline.client.backoff import Patience
 from pipeline.client.batch_walk import Walk, walk_batches
@@ -40,6 +39,7 @@ from pipeline.client.values import (
     FetchedRecords,
     PartitionRange,
     TopicPartition,
+    ids_on_the_wire,
 )
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import FetchPartition
@@ -160,7 +160,7 @@ class RangeFetching:
     def ids_of(self, wanted: Iterable[FetchPartition]) -> dict[str, bytes] | None:
         """Return the ids of the topics that these are about, by name; None if the reader did not say all."""
         ids = {where.topic: self._readings[where].topic_id for where in map(TopicPartition.of, wanted)}
-        return {name: UUID(one).bytes for name, one in ids.items()} if all(ids.values()) else None
+        return ids_on_the_wire(ids)
 
     def made_again(self, where: TopicPartition, metadata: ClusterMetadata) -> str:
         """Return why the topic of this name is not the one that is to be read; "" if nothing says so."""

@@ -3,8 +3,8 @@ values.
 
 One version of each API is spoken: the highest that names topics and that every Kafka from 3.0 on, Kafka 4
 (KIP-896) and our own brokers have. A broker's ApiVersions are checked against that once a connection. Only
-Fetch has a second one: where the reader says which topic it means by its id, and the broker can (Kafka 3.1),
-topics have ids instead of names (KIP-516).
+Fetch and Produce have a second one: where the caller says which topic it means by its id, and the broker can
+(Kafka 3.1 and 4.0), topics have ids instead of names (KIP-516).
 
 An answer must be about what was asked: each parser gives a value for every partition asked for, or raises
 MalformedAnswer. So a broker that leaves one out can't make a caller wait for it forever.
@@ -30,7 +30,13 @@ from springtide.wire.apis import ApiKey
 from springtide.wire.codec import build, decode, encode, request_type, response_type
 from springtide.wire.compression import Buffer
 from springtide.wire.errors import ErrorCode, error_code
-from springtide.wire.fetch_request import CONSUMER_ID, FetchPartition, FetchRequest, encode_fetch_request
+from springtide.wire.fetch_request import (
+    CONSUMER_ID,
+    FetchPartition,
+    FetchRequest,
+    Topic,
+    encode_fetch_request,
+)
 from springtide.wire.fetch_response import EpochEnd, FetchResponse, decode_fetch_response
 from springtide.wire.primitives import RESPONSE_ELEMENTS_MAX, MalformedRequest
 from springtide.wire.produce import decode_produce_response, encode_produce_request
@@ -55,6 +61,8 @@ SPOKEN: dict[ApiKey, int] = {
 
 FETCH_BY_ID = 13
 """The version of Fetch that has topic ids in the place of names, and is else the one in SPOKEN."""
+PRODUCE_BY_ID = 13
+"""The version of Produce that has topic ids in the place of names."""
 
 
 class Answered(NamedTuple):
@@ -224,25 +232,39 @@ def parse_producers(message: Any, asked: Iterable[TopicPartition]) -> dict[Topic
 # --- records ---------------------------------------------------------------------------------------
 
 
-def produce_request(batches: Mapping[TopicPartition, Buffer], *, acks: int, timeout_ms: int) -> list[Buffer]:
-    """Return the request's body in pieces; the batches are not copied."""
-    return encode_produce_request(
-        SPOKEN[ApiKey.PRODUCE],
-        batches.items(),
-        acks=acks,
-        timeout_ms=timeout_ms,
-    )
+def produce_request(
+    batches: Mapping[TopicPartition, Buffer],
+    *,
+    acks: int,
+    timeout_ms: int,
+    ids: Mapping[str, bytes] | None = None,
+) -> list[Buffer]:
+    """Return the request's body in pieces; the batches are not copied. With `ids` of the topics, by name, it
+    is of version PRODUCE_BY_ID."""
+    if ids is None:
+        return encode_produce_request(
+            SPOKEN[ApiKey.PRODUCE], batches.items(), acks=acks, timeout_ms=timeout_ms
+        )
+    by_id = (((ids[where.topic], where.partition), batch) for where, batch in batches.items())
+    return encode_produce_request(PRODUCE_BY_ID, by_id, acks=acks, timeout_ms=timeout_ms)
 
 
 def parse_produced(
-    frame: Buffer, position: int, asked: Iterable[TopicPartition]
+    frame: Buffer,
+    position: int,
+    asked: Iterable[TopicPartition],
+    *,
+    ids: Mapping[str, bytes] | None = None,
 ) -> dict[TopicPartition, ProduceResult]:
+    """Return the results by name; `ids`: those that the request had."""
+    version = SPOKEN[ApiKey.PRODUCE] if ids is None else PRODUCE_BY_ID
+    names: dict[Topic, str] = {one: name for name, one in (ids or {}).items()}
     try:
-        outcomes = decode_produce_response(SPOKEN[ApiKey.PRODUCE], frame, position)
+        outcomes = decode_produce_response(version, frame, position)
     except MalformedRequest as error:
         raise MalformedAnswer(f"PRODUCE: {error}") from error
     found = {
-        TopicPartition(str(one.topic), one.partition): ProduceResult(
+        TopicPartition(names.get(one.topic, str(one.topic)), one.partition): ProduceResult(
             error_code(one.error_code),
             one.base_offset,
             one.log_append_time_ms,

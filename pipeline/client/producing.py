@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pipeline.client import messages
@@ -14,7 +15,13 @@ from pipeline.client.config import Address, ClientConfig
 from pipeline.client.connection import BrokerConnection
 from pipeline.client.errors import ConnectionLost
 from pipeline.client.pool import ConnectionPool
-from pipeline.client.values import ClusterMetadata, ProduceResult, TopicPartition, Unsettled
+from pipeline.client.values import (
+    ClusterMetadata,
+    ProduceResult,
+    TopicPartition,
+    Unsettled,
+    ids_on_the_wire,
+)
 from springtide.wire.apis import ApiKey
 from springtide.wire.compression import Buffer
 
@@ -28,9 +35,12 @@ Results = dict[TopicPartition, ProduceResult | Unsettled]
 
 
 class _UnderWay(NamedTuple):
+    """ids: of the topics by name, if the request had these instead of names."""
+
     connection: BrokerConnection
     partitions: list[TopicPartition]
     overdue_ms: int
+    ids: dict[str, bytes] | None
 
 
 class Producing:
@@ -73,9 +83,15 @@ class Producing:
             chosen[where] = batch
         return chosen
 
-    def start(self, batches: Batches) -> dict[TopicPartition, Unsettled]:
+    def start(
+        self, batches: Batches, topic_ids: Mapping[str, str] = MappingProxyType({})
+    ) -> dict[TopicPartition, Unsettled]:
         """Send `sendable` batches with acks=all, and return those that have no leader or did not get away
-        whole; `take` has the answers for the others. Raise UnsupportedBroker."""
+        whole; `take` has the answers for the others. Raise UnsupportedBroker.
+
+        `topic_ids`, by name: of the topics that are meant. A broker that knows Produce by id appends to these
+        only, not to one that was made again under the name.
+        """
         self._keep_pace(batches)
         metadata = self._metadata()
         lost: dict[TopicPartition, Unsettled] = {}
@@ -88,24 +104,28 @@ class Producing:
                 requests.setdefault((leader.host, leader.port), {})[where] = batch
         for address, some in requests.items():
             try:
-                self._send(address, some)
+                self._send(address, some, topic_ids)
             except ConnectionLost as error:
                 lost.update(dict.fromkeys(some, Unsettled(str(error))))
         return lost
 
-    def _send(self, address: Address, batches: Batches) -> None:
+    def _send(self, address: Address, batches: Batches, topic_ids: Mapping[str, str]) -> None:
         assert address not in self._under_way
         connection = self._pool.take(address, self._config)
+        ids = ids_on_the_wire({where.topic: topic_ids.get(where.topic, "") for where in batches})
+        if not connection.speaks(ApiKey.PRODUCE, messages.PRODUCE_BY_ID):
+            ids = None
         try:
             connection.send(
                 ApiKey.PRODUCE,
-                messages.produce_request(batches, acks=ACKS_ALL, timeout_ms=PRODUCE_TIMEOUT_MS),
+                messages.produce_request(batches, acks=ACKS_ALL, timeout_ms=PRODUCE_TIMEOUT_MS, ids=ids),
+                version=None if ids is None else messages.PRODUCE_BY_ID,
             )
         except BaseException:
             self._pool.give_back(connection, self._config)
             raise
         overdue_ms = self._clock_ms() + self._config.request_timeout_ms + PRODUCE_TIMEOUT_MS
-        self._under_way[address] = _UnderWay(connection, list(batches), overdue_ms)
+        self._under_way[address] = _UnderWay(connection, list(batches), overdue_ms, ids)
 
     def take(self, *, wait_ms: int) -> Results:
         """Return the answers that have come, and Unsettled for each partition whose answer is lost. If there
@@ -131,7 +151,7 @@ class Producing:
     def _received(self, one: _UnderWay) -> Results:
         try:
             frame, position = one.connection.receive()
-            return {**messages.parse_produced(frame, position, one.partitions)}
+            return {**messages.parse_produced(frame, position, one.partitions, ids=one.ids)}
         except ConnectionLost as error:
             one.connection.close()
             return dict.fromkeys(one.partitions, Unsettled(str(error)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
+from uuid import UUID
 
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import FetchPartition
@@ -19,6 +20,11 @@ LATEST = -1
 
 UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 """The errors of a topic or partition that the cluster does not know."""
+
+
+def ids_on_the_wire(ids: Mapping[str, str]) -> dict[str, bytes] | None:
+    """Return topics' ids as requests have them, by name; None unless each topic has one."""
+    return {name: UUID(one).bytes for name, one in ids.items()} if all(ids.values()) else None
 
 
 class TopicPartition(NamedTuple):

@@ -17,9 +17,9 @@ from typing import Generic, NamedTuple, TypeVar
 from pipeline.client.client import Client
 from pipeline.client.values import TopicPartition
 from pipeline.errors import DeliveryFailed
+from pipeline.sink.opening import made_again
 from pipeline.sink.state import SinkState
 from pipeline.sink.steps import Delivered
-from pipeline.sink.target import WHAT_IS_GONE, made_again
 from springtide.wire.fetch_response import EpochEnd
 
 VERSION = 1
@@ -97,10 +97,16 @@ def _check_topics(client: Client, reports: Iterable[TaskReport]) -> None:
     if not opened:
         return
     now = client.metadata(sorted({topic for topic, _ in opened})).topics
+    check_topics(opened, {topic: told.topic_id for topic, told in now.items()})
+
+
+def check_topics(opened: Iterable[tuple[str, str]], now: Mapping[str, str]) -> None:
+    """Raise DeliveryFailed if one of the topics that were opened, by name and id, has another id now. An id
+    that is not known is empty."""
     for topic, topic_id in opened:
-        found = now[topic].topic_id if topic in now else ""
+        found = now.get(topic, "")
         if found not in ("", topic_id):
-            raise DeliveryFailed(made_again(topic, topic_id, found), WHAT_IS_GONE)
+            raise made_again(topic, topic_id, found)
 
 
 def _epoch_ends(

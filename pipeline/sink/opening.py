@@ -19,7 +19,7 @@ from typing import Annotated
 
 import msgspec
 
-from pipeline.errors import SinkStateError
+from pipeline.errors import DeliveryFailed, SinkStateError
 from pipeline.sink.delivery import PartitionOpening
 from pipeline.stored import Epoch, Int64, check_version, encode_fields
 
@@ -63,6 +63,16 @@ def fingerprint_of(parts: Mapping[str, str]) -> Fingerprint:
     return Fingerprint(tuple(sorted(parts.items())))
 
 
+def made_again(topic: str, opened: str, now: str) -> DeliveryFailed:
+    """Return the error about a topic that is not the one that was opened."""
+    return DeliveryFailed(
+        f"topic {topic!r} was deleted and created again while it was written to: its id was {opened}, and is "
+        f"{now}",
+        "What was stored in the old topic is gone with it. Run again, a micro-batch of a stream is written "
+        "whole to the new topic; a job begins anew",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class TopicOpening:
     """`start_offsets` and `leader_epochs` by partition, from 0 on; `opened_ms` by the proposer's clock."""
@@ -79,6 +89,12 @@ class TopicOpening:
     def is_of_another(self, topic_id: str) -> bool:
         """Return whether the topic with this id is not the one that was opened."""
         return bool(self.topic_id and topic_id) and self.topic_id != topic_id
+
+    def check_topic(self, topic_id: str) -> None:
+        """Raise DeliveryFailed if the topic that has the name now, with this id, is not the one that was
+        opened."""
+        if self.is_of_another(topic_id):
+            raise made_again(self.topic, self.topic_id, topic_id)
 
     @property
     def partition_count(self) -> int:

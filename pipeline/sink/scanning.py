@@ -3,6 +3,9 @@ before and after: a scan across an election does not count."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 from crc32c import crc32c
 
@@ -25,9 +28,11 @@ def scan_partition(
     identity: ProducerIdentity,
     scan: Scan,
     read_back: ReadBack | None = None,
+    *,
+    topic_ids: Mapping[str, str] = MappingProxyType({}),
 ) -> Scanned | NoUsableAnswer:
-    """Carry out a Scan; `read_back` gets the records of the identity. Raises ClientError, DamagedBatch,
-    TooManyStored."""
+    """Carry out a Scan; `read_back` gets the records of the identity. `topic_ids`: see Client.fetch. Raises
+    ClientError, DamagedBatch, TooManyStored."""
     before = client.list_offsets({where: LATEST})[where]
     earliest = client.list_offsets({where: EARLIEST})[where].offset
     known = scan.known
@@ -46,7 +51,7 @@ def scan_partition(
     if start < before.offset:
         wanted = PartitionRange(where.topic, where.partition, start, before.offset)
         try:
-            with client.fetch([wanted]) as stream:
+            with client.fetch([wanted], topic_ids=topic_ids) as stream:
                 for fetched in stream:
                     headers = scan_headers(fetched.records)
                     ours = _batches_of(identity.producer_id, headers, wanted)

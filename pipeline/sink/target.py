@@ -10,21 +10,8 @@ from pipeline.client.client import Client
 from pipeline.client.values import EARLIEST, LATEST, TopicMetadata, TopicPartition
 from pipeline.clock import wall_ms
 from pipeline.errors import InvalidRows
-from pipeline.sink.opening import Fingerprint, TopicOpening
+from pipeline.sink.opening import Fingerprint, TopicOpening, made_again
 from springtide.wire.errors import ErrorCode
-
-WHAT_IS_GONE = (
-    "What was stored in the old topic is gone with it. Run again, a micro-batch of a stream is written whole "
-    "to the new topic; a job begins anew"
-)
-
-
-def made_again(topic: str, opened: str, now: str) -> str:
-    """Return the message about a topic that is not the one that was opened."""
-    return (
-        f"topic {topic!r} was deleted and created again while it was written to: its id was {opened}, and is "
-        f"{now}"
-    )
 
 
 def propose_opening(client: Client, topic: str, *, batch_id: int, fingerprint: Fingerprint) -> TopicOpening:
@@ -37,12 +24,16 @@ def propose_opening(client: Client, topic: str, *, batch_id: int, fingerprint: F
 
 
 def propose_again(
-    client: Client, topic: str, *, instead_of: TopicOpening, fingerprint: Fingerprint
+    client: Client, topic: str, *, topic_id: str, instead_of: TopicOpening, fingerprint: Fingerprint
 ) -> TopicOpening:
-    """Return the opening of a topic that was made again since `instead_of`. It begins at the first record:
-    attempts that had opened the old topic may have written to the new one. The time stays, which is in rows.
-    Raises InvalidRows, ClientError."""
+    """Return the opening of a topic that was made again since `instead_of`, and has this id. It begins at the
+    first record: attempts that had opened the old topic may have written to the new one, by its name. The
+    time stays, which is in rows. Raises DeliveryFailed if the topic that a broker tells of now is another one
+    (it may be behind): such an opening, once it was written down, would be refused for ever. Raises
+    InvalidRows, ClientError."""
     opening = propose_opening(client, topic, batch_id=instead_of.batch_id, fingerprint=fingerprint)
+    if opening.topic_id != topic_id:
+        raise made_again(topic, topic_id, opening.topic_id)
     partitions = [TopicPartition(topic, partition) for partition in range(opening.partition_count)]
     first = client.list_offsets(dict.fromkeys(partitions, EARLIEST))
     starts = tuple(first[where].offset for where in partitions)

@@ -10,6 +10,9 @@ are stored are left out (stored_rows.py), and the others are held back, up to `H
 until every stored record has met its row: so an attempt whose rows have changed is refused before it writes,
 unless it has more rows than that.
 
+Topics are the ones that were opened, by their ids: what is read back and what is sent goes to no other one
+under the same name, where brokers can be asked by id. A refusal leads to Metadata, which tells of the other.
+
 Rows without a key or a partition are dealt out by their places, so in another order they go elsewhere: such a
 row counts as stored in any partition of the topic. So all partitions of a topic are opened as soon as one has
 stored records.
@@ -45,7 +48,7 @@ from pipeline.sink.placement import RowPlacement
 from pipeline.sink.resuming import Resuming
 from pipeline.sink.scanning import scan_partition
 from pipeline.sink.stored_rows import TooManyStored
-from pipeline.sink.target import WHAT_IS_GONE, id_of, made_again
+from pipeline.sink.target import id_of
 from springtide.wire.record_batch import HEADER_BYTES
 
 T = TypeVar("T")
@@ -143,8 +146,7 @@ class TaskWriter:
     def _opening(self, topic: str) -> TopicOpening:
         if topic not in self._openings:
             opening = self._open_topic(topic)
-            if opening.is_of_another(topic_id := id_of(self._client, topic)):
-                raise DeliveryFailed(made_again(topic, opening.topic_id, topic_id), WHAT_IS_GONE)
+            opening.check_topic(id_of(self._client, topic))
             self._openings[topic] = opening
         return self._openings[topic]
 
@@ -277,11 +279,15 @@ class TaskWriter:
         self._step(where, steps.NoUsableAnswer(reason))
 
     def _refresh(self) -> None:
-        """Refresh metadata between rounds, so no request follows a moved leader unnoticed (see Send)."""
+        """Refresh metadata between rounds, so no request follows a moved leader unnoticed (see Send), nor a
+        topic that was made again."""
         try:
-            self._client.refresh(sorted({where.topic for where in self._deliveries}))
+            known = self._client.refresh(sorted({where.topic for where in self._deliveries})).topics
         except ConnectionLost:
             return
+        for topic, opening in self._openings.items():
+            if topic in known:
+                opening.check_topic(known[topic].topic_id)
         self._is_metadata_doubtful = False
 
     def _asked(self, partitions: list[TopicPartition], ask: Callable[[], T]) -> T | None:
@@ -317,13 +323,17 @@ class TaskWriter:
         is_first = self._deliveries[where].resumes_at is None
         read_back = self._resuming.read_back() if is_first else None
         try:
-            event = scan_partition(self._client, where, self._settings.identity, scan, read_back)
+            event = scan_partition(
+                self._client, where, self._settings.identity, scan, read_back, topic_ids=self.topic_ids()
+            )
         except (AccessRefused, BrokerError, UnsupportedBroker):
             raise
         except ClientError as error:
             event = steps.NoUsableAnswer(str(error))
         except TooManyStored as error:
             raise DeliveryFailed(f"{where}: {error}") from error
+        if isinstance(event, steps.NoUsableAnswer):
+            self._is_metadata_doubtful = True
         self._step(where, event)
         if read_back is not None and self._deliveries[where].resumes_at is not None:
             stored = read_back.stored(timestamp_ms=self._opening(where.topic).opened_ms)
@@ -352,7 +362,7 @@ class TaskWriter:
             else:
                 batches[where] = data
         if batches:
-            lost = self._client.producing.start(batches)
+            lost = self._client.producing.start(batches, self.topic_ids())
             self._under_way.update(batches.keys() - lost.keys())
             for where, unsettled in lost.items():
                 self._unsettle(where, unsettled.reason)

@@ -204,7 +204,14 @@ def write_rows(
                     batch_id,
                     "the micro-batch is written whole to the new topic; earlier ones are gone with the old",
                 )
-                again = partial(propose_again, client, topic, instead_of=opening, fingerprint=fingerprint)
+                again = partial(
+                    propose_again,
+                    client,
+                    topic,
+                    topic_id=topic_id,
+                    instead_of=opening,
+                    fingerprint=fingerprint,
+                )
                 opening = state.opening(batch_id, topic, again, topic_id=topic_id)
                 opening.check(fingerprint)
             return opening

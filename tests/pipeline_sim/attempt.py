@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from zlib import crc32
@@ -22,6 +22,7 @@ from pipeline.sink.steps import (
     Ended,
     Event,
     Failed,
+    Failure,
     NoUsableAnswer,
     Offered,
     Opened,
@@ -41,6 +42,8 @@ HELD_MAX = 2
 
 PATIENT = DeliveryOptions(stalled_ms=10**15)
 """Time jumps here."""
+MADE_AGAIN = Failed(Failure.RECORDS_LOST, "the topic was deleted and created again")
+"""In the place of opening.py's error. Run again, the micro-batch goes to the new topic."""
 
 Exchange = Generator[None, None, Any]
 
@@ -61,6 +64,19 @@ class Plant:
     scans_from_opening_only: bool = False
     scans_to_log_end: bool = False
     skips_by_count: bool = False
+    produces_by_id: bool = True
+    notices_topics: bool = True
+    commit_knows_topics: bool = True
+    opens_again_at_start: bool = True
+    opens_again_by_id: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The topic as it was before a micro-batch wrote to it: opening.py's, of simulated partitions."""
+
+    topic_id: int
+    partitions: dict[int, PartitionOpening]
 
 
 @dataclass(slots=True)
@@ -75,8 +91,17 @@ class Attempt:
     clock: Clock
     plant: Plant
     orphans: Orphans
-    openings: dict[int, PartitionOpening] | None = None
+    told_id: Callable[[], int]
+    """The topic's id, as a broker tells it that may be behind."""
+    is_by_id: bool = True
+    """Brokers know Produce and Fetch by id."""
+    openings: Opening | None = None
     """None until the micro-batch's opening is known to this attempt."""
+    again_of: int | None = None
+    """The topic's id, if it is not that of the micro-batch's first opening."""
+    opened_ms: int | None = None
+    is_topic_checked: bool = False
+    found_id: int | None = None
     found_openings: dict[int, PartitionOpening] = field(default_factory=dict)
     deliveries: dict[int, PartitionDelivery] = field(default_factory=dict)
     flights: dict[int, Exchange] = field(default_factory=dict)
@@ -115,6 +140,8 @@ class Attempt:
                 for p in range(len(self.partitions))
                 if p not in self.found_openings
             ]
+        if not self.is_topic_checked:
+            return [("check", 0)]
         found = [("fly", p) for p in self.flights] + [("wake", p) for p in self.pauses]
         if not self.is_ended and self._may_offer():
             found.append(("offer", 0))
@@ -132,8 +159,12 @@ class Attempt:
 
     def act(self, what: str, p: int) -> None:
         if what == "open":
+            if self.found_id is None:
+                self.found_id = self.told_id()
             self.learn_leader(p)
             self.flights[p] = exchanges.list_offset(self.partitions[p], self.leaders[p][0])
+        elif what == "check":
+            self.check_opening()
         elif what == "wake":
             self.pauses.discard(p)
             self.step(p, Woken())
@@ -146,6 +177,22 @@ class Attempt:
                 del self.flights[p]
                 self.land(p, end.value)
 
+    def check_opening(self) -> None:
+        """As writer.py's open_topic, and task.py behind it."""
+        assert self.openings is not None
+        now = self.told_id()
+        if now == self.openings.topic_id:
+            self.is_topic_checked = True
+        elif self.again_of is None:
+            self.again_of, self.opened_ms = now, self.openings.partitions[0].opened_ms
+            self.openings, self.found_id, self.found_openings = None, None, {}
+        else:
+            self.fail(MADE_AGAIN)
+
+    def fail(self, failed: Failed) -> None:
+        self.failed = failed
+        self.orphans_of_all()
+
     def offer(self) -> None:
         if self.position == len(self.stream):
             self.end()
@@ -154,7 +201,10 @@ class Attempt:
         if p not in self.deliveries:
             assert self.openings is not None
             self.deliveries[p] = self.plant.delivery(
-                self.identity, self.openings[p], now_ms=self.clock.now_ms, options=self.plant.options
+                self.identity,
+                self.openings.partitions[p],
+                now_ms=self.clock.now_ms,
+                options=self.plant.options,
             )
             self.step(p, Opened())
             return
@@ -185,8 +235,7 @@ class Attempt:
     def end(self) -> None:
         self.is_ended = True
         if any(stored.total() for stored in self.stored.values()):
-            self.failed = plan_changed("some")
-            self.orphans_of_all()
+            self.fail(plan_changed("some"))
         for p in list(self.deliveries):
             self.step(p, Ended())
 
@@ -198,12 +247,18 @@ class Attempt:
     def land(self, p: int, event: Event) -> None:
         if self.openings is None:
             if isinstance(event, Checked):
+                is_again = self.again_of is not None and self.plant.opens_again_at_start
                 self.found_openings[p] = PartitionOpening(
-                    event.high_watermark, event.leader_epoch, self.clock.now_ms
+                    0 if is_again else event.high_watermark,
+                    event.leader_epoch,
+                    self.clock.now_ms if self.opened_ms is None else self.opened_ms,
                 )
             return
         if isinstance(event, NoUsableAnswer) or (isinstance(event, SendAnswered) and event.error):
             self.learn_leader(p)
+            if self.told_id() != self.openings.topic_id and self.plant.notices_topics:
+                self.fail(MADE_AGAIN)
+                return
         is_first = self.deliveries[p].resumes_at is None
         self.step(p, event)
         if is_first and isinstance(event, Scanned) and self.deliveries[p].resumes_at is not None:
@@ -225,6 +280,7 @@ class Attempt:
         if p not in self.leaders:
             self.learn_leader(p)
         leader, leader_epoch = self.leaders[p]
+        topic_id = self.openings.topic_id if self.openings is not None and self.is_by_id else None
         match action:
             case AwaitBatch():
                 self.waiting.add(p)
@@ -236,14 +292,26 @@ class Attempt:
                     action = Scan(action.start_offset, 10**9, action.known)
                 self.read_back[p] = []
                 self.flights[p] = exchanges.scan(
-                    partition, leader, self.identity, action, self.read_back[p], self.plant.scans_to_log_end
+                    partition,
+                    leader,
+                    self.identity,
+                    action,
+                    self.read_back[p],
+                    self.plant.scans_to_log_end,
+                    topic_id,
                 )
             case Send(batch=batch):
                 if leader_epoch > action.leader_epoch:
                     self.step(p, NoUsableAnswer("the leader is another one"))
                     return
                 self.flights[p] = exchanges.produce(
-                    partition, leader, self.identity, batch, self.batch_id, self.clock
+                    partition,
+                    leader,
+                    self.identity,
+                    batch,
+                    self.batch_id,
+                    self.clock,
+                    topic_id if self.plant.produces_by_id else None,
                 )
             case CheckWatermark():
                 self.flights[p] = exchanges.list_offset(partition, leader)
@@ -252,8 +320,7 @@ class Attempt:
             case Delivered():
                 self.delivered[p] = action
             case Failed():
-                self.failed = action
-                self.orphans_of_all()
+                self.fail(action)
 
     def orphans_of_all(self) -> None:
         for exchange in self.flights.values():

@@ -74,8 +74,10 @@ def scan(  # noqa: PLR0917 - as a scan has parts
     scan: Scan,
     read_back: list[str],
     is_to_log_end: bool,
+    topic_id: int | None = None,
 ) -> Generator[None, None, Scanned | NoUsableAnswer]:
-    """`read_back` is given the records of the identity. is_to_log_end: a planted bug."""
+    """`read_back` is given the records of the identity. is_to_log_end: a planted bug. topic_id: that is
+    asked for; None: whichever has the name."""
     before = yield from list_offset(partition, leader)
     if isinstance(before, NoUsableAnswer):
         return before
@@ -94,6 +96,8 @@ def scan(  # noqa: PLR0917 - as a scan has parts
         yield
         if partition.leader != leader:
             return NOT_LEADER
+        if topic_id not in (None, partition.topic_id):
+            return NoUsableAnswer("unknown topic id")
         found = [
             batch
             for batch in partition.log
@@ -127,10 +131,14 @@ def produce(  # noqa: PLR0917 - as the request has fields
     batch: Batch,
     batch_id: int,
     clock: Clock,
+    topic_id: int | None = None,
 ) -> Generator[None, None, SendAnswered | NoUsableAnswer]:
+    """topic_id: as of `scan`."""
     yield
     if partition.leader != leader:
         return SendAnswered(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if topic_id not in (None, partition.topic_id):
+        return SendAnswered(ErrorCode.UNKNOWN_TOPIC_ID)
     result = partition.produce(
         producer_id=identity.producer_id,
         producer_epoch=identity.producer_epoch,
@@ -140,10 +148,10 @@ def produce(  # noqa: PLR0917 - as the request has fields
         now_ms=clock.now_ms,
     )
     if isinstance(result, Appended):
-        leader_epoch = partition.leader_epoch
+        log = partition.topic_id, partition.leader_epoch
         while partition.high_watermark < result.wanted:
             yield
-            if partition.leader_epoch != leader_epoch:
+            if (partition.topic_id, partition.leader_epoch) != log:
                 return SendAnswered(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         yield
         return SendAnswered(ErrorCode.NONE, base_offset=result.base_offset)

@@ -62,8 +62,9 @@ class Appended:
 
 
 class SimulatedPartition:
-    def __init__(self, *, is_wide: bool) -> None:
+    def __init__(self, *, is_wide: bool, topic_id: int = 0) -> None:
         self.is_wide = is_wide
+        self.topic_id = topic_id
         self.leader = 0
         self.leader_epoch = 0
         self.log: list[StoredBatch] = []
@@ -162,6 +163,10 @@ class SimulatedPartition:
                 del self.producers[producer_id]
 
     # What happens to it.
+
+    def make_again(self) -> None:
+        """The topic is deleted and created again: an empty log under the same name, leader and epoch."""
+        self.__init__(is_wide=self.is_wide, topic_id=self.topic_id + 1)  # type: ignore[misc]
 
     def replicate(self, replica: int, to_offset: int) -> None:
         """A follower copies the log up to the end of the batch that holds `to_offset`."""

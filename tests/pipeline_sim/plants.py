@@ -94,6 +94,7 @@ ALL = frozenset(FAULTS)
 MOVES = frozenset({"elect", "elect same", "shrink", "give up", "kill", "speculate", "linger", "driver"})
 TOGETHER = frozenset({"speculate", "linger", "give up", "reorder"})
 CUTS = frozenset({"shrink", "unclean"})
+AGAIN = frozenset({"make again", "kill", "speculate", "linger", "driver", "give up"})
 
 PLANTS: dict[str, tuple[Plant, frozenset[str]]] = {
     "trusts memory always": (replace(PLANT, delivery=TrustsMemoryAlways), ALL),
@@ -129,5 +130,10 @@ PLANTS: dict[str, tuple[Plant, frozenset[str]]] = {
         replace(PLANT, scans_from_opening_only=True),
         CUTS | {"foreign", "day", "kill"},
     ),
+    "produces by name": (replace(PLANT, produces_by_id=False), AGAIN),
+    "commit does not compare topics": (replace(PLANT, commit_knows_topics=False), AGAIN),
+    "attempts don't notice another topic": (replace(PLANT, notices_topics=False), AGAIN),
+    "the new topic is opened at its end": (replace(PLANT, opens_again_at_start=False), AGAIN),
+    "a broker that is behind opens the new topic": (replace(PLANT, opens_again_by_id=False), AGAIN),
 }
 """Each with the kinds of faults among which it is looked for."""

@@ -3,7 +3,7 @@
 Every step chooses one thing that could happen next. Faults stop after a while; then everything has to come
 to an end, zombies included, and the logs are judged: each record once, in the order of its task's stream.
 Records of a committed micro-batch that an unclean election takes are excused: they are salvage's, not the
-sink's.
+sink's. So are those that went with a topic that was deleted and created again.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from pipeline.sink.commit import SeenWhole, lost, questions
-from pipeline.sink.delivery import PartitionOpening
+from pipeline.errors import DeliveryFailed
+from pipeline.sink.commit import SeenWhole, check_topics, lost, questions
 from pipeline.sink.identity import derive_identity
 from pipeline.sink.steps import Failure
-from tests.pipeline_sim.attempt import Attempt, Exchange, Plant
+from tests.pipeline_sim.attempt import MADE_AGAIN, Attempt, Exchange, Opening, Plant
 from tests.pipeline_sim.exchanges import Clock
-from tests.pipeline_sim.partition import REPLICAS, SimulatedPartition
+from tests.pipeline_sim.partition import REPLICAS, SimulatedPartition, StoredBatch
 
 STEPS_MAX = 20_000
+TOPIC = "t"
 ZOMBIES_MAX = 4
 ATTEMPTS_MAX = 3
 """Of one task at a time."""
@@ -45,13 +46,16 @@ FAULTS = (
     "learn",
     "forget commit",
     "reorder",
+    "make again",
 )
-"""`reorder`: attempts have their rows in orders of their own."""
+"""`reorder`: attempts have their rows in orders of their own. `make again`: the topic with all partitions."""
+CAN_LEAVE_GAPS = frozenset({"elect", "elect same", "unclean"})
 
 
 @dataclass(slots=True)
 class Verdict:
-    """`missing`, `duplicates`, `inversions`: names of records. `failure`: why the run itself is wrong."""
+    """`missing`, `duplicates`, `inversions`: names of records. `failure`: why the run itself is wrong.
+    `is_by_id`: brokers could be asked by topics' ids."""
 
     records: int = 0
     missing: list[str] = field(default_factory=list)
@@ -59,6 +63,7 @@ class Verdict:
     inversions: list[str] = field(default_factory=list)
     gaps: int = 0
     failure: str = ""
+    is_by_id: bool = True
     marks: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -83,7 +88,10 @@ class Simulation:
         self.replication_rate = self.rng.choice((0.03, 0.1, 0.3))
         self.faulty_steps = self.rng.randint(200, 900)
         self.orphans: list[Exchange] = []
-        self.openings: dict[int, dict[int, PartitionOpening]] = {}
+        self.openings: dict[tuple[int, int | None], Opening] = {}
+        """By micro-batch; and those of topics that were made again, by their ids, too."""
+        self.is_by_id = self.rng.random() < 0.7
+        self.is_calm = False
         self.zombies: list[Attempt] = []
         self.streams: dict[tuple[int, int], list[tuple[int, tuple[str, ...]]]] = {}
         self.batch_id = 0
@@ -92,7 +100,7 @@ class Simulation:
         self.commit: Generator[None, None, bool | None] | None = None
         self.excused: set[str] = set()
         self.foreign = 0
-        self.verdict = Verdict()
+        self.verdict = Verdict(is_by_id=self.is_by_id)
 
     def run(self) -> Verdict:
         steps = 0
@@ -103,7 +111,7 @@ class Simulation:
                 self.verdict.failure = f"micro-batch {self.batch_id} does not come to an end"
                 break
             self.clock.now_ms += self.rng.randint(0, 20)
-            is_calm = steps > self.faulty_steps
+            is_calm = self.is_calm = steps > self.faulty_steps
             if is_calm or self.rng.random() < self.replication_rate:
                 self.replicate(wholly=is_calm)
             if not is_calm and self.kinds and self.rng.random() < self.fault_rate:
@@ -149,8 +157,19 @@ class Simulation:
 
     def settle_opening(self, attempt: Attempt) -> None:
         """Put if absent: the first to have asked all partitions opens the micro-batch for everybody."""
-        if attempt.openings is None and len(attempt.found_openings) == len(self.partitions):
-            attempt.openings = self.openings.setdefault(attempt.batch_id, attempt.found_openings)
+        key = attempt.batch_id, attempt.again_of
+        if attempt.openings is not None or attempt.is_over:
+            return
+        if key in self.openings:
+            attempt.openings = self.openings[key]
+        elif len(attempt.found_openings) == len(self.partitions):
+            assert attempt.found_id is not None
+            if self.plant.opens_again_by_id and attempt.again_of not in (None, attempt.found_id):
+                attempt.fail(MADE_AGAIN)
+                return
+            self.openings[key] = attempt.openings = Opening(attempt.found_id, attempt.found_openings)
+        if attempt.openings is not None:
+            attempt.orphans_of_all()
 
     def tidy(self) -> None:
         self.zombies = [zombie for zombie in self.zombies if not zombie.is_over]
@@ -174,6 +193,8 @@ class Simulation:
         self.verdict.marks[failure.name] += 1
         if failure is Failure.GAP:
             self.verdict.gaps += 1
+            if self.is_by_id and CAN_LEAVE_GAPS.isdisjoint(self.kinds):
+                self.verdict.failure = f"the sink can't go on: {attempt.failed}"
         elif failure is Failure.OVERTAKEN and self.is_reordered:
             pass
         elif failure not in (Failure.RECORDS_LOST, Failure.STALLED):
@@ -211,7 +232,9 @@ class Simulation:
             self.clock,
             self.plant,
             self.orphans,
-            openings=self.openings.get(self.batch_id),
+            self.told_id,
+            self.is_by_id,
+            openings=self.openings.get((self.batch_id, None)),
         )
         self.verdict.marks["attempts"] += 1
         return attempt
@@ -247,8 +270,20 @@ class Simulation:
             self.streams[key] = stream
         return self.streams[key]
 
+    def told_id(self) -> int:
+        """The topic's id, as one broker has it."""
+        is_behind = not self.is_calm and self.rng.random() < 0.2
+        return max(self.partitions[0].topic_id - is_behind, 0)
+
     def check_commit(self) -> Generator[None, None, bool | None]:
         """None: something could not be asked; False: records are gone."""
+        if self.plant.commit_knows_topics:
+            opened = [(TOPIC, str(one.openings.topic_id)) for one in self.finished.values() if one.openings]
+            try:
+                check_topics(opened, {TOPIC: str(self.partitions[0].topic_id)})
+            except DeliveryFailed:
+                return False
+            yield
         seen: list[tuple[int, SeenWhole]] = []
         for attempt in self.finished.values():
             seen += attempt.seen()
@@ -352,6 +387,8 @@ class Simulation:
                     batch_id=-1,
                     now_ms=self.clock.now_ms,
                 )
+            case "make again" if self.rng.random() < 0.3:
+                self.make_again()
             case "learn" if flying:
                 attempt, p = self.rng.choice(flying)
                 attempt.learn_leader(p)
@@ -371,11 +408,20 @@ class Simulation:
     def elect(self, partition: SimulatedPartition, replica: int) -> None:
         if partition.elect(replica):
             self.verdict.marks["records cut"] += 1
-            committed_below = self.batch_id + (1 if self.commit is not None else 0)
-            for batch in partition.cut:
-                if batch.batch_id < committed_below:
-                    self.excused.update(batch.records)
+            self.excuse(partition.cut)
             partition.cut = []
+
+    def make_again(self) -> None:
+        for partition in self.partitions:
+            self.excuse(partition.log)
+            partition.make_again()
+
+    def excuse(self, taken: list[StoredBatch]) -> None:
+        """What is gone of micro-batches that are committed, or were when the commit asked, is no fault."""
+        committed_below = self.batch_id + (1 if self.commit is not None else 0)
+        for batch in taken:
+            if batch.batch_id < committed_below:
+                self.excused.update(batch.records)
 
     # What is judged.
 

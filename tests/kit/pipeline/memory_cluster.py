@@ -6,9 +6,10 @@ import contextlib
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from pipeline.client.config import ClientConfig
-from pipeline.client.errors import RetriesExhausted
+from pipeline.client.errors import OffsetsGone, RetriesExhausted
 from pipeline.client.values import (
     EARLIEST,
     ActiveProducer,
@@ -48,6 +49,8 @@ class MemoryCluster:
     pauses: int = 0
     ids: dict[str, str] = field(default_factory=dict)
     """Of the topics, by name; the others have none."""
+    asks_by_id: bool = True
+    """Brokers know Produce and Fetch by id."""
 
     def make_again(self, topic: str, topic_id: str) -> None:
         """Delete a topic and create it again: new logs under the same leaders, in the same leader epochs."""
@@ -135,7 +138,7 @@ class MemoryClient:
         return described
 
     def produce_once(
-        self, batches: Mapping[TopicPartition, bytes]
+        self, batches: Mapping[TopicPartition, bytes], topic_ids: Mapping[str, str] = MappingProxyType({})
     ) -> dict[TopicPartition, ProduceResult | Unsettled]:
         cluster = self.cluster
         cluster.sent.append({where: decode_header(data).base_sequence for where, data in batches.items()})
@@ -143,7 +146,10 @@ class MemoryClient:
             cluster.lose_requests -= 1
             return {where: Unsettled("lost on the way") for where in batches}
         results: dict[TopicPartition, ProduceResult | Unsettled] = {
-            where: self._append(where, data) for where, data in batches.items()
+            where: ProduceResult(ErrorCode.UNKNOWN_TOPIC_ID)
+            if self._is_another(where.topic, topic_ids)
+            else self._append(where, data)
+            for where, data in batches.items()
         }
         if cluster.lose_answers:
             cluster.lose_answers -= 1
@@ -153,13 +159,15 @@ class MemoryClient:
     def sendable(self, batches: Mapping[TopicPartition, bytes]) -> dict[TopicPartition, bytes]:
         return {where: data for where, data in batches.items() if self._leader(where) not in self._answers}
 
-    def start(self, batches: Mapping[TopicPartition, bytes]) -> dict[TopicPartition, Unsettled]:
+    def start(
+        self, batches: Mapping[TopicPartition, bytes], topic_ids: Mapping[str, str] = MappingProxyType({})
+    ) -> dict[TopicPartition, Unsettled]:
         by_leader: dict[int, dict[TopicPartition, bytes]] = {}
         for where, data in batches.items():
             by_leader.setdefault(self._leader(where), {})[where] = data
         for leader, some in by_leader.items():
             assert leader not in self._answers
-            self._answers[leader] = self.produce_once(some)
+            self._answers[leader] = self.produce_once(some, topic_ids)
         return {}
 
     def take(self, *, wait_ms: int) -> dict[TopicPartition, ProduceResult | Unsettled]:
@@ -213,8 +221,17 @@ class MemoryClient:
             return ProduceResult(ErrorCode.NONE, base_offset, header.max_timestamp)
         return ProduceResult(ErrorCode.NONE, base_offset)
 
-    def fetch(self, ranges: list[PartitionRange]) -> contextlib.AbstractContextManager[object]:
+    def _is_another(self, topic: str, wanted: Mapping[str, str]) -> bool:
+        known, one = self.cluster.ids.get(topic, ""), wanted.get(topic, "")
+        return self.cluster.asks_by_id and bool(known and one) and known != one
+
+    def fetch(
+        self, ranges: list[PartitionRange], *, topic_ids: Mapping[str, str] = MappingProxyType({})
+    ) -> contextlib.AbstractContextManager[object]:
         self.cluster.scans += 1
+        for one in ranges:
+            if self._is_another(one.topic, topic_ids):
+                raise OffsetsGone("another id", topic=one.topic, partition=one.partition, offset=0)
         return contextlib.nullcontext(self._fetched(ranges))
 
     def _fetched(self, ranges: list[PartitionRange]) -> Iterator[FetchedRecords]:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -14,7 +15,7 @@ from pipeline.client.producing import PRODUCE_BYTES, PRODUCE_TIMEOUT_MS, Results
 from pipeline.client.values import ProduceResult, TopicPartition, Unsettled
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
-from tests.kit.pipeline.brokers import Cluster, Says, in_turn, produced
+from tests.kit.pipeline.brokers import Cluster, Handler, Says, in_turn, produced
 
 T0, T1, T2 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
 STORED = ProduceResult(ErrorCode.NONE, 0)
@@ -113,3 +114,52 @@ def test_a_client_that_is_closed_gives_up_what_is_under_way(cluster: Cluster) ->
         other.producing.start({T1: b"one"})
         assert other.producing.take(wait_ms=WAIT_MS) == {T1: STORED}
     assert cluster.brokers[2].connections == connections + 1
+
+
+def by_id(held: UUID) -> Handler:
+    """Answers Produce as a broker that has one topic: it appends to this id only, or to its name."""
+
+    def handle(message: Any) -> Says:
+        responses = []
+        for topic in message.topic_data:
+            asked = getattr(topic, "topic_id", None)
+            error = ErrorCode.NONE if asked in (None, held) else ErrorCode.UNKNOWN_TOPIC_ID
+            who = {"name": topic.name} if asked is None else {"topic_id": asked}
+            parts = [
+                {"index": one.index, "error_code": error, "base_offset": 0} for one in topic.partition_data
+            ]
+            responses.append({**who, "partition_responses": parts})
+        return {"responses": responses}
+
+    return handle
+
+
+OLD, NEW = UUID(int=7), UUID(int=8)
+
+
+@pytest.mark.parametrize("held", [OLD, NEW])
+def test_a_batch_for_a_topic_by_its_id_goes_to_no_other_one(cluster: Cluster, held: UUID) -> None:
+    cluster.on(ApiKey.PRODUCE, by_id(held))
+    with known(cluster) as client:
+        assert client.producing.start({T1: b"one", T2: b"two"}, {"t": str(OLD)}) == {}
+        results = client.producing.take(wait_ms=WAIT_MS)
+    wanted = STORED if held == OLD else ProduceResult(ErrorCode.UNKNOWN_TOPIC_ID, 0)
+    assert results == {T1: wanted, T2: wanted}
+
+
+@pytest.mark.parametrize("topic_ids", [{}, {"t": ""}, {"t": str(OLD)}])
+def test_without_an_id_or_before_kafka_4_a_batch_goes_by_name(
+    cluster: Cluster, topic_ids: dict[str, str]
+) -> None:
+    if topic_ids.get("t"):
+        versions = {ApiKey.METADATA: 12, ApiKey.PRODUCE: 12}
+        told = [
+            {"api_key": int(api), "min_version": 0, "max_version": most} for api, most in versions.items()
+        ]
+        cluster.on(ApiKey.API_VERSIONS, lambda _: {"api_keys": told})
+    cluster.on(ApiKey.PRODUCE, by_id(NEW))
+    with known(cluster) as client:
+        assert client.producing.start({T0: b"zero"}, topic_ids) == {}
+        assert client.producing.take(wait_ms=WAIT_MS) == {T0: STORED}
+    ((_, message),) = [one for one in cluster.brokers[1].asked if one[0] is ApiKey.PRODUCE]
+    assert message.topic_data[0].name == "t"

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import pyarrow as pa
@@ -56,12 +57,12 @@ class ReplayClient(MemoryClient):
     def deadline(self, budget_ms: int) -> Deadline:
         return Deadline(self, budget_ms)  # type: ignore[arg-type]
 
-    def produce_once(self, batches: Any) -> Any:
+    def produce_once(self, batches: Any, topic_ids: Any = MappingProxyType({})) -> Any:
         if self._requests_left is not None:
             if self._requests_left == 0:
                 raise Killed
             self._requests_left -= 1
-        return super().produce_once(batches)
+        return super().produce_once(batches, topic_ids)
 
 
 class Replay:

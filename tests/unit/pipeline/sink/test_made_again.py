@@ -3,6 +3,7 @@ one, each row once, or the commit is refused. Nothing else shows it: leader epoc
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from pipeline.sink.commit import TaskReport, commit_micro_batch
 from pipeline.sink.opening import TopicOpening, decode_opening, encode_opening, fingerprint_of
 from pipeline.sink.options import parse_sink_options
 from pipeline.sink.state import SinkState
+from pipeline.sink.target import propose_again
 from pipeline.sink.writer import SinkPlan, write_rows
 from tests.kit.pipeline.memory_cluster import MemoryClient, MemoryCluster
 
@@ -32,12 +34,26 @@ class Sink:
         self.cluster = MemoryCluster.of(TOPIC, 1)
         self.cluster.ids[TOPIC] = OLD
         given = {"kafka.bootstrap.servers": "h:1", "topic": TOPIC, "checkpointLocation": str(place)}
+        given["batchBytes"] = "1024"
         self.plan = SinkPlan(parse_sink_options(given), (("value", "string"),))
 
-    def task(self, index: int, count: int = 20) -> TaskReport:
+    def task(self, index: int, count: int = 20, *, between: Callable[[], None] | None = None) -> TaskReport:
+        """Run a task; `between`: what happens when half of its rows are stored."""
         values = [f"task {index} row {n}" for n in range(count)]
         rows = pa.record_batch({"value": pa.array(values), "partition": pa.array([0] * count, pa.int32())})
-        done = write_rows(self.plan, iter([rows]), "sink", 3, index)
+
+        def given() -> Iterator[pa.RecordBatch]:
+            if between is None:
+                yield rows
+                return
+            stored = len(self.values())
+            for row in range(count):
+                if row == count // 2:
+                    assert len(self.values()) > stored, "some of its rows are in the old topic"
+                    between()
+                yield rows[row : row + 1]
+
+        done = write_rows(self.plan, given(), "sink", 3, index)
         assert done.report is not None
         return done.report
 
@@ -49,19 +65,19 @@ class Sink:
         return sorted(value.decode() for batch in decoded for value in batch.column("value").to_pylist())
 
 
+class Entered(MemoryClient):
+    def __enter__(self) -> Entered:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def deadline(self, budget_ms: int) -> object:
+        return object()  # it is not waited for: the topic is there
+
+
 @pytest.fixture
 def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sink:
     one = Sink(tmp_path)
-
-    class Entered(MemoryClient):
-        def __enter__(self) -> Entered:
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-
-        def deadline(self, budget_ms: int) -> object:
-            return object()  # it is not waited for: the topic is there
-
     monkeypatch.setattr(shell, "Client", lambda _: Entered(one.cluster))
     for module in (shell, target):
         monkeypatch.setattr(module, "wall_ms", lambda: one.cluster.now_ms)
@@ -104,6 +120,37 @@ def test_run_again_the_micro_batch_is_whole_in_the_new_topic(
     assert f"target_made_again topic={TOPIC} micro_batch=3" in caplog.text
     sink.commit(sink.task(0), sink.task(1))
     assert sink.values() == both(), "and again changes nothing"
+
+
+def test_a_task_in_whose_midst_the_topic_is_made_again_writes_nothing_to_the_new_one(sink: Sink) -> None:
+    """By its name the new topic took the task's later rows, behind a gap that no later attempt could fill."""
+    first = sink.task(0, 200)
+    with pytest.raises(DeliveryFailed, match=f"deleted and created again .*: its id was {OLD}, and is {NEW}"):
+        sink.task(1, 200, between=lambda: sink.cluster.make_again(TOPIC, NEW))
+    assert sink.values() == []
+    with pytest.raises(DeliveryFailed, match="deleted and created again"):
+        sink.commit(first, sink.task(1, 200))
+    sink.commit(sink.task(0, 200), sink.task(1, 200))
+    assert sink.values() == both(200)
+
+
+def test_brokers_that_can_only_be_asked_by_name_leave_a_gap_that_is_refused_for_good(sink: Sink) -> None:
+    """Before Kafka 4.0, or where the old topic's leader is the new one's before Metadata tells so."""
+    sink.cluster.asks_by_id = False
+    sink.task(0, 200, between=lambda: sink.cluster.make_again(TOPIC, NEW))
+    stored = sink.values()
+    assert 0 < len(stored) < 200, "the new topic has the task's later rows"
+    with pytest.raises(DeliveryFailed, match="records are missing in the middle of what is stored"):
+        sink.task(0, 200)
+    assert sink.values() == stored, "nothing is doubled"
+
+
+def test_a_broker_that_is_behind_does_not_open_the_new_topic(sink: Sink) -> None:
+    """Its opening was kept under the new topic's id with the old one's, and refused each later attempt."""
+    client, fingerprint = Entered(sink.cluster), fingerprint_of({})
+    opening = TopicOpening(TOPIC, 3, 5, (1,), (2,), fingerprint, OLD)
+    with pytest.raises(DeliveryFailed, match=f"its id was {NEW}, and is {OLD}"):
+        propose_again(client, TOPIC, topic_id=NEW, instead_of=opening, fingerprint=fingerprint)  # type: ignore[arg-type]
 
 
 def test_brokers_and_openings_without_ids_are_not_held_to_them(sink: Sink) -> None:
