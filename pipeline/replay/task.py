@@ -26,7 +26,7 @@ from pipeline.replay.plan import FilePiece, Piece, ReplayRange, ReplaySettings
 from pipeline.sink.commit import TaskReport
 from pipeline.sink.delivery import DeliveryOptions
 from pipeline.sink.identity import derive_identity
-from pipeline.sink.opening import Fingerprint, TopicOpening, fingerprint_of
+from pipeline.sink.opening import Fingerprint, TopicOpening, fingerprint_of, made_again
 from pipeline.sink.state import SinkState
 from pipeline.sink.target import propose_opening
 from pipeline.sink.task import TaskSettings, TaskWriter
@@ -62,6 +62,8 @@ def run_task(task: ReplayTask, make_client: Callable[[ReplayTask], Client] = cli
     with make_client(task) as client:
         opening = state.opening(task.round, settings.topic, lambda: propose(client, task))
         opening.check(fingerprint_of_round(settings, task.round))
+        if opening.is_of_another(settings.topic_id):
+            raise made_again(settings.topic, settings.topic_id, opening.topic_id)
         writer = TaskWriter(
             client,
             TaskSettings(

@@ -19,6 +19,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from pipeline.client.values import BrokerLogDir, ClusterMetadata, PartitionRange, TopicPartition
+from pipeline.errors import LogCutAgain
 
 DIRECTORY = "divergent"
 """The last part of the path under which brokers list copies."""
@@ -142,6 +143,26 @@ def listed_copies(
                     )
     copies.sort(key=lambda copy: (copy.where, copy.first_offset, copy.next_offset, copy.broker_id, copy.name))
     return ListedCopies(tuple(copies), tuple(sorted(orphans)) if topics is None else ())
+
+
+def topic_ids(copies: Iterable[Copy]) -> dict[str, str]:
+    """Return the ids of the topics that the copies are of, by name."""
+    told = ((copy.where.topic, parse_name(copy.name)) for copy in copies)
+    return {topic: name.topic_id for topic, name in told if name is not None}
+
+
+def check_topics(ids: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Raise LogCutAgain if a topic that copies are of, by name and id, has another id now. An id that is not
+    known is empty."""
+    for topic, topic_id in sorted(ids.items()):
+        found = now.get(topic, "")
+        if found not in ("", topic_id):
+            raise LogCutAgain(
+                f"topic {topic!r} was deleted and created again since its copies were listed: its id was "
+                f"{topic_id}, and is {found}",
+                "What was cut off belonged to the old topic. Run it again; a merge that was begun ends with "
+                "its topic, so use another --checkpoint.",
+            )
 
 
 def targets_of(copies: Iterable[Copy]) -> tuple[CutPartition, ...]:

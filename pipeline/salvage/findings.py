@@ -13,12 +13,12 @@ from pipeline.client.config import ClientConfig
 from pipeline.client.values import PartitionRange, TopicPartition
 from pipeline.errors import LogCutAgain, PlanInvalid
 from pipeline.jobs.spark_tasks import task_rows
-from pipeline.salvage.copies import Copy, CutPartition, copy_tasks, live_range
+from pipeline.salvage.copies import Copy, CutPartition, check_topics, copy_tasks, live_range, topic_ids
 from pipeline.salvage.identity import NO_TIMESTAMP, TimeWindow
 from pipeline.salvage.merge_plan import RUNS_MAX, RecordRun
 from pipeline.salvage.report import MISSING, MissingRun, PartitionVerdicts, SalvageFindings
 from pipeline.salvage.spark_tasks import IDENTITIES, CutTask, LivePiece, LogTask, cut_rows, log_rows
-from pipeline.salvage.survey import CopySurvey, LogBounds
+from pipeline.salvage.survey import CopySurvey, LogBounds, ids_now
 from pipeline.salvage.verdicts import hits_of, latest_keys_of, runs_of, verdicts
 from pipeline.source.planning import PlanOptions, plan_tasks
 
@@ -56,8 +56,10 @@ def compare(
         cut.unpersist()
 
 
-def check_unchanged(client: Client, logs: Mapping[TopicPartition, LogBounds]) -> None:
-    """Raise LogCutAgain if a log was cut below what was compared; ClientError."""
+def check_unchanged(client: Client, logs: Mapping[TopicPartition, LogBounds], ids: Mapping[str, str]) -> None:
+    """Raise LogCutAgain if a log was cut below what was compared, or its topic, by name and id, was made
+    again; ClientError. Ids are never used again, so the topic was the same all the time."""
+    check_topics(ids, ids_now(client, ids))
     compared = {where: bounds for where, bounds in logs.items() if bounds.end_offset > 0}
     ends = client.epoch_ends({where: bounds.leader_epoch for where, bounds in compared.items()})
     for where, bounds in compared.items():
@@ -107,7 +109,8 @@ def _log_tasks(
         return LivePiece(number, one, is_keyed, None if is_keyed else windows[number])
 
     options = PlanOptions(max_records_per_partition=RECORDS_PER_TASK, coalesce_records=RECORDS_TOGETHER)
-    return [LogTask(config, tuple(map(piece, task))) for task in plan_tasks(ranges, options)]
+    ids = topic_ids(found.copies)
+    return [LogTask(config, tuple(map(piece, task)), ids) for task in plan_tasks(ranges, options)]
 
 
 def _findings(

@@ -11,6 +11,7 @@ from pipeline.client.values import TopicPartition
 from pipeline.clock import wall_ms
 from pipeline.jobs.job import JobExit, JobOutcome
 from pipeline.records.encode import BATCH_BYTES_LIMIT, BATCH_BYTES_MAX
+from pipeline.salvage.copies import check_topics, topic_ids
 from pipeline.salvage.merge_plan import MergePlan, fingerprint, make_plan
 from pipeline.salvage.merge_state import Begun, MergeState, merge_state
 from pipeline.salvage.reading import CopyReader
@@ -23,7 +24,7 @@ from pipeline.salvage.report import (
     lines,
     result,
 )
-from pipeline.salvage.survey import CopySurvey, survey
+from pipeline.salvage.survey import CopySurvey, ids_now, survey
 from pipeline.sink.commit import check_stored
 from pipeline.sink.target import propose_opening
 from springtide.cli.call import UsageError
@@ -140,7 +141,7 @@ def _compare(
     if not options.latest_per_key:
         keyed = set(compacted_topics(sorted(keyed), client) or ())
     findings = compare(context.spark, context.client_config, found, keyed_topics=keyed)
-    check_unchanged(client, found.logs)
+    check_unchanged(client, found.logs, topic_ids(found.copies))
     return findings
 
 
@@ -211,6 +212,10 @@ def _carry_out(context: Context, client: Client, state: MergeState, begun: Begun
     common = fingerprint(plan.batch_bytes)
     for opening in plan.openings.values():
         opening.check(common)
+    check_topics(
+        {topic: opening.topic_id for topic, opening in plan.openings.items() if opening.topic_id},
+        ids_now(client, plan.openings),
+    )
     context.progress(0, 0, f"appending {plan.records} records to {len(plan.targets)} partitions")
     reports = run_tasks(
         context.spark,

@@ -19,7 +19,7 @@ import msgspec
 
 from pipeline.client.values import TopicPartition
 from pipeline.errors import PlanInvalid, SinkStateError
-from pipeline.salvage.copies import parse_name
+from pipeline.salvage.copies import check_topics, parse_name
 from pipeline.sink.opening import Fingerprint, TopicOpening, decode_opening, encode_opening, fingerprint_of
 from pipeline.stored import Int32, Int64, check_version
 
@@ -93,9 +93,13 @@ def make_plan(
     runs: Iterable[tuple[TopicPartition, RecordRun]], openings: Iterable[TopicOpening], *, batch_bytes: int
 ) -> MergePlan:
     """Make a plan of runs in any order (runs of one leader epoch don't overlap) and an opening for each
-    topic."""
+    topic. Raises LogCutAgain if a topic that was opened is not the one of which brokers have copies."""
+    openings = list(openings)
+    now = {opening.topic: opening.topic_id for opening in openings}
     by_target: dict[TopicPartition, list[RecordRun]] = {}
     for where, run in runs:
+        told = parse_name(run.name)
+        check_topics({} if told is None else {where.topic: told.topic_id}, now)
         by_target.setdefault(where, []).append(run)
     return MergePlan(
         tuple(TargetPlan(where, tuple(sorted(by_target[where], key=_order))) for where in sorted(by_target)),

@@ -6,7 +6,7 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -61,8 +61,11 @@ class LivePiece(NamedTuple):
 
 
 class LogTask(NamedTuple):
+    """Pieces of the logs of topics with these ids, by name."""
+
     client: ClientConfig
     pieces: tuple[LivePiece, ...]
+    topic_ids: Mapping[str, str]
 
 
 class MergeTask(NamedTuple):
@@ -109,7 +112,7 @@ def log_rows(task: LogTask) -> Iterator[pa.RecordBatch]:
     pieces = {piece.range.where: piece for piece in task.pieces}
     with (
         Client(task.client) as client,
-        client.fetch([piece.range for piece in task.pieces]) as stream,
+        client.fetch([piece.range for piece in task.pieces], topic_ids=task.topic_ids) as stream,
     ):
         try:
             for fetched in stream:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from pipeline.client.client import Client, describe_log_dirs
@@ -106,6 +106,12 @@ def log_bounds(client: Client, partitions: Collection[TopicPartition]) -> dict[T
         )
         for where in partitions
     }
+
+
+def ids_now(client: Client, topics: Iterable[str]) -> dict[str, str]:
+    """Return the ids of the topics that have these names now, "" where it is not known. Raises
+    ClientError."""
+    return {name: topic.topic_id for name, topic in client.metadata(sorted(topics)).topics.items()}
 
 
 def _tombstone_floor(client: Client, where: TopicPartition, start_offset: int) -> int:

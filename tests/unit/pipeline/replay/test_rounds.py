@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -271,3 +272,20 @@ def test_progress_counts_what_earlier_runs_did(replay: Replay) -> None:
     replay.seen.clear()
     replay.run()
     assert replay.seen == [ReplayProgress(1, 200, 200), ReplayProgress(2, 400, 400)]
+
+
+def test_a_target_made_again_before_the_last_round_gets_nothing_of_it(replay: Replay) -> None:
+    """The round opened the new topic, and the replay was done with all earlier rounds gone."""
+    old, new = str(UUID(int=7)), str(UUID(int=8))
+    replay.cluster.ids[TOPIC] = old
+    plan = replay.plan
+    plan = replace(plan, settings=structs.replace(plan.settings, topic_id=old))
+    last = len(plan.rounds) - 1
+
+    def again(task: ReplayTask) -> None:
+        if task.round == last and replay.cluster.ids[TOPIC] == old:
+            replay.cluster.make_again(TOPIC, new)
+
+    with pytest.raises(DeliveryFailed, match=f"its id was {old}, and is {new}"):
+        replay.run(plan=plan, requests_left=again)
+    assert set(replay.cluster.stored().values()) == {b""}
