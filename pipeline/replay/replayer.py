@@ -15,7 +15,7 @@ from pipeline.replay.log import Log
 from pipeline.replay.pacing import NO_LIMIT, SendRates
 from pipeline.replay.plan import ReplayPlan, ReplaySettings, records_of
 from pipeline.replay.run_state import RunState, rounds_left
-from pipeline.replay.task import ReplayTask
+from pipeline.replay.task import ReplayTask, target_made_again
 from pipeline.sink.commit import TaskReport, check_stored, commit_summary
 from pipeline.sink.target import known_partitions
 from springtide.wire.compression import Compression
@@ -114,7 +114,4 @@ def check_target(client: Client, settings: ReplaySettings) -> None:
     """Raise ReplayError if the topic is not the one that the replay was planned for."""
     partitions, topic_id = target_of(client, settings.topic)
     if topic_id != settings.topic_id or len(partitions) < settings.partition_count:
-        raise ReplayError(
-            f"topic {settings.topic} was deleted and created again since the replay was planned",
-            "What was replayed is gone with it. Begin again, with another --checkpoint.",
-        )
+        raise target_made_again(settings.topic)

@@ -26,7 +26,7 @@ from pipeline.replay.plan import FilePiece, Piece, ReplayRange, ReplaySettings
 from pipeline.sink.commit import TaskReport
 from pipeline.sink.delivery import DeliveryOptions
 from pipeline.sink.identity import derive_identity
-from pipeline.sink.opening import Fingerprint, TopicOpening, fingerprint_of, made_again
+from pipeline.sink.opening import Fingerprint, TopicOpening, fingerprint_of
 from pipeline.sink.state import SinkState
 from pipeline.sink.target import propose_opening
 from pipeline.sink.task import TaskSettings, TaskWriter
@@ -63,7 +63,7 @@ def run_task(task: ReplayTask, make_client: Callable[[ReplayTask], Client] = cli
         opening = state.opening(task.round, settings.topic, lambda: propose(client, task))
         opening.check(fingerprint_of_round(settings, task.round))
         if opening.is_of_another(settings.topic_id):
-            raise made_again(settings.topic, settings.topic_id, opening.topic_id)
+            raise target_made_again(settings.topic)
         writer = TaskWriter(
             client,
             TaskSettings(
@@ -113,6 +113,13 @@ def propose(client: Client, task: ReplayTask) -> TopicOpening:
         opening,
         start_offsets=opening.start_offsets[:count],
         leader_epochs=opening.leader_epochs[:count],
+    )
+
+
+def target_made_again(topic: str) -> ReplayError:
+    return ReplayError(
+        f"topic {topic} was deleted and created again since the replay was planned",
+        "What was replayed is gone with it. Begin again, with another --checkpoint.",
     )
 
 
