@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LONG_MS = 500
+"""A wait that has lasted so long is told. With the pauses' doubling that is within a second."""
 _DOUBLINGS_MAX = 30
 
 
@@ -22,8 +24,10 @@ class Patience:
     failing_since_ms: int | None = None
     failures: int = 0
     reason: str = ""
+    is_told: bool = False
 
     def on_progress(self) -> None:
+        self.is_told = False
         self.failing_since_ms = None
         self.failures = 0
         self.reason = ""
@@ -36,6 +40,12 @@ class Patience:
         self.failures += 1
         doublings = min(self.failures - 1, _DOUBLINGS_MAX)
         return int(min(self.backoff_ms << doublings, self.backoff_max_ms))
+
+    def has_become_long(self, now_ms: int) -> bool:
+        """Return, once, that the failures have lasted for LONG_MS: whoever waits should say for what."""
+        is_long = self.failing_since_ms is not None and now_ms - self.failing_since_ms >= LONG_MS
+        is_news, self.is_told = is_long and not self.is_told, self.is_told or is_long
+        return is_news
 
     def is_spent(self, now_ms: int, *, budget_ms: int | None = None) -> bool:
         """Return whether the failures have lasted as long as the budget allows. `budget_ms` can only lower

@@ -10,6 +10,7 @@ Connections come from the process's pool, so a client costs nothing to make.
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,6 +42,8 @@ from springtide.wire.apis import ApiKey
 from springtide.wire.compression import Buffer
 from springtide.wire.errors import ErrorCode, error_code
 from springtide.wire.fetch_response import EpochEnd
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 A = TypeVar("A", Answered, ProduceResult)
@@ -399,7 +402,14 @@ class Client:
         budget = self.config.unknown_topic_budget_ms if is_unknown_topic else None
         if patience.is_spent(self._clock_ms() + pause_ms, budget_ms=budget):
             raise RetriesExhausted(f"given up after {patience.failures} tries: {reason}")
+        self.tell_long_wait(patience, budget_ms=budget)
         self.pause(pause_ms)
+
+    def tell_long_wait(self, patience: Patience, *, budget_ms: int | None = None) -> None:
+        """Log, once for each wait, what is waited for, and for how long at most."""
+        if patience.has_become_long(self._clock_ms()):
+            budget_ms = patience.budget_ms if budget_ms is None else min(budget_ms, patience.budget_ms)
+            _log.warning("waiting reason=%s gives_up_after_s=%d", patience.reason, budget_ms // 1000)
 
     def deadline(self, budget_ms: int) -> Deadline:
         """Return a deadline for a caller that repeats questions itself."""
@@ -420,12 +430,14 @@ class Deadline:
         self._client = client
         self._patience = client.config.patience(budget_ms)
 
-    def pause(self) -> bool:
-        """Wait before the next try; return False at once if no time is left."""
+    def pause(self, reason: str) -> bool:
+        """Wait before the next try; return False at once if no time is left. reason: why there is another
+        one."""
         now_ms = self._client.now_ms()
-        pause_ms = self._patience.on_failure("", now_ms=now_ms)
+        pause_ms = self._patience.on_failure(reason, now_ms=now_ms)
         if self._patience.is_spent(now_ms + pause_ms):
             return False
+        self._client.tell_long_wait(self._patience)
         self._client.pause(pause_ms)
         return True
 

@@ -87,8 +87,11 @@ def known_partitions(client: Client, topic: str) -> list[TopicPartition]:
         partitions = [] if told is None else _partitions(topic, told)
         if partitions:
             return partitions
-        if not deadline.pause():
-            why = "unknown to the brokers" if told is None else told.error.name
+        if told is None:
+            why = "unknown to the brokers"
+        else:
+            why = told.error.name if told.error else "not all of its partitions are known"
+        if not deadline.pause(f"topic {topic!r}: {why}"):
             raise InvalidRows(f"topic {topic!r} can't be written to: {why}")
 
 

@@ -64,10 +64,12 @@ class SourceCluster:
             is_known = set(known) <= set(found) and not made_again(known_ids, self.topic_ids())
             if not missing and is_known:
                 return found
-            if not deadline.pause():
+            absent = f"the cluster does not know {', '.join(missing)}"
+            reason = absent if missing else "a broker knows other topics, or fewer partitions, than before"
+            if not deadline.pause(reason):
                 break
         if missing:
-            raise InvalidOption(f"the cluster does not know {', '.join(missing)}")
+            raise InvalidOption(absent)
         return found
 
     def topic_ids(self) -> TopicIds:

@@ -158,7 +158,7 @@ class Waiting:
         self._world = world
         self._until_ms = world.now_ms + BUDGET_MS
 
-    def pause(self) -> bool:
+    def pause(self, reason: str) -> bool:
         self._world.now_ms += self._world.rng.randint(1, LAG_MS)
         self._world.happen()
         return self._world.now_ms < self._until_ms
