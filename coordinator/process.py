@@ -245,6 +245,8 @@ class CoordinatorProcess:
 
     async def _apply(self, batch: UpdateBatch) -> Sequence[ApplyFailure]:
         self.view.apply(batch, now_ms=self._ports.clock.mono_ms())
+        if batch.full or batch.users:
+            self.server.look_after_connections()  # those of former users end before this counts as applied
         self.shards.on_view_changed()
         if self.session.wants_shutdown and not self.shards.owned():
             self._has_no_shard.set()

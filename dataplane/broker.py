@@ -20,6 +20,7 @@ from prometheus_client.metrics_core import Metric
 
 from controller.contract.lag_report import ReplicaProblem
 from controller.contract.session import BrokerStatus, RegisterRequest, RegisterResponse
+from controller.contract.updates import ApplyFailure, UpdateBatch
 from dataplane.core.creations import PendingCreations
 from dataplane.core.fetch_session import FetchSession, FetchSessions, FollowedPartition
 from dataplane.core.leader import Leader
@@ -346,7 +347,7 @@ class StorageBroker:
             clock=self._clock,
             rng=ports.rng,
             reports=self._reports,
-            apply=self.table.apply,
+            apply=self._apply,
             on_registered=self._on_registered,
             offline_log_dir_ids=self.directory.offline_ids,
             on_went_back=self.directory.disown,
@@ -383,6 +384,12 @@ class StorageBroker:
 
     def end_turn(self) -> None:
         self.server.end_turn()
+
+    async def _apply(self, batch: UpdateBatch) -> Sequence[ApplyFailure]:
+        failures = await self.table.apply(batch)
+        if batch.full or batch.users:
+            self.server.look_after_connections()  # those of former users end before this counts as applied
+        return failures
 
     def _wake_report(self) -> None:
         self.session.wake_report()

@@ -2,8 +2,9 @@
 
 Steps run in threads, a few at a time for all connections, because the derivation of a password takes tens of
 milliseconds. The connection is not read until a step is answered. A failure is answered after a delay, and
-the connection is closed. It is closed, too, when its user no longer has the secret by which it logged in, and
-when it has not logged in after LOGIN_MS_MAX.
+the connection is closed. It is closed, too, when its user no longer has the secret by which it logged in, at
+its next request at the latest (docs/replication.md 2.12, answers), and when it has not logged in after
+LOGIN_MS_MAX.
 """
 
 from __future__ import annotations
@@ -116,6 +117,8 @@ class SaslConnection:
 
     def check(self, api_key: int, mono_ms: int) -> None:
         """Raise MalformedRequest unless the request may start."""
+        if (reason := self._why_revoked()) is not None:
+            raise MalformedRequest(reason)
         if self._session.may_start(api_key, mono_ms=mono_ms):
             return
         if self._session.is_expired(mono_ms):
@@ -127,6 +130,9 @@ class SaslConnection:
         """Return why the connection has to be closed; None if it may stay."""
         if not (self._session.is_open or self._is_busy) and mono_ms - self._began_ms > LOGIN_MS_MAX:
             return "it did not log in in time"
+        return self._why_revoked()
+
+    def _why_revoked(self) -> str | None:
         users = self._listener.users_now()
         if self._secret is None or users is self._users_seen:
             return None

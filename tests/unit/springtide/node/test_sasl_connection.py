@@ -360,6 +360,18 @@ def test_a_connection_ends_when_the_secret_by_which_it_logged_in_is_gone(mechani
 
 
 @virtual
+async def test_a_request_after_the_change_of_its_user_is_refused_before_anyone_looks_after_connections() -> None:
+    async with sasl_desk(PEOPLE) as desk:
+        alice, bob = desk.connect(), desk.connect()
+        for client, name, password in ((alice, "alice", "secret"), (bob, "bob", "other")):
+            assert await client.log_in(scram(name, password), SCRAM) is ErrorCode.NONE
+        desk.view.users = {"bob": PEOPLE["bob"]}
+        assert (await alice.use(), await bob.use()) == (None, "User:bob")
+        assert (alice.is_closed, bob.is_closed) == (True, False)
+        assert desk.counted("revoked_connections_killed") == 1
+
+
+@virtual
 async def test_a_login_that_a_change_of_the_user_overtakes_does_not_last() -> None:
     async with sasl_desk(PEOPLE) as desk:
         client = desk.connect()
@@ -370,7 +382,7 @@ async def test_a_login_that_a_change_of_the_user_overtakes_does_not_last() -> No
         desk.server.look_after_connections()
         answer = await client.authenticate(ours.step(answer.auth_bytes).token)  # type: ignore[union-attr]
         assert answer.error_code == 0
-        desk.server.look_after_connections()
+        assert await client.use() is None
         assert client.is_closed
 
 
