@@ -75,9 +75,9 @@ class Follower(ReplicaRole):
         "_has_asked",
         "_hold",
         "_leader_start_offset",
-        "_refused_offset",
         "_retry_aside_ms",
         "_state",
+        "_trouble",
         "phase",
     )
 
@@ -96,8 +96,9 @@ class Follower(ReplicaRole):
         self._state = state
         self._hold: WriteAside | None = None
         self._retry_aside_ms: int | None = None
-        #: Where it refused a batch last: told once, asked for again and again.
-        self._refused_offset = -1
+        #: What it told of a quarantine, or of the batch that it refused last: told again with each state, for a
+        #: controller that took over.
+        self._trouble: ReportProblem | None = None
 
     def on_state(self, state: PartitionState) -> Effects:
         """A newer state of the same leader epoch and leader."""
@@ -116,6 +117,10 @@ class Follower(ReplicaRole):
         return self._replica.broker_id in (*self._state.isr, *self._state.elr)
 
     def standing_effects(self) -> Effects:
+        effects = self._standing_effects()
+        return effects if self._trouble is None else (*effects, self._trouble)
+
+    def _standing_effects(self) -> Effects:
         if self.phase is Phase.FETCHING and self._is_mending:
             return (STOP_FETCHING, MendLog(self._state.leader, self._state.leader_epoch))
         if self.phase is Phase.FETCHING:
@@ -207,9 +212,10 @@ class Follower(ReplicaRole):
                     BackOff(self._replica.options.fetch_backoff_ms, ErrorCode.CORRUPT_MESSAGE),
                     *self._tell_of_refusal(refusal),
                 )
-            if self._refused_offset >= 0:
-                detail = f"leader {self._state.leader} sent what was refused at {self._refused_offset}, whole"
-                self._refused_offset = -1
+            if self._trouble is not None:
+                refused = self._trouble.problem.first_offset
+                detail = f"leader {self._state.leader} sent what was refused at {refused}, whole"
+                self._trouble = None
                 effects = (*effects, self._problem("batch_taken", detail, fetch_offset, -1))
         log = self._log
         if fetched.high_watermark > self._watermark.offset and self._watermark.raise_to(
@@ -304,12 +310,11 @@ class Follower(ReplicaRole):
         """Report it once an offset. This broker can't know which of the two is damaged: the leader, which is
         asked for the same offset again, looks at its own bytes."""
         end_offset = self._log.log_end_offset
-        if self._refused_offset == end_offset:
+        if self._trouble is not None and self._trouble.problem.first_offset == end_offset:
             return NO_EFFECTS
-        self._refused_offset = end_offset
         detail = f"leader {self._state.leader} sent {refusal}"
-        problem = self._problem("batch_refused", detail, end_offset, -1)
-        return (problem, Remark(detail, is_warning=True))
+        self._trouble = self._problem("batch_refused", detail, end_offset, -1)
+        return (self._trouble, Remark(detail, is_warning=True))
 
     def _reconcile(self) -> Effects:
         """The leader found our log to be a prefix of its own: a mark of an unclean election that our state
@@ -542,10 +547,10 @@ class Follower(ReplicaRole):
 
     def _quarantine(self, cut: int, why: str) -> Effects:
         self.phase = Phase.QUARANTINED
-        return (
-            STOP_FETCHING,
-            self._problem("quarantined", f"{why}; log left as it is", cut, self._log.log_end_offset),
+        self._trouble = self._problem(
+            "quarantined", f"{why}; log left as it is", cut, self._log.log_end_offset
         )
+        return (STOP_FETCHING, self._trouble)
 
     def _problem(self, code: str, detail: str, first_offset: int, next_offset: int) -> ReportProblem:
         return self._replica.problem(

@@ -52,6 +52,8 @@ class Replica(ReplicaParts):
         current = self.state
         if current is not None:
             if state.partition_epoch == current.partition_epoch:
+                if self._is_elected_into_the_past(state):
+                    return self._lead_not(state)
                 standing = self.role.standing_effects()
                 return (*standing, self.rot_problem()) if self.log.rotten else standing
             if state.partition_epoch < current.partition_epoch:
@@ -89,11 +91,8 @@ class Replica(ReplicaParts):
         role, log = self.role, self.log
         if isinstance(role, Leader) and role.leader_epoch == state.leader_epoch:
             return role.on_state(state, now_ms)
-        if log.epochs.latest > state.leader_epoch:
-            # Only a controller that lost its memory elects into the past. What was written in the later
-            # epoch may be committed: touch nothing, lead nothing, call for help.
-            detail = f"elected in leader epoch {state.leader_epoch}, but the log holds {log.epochs.latest}"
-            return (*self._leave(), self.problem("quarantined", detail, leader_epoch=state.leader_epoch))
+        if self._is_elected_into_the_past(state):
+            return self._lead_not(state)
         log.begin_leader_epoch(state.leader_epoch)
         if state.unclean_leader_epoch > log.epochs.reconciled:
             # Every log is to agree with this one from here on; no mark so far may make it cut (I15, no cut
@@ -106,6 +105,19 @@ class Replica(ReplicaParts):
         self.role = leader
         effects: Effects = (PERSIST_EPOCHS, LEADERSHIP_CHANGED, *leader.on_vouched(now_ms=now_ms))
         return (STOP_FETCHING, *effects) if isinstance(role, Follower) else effects
+
+    def _is_elected_into_the_past(self, state: PartitionState) -> bool:
+        """Only a controller that lost its memory elects so."""
+        return (
+            state.leader == self.broker_id
+            and self.log.epochs.latest > state.leader_epoch
+            and not isinstance(self.role, Offline)
+        )
+
+    def _lead_not(self, state: PartitionState) -> Effects:
+        """What was written in the later epoch may be committed: touch nothing, lead nothing, call for help."""
+        detail = f"elected in leader epoch {state.leader_epoch}, but the log holds {self.log.epochs.latest}"
+        return (*self._leave(), self.problem("quarantined", detail, leader_epoch=state.leader_epoch))
 
     def _follow(self, state: PartitionState) -> Effects:
         role, current = self.role, self.state
