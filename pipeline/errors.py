@@ -5,11 +5,14 @@ from __future__ import annotations
 
 
 class AdvisedError(Exception):
-    """advice: what to do; may be empty. It survives the way from one of Spark's workers, advice and all."""
+    """advice: what to do; may be empty. It survives the way from one of Spark's workers, advice and all, and
+    follows the message in a traceback, which is all that Spark shows of a task's error."""
 
     def __init__(self, message: str, advice: str = "") -> None:
         super().__init__(message)
         self.advice = advice
+        if advice:
+            self.add_note(advice)
 
     @property
     def whole(self) -> str:

@@ -8,7 +8,7 @@
         |   |                       (compared)       |                            |
         |   +-- any answer but "appended", or none; silence                       |
         |   +-- the leader is another one than the evidence came from ------------+
-        +--> failed: fenced, overtaken, plan changed, records lost, gap, refused, stalled
+        +--> failed: fenced, forgotten, overtaken, plan changed, records lost, gap, refused, stalled
 
 Attempts of the same task derive the same producer id and epoch (identity.py), and sequences count the task's
 records in the partition. A broker appends a batch only if its sequences follow the last ones (KIP-98): so of
@@ -26,7 +26,9 @@ The rules, each of which a planted bug in the simulation breaks:
 3. (doubt) Any answer but success voids the evidence, and so does silence: there may have been an election,
    and a leader that does not know a producer takes *any* sequence from it (KIP-360). "Duplicate" voids it
    too: sequences are stored, but perhaps with other records.
-4. (committed) Only committed records count as stored; described records above them are waited for.
+4. (committed) Only committed records count as stored; described records above them are waited for. If a
+   leader tells of them twice, and what its log held then is committed without them from the opening on, they
+   lie before the opening: the opening is not the one that they were written after, and the attempt is over.
 5. (zombies) An attempt that was silent for long asks again before it sends.
 6. (one leader) Success needs the same leader at the end as for the evidence; else the log is read and
    compared.
@@ -39,7 +41,7 @@ One thing is under way at a time. Pure: `step` takes an event and the wall clock
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import assert_never
 
@@ -50,6 +52,12 @@ from springtide.wire.errors import ErrorCode
 SEQUENCE_MAX = 2**31 - 1
 DOUBLINGS_MAX = 20
 
+OLD_CHECKPOINT = (
+    "The checkpoint is an older copy, or its folder springtide-sink/ is gone, or another query writes with "
+    "the same checkpoint or 'sinkId'. Nothing that is stored has changed. Go on with the newest copy of the "
+    "whole checkpoint. If there is none, remove springtide-sink/ from this one and give the sink a new name "
+    "(option 'sinkId'): it goes on, and rows that were written after this copy was made are stored twice"
+)
 VOIDS_EVIDENCE = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,  # another attempt is ahead, or the log was cut
@@ -111,6 +119,7 @@ class PartitionDelivery:
         "_asked",
         "_asked_ms",
         "_described",
+        "_described_below",
         "_evidence_epoch",
         "_expected",
         "_heard_ms",
@@ -123,6 +132,7 @@ class PartitionDelivery:
         "_options",
         "_progressed_ms",
         "_stored",
+        "_told",
         "_tries",
         "resumes_at",
     )
@@ -153,6 +163,11 @@ class PartitionDelivery:
         """Later batches in the log: of a concurrent attempt, perhaps with the same rows."""
         self._described = steps.NO_SEQUENCE
         """The last sequence in the brokers' memory, believed or not."""
+        self._told: steps.Described | None = None
+        """The first of the descriptions in a row that tell the same of our own epoch."""
+        self._described_below: int | None = None
+        """Its records lie below this offset. Only the second description says so: the first one's producer
+        may be from the memory of a leader before the one that said where the log ends."""
         self._evidence_epoch: int | None = None
         """The leader epoch of the evidence; None: there is no evidence."""
         self._heard_ms = now_ms
@@ -228,9 +243,14 @@ class PartitionDelivery:
 
     def _on_described(self, described: steps.Described, now_ms: int) -> steps.Action:
         if described.producer_epoch > self._identity.producer_epoch:
-            return _fenced(described.producer_epoch)
+            return self._fenced(described.producer_epoch)
         is_ours = described.producer_epoch == self._identity.producer_epoch
         self._described = described.last_sequence if is_ours else steps.NO_SEQUENCE
+        told = self._told
+        if not is_ours or told is None or told != replace(described, end_offset=told.end_offset):
+            self._told, self._described_below = described if is_ours else None, None
+        elif self._described_below is None and described.end_offset >= 0:
+            self._described_below = described.end_offset
         if self._described == self._stored and self._is_memory_trusted(described.leader_epoch, now_ms):
             return self._on_evidence(described.leader_epoch, now_ms)
         scan = steps.Scan(self._opening.start_offset, self._opening.leader_epoch, self._known)
@@ -243,7 +263,7 @@ class PartitionDelivery:
 
     def _on_scanned(self, scanned: steps.Scanned, now_ms: int) -> steps.Action:
         if scanned.producer_epoch > self._identity.producer_epoch:
-            return _fenced(scanned.producer_epoch)
+            return self._fenced(scanned.producer_epoch)
         if scanned.anomaly:
             return steps.Failed(
                 steps.Failure.GAP,
@@ -252,6 +272,8 @@ class PartitionDelivery:
             )
         last = scanned.last_sequence
         if last < self._described:  # rule 4 (committed)
+            if self.resumes_at is None and self._is_before_the_opening(scanned):
+                return _forgotten(self._described - last, self._opening.start_offset)
             return self._again(f"sequences {last + 1} to {self._described} are not committed yet", now_ms)
         if self.resumes_at is None:
             self._offered = last
@@ -263,6 +285,16 @@ class PartitionDelivery:
         self._stored = last
         self._known = steps.Known(last, scanned.end_offset, scanned.leader_epoch)
         return self._on_evidence(scanned.leader_epoch, now_ms)
+
+    def _is_before_the_opening(self, scanned: steps.Scanned) -> bool:
+        """Return whether all that the log held when the producer was described is committed by now."""
+        told, below = self._told, self._described_below
+        return (
+            told is not None
+            and below is not None
+            and told.leader_epoch == scanned.leader_epoch
+            and below <= scanned.end_offset
+        )
 
     def _compare(self, scanned: steps.Scanned) -> steps.Stored | None:
         """Return the first stored batch that can't be ours: rule 7 (own batches). Batches after those that
@@ -350,6 +382,15 @@ class PartitionDelivery:
             return plan_changed(f"{self._stored - self._offered} records follow all that it has")
         return self._ask(_Asked.CHECK, steps.CheckWatermark(), now_ms)
 
+    def _fenced(self, producer_epoch: int) -> steps.Failed:
+        later = producer_epoch - self._identity.producer_epoch
+        return steps.Failed(
+            steps.Failure.FENCED,
+            f"{later} after this one (the partition has producer epoch {producer_epoch}, this one's is "
+            f"{self._identity.producer_epoch}): this one was written before, or is an attempt that lingered",
+            OLD_CHECKPOINT,
+        )
+
     def _send(self, batch: steps.Batch, now_ms: int) -> steps.Action:
         assert self._evidence_epoch is not None
         return self._ask(_Asked.SEND, steps.Send(batch, self._evidence_epoch), now_ms)
@@ -377,5 +418,10 @@ def _overtaken(sequence: int) -> steps.Failed:
     )
 
 
-def _fenced(producer_epoch: int) -> steps.Failed:
-    return steps.Failed(steps.Failure.FENCED, f"producer epoch {producer_epoch} is in the partition")
+def _forgotten(records: int, start_offset: int) -> steps.Failed:
+    return steps.Failed(
+        steps.Failure.FORGOTTEN,
+        f"brokers remember {records} records of it that are not in the log from offset {start_offset} on, "
+        "where the checkpoint says that it begins",
+        OLD_CHECKPOINT,
+    )

@@ -42,10 +42,11 @@ class Known(NamedTuple):
 
 
 class Failure(Enum):
-    """Why an attempt of a task can't go on. Spark runs it again, which does not help for FENCED, PLAN_CHANGED
-    and GAP."""
+    """Why an attempt of a task can't go on. Spark runs it again, which does not help for FENCED, FORGOTTEN,
+    PLAN_CHANGED and GAP."""
 
     FENCED = "a later micro-batch of this sink has written"
+    FORGOTTEN = "this micro-batch has written before, and its checkpoint does not know it"
     PLAN_CHANGED = "an earlier attempt of this task stored records that are not among this attempt's rows"
     OVERTAKEN = "another attempt of this task has stored other rows at the same time"
     RECORDS_LOST = "brokers lost records that they had stored"
@@ -84,11 +85,14 @@ class Away:
 @dataclass(frozen=True, slots=True)
 class Described:
     """The leader's answers to DescribeProducers, and then ListOffsets. leader_epoch: the second answer's.
-    producer_epoch, last_sequence: NO_EPOCH and NO_SEQUENCE if the partition does not know the producer."""
+    producer_epoch, last_sequence: NO_EPOCH and NO_SEQUENCE if the partition does not know the producer.
+    end_offset: where the log of `leader_epoch` ended after that, committed or not (OffsetForLeaderEpoch); -1
+    if it was not asked for, as it is only for a producer of our own epoch."""
 
     leader_epoch: int
     producer_epoch: int = NO_EPOCH
     last_sequence: int = NO_SEQUENCE
+    end_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,8 @@ class AwaitBatch:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """Ask the leader for the producer, then for the high watermark. The answer is Described."""
+    """Ask the leader for the producer, then for the high watermark, then for the log's end if the producer
+    has our own epoch. The answer is Described."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +217,12 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """This attempt can't deliver. What it stored stays, and another attempt goes on from there."""
+    """This attempt can't deliver. What it stored stays, and another attempt goes on from there. advice: what
+    a person can do; may be empty."""
 
     failure: Failure
     detail: str
+    advice: str = ""
 
     def __str__(self) -> str:
         return f"{self.failure.value}: {self.detail}"

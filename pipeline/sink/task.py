@@ -49,6 +49,7 @@ from pipeline.sink.resuming import Resuming
 from pipeline.sink.scanning import scan_partition
 from pipeline.sink.stored_rows import TooManyStored
 from pipeline.sink.target import id_of
+from springtide.wire.fetch_response import EpochEnd
 from springtide.wire.record_batch import HEADER_BYTES
 
 T = TypeVar("T")
@@ -214,7 +215,7 @@ class TaskWriter:
                 self._wanted.pop(where, None)
                 self._delivered[where] = action
             case steps.Failed():
-                raise DeliveryFailed(f"{where}: {action}")
+                raise DeliveryFailed(f"{where}: {action}", action.advice)
             case _:
                 if isinstance(action, steps.Pause):
                     self._wake_ms[where] = self._client.now_ms() + action.pause_ms
@@ -306,14 +307,29 @@ class TaskWriter:
         offsets = producers and self._latest(partitions)
         if not producers or not offsets:
             return
-        producer_id = self._settings.identity.producer_id
+        identity = self._settings.identity
+        ours = {
+            where: producer
+            for where in partitions
+            for producer in producers[where]
+            if producer.producer_id == identity.producer_id
+        }
+        ends: dict[TopicPartition, EpochEnd] | None = {}
+        if resumed := [p for p, one in ours.items() if one.producer_epoch == identity.producer_epoch]:
+            epochs = {where: offsets[where].leader_epoch for where in resumed}
+            ends = self._asked(partitions, lambda: self._client.epoch_ends(epochs))
+        if ends is None:
+            return
         for where in partitions:
             described = steps.Described(offsets[where].leader_epoch)
-            for producer in producers[where]:
-                if producer.producer_id == producer_id:
-                    described = steps.Described(
-                        described.leader_epoch, producer.producer_epoch, producer.last_sequence
-                    )
+            if where in ours:
+                end_offset = ends[where].end_offset if where in ends else -1
+                described = steps.Described(
+                    described.leader_epoch,
+                    ours[where].producer_epoch,
+                    ours[where].last_sequence,
+                    end_offset,
+                )
             self._step(where, described)
 
     def _latest(self, partitions: list[TopicPartition]) -> dict[TopicPartition, FoundOffset] | None:

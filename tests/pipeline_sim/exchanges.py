@@ -64,7 +64,16 @@ def describe(
     epoch, last = partition.describe(identity.producer_id, clock.now_ms)
     yield
     checked = yield from list_offset(partition, leader)
-    return checked if isinstance(checked, NoUsableAnswer) else Described(checked.leader_epoch, epoch, last)
+    if isinstance(checked, NoUsableAnswer):
+        return checked
+    end_offset = -1
+    if epoch == identity.producer_epoch:
+        yield
+        if partition.leader != leader:
+            return NOT_LEADER
+        end_offset = partition.epoch_end(checked.leader_epoch).end_offset
+        yield
+    return Described(checked.leader_epoch, epoch, last, end_offset)
 
 
 def scan(  # noqa: PLR0917 - as a scan has parts

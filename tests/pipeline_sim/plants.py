@@ -79,6 +79,15 @@ class NeverChecks(PartitionDelivery):
         return Delivered(self._offered + 1, checked.leader_epoch, checked.high_watermark)
 
 
+class ForgetsToWait(PartitionDelivery):
+    """What is described and not in the committed log was written before the opening."""
+
+    __slots__ = ()
+
+    def _is_before_the_opening(self, scanned: Scanned) -> bool:
+        return True
+
+
 class GivesUpAsDone(PartitionDelivery):
     """A timeout is taken for an answer."""
 
@@ -111,6 +120,10 @@ PLANTS: dict[str, tuple[Plant, frozenset[str]]] = {
     ),
     "keeps evidence": (replace(PLANT, delivery=KeepsEvidence), MOVES | {"unclean"}),
     "never checks": (replace(PLANT, delivery=NeverChecks), CUTS),
+    "takes what is not committed for forgotten": (
+        replace(PLANT, delivery=ForgetsToWait),
+        frozenset({"kill", "linger", "speculate", "give up"}),
+    ),
     "gives up as done": (replace(PLANT, delivery=GivesUpAsDone), frozenset({"lose"})),
     "never old": (
         replace(

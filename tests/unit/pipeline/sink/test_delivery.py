@@ -129,6 +129,40 @@ def test_what_is_described_and_not_yet_committed_is_waited_for() -> None:
     ) == [Describe(), Scan(100, 9), Pause(100), Describe(), Scan(100, 9), AwaitBatch(), CheckWatermark()]
 
 
+def test_what_a_leader_describes_twice_and_has_not_from_the_opening_on_was_written_before_it() -> None:
+    """The checkpoint is an older copy of itself, or its folder springtide-sink/ is gone."""
+    told = Described(9, 4, 19, end_offset=150)
+    empty = scanned(0, leader_epoch=9)
+    machine = delivery()
+    failed = play(machine, Opened(), told, empty, Woken(), told, empty)[-1]
+    assert isinstance(failed, Failed) and failed.failure is Failure.FORGOTTEN
+    assert "20 records" in failed.detail and "from offset 100 on" in failed.detail
+    assert "springtide-sink/" in failed.advice and "'sinkId'" in failed.advice
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        (Described(9, 4, 19, end_offset=151), scanned(0, leader_epoch=9)),  # not yet committed
+        (Described(9, 4, 19), scanned(0, leader_epoch=9)),  # brokers that don't know the epoch
+        (Described(9, 4, 19, end_offset=150), scanned(0, leader_epoch=10)),  # an election
+    ],
+)
+def test_what_may_still_become_committed_is_waited_for(told: Described, found: Scanned) -> None:
+    assert isinstance(play(delivery(), Opened(), told, found, Woken(), told, found)[-1], Pause)
+
+
+def test_the_end_of_a_busy_log_is_the_one_when_the_records_were_known_to_be_in_it() -> None:
+    machine = delivery()
+    play(machine, Opened())
+    for end_offset in (150, 160, 170):
+        told = Described(9, 4, 19, end_offset=end_offset)
+        action = play(machine, told, scanned(0, leader_epoch=9, end_offset=end_offset - 1))[-1]
+        if isinstance(action, Pause):
+            play(machine, Woken())
+    assert failure_of(action) is Failure.FORGOTTEN
+
+
 def test_an_older_epoch_of_the_producer_has_stored_nothing_of_ours() -> None:
     machine = delivery()
     assert play(machine, Opened(), Described(9, 3, 500), Offered(FIRST))[-1] == Send(FIRST, 9)
@@ -136,7 +170,10 @@ def test_an_older_epoch_of_the_producer_has_stored_nothing_of_ours() -> None:
 
 def test_a_newer_epoch_fences() -> None:
     assert failure_of(play(delivery(), Opened(), Described(9, 5, 0))[-1]) is Failure.FENCED
-    assert failure_of(play(delivery(), Opened(), Described(10), Scanned(10, 5, -1))[-1]) is Failure.FENCED
+    fenced = play(delivery(), Opened(), Described(10), Scanned(10, 5, -1))[-1]
+    assert failure_of(fenced) is Failure.FENCED
+    assert isinstance(fenced, Failed) and "1 after this one" in fenced.detail
+    assert "springtide-sink/" in fenced.advice
 
 
 def test_another_leader_than_at_the_opening_is_not_believed_and_the_log_is_read() -> None:

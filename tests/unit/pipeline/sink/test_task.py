@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import traceback
 from collections import Counter
 
 import pyarrow as pa
@@ -126,6 +127,18 @@ def test_a_pause_of_one_partition_holds_up_no_rows_and_ends_in_its_time() -> Non
     assert cluster.pauses == 0
     writer.finish()
     assert values(cluster) == expected()
+
+
+def test_a_micro_batch_whose_opening_is_gone_is_refused_soon_with_the_way_out() -> None:
+    cluster = MemoryCluster.of(TOPIC, 2)
+    write(attempt(cluster, opening_of(cluster)), ROWS)
+    began_ms, sent = cluster.now_ms, len(cluster.sent)
+    with pytest.raises(DeliveryFailed, match="has written before, and its checkpoint does not") as raised:
+        write(attempt(cluster, opening_of(cluster)), ROWS)
+    assert cluster.now_ms - began_ms < 1_000
+    assert len(cluster.sent) == sent
+    told = "".join(traceback.format_exception(raised.value))
+    assert "give the sink a new name (option 'sinkId')" in told, "Spark shows a traceback and no more"
 
 
 @pytest.mark.parametrize("is_wide", [True, False])

@@ -360,7 +360,9 @@ def test_a_connection_ends_when_the_secret_by_which_it_logged_in_is_gone(mechani
 
 
 @virtual
-async def test_a_request_after_the_change_of_its_user_is_refused_before_anyone_looks_after_connections() -> None:
+async def test_a_request_after_the_change_of_its_user_is_refused_before_anyone_looks_after_connections() -> (
+    None
+):
     async with sasl_desk(PEOPLE) as desk:
         alice, bob = desk.connect(), desk.connect()
         for client, name, password in ((alice, "alice", "secret"), (bob, "bob", "other")):
