@@ -21,7 +21,7 @@ from pipeline.client import messages
 from pipeline.client.backoff import Patience
 from pipeline.client.config import Address, ClientConfig
 from pipeline.client.connection import BrokerConnection, now_ms
-from pipeline.client.errors import UNAUTHORIZED, ConnectionLost, RetriesExhausted, broker_error
+from pipeline.client.errors import UNAUTHORIZED, ConnectionLost, RetriesExhausted, TopicUnknown, broker_error
 from pipeline.client.fetch_stream import FetchStream
 from pipeline.client.messages import Answered
 from pipeline.client.pool import ConnectionPool, shared_pool
@@ -401,7 +401,8 @@ class Client:
         pause_ms = patience.on_failure(reason, now_ms=self._clock_ms())
         budget = self.config.unknown_topic_budget_ms if is_unknown_topic else None
         if patience.is_spent(self._clock_ms() + pause_ms, budget_ms=budget):
-            raise RetriesExhausted(f"given up after {patience.failures} tries: {reason}")
+            kind = TopicUnknown if is_unknown_topic else RetriesExhausted
+            raise kind(f"given up after {patience.failures} tries: {reason}")
         self.tell_long_wait(patience, budget_ms=budget)
         self.pause(pause_ms)
 

@@ -69,6 +69,11 @@ class RetriesExhausted(ClientError):
     """The retry budget is spent. The message tells the last reason."""
 
 
+class TopicUnknown(RetriesExhausted):
+    """Brokers have said for the budget of unknown topics that they don't know a topic, or a partition of
+    it."""
+
+
 class OffsetsGone(ClientError):
     """Offsets that were to be read are not in the log: below its start, or beyond its end."""
 

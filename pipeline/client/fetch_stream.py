@@ -22,6 +22,7 @@ from pipeline.client.errors import ConnectionLost, OffsetsGone, RetriesExhausted
 from pipeline.client.fetch_order import AsTheyCome, OneAfterAnother
 from pipeline.client.fetching import Gone, RangeFetching, Stalled
 from pipeline.client.messages import FETCH_BY_ID, SPOKEN, fetch_request, parse_fetched
+from pipeline.client.offset_words import log_holds
 from pipeline.client.pool import ConnectionPool
 from pipeline.client.values import (
     EARLIEST,
@@ -282,8 +283,7 @@ class FetchStream:
             # The broker that refused was behind or has changed its answer: ask again, within the budget.
             self._fetching.on_lost([FetchPartition(*where)], "offset out of range", now_ms=self._now_ms())
             return
-        holds = f"holds {start} to {end - 1}" if start < end else f"is empty, and goes on at {end}"
-        message = f"{where}: offset {offset} is out of range, the log {holds}"
+        message = f"{where}: offset {offset} is out of range, {log_holds(start, end)}"
         if not self._skip_gone:
             raise OffsetsGone(message, topic=where.topic, partition=where.partition, offset=offset)
         self._skip(where, offset, start if start > offset else None, message)

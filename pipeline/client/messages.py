@@ -130,6 +130,7 @@ def parse_metadata(message: Any) -> ClusterMetadata:
                 )
                 for one in topic.partitions
             },
+            topic.is_internal,
         )
         for topic in message.topics
         if topic.name is not None

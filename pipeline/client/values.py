@@ -63,11 +63,13 @@ class PartitionMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """`error` is NONE, or why nothing is known of the topic. `topic_id`: its UUID's text, or ""."""
+    """`error` is NONE, or why nothing is known of the topic. `topic_id`: its UUID's text, or "".
+    is_internal: coordinators keep their own records in it, as in __consumer_offsets."""
 
     error: ErrorCode = ErrorCode.NONE
     topic_id: str = ""
     partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
+    is_internal: bool = False
 
 
 @dataclass(frozen=True, slots=True)

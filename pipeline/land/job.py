@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pipeline.client.client import Client
+from pipeline.client.offset_words import offsets_between
 from pipeline.clock import wall_ms
 from pipeline.jobs.arguments import add_engine, positive, shown_spans, source_options
 from pipeline.jobs.job import JobExit, JobOutcome
@@ -218,7 +219,8 @@ def _dry_run(lander: Lander, destination: str) -> JobOutcome:
     if plan is None:
         return JobOutcome(JobExit.DONE, told, (f"nothing to land: {destination} has it all",))
     lines = [
-        f"{span.topic}-{span.partition}  offsets {span.start_offset} to {span.end_offset}" for span in spans
+        f"{span.topic}-{span.partition}  {offsets_between(span.start_offset, span.end_offset)}"
+        for span in spans
     ]
     how = "would be finished" if begun is not None else "would be landed"
     lines.append(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pipeline.client.offset_words import read_until
 from pipeline.client.values import FoundOffset, PartitionRange, TopicPartition
 from pipeline.errors import LandError
 from pipeline.land.documents import Compression, LandPlan, Manifest, PartitionSpan
@@ -55,7 +56,7 @@ class LandProgress:
             elif span.start_offset < known.next_offset:
                 raise LandError(
                     f"batch {manifest.batch} has {span.where} from offset {span.start_offset} on, and "
-                    f"offsets up to {known.next_offset} are in earlier batches"
+                    f"offsets up to {known.next_offset - 1} are in earlier batches"
                 )
             partitions[span.where] = LandedPartition(
                 known.first_offset,
@@ -177,15 +178,12 @@ def _cut_off(
     end = epoch_ends.get(where)
     if end is None or max(end.end_offset, 0) >= known.next_offset:
         return None
+    landed = f"{where} is landed {read_until(known.next_offset)}, but"
     if end.end_offset < 0:
-        return (
-            f"{where} is landed up to offset {known.next_offset}, but its leader does not know leader epoch "
-            f"{known.leader_epoch}: the log is another one"
-        )
+        return f"{landed} its leader does not know leader epoch {known.leader_epoch}: the log is another one"
     return (
-        f"{where} is landed up to offset {known.next_offset}, but leader epoch {known.leader_epoch} ended at "
-        f"offset {end.end_offset}: an unclean election cut off records that are in the table, and others may "
-        "stand at their offsets"
+        f"{landed} leader epoch {known.leader_epoch} ended before offset {end.end_offset}: an unclean "
+        "election cut off records that are in the table, and others may stand at their offsets"
     )
 
 

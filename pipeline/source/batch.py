@@ -70,11 +70,7 @@ class RecordReader(TaskReader, DataSourceReader):
         for warning in options.warnings:
             _log.warning("option_ignored detail=%s", warning)
         with Client(options.client) as client:
-            cluster = SourceCluster(options, client)
-            partitions = cluster.partitions(must_exist=True)
-            topic_ids = cluster.topic_ids()
-            start = cluster.resolve(options.starting, partitions)
-            end = cluster.resolve(options.ending, partitions)
+            start, end, topic_ids = SourceCluster(options, client).span()
         check_order(start, end)
         ranges = ranges_between(start, end).ranges  # nothing is lost between two positions of one moment
         # For no tasks, Spark would make one of its own, which is no ReadTask.

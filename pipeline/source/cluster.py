@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from pipeline.client.client import Client
+from pipeline.client.errors import TopicUnknown
 from pipeline.client.values import EARLIEST, LATEST, ClusterMetadata, FoundOffset, TopicPartition
 from pipeline.errors import InvalidOption
 from pipeline.source.offset_json import Offsets, TopicIds
@@ -98,6 +99,20 @@ class SourceCluster:
             offsets = self._within(position, offsets, partitions, latest)
         return offsets
 
+    def span(self) -> tuple[Offsets, Offsets, TopicIds]:
+        """Return where a batch query begins and ends, and the ids of the topics that it is about. Raises
+        InvalidOption, DataLossError, or the client's errors."""
+        try:
+            return self._span()
+        except TopicUnknown:  # deleted after the first question: it is told as one deleted before
+            return self._span()
+
+    def _span(self) -> tuple[Offsets, Offsets, TopicIds]:
+        partitions = self.partitions(must_exist=True)
+        topic_ids = self.topic_ids()
+        start = self.resolve(self._options.starting, partitions)
+        return start, self.resolve(self._options.ending, partitions), topic_ids
+
     def _find(
         self, asked: dict[TopicPartition, int], latest: Offsets | None
     ) -> dict[TopicPartition, FoundOffset]:
@@ -124,6 +139,13 @@ class SourceCluster:
         latest = {**self._offsets(partitions, LATEST), **(fixed or {})}
         told = check_within(position.option, offsets, earliest=earliest, latest=latest)
         if told and self._options.fail_on_data_loss:
+            known = self.topic_ids()
+            self.partitions(must_exist=True)  # a topic that was deleted meanwhile is the plainer reason
+            if again := sorted(made_again(known, self.topic_ids())):
+                raise InvalidOption(
+                    f"topic {again[0]!r} was deleted and created again while the query was planned, so "
+                    f"'{position.option}' says nothing of the new one"
+                )
             raise_losses(told)
         return clamp(offsets, earliest=earliest, latest=latest)
 
@@ -160,7 +182,11 @@ def subscribed(options: SourceOptions, metadata: ClusterMetadata) -> list[TopicP
             wanted = set(names)
             return sorted(where for where in existing if where.topic in wanted)
         case TopicPattern() as pattern:
-            return sorted(where for where in existing if pattern.matches(where.topic))
+            return sorted(
+                where
+                for where in existing
+                if pattern.matches(where.topic) and not metadata.topics[where.topic].is_internal
+            )
         case Assignment(partitions=partitions):
             return sorted(existing.intersection(partitions))
 

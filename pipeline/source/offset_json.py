@@ -71,7 +71,18 @@ def parse_offsets(text: str, option: str) -> Offsets:
 
 def parse_timestamps(text: str, option: str) -> Offsets:
     """`{"topic":{"0":1700000000000}}`: milliseconds since 1970 by partition. Raises InvalidOption."""
-    return _map(_parse(text, option), f"option '{option}'", lambda value: _number(value, 0))
+    return _map(
+        _parse(text, option),
+        f"option '{option}'",
+        lambda value: _number(value, 0),
+        no_meaning=f"is no time in milliseconds since 1970. {offsets_have_marks(option)}",
+    )
+
+
+def offsets_have_marks(option: str) -> str:
+    """Return what to write for a mark in an option of timestamps: Kafka's own clients take it for a time."""
+    name = "endingOffsets" if option.startswith("ending") else "startingOffsets"
+    return f"Only in '{name}' does -1 stand for the latest and -2 for the earliest offset"
 
 
 def parse_assignment(text: str, option: str) -> tuple[TopicPartition, ...]:
@@ -108,7 +119,13 @@ def _no_constant(text: str) -> object:
     raise ValueError(f"{text} is no number")
 
 
-def _map(told: object, what: str, value_of: Callable[[object], int | None]) -> Offsets:
+def _map(
+    told: object,
+    what: str,
+    value_of: Callable[[object], int | None],
+    *,
+    no_meaning: str = "has no meaning here",
+) -> Offsets:
     if not isinstance(told, dict):
         raise InvalidOption(f'{what} must be an object of topics, like {{"topicA":{{"0":23,"1":-1}}}}')
     offsets: Offsets = {}
@@ -121,7 +138,7 @@ def _map(told: object, what: str, value_of: Callable[[object], int | None]) -> O
             number = value_of(value)
             where = TopicPartition(topic, int(name))
             if number is None or where.partition > PARTITION_MAX or where in offsets:
-                raise InvalidOption(f"{what}: {value!r} of {topic}-{name} has no meaning here")
+                raise InvalidOption(f"{what}: {value!r} of {topic}-{name} {no_meaning}")
             offsets[where] = number
     return offsets
 

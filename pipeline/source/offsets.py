@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from pipeline.client.offset_words import log_ends, log_holds, read_until
 from pipeline.client.values import EARLIEST, LATEST, FoundOffset, PartitionRange, TopicPartition
 from pipeline.errors import HOW_TO_SKIP, DataLossError, InvalidOption
 from pipeline.source.offset_json import Offsets
@@ -85,9 +86,10 @@ def check_within(
     latest: Mapping[TopicPartition, int],
 ) -> list[str]:
     """Return a message for each offset that users gave and the log does not hold, in order of partitions."""
+    where_to = "end before" if option.startswith("ending") else "be read from"
     return [
-        f"option '{option}': {where} was to be read from offset {offset}, the log holds {earliest[where]} to "
-        f"{latest[where]}"
+        f"option '{option}': {where} was to {where_to} offset {offset}, "
+        + log_holds(earliest[where], latest[where])
         for where, offset in sorted(offsets.items())
         if not earliest[where] <= offset <= latest[where]
     ]
@@ -148,7 +150,7 @@ def told_made_again(
 
 
 def _read_until(start: Mapping[TopicPartition, int], topic: str) -> str:
-    read = [f"{where} up to offset {start[where]}" for where in sorted(start) if where.topic == topic]
+    read = [f"{where} {read_until(start[where])}" for where in sorted(start) if where.topic == topic]
     return ", ".join(read[:3]) + (", ..." if len(read) > 3 else "") if read else "nothing"
 
 
@@ -173,13 +175,13 @@ def ranges_between(
         {where: at for where, at in start.items() if where in end or where.topic not in again}, again
     )
     losses += [
-        f"{where} is gone; it was read up to offset {start[where]}" for where in sorted(start.keys() - end)
+        f"{where} is gone; it was read {read_until(start[where])}" for where in sorted(start.keys() - end)
     ]
     ranges: list[PartitionRange] = []
     for where in sorted(end):
         first, last = start.get(where, FIRST_OFFSET), end[where]
         if last < first:
-            losses.append(f"{where}: its end went back from offset {first} to {last}")
+            losses.append(f"{where} was read {read_until(first)}, and {log_ends(last)}")
         elif last > first:
             ranges.append(PartitionRange(*where, first, last))
     return Ranges(tuple(ranges), tuple(losses))

@@ -8,7 +8,6 @@ silently skips data. Other unknown names are left to Spark and to other layers.
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -30,6 +29,7 @@ from pipeline.options import (
     positive,
 )
 from pipeline.source.offset_json import parse_assignment
+from pipeline.source.patterns import pattern_of_java
 from pipeline.source.planning import PlanOptions
 from pipeline.source.positions import Position, parse_ending, parse_starting
 
@@ -105,7 +105,8 @@ class Topics:
 
 @dataclass(frozen=True)
 class TopicPattern:
-    """`subscribePattern`: whole topics whose name matches, also those that appear later."""
+    """`subscribePattern`: whole topics whose name matches, also those that appear later; no internal ones.
+    pattern: as Python has it."""
 
     pattern: str
 
@@ -277,21 +278,7 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
                 )
             return Topics(names)
         case _:
-            return TopicPattern(_pattern(value))
-
-
-def _pattern(value: str) -> str:
-    """Return the pattern if it means the same in Java's regular expressions. Raises InvalidOption."""
-    pattern = value.strip()
-    if not pattern:
-        raise InvalidOption("option 'subscribePattern' is empty")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # of sets within sets, which are Java's and mean nothing here
-            re.compile(pattern)
-    except (re.error, Warning, RecursionError, OverflowError) as error:
-        raise InvalidOption(f"option 'subscribePattern': {value!r} is not understood: {error}") from error
-    return pattern
+            return TopicPattern(pattern_of_java(value))
 
 
 def _isolation(options: Mapping[str, str]) -> Isolation:

@@ -12,7 +12,13 @@ from enum import Enum
 
 from pipeline.client.values import EARLIEST, LATEST
 from pipeline.errors import InvalidOption
-from pipeline.source.offset_json import INT64_MAX, Offsets, parse_offsets, parse_timestamps
+from pipeline.source.offset_json import (
+    INT64_MAX,
+    Offsets,
+    offsets_have_marks,
+    parse_offsets,
+    parse_timestamps,
+)
 
 
 class LogEnd(Enum):
@@ -97,7 +103,9 @@ def _timestamp(text: str, option: str) -> int:
     except ValueError:
         value = -1
     if not 0 <= value <= INT64_MAX:
-        raise InvalidOption(f"option '{option}' must be milliseconds since 1970, not {text!r}")
+        raise InvalidOption(
+            f"option '{option}' must be milliseconds since 1970, not {text!r}. {offsets_have_marks(option)}"
+        )
     return value
 
 

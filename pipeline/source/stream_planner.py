@@ -23,7 +23,8 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
-from pipeline.client.errors import ClientError
+from pipeline.client.errors import ClientError, TopicUnknown
+from pipeline.client.offset_words import read_until
 from pipeline.client.values import FoundOffset, PartitionRange, TopicPartition
 from pipeline.source.offset_json import (
     Offsets,
@@ -113,6 +114,12 @@ class StreamPlanner:
         """Return where the micro-batch that begins at `start` ends; `start` itself if there is nothing to do
         yet. `is_limited`: whether rate options count. Raises DataLossError, InvalidOption, or the client's
         errors."""
+        try:
+            return self._next_end(start, is_limited=is_limited)
+        except TopicUnknown:  # deleted after the first question: it is told as one deleted before
+            return self._next_end(start, is_limited=is_limited)
+
+    def _next_end(self, start: object, *, is_limited: bool) -> dict[str, object] | OffsetJson:
         if is_unresolved(start):
             partitions = self._cluster.partitions(must_exist=True)
             self._remembered = None
@@ -185,13 +192,13 @@ class StreamPlanner:
         self._epochs = epochs
 
     def _check_epochs(
-        self, read_until: Mapping[TopicPartition, int], found: Mapping[TopicPartition, FoundOffset]
+        self, next_offsets: Mapping[TopicPartition, int], found: Mapping[TopicPartition, FoundOffset]
     ) -> None:
         changed = {
             where: epoch
             for where, epoch in self._epochs.items()
             if epoch >= 0
-            and where in read_until
+            and where in next_offsets
             and where in found
             and found[where].leader_epoch not in (epoch, -1)
         }
@@ -199,9 +206,9 @@ class StreamPlanner:
             return
         ends = self._cluster.epoch_ends(changed)
         self._report(
-            f"{where} was read up to offset {read_until[where]}, but {_told_end(epoch, ends[where])}"
+            f"{where} was read {read_until(next_offsets[where])}, but {_told_end(epoch, ends[where])}"
             for where, epoch in sorted(changed.items())
-            if max(ends[where].end_offset, 0) < read_until[where]
+            if max(ends[where].end_offset, 0) < next_offsets[where]
         )
 
     def _warn_of_unseen_cuts(self, read_until: Mapping[TopicPartition, int]) -> None:
@@ -257,7 +264,7 @@ class StreamPlanner:
 def _told_end(epoch: int, end: EpochEnd) -> str:
     if end.end_offset < 0:
         return f"its leader does not know leader epoch {epoch}: the log is another one"
-    return f"leader epoch {epoch} ended at offset {end.end_offset}: the log was truncated"
+    return f"leader epoch {epoch} ended before offset {end.end_offset}: the log was truncated"
 
 
 def _within_frozen(current: Offsets, latest: Offsets, frozen: Offsets) -> Offsets:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.client.client import Client
 from pipeline.client.compaction import compacted_topics
+from pipeline.client.offset_words import offsets_between
 from pipeline.client.values import ClusterMetadata, PartitionRange, TopicPartition
 from pipeline.clock import wall_ms
 from pipeline.jobs.arguments import add_engine, positive, shown_spans, source_options
@@ -188,7 +189,7 @@ def _dry_run(target: VerifyTarget, tasks: Sequence[tuple[RangeTask, ...]]) -> Jo
         "spans": shown_spans((where, one.start_offset, one.end_offset) for where, one in spans),
         "leaderless": [str(where) for where in target.leaderless],
     }
-    lines = [f"{where}  offsets {one.start_offset} to {one.end_offset}" for where, one in spans]
+    lines = [f"{where}  {offsets_between(one.start_offset, one.end_offset)}" for where, one in spans]
     lines += [f"{where}  has no leader" for where in target.leaderless]
     lines.append(
         f"{offsets_of(tasks):,} offsets of {len(spans)} partitions would be read by {len(tasks)} tasks"

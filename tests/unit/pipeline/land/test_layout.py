@@ -260,7 +260,7 @@ def test_a_log_that_is_shorter_than_what_was_landed_is_a_loss_and_no_reason_to_l
     cut = observed(
         ends={ORDERS: FoundOffset(45, leader_epoch=4)}, epoch_ends={ORDERS: EpochEnd(3, 45)}, starts={}
     )
-    with pytest.raises(LandError, match="leader epoch 3 ended at offset 45"):
+    with pytest.raises(LandError, match="leader epoch 3 ended before offset 45"):
         next_plan(progress, cut, PlanSettings(100, None), now_ms=0)
     assert next_plan(progress, cut, PlanSettings(100, None, allow_loss=True), now_ms=0) == (None, False)
 

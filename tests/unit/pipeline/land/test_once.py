@@ -175,7 +175,7 @@ def test_what_an_unclean_election_cut_off_after_it_was_landed_is_told(orders: Lo
     where = TopicPartition("orders", 0)
     orders.leader_epoch, orders.epoch_ends[where] = 4, 45
     orders.write("orders", 0, [NOON_MS])
-    with pytest.raises(LandError, match=r"landed up to offset 50, but leader epoch 3 ended at offset 45"):
+    with pytest.raises(LandError, match=r"landed up to offset 49, but leader epoch 3 ended before offset 45"):
         Landing(orders, tmp_path).run()
     Landing(orders, tmp_path, allow_loss=True).run()
     del orders.epoch_ends[where]

@@ -23,7 +23,7 @@ UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 LED = {("a", 0): 1, ("a", 1): 2, ("b", 0): 1}
 
 
-def list_offsets(message: Any) -> Says:
+def list_offsets(message: Any, *, error: ErrorCode = ErrorCode.NONE) -> Says:
     def find(where: TopicPartition, mark: int) -> int:
         if mark < 0:
             return (ENDS if mark == -1 else BEGINS)[where]
@@ -38,6 +38,7 @@ def list_offsets(message: Any) -> Says:
                         "partition_index": one.partition_index,
                         "offset": find(TopicPartition(topic.name, one.partition_index), one.timestamp),
                         "leader_epoch": 4,
+                        "error_code": error,
                     }
                     for one in topic.partitions
                 ],
@@ -52,6 +53,9 @@ class Source:
         self.brokers = brokers
         brokers.lead(LED)
         brokers.on(ApiKey.LIST_OFFSETS, list_offsets)
+
+    def told(self, leaders: dict[tuple[str, int], int], errors: dict[str, int] | None = None) -> Any:
+        return metadata_of(self.brokers.brokers, leaders, errors=errors)
 
     def cluster(self, *, is_streaming: bool = False, **options: str) -> SourceCluster:
         host, port = self.brokers.brokers[1].address
@@ -141,11 +145,50 @@ def test_given_offsets_outside_the_log_are_a_loss_or_moved_inside(source: Source
     outside = '{"a":{"0":3,"1":51}}'
     cluster = source.cluster(startingOffsets=outside)
     with pytest.raises(
-        DataLossError, match=r"a-0 was to be read from offset 3, the log holds 10 to 100; .*a-1"
+        DataLossError, match=r"a-0 was to be read from offset 3, the log holds 10 to 99; .*a-1"
     ):
         cluster.resolve(source.options.starting, [A0, A1])
     cluster = source.cluster(startingOffsets=outside, failOnDataLoss="false")
     assert cluster.resolve(source.options.starting, [A0, A1]) == {A0: 10, A1: 50}
+
+
+def test_an_end_beyond_the_log_is_told_as_an_end(source: Source) -> None:
+    cluster = source.cluster(endingOffsets='{"a":{"0":101,"1":50}}')
+    told = "option 'endingOffsets': a-0 was to end before offset 101, the log holds 10 to 99"
+    with pytest.raises(DataLossError, match=told):
+        cluster.resolve(source.options.ending, [A0, A1])
+
+
+def test_a_topic_that_was_deleted_or_made_again_meanwhile_is_told_as_that(source: Source) -> None:
+    old, new = UUID(int=7), UUID(int=8)
+    beyond = '{"a":{"0":500,"1":51}}'
+    source.brokers.name({"a": old}, {"a": new}, leaders=LED)
+    cluster = source.cluster(startingOffsets=beyond)
+    partitions = cluster.partitions(must_exist=True)
+    with pytest.raises(InvalidOption, match="'a' was deleted and created again while the query was planned"):
+        cluster.resolve(source.options.starting, partitions)
+    source.brokers.on(ApiKey.METADATA, in_turn(*(source.told(LED), source.told({}, {"a": UNKNOWN}))))
+    cluster = source.cluster(startingOffsets=beyond)
+    partitions = cluster.partitions(must_exist=True)
+    with pytest.raises(InvalidOption, match="the cluster does not know topic 'a'"):
+        cluster.resolve(source.options.starting, partitions)
+
+
+def test_a_deletion_half_way_through_the_planning_is_told_as_one_before_it(source: Source) -> None:
+    source.brokers.on(ApiKey.METADATA, in_turn(source.told(LED), source.told({}, {"a": UNKNOWN})))
+    source.brokers.on(ApiKey.LIST_OFFSETS, lambda message: list_offsets(message, error=UNKNOWN))
+    with pytest.raises(InvalidOption, match="the cluster does not know topic 'a'"):
+        source.cluster().span()
+
+
+def test_a_pattern_means_no_internal_topics(source: Source) -> None:
+    told = source.told({**LED, ("__consumer_offsets", 0): 1})
+    for topic in told["topics"]:
+        topic["is_internal"] = topic["name"].startswith("__")
+    source.brokers.on(ApiKey.METADATA, in_turn(told))
+    assert source.cluster(subscribePattern=".*").partitions(must_exist=True) == [A0, A1, B0]
+    named = source.cluster(subscribe="__consumer_offsets").partitions(must_exist=True)
+    assert named == [TopicPartition("__consumer_offsets", 0)]
 
 
 def test_another_id_is_believed_when_brokers_have_had_time_to_hear_of_it(source: Source) -> None:

@@ -58,7 +58,7 @@ def test_it_is_an_error_that_says_what_happened_and_what_to_do(way: str, end: in
         with pytest.raises(DataLossError) as caught:
             query.trigger()
         told = str(caught.value)
-        assert "topic 't' was deleted and created again: the query has read t-0 up to offset 10 of" in told
+        assert "topic 't' was deleted and created again: the query has read t-0 up to offset 9 of" in told
         assert OLD in told and NEW in told
         assert "with 'failOnDataLoss' 'false' the new one is read from its first record on" in told
 
@@ -114,7 +114,7 @@ def test_a_topic_that_stays_deleted_is_gone_and_one_made_later_is_another() -> N
     query = read_all_ten(logs := logs_of_one_topic())
     logs.make_again("t", {}, NEW)
     del logs.ids["t"]
-    with pytest.raises(DataLossError, match="t-0 is gone; it was read up to offset 10"):
+    with pytest.raises(DataLossError, match="t-0 is gone; it was read up to offset 9"):
         query.trigger()
     logs.make_again("t", {T0: 25}, NEW)
     with pytest.raises(DataLossError, match="deleted and created again"):

@@ -101,10 +101,10 @@ def test_what_went_away_or_back_is_a_loss() -> None:
     ranges = ranges_between({T0: 5, T1: 7}, {T1: 6, T2: 1})
     assert ranges.ranges == (PartitionRange("t", 2, 0, 1),)
     assert ranges.losses == (
-        "t-0 is gone; it was read up to offset 5",
-        "t-1: its end went back from offset 7 to 6",
+        "t-0 is gone; it was read up to offset 4",
+        "t-1 was read up to offset 6, and its log ends at offset 5 now",
     )
-    with pytest.raises(DataLossError, match=r"t-0 is gone.*went back"):
+    with pytest.raises(DataLossError, match=r"t-0 is gone.*ends at offset 5 now"):
         raise_losses(ranges.losses)
     raise_losses(())
 

@@ -263,6 +263,16 @@ def test_timestamps_are_milliseconds(text: str) -> None:
         stream(startingTimestamp=text)
 
 
+def test_a_mark_of_offsets_in_the_place_of_a_time_is_told_where_it_belongs() -> None:
+    told = "Only in 'startingOffsets' does -1 stand for the latest and -2 for the earliest offset"
+    with pytest.raises(InvalidOption, match=f"milliseconds since 1970, not '-1'. {told}"):
+        stream(startingTimestamp="-1")
+    with pytest.raises(InvalidOption, match=f"-2 of t-0 is no time in milliseconds since 1970. {told}"):
+        stream(startingOffsetsByTimestamp='{"t":{"0":-2}}')
+    with pytest.raises(InvalidOption, match="Only in 'endingOffsets'"):
+        batch(endingTimestamp="-1")
+
+
 # --- JSON -----------------------------------------------------------------------------------------------
 
 

@@ -71,7 +71,9 @@ def test_a_log_that_was_truncated_while_no_driver_ran_is_found_out(
         query.restart()
         if is_available_now:
             query.planner.freeze()
-        with pytest.raises(DataLossError, match="leader epoch 4 ended at offset 80: the log was truncated"):
+        with pytest.raises(
+            DataLossError, match="leader epoch 4 ended before offset 80: the log was truncated"
+        ):
             query.trigger()
     forgetful = Query(logs)
     forgetful.checkpoint = query.checkpoint

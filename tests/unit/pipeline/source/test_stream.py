@@ -6,11 +6,12 @@ import json
 
 import pytest
 
-from pipeline.client.errors import UnsupportedBroker
-from pipeline.client.values import PartitionRange, TopicPartition
+from pipeline.client.errors import TopicUnknown, UnsupportedBroker
+from pipeline.client.values import FoundOffset, PartitionRange, TopicPartition
 from pipeline.errors import DataLossError, InvalidOption
 from pipeline.source.offset_json import Offsets
 from pipeline.source.options import parse_options
+from pipeline.source.positions import LogEnd
 from pipeline.source.stream_planner import plan_between
 from springtide.wire.fetch_response import EpochEnd
 from tests.kit.pipeline.stream import Logs, Query
@@ -60,6 +61,29 @@ def test_partitions_that_appear_are_read_from_their_first_record() -> None:
     query.trigger()
     logs.now[T1], logs.begins[T1], logs.epochs[T1] = 30, 0, 0
     assert query.trigger() == [PartitionRange("t", 1, 0, 30)]
+
+
+def test_a_deletion_half_way_through_a_planning_is_told_as_one_before_it() -> None:
+    class Deleting(Logs):
+        is_deleted = False
+
+        def ends(self, partitions: list[TopicPartition], edge: LogEnd) -> dict[TopicPartition, FoundOffset]:
+            if self.is_deleted:
+                self.is_deleted = False
+                self.now.clear()
+                raise TopicUnknown("given up after 3 tries: LIST_OFFSETS of t-0")
+            return super().ends(partitions, edge)
+
+    for options in ({}, {"failOnDataLoss": "false"}):
+        logs = Deleting({T0: 100})
+        query = Query(logs, **options)
+        query.trigger()
+        logs.is_deleted = True
+        if options:
+            assert query.trigger() == []
+        else:
+            with pytest.raises(DataLossError, match="t-0 is gone; it was read up to offset 99"):
+                query.trigger()
 
 
 def test_rates_limit_a_micro_batch_unless_the_trigger_takes_all() -> None:
@@ -125,7 +149,8 @@ def test_an_end_that_went_back_is_a_loss_or_the_new_place_to_go_on() -> None:
         logs.now = {T0: 60, T1: 51}
         if not options:
             with pytest.raises(
-                DataLossError, match=r"t-0: its end went back from offset 100 to 60.*failOnData"
+                DataLossError,
+                match=r"t-0 was read up to offset 99, and its log ends at offset 59 now.*failOnData",
             ):
                 query.trigger()
             continue
@@ -155,7 +180,7 @@ def test_a_log_that_was_truncated_and_grew_again_is_found_out_by_its_epochs() ->
     logs.now[T0], logs.epochs[T0] = 120, 5
     logs.epoch_end[T0] = EpochEnd(4, 80)
     with pytest.raises(
-        DataLossError, match=r"t-0 was read up to offset 100, but leader epoch 4 ended at offset 80"
+        DataLossError, match=r"t-0 was read up to offset 99, but leader epoch 4 ended before offset 80"
     ):
         queries["true"].trigger()
     assert logs.epochs_asked == [{T0: 4}]
