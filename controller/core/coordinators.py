@@ -243,8 +243,21 @@ class CoordinatorSessions(Presence):
         if self.check(draft.image, coordinator_id, epoch) is not ControllerError.NONE:
             return False  # about an incarnation that is gone
         self._by_id[coordinator_id].last_seen_ms = None
+        self._by_id[coordinator_id].is_proven_dead = True
         self._is_stale = True
         return self._fence(draft, coordinator_id, "refuses connections: its process is dead")
+
+    def probe_fenced(self, draft: Draft, now_ms: int) -> None:
+        """Ask for a probe of each that is fenced and not known to have ended: an answer waits for it."""
+        for coordinator_id, coordinator in draft.image.coordinators.items():
+            session = self._by_id[coordinator_id]
+            if coordinator.fenced and coordinator.admitted and not session.is_proven_dead:
+                self._probe(draft, coordinator, session, now_ms)
+
+    def _has_ended(self, session: Session, now_ms: int) -> bool:
+        """Return whether its process is proven dead. Silence proves nothing: a coordinator has no lease, so
+        that groups go on without a controller."""
+        return session.is_proven_dead
 
     def on_tick(self, draft: Draft, now_ms: int) -> None:
         for last_seen_ms, coordinator_id in self._silent(draft, draft.image.coordinators, now_ms):

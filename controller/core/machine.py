@@ -219,16 +219,18 @@ class ClusterMachine:
         self._coordinators.follow_up(draft)
         self._alarms.refresh(draft, draft.records)
         self._schedule(draft.records, now_ms)
-        awaited = self._awaited(draft, event, reply) if is_watched else None
+        awaited = self._awaited(draft, event, reply, now_ms) if is_watched else None
         return Step(tuple(draft.records), tuple(draft.effects), reply, awaited)
 
-    def _awaited(self, draft: Draft, event: Event, reply: Reply | None) -> Awaited | None:
+    def _awaited(self, draft: Draft, event: Event, reply: Reply | None, now_ms: int) -> Awaited | None:
         if draft.forbids:
             self._forbidden_at = self.image.sequence
         if isinstance(reply, Refusal) or getattr(event, "dry_run", False):
             return None
         if draft.records and not draft.forbids:
             return None
+        if concerns_coordinators(event):
+            self._coordinators.probe_fenced(draft, now_ms)
         return Awaited(self._forbidden_at, concerns_coordinators(event))
 
     def not_in_force(self, awaited: Awaited, now_ms: int) -> tuple[int, ...]:

@@ -169,13 +169,8 @@ class Presence:
         self.applied[member_id] = sequence
 
     def not_applied(self, image: ClusterImage, sequence: int, now_ms: int) -> list[int]:
-        """Return the members that may still act by what was true before `sequence`, ascending.
-
-        One that is fenced may go on, too: its lease ends by itself before the grace is over, and those who
-        vouch for it do so for a lease time after another leads (2.9, leases). One whose process is proven
-        dead does nothing more, and one that registered later began with what was true then.
-        """
-        over_ms = self._options.grace_ms + self._options.lease_ms
+        """Return the members that may still act by what was true before `sequence`, ascending. One that
+        registered later began with what was true then."""
         return [
             member_id
             for member_id, session in sorted(self._by_id.items())
@@ -183,8 +178,7 @@ class Presence:
             and row.admitted
             and image.registered_sequences[member_id] <= sequence
             and self.applied.get(member_id, -1) < sequence
-            and session.last_seen_ms is not None
-            and now_ms - session.last_seen_ms <= over_ms
+            and not self._has_ended(session, now_ms)
         ]
 
     def behind(self, image: ClusterImage, sequence: int) -> list[int]:
@@ -196,6 +190,14 @@ class Presence:
             and not row.fenced
             and self.applied.get(member_id, -1) < sequence
         ]
+
+    def _has_ended(self, session: Session, now_ms: int) -> bool:
+        """Return whether a member does nothing more: its process is proven dead, or it is silent.
+
+        One that is fenced may go on: its lease ends by itself before the grace is over, and those who vouch
+        for it do so for a lease time after another leads (2.9, leases)."""
+        over_ms = self._options.grace_ms + self._options.lease_ms
+        return session.last_seen_ms is None or now_ms - session.last_seen_ms > over_ms
 
     def _silent(self, draft: Draft, members: Mapping[int, Member], now_ms: int) -> list[tuple[int, int]]:
         """Return (last seen, id) of the members that were silent for the grace, longest silence first; ask

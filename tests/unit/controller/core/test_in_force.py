@@ -6,10 +6,12 @@ import pytest
 
 from controller.contract.administration import QuotasToAlter
 from controller.contract.security import ALLOW_EVERYONE, SUPER_USERS, QuotaEntity, ScramSecret
+from controller.core.effects import ProbeBroker
 from controller.core.events import (
     AlterAcls,
     AlterQuotas,
     AlterUsers,
+    BrokerProvenDead,
     ConfigureCluster,
     ConfigureTopic,
     Event,
@@ -24,6 +26,7 @@ from springtide.security.acls.model import (
     Permission,
     ResourceType,
 )
+from tests.kit.controller.coordinator_cluster import CoordinatorCluster
 from tests.kit.controller.core_cluster import Cluster, topic_id
 
 ALLOWED = AclBinding(
@@ -200,3 +203,41 @@ def test_a_process_that_began_after_the_change_is_not_waited_for() -> None:
     cluster.kill(3)
     cluster.register(3, "b")
     assert cluster.machine.not_in_force(awaited, cluster.now_ms) == ()
+
+
+def test_a_silent_coordinator_is_waited_for_until_it_is_proven_dead() -> None:
+    """It has no lease: cut off from the controllers, it goes on for as long as its clients reach it."""
+    cluster = CoordinatorCluster(4, 5)
+    cluster.step(acls(added=(ALLOWED,)))
+    awaited = cluster.step(acls(removed=(EVERY_ACL,))).awaited
+    assert awaited is not None
+    all_applied(cluster)
+    cluster.beat(4)
+    late = [cluster.machine.not_in_force(awaited, cluster.now_ms)]
+    for _ in range(60):
+        cluster.now_ms += 1_000
+        all_applied(cluster)
+        cluster.beat(4)
+        cluster.pass_ms(0)
+    assert cluster.image.coordinators[5].fenced
+    late.append(cluster.machine.not_in_force(awaited, cluster.now_ms))
+    dead = BrokerProvenDead(
+        wall_ms=0, broker_id=5, broker_epoch=cluster.image.coordinators[5].coordinator_epoch
+    )
+    cluster.step(dead)
+    late.append(cluster.machine.not_in_force(awaited, cluster.now_ms))
+    assert late == [(5,), (5,), ()]
+
+
+def test_another_controller_waits_for_a_fenced_coordinator_and_asks_whether_it_is_dead() -> None:
+    cluster = CoordinatorCluster(4, 5)
+    for _ in range(60):
+        cluster.now_ms += 1_000
+        cluster.beat(4)
+        cluster.pass_ms(0)
+    assert cluster.image.coordinators[5].fenced
+    cluster.fail_over()
+    step = cluster.step(acls(added=(DENIED,)))
+    probed = [effect.broker_id for effect in step.effects if isinstance(effect, ProbeBroker)]
+    assert step.awaited is not None
+    assert (5 in cluster.machine.not_in_force(step.awaited, cluster.now_ms), probed) == (True, [5])
