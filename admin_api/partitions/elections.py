@@ -59,7 +59,7 @@ def find_loss(engine: Engine, cluster: str, state: PartitionState) -> LossPrevie
     found = engine.loss_preview(cluster, key)
     decided = engine.decided(cluster).partitions.get(key, state)
     if found is None:
-        way_out = engine.way_out(cluster, key)
+        way_out = engine.way_out(cluster, key, None)
         if way_out is not None:
             raise ProblemError("replica_quarantined", way_out)
         raise ProblemError("election_not_needed", f"broker {decided.leader} leads: nothing has to be lost")
@@ -78,7 +78,7 @@ def loss_view(engine: Engine, cluster: str, state: PartitionState, found: LossPr
         last_log_end_offset=_known(found.last_log_end_offset),
         last_high_watermark=_known(found.last_high_watermark),
         known_committed=found.known_committed,
-        way_out=engine.way_out(cluster, (state.topic_id, state.partition)),
+        way_out=engine.way_out(cluster, (state.topic_id, state.partition), found),
         least=None if least is None else least.broker_id,
         candidates=[
             _candidate_view(one, verdicts[one.broker_id].standing, verdicts[one.broker_id].broker_status)

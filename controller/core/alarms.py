@@ -77,7 +77,7 @@ def _verdict(image: ClusterImage, state: PartitionState, broker_id: int) -> Repl
         elif broker.shutting_down:
             detail = f"{holds} but is shutting down: it leads again once restarted"
         else:
-            detail = f"{holds} and is live"
+            detail = f"{holds} and is live: it leads once it has told of its log, unless another told of more"
     elif broker_id in state.last_known_elr:
         standing = "excluded"
         how = "" if broker is None else f" (last stop: {broker.last_shutdown.value})"
@@ -117,6 +117,10 @@ def describe(code: AlarmCode, image: ClusterImage, state: PartitionState) -> str
             )
             last = "none" if state.last_known_leader == NO_LEADER else str(state.last_known_leader)
             todo = way_on(state)
+            if any(image.is_eligible(b) for b in state.elr):  # it has not told yet, or another told of more
+                todo = (
+                    f"`springtide partitions preview-loss {state.topic} {state.partition}` names the way out"
+                )
             return f"{name} has no leader (last leader: {last}): {replicas}" + (f"; {todo}" if todo else "")
         case AlarmCode.PARTITION_BELOW_MIN_ISR:
             return (

@@ -66,6 +66,10 @@ class Draft:
         """Return the members of its ELR that may not be elected (floor.py), once `out` has no seat."""
         return self.floors.unproven(self.image, state, out=out)
 
+    def awaits_word(self, state: PartitionState) -> bool:
+        """Return whether a live member of its ELR has yet to tell of its log (floor.py)."""
+        return self.floors.awaits(self.image, state)
+
     def write_broker(self, registration: BrokerRegistration, change: Change) -> None:
         self.write(BrokerRecord(registration=registration, change=change))
 

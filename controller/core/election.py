@@ -116,7 +116,9 @@ def vacate_seats(
     changed = []
     for key in seats_in_order(image, broker_id) if keys is None else keys:
         state = image.partitions.get(key)
-        after = state and settle(
+        if state is None:
+            continue
+        after = settle(
             state,
             live=live,
             eligible=eligible,
@@ -125,12 +127,11 @@ def vacate_seats(
             confirmed=(broker_id,) if key in created else (),
             unproven=draft.unproven(state),
         )
-        if after is None:
-            continue
-        changed.append(key)
-        draft.write_partition(after, change)
-        if after.leader == NO_LEADER:
-            elect_uncleanly_if_allowed(draft, key)
+        if after is not None:
+            draft.write_partition(after, change)
+        is_leaderless = image.partitions[key].leader == NO_LEADER
+        if (is_leaderless and elect_uncleanly_if_allowed(draft, key)) or after is not None:
+            changed.append(key)
     return changed
 
 
@@ -235,14 +236,17 @@ def elect_uncleanly_if_allowed(draft: Draft, key: PartitionKey, *, without: int 
     """A topic that prefers availability to its records said so in `unclean.leader.election.enable`. Only
     live candidates (S38, the only candidate is dead). Their logs are not known here, only this: who had a
     seat that was taken, because it could not prove its log, held every committed record at the time; who was
-    behind did not (KIP-966). without: a broker that has just said that its log is gone: it could
-    only say so again, and again.
+    behind did not (KIP-966). A live member of the ELR that has yet to tell of its log is waited for: it may
+    be elected cleanly. without: a broker that has just said that its log is gone: it could only say so again,
+    and again.
     """
     image = draft.image
     topic = image.topics.get(key[0])
     if topic is None or not is_unclean_election_allowed(topic.configs, image.configs):
         return False
     state = image.partitions[key]
+    if draft.awaits_word(state):
+        return False
     candidate = unclean_candidate(state, [b for b in state.replicas if b != without and image.is_eligible(b)])
     if candidate is None:
         return False
@@ -267,7 +271,8 @@ def unclean_candidate(state: PartitionState, eligible: Collection[int]) -> int |
     live = [b for b in in_order if b in eligible]
     if not live:
         return None
-    return next((b for b in live if b in state.last_known_elr), live[0])
+    had_seats = (b for seats in (state.elr, state.last_known_elr) for b in live if b in seats)
+    return next(had_seats, live[0])
 
 
 def elect_preferred(draft: Draft, key: PartitionKey, change: Change) -> bool:

@@ -3,12 +3,14 @@ a proof (3.8, how a broker returns).
 
 A member of the ELR holds every committed record by the rules, and is elected for that (3.2, election from the
 ELR). If its log is still shorter than a high watermark that a controller has heard of, its disk has lost
-something that nothing else showed. So where one has been heard of, a member of the ELR is elected only when
-its present incarnation has told, under the present state, how far its log goes, and that is far enough. A
-member that falls short loses its seat in a record.
+something that nothing else showed. So where one has been heard of, and where several members live, one of
+them is elected only when its present incarnation has told, under the present state, how far its log goes, and
+that is far enough. A member that falls short loses its seat in a record.
 
-Of several live members each has to tell then, and the one that goes farthest leads: what one of them has and
+Of several live members each has to tell, and the one that goes farthest leads: what one of them has and
 another lacks may be committed as well. One that is live and does not tell is waited for until it is fenced.
+What one told counts after its death, too, until its broker registers again: one with less is elected then by
+an operator alone, who sees how much less.
 
 High watermarks come from leaders' reports, from replicas that tell of their logs, and from the rows: what
 was heard is written down with each state that has no leader or an ELR, so a controller that takes over begins
@@ -16,6 +18,8 @@ with it. An old one counts as well: what was committed stays so, until an unclea
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from controller.contract.lag_report import PartitionLag, ReplicaLogEnd
 from controller.contract.partition_state import PartitionKey, PartitionState
@@ -59,18 +63,34 @@ class Floors:
     def unproven(
         self, image: ClusterImage, state: PartitionState, *, out: int | None = None
     ) -> tuple[int, ...]:
-        """Members of the ELR that may not be elected: too short, shorter than another that may lead, or all
-        while a live one has not told; none where there is no floor. out: a broker that loses its seat."""
+        """Members of the ELR that may not be elected: too short, shorter than another that told, or all while
+        a live one has not told; none where there is nothing to compare a log with. out: a broker that loses
+        its seat."""
         floor = self.of(state) if state.elr else 0
-        if not floor:
-            return ()
-        told = self._log_ends.of(image, state)
-        candidates = [b for b in state.elr if b != out and image.is_eligible(b)]
-        if any(b not in told for b in candidates):
+        told = self._log_ends.of(image, state) if state.elr else {}
+        if self._is_awaited(image, state, told, out):
             return state.elr
-        whole = [b for b in candidates if told[b].log_end_offset >= floor]
+        members = [b for b in state.elr if b != out and b in told]
+        if not floor and not members:
+            return ()
+        whole = [b for b in members if told[b].log_end_offset >= floor]
         longest = max((_reach(told[b]) for b in whole), default=None)
         return tuple(b for b in state.elr if b not in whole or _reach(told[b]) != longest)
+
+    def awaits(self, image: ClusterImage, state: PartitionState) -> bool:
+        """Return whether a live member of the ELR has yet to tell, and may lead then."""
+        return bool(state.elr) and self._is_awaited(image, state, self._log_ends.of(image, state), None)
+
+    def _is_awaited(
+        self,
+        image: ClusterImage,
+        state: PartitionState,
+        told: Mapping[int, ReplicaLogEnd],
+        out: int | None,
+    ) -> bool:
+        live = [b for b in state.elr if b != out and image.is_eligible(b)]
+        has_measure = len(live) > 1 or self.of(state) > 0 or any(b in told for b in state.elr if b != out)
+        return has_measure and any(b not in told for b in live)
 
     def short(self, image: ClusterImage, state: PartitionState) -> dict[int, int]:
         """Return the members of the ELR whose logs end too early, with where they end."""

@@ -702,10 +702,10 @@ class ClusterMachine:
         told = self._log_ends.of(self.image, state)
         return preview_loss(self.image, state, told, self.lags.get(key), floor=self._floors.of(state))
 
-    def way_out(self, key: PartitionKey) -> str | None:
+    def way_out(self, key: PartitionKey, preview: LossPreview | None) -> str | None:
         """Return what a person can do for records that no leader has; None if a leader has all, as far as is
-        known, or the partition is not known."""
-        state, preview = self.image.partitions.get(key), self.loss_preview(key)
+        known, or the partition is not known. preview: what `loss_preview` has just returned."""
+        state = self.image.partitions.get(key)
         if state is None:
             return None
         if preview is None:

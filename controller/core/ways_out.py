@@ -112,6 +112,12 @@ def way_out_without_leader(
         )
     else:
         said.append(f"broker {least.broker_id} lacks nothing that is known to be committed")
+        if least.lost_records:
+            choose = f"springtide elect-leader {state.topic} {state.partition} --election-type unclean"
+            said.append(
+                f"it lacks {least.lost_records} records that others told of, of which some may have been "
+                f"acknowledged: `{choose}` gives them up"
+            )
     silent = [b for b in preview.unheard if b not in away]
     if silent:
         said.append(f"start broker {_listed(silent)}: it has not told what it holds")

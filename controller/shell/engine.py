@@ -387,10 +387,10 @@ class Engine:
         NotActive on a standby, which hears no reports; UnknownCluster."""
         return self.driver(cluster).machine.loss_preview(key)
 
-    def way_out(self, cluster: str, key: PartitionKey) -> str | None:
-        """Return what a person can do for records that no leader has; None if none are known. Raise as
-        `loss_preview` does."""
-        return self.driver(cluster).machine.way_out(key)
+    def way_out(self, cluster: str, key: PartitionKey, preview: LossPreview | None) -> str | None:
+        """Return what a person can do for records that no leader has; None if none are known. preview: what
+        `loss_preview` has just returned. Raise as it does."""
+        return self.driver(cluster).machine.way_out(key, preview)
 
     def lag(self, cluster: str, key: PartitionKey) -> PartitionLag | None:
         """The leader's latest report; None when there is none or this controller is not active."""

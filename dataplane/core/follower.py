@@ -96,8 +96,8 @@ class Follower(ReplicaRole):
         self._state = state
         self._hold: WriteAside | None = None
         self._retry_aside_ms: int | None = None
-        #: What it told of a quarantine, or of the batch that it refused last: told again with each state, for a
-        #: controller that took over.
+        #: What it told of a quarantine, or of the batch that it refused last: told again with each state, for
+        #: a controller that took over.
         self._trouble: ReportProblem | None = None
 
     def on_state(self, state: PartitionState) -> Effects:

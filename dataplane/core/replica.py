@@ -115,7 +115,7 @@ class Replica(ReplicaParts):
         )
 
     def _lead_not(self, state: PartitionState) -> Effects:
-        """What was written in the later epoch may be committed: touch nothing, lead nothing, call for help."""
+        """Touch nothing and call for help: what was written in the later epoch may be committed."""
         detail = f"elected in leader epoch {state.leader_epoch}, but the log holds {self.log.epochs.latest}"
         return (*self._leave(), self.problem("quarantined", detail, leader_epoch=state.leader_epoch))
 

@@ -418,3 +418,9 @@ def hear(cluster: Cluster, high_watermark: int) -> None:
         size_bytes=0,
     )
     report(cluster, state.leader, lags=(lag,))
+
+
+def way_out(cluster: Cluster) -> str | None:
+    """Return what a person is told to do for the first partition."""
+    key = (topic_id(), 0)
+    return cluster.machine.way_out(key, cluster.machine.loss_preview(key))

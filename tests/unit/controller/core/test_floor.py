@@ -7,7 +7,7 @@ from controller.contract.partition_state import NO_LEADER
 from controller.core.effects import AlarmCode, AlarmKey
 from controller.core.events import ElectUnclean, LeadersElected
 from controller.core.records import Cause
-from tests.kit.controller.core_cluster import Cluster, hear, seats, tell, topic_id
+from tests.kit.controller.core_cluster import Cluster, hear, seats, tell, topic_id, way_out
 
 
 def short(broker_id: int) -> AlarmKey:
@@ -25,9 +25,90 @@ def all_stopped(*, high_watermark: int) -> Cluster:
     return cluster
 
 
+def elect(cluster: Cluster, broker_id: int) -> None:
+    """An operator chooses."""
+    event = ElectUnclean(
+        wall_ms=0,
+        actor="ann",
+        topic_id=topic_id(),
+        partition=0,
+        broker_id=broker_id,
+        partition_epoch=cluster.partition().partition_epoch,
+    )
+    cluster.ask(event, LeadersElected)
+
+
 def test_where_nothing_was_heard_a_member_of_the_elr_leads_when_it_is_back() -> None:
     cluster = all_stopped(high_watermark=0)
     cluster.restart(2)
+    assert cluster.partition().leader == 2
+
+
+def test_where_nothing_was_heard_the_longest_of_those_that_live_leads() -> None:
+    """An older copy lies over the log of broker 2, and nothing shows it: the controller failed over."""
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.kill(2)
+    cluster.restart(2)
+    for isr in ((1, 2, 3), (1,)):  # 2 and 3 lag then
+        assert cluster.propose(*isr).error.value == "none"
+    assert seats(cluster.partition()) == (1, (1,), (2, 3))
+    cluster.fail_over()
+    cluster.kill(1)
+    assert cluster.partition().leader == NO_LEADER
+    tell(cluster, 2, 367, (0, 0))
+    tell(cluster, 3, 743, (0, 0))
+    assert cluster.partition().leader == 3
+
+
+def told_and_gone() -> Cluster:
+    """Broker 3 told of a longer log than 2, and died before 2 told."""
+    cluster = all_stopped(high_watermark=300)
+    for broker_id in (2, 3):
+        cluster.restart(broker_id)
+    tell(cluster, 3, 743, (0, 0))
+    cluster.kill(3)
+    tell(cluster, 2, 367, (0, 0))
+    return cluster
+
+
+def test_a_longer_log_that_was_told_of_counts_although_its_broker_died() -> None:
+    cluster = told_and_gone()
+    assert seats(cluster.partition()) == (NO_LEADER, (), (2, 3))
+    said = way_out(cluster)
+    assert said is not None and said.startswith("bring back broker 3 with its disk")
+    assert (
+        "broker 2 lacks nothing that is known to be committed; it lacks 376 records that others told" in said
+    )
+    assert "springtide elect-leader orders-0 0 --election-type unclean" in said
+    (alarm,) = (a for a in cluster.machine.alarms() if a.key.code is AlarmCode.PARTITION_LEADERLESS)
+    assert "preview-loss orders-0 0` names the way out" in alarm.detail
+    cluster.restart(3, "c")
+    tell(cluster, 3, 743, (0, 0))
+    assert cluster.partition().leader == 3
+
+
+def test_an_operator_who_chooses_the_shorter_log_lifts_it() -> None:
+    cluster = told_and_gone()
+    elect(cluster, 2)
+    assert cluster.records[-1].change.cause is Cause.UNCLEAN_LEADER_ELECTED
+    assert cluster.partition().leader == 2
+
+
+def test_an_opt_in_to_unclean_elections_waits_for_nobody_that_is_gone_and_for_those_that_live() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3), configs={"unclean.leader.election.enable": "true"})
+    hear(cluster, 300)
+    cluster.kill(1, 2, 3)
+    assert seats(cluster.partition()) == (NO_LEADER, (), (2, 3))
+    cluster.restart(2)
+    assert cluster.partition().leader == NO_LEADER, "it may be whole, and has not told yet"
+    cluster.restart(3)
+    tell(cluster, 3, 743, (0, 0))
+    cluster.kill(3)
+    assert cluster.partition().leader == NO_LEADER
+    tell(cluster, 2, 367, (0, 0))
+    assert cluster.records[-1].change.cause is Cause.UNCLEAN_LEADER_ELECTED
     assert cluster.partition().leader == 2
 
 
@@ -101,17 +182,7 @@ def test_a_member_that_never_stopped_tells_before_it_takes_over_too() -> None:
 def test_an_unclean_election_voids_what_was_heard_before_it() -> None:
     cluster = all_stopped(high_watermark=7)
     cluster.restart(1)
-    cluster.ask(
-        ElectUnclean(
-            wall_ms=0,
-            actor="ann",
-            topic_id=topic_id(),
-            partition=0,
-            broker_id=1,
-            partition_epoch=cluster.partition().partition_epoch,
-        ),
-        LeadersElected,
-    )
+    elect(cluster, 1)
     assert cluster.records[-1].change.cause is Cause.UNCLEAN_LEADER_ELECTED
     hear(cluster, 2)
     cluster.kill(1)
@@ -159,7 +230,7 @@ def test_of_several_live_members_of_the_elr_each_tells_and_the_longest_leads() -
         assert cluster.partition().leader == NO_LEADER, "3 may have more"
         if is_gone:
             cluster.kill(3)
-            assert cluster.partition().leader == 2
+            assert cluster.partition().leader == 2, "3 has told of nothing"
         else:
             tell(cluster, 3, 743, (0, 0))
             assert cluster.partition().leader == 3

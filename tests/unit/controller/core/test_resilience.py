@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from controller.core.resilience import (
     tally,
     worst_loss,
 )
-from tests.kit.controller.core_cluster import Cluster
+from tests.kit.controller.core_cluster import Cluster, log_end, report
 
 BROKERS = (1, 2, 3, 4, 5)
 
@@ -115,6 +116,18 @@ def conditions(image: ClusterImage) -> dict[PartitionKey, tuple[Condition, bool]
     }
 
 
+def tell_ends(cluster: Cluster) -> None:
+    """Live replicas of partitions without a leader tell of their logs, which are all empty."""
+    for topic_id, partition in list(cluster.image.leaderless):
+        state = cluster.image.partitions[topic_id, partition]
+        told = msgspec.structs.replace(
+            log_end(0), topic_id=topic_id, partition=partition, leader_epoch=state.leader_epoch
+        )
+        for broker_id in state.elr:
+            if cluster.image.is_eligible(broker_id):
+                report(cluster, broker_id, log_ends=(told,))
+
+
 def lived_in_cluster(rng: random.Random) -> Cluster:
     """Topics of all kinds, brokers that died, came back, left; ISRs that shrank and grew."""
     cluster = Cluster(brokers=BROKERS)
@@ -144,6 +157,7 @@ def lived_in_cluster(rng: random.Random) -> Cluster:
                 move_something(cluster, rng)
             case _:
                 pass
+        tell_ends(cluster)
     return cluster
 
 
@@ -189,6 +203,7 @@ def test_what_is_told_of_a_loss_is_what_happens_when_the_brokers_die(seed: int) 
     for broker_id in lost:
         if cluster.broker(broker_id).status is not BrokerStatus.FENCED:
             cluster.kill(broker_id)
+            tell_ends(cluster)
     assert conditions(cluster.image) == expected
     assert [-loss.condition for loss in losses] == sorted(-loss.condition for loss in losses)
 

@@ -6,7 +6,7 @@ from controller.contract.holdings import SetAsideLog
 from controller.contract.lag_report import ReplicaProblem
 from controller.contract.partition_state import NO_LEADER
 from controller.core.effects import AlarmCode
-from tests.kit.controller.core_cluster import Cluster, hear, report, seats, tell, topic_id
+from tests.kit.controller.core_cluster import Cluster, hear, report, seats, tell, topic_id, way_out
 
 KEY = (topic_id(), 0)
 
@@ -39,9 +39,9 @@ def short_one_leads() -> Cluster:
 
 def test_a_replica_in_quarantine_is_named_with_what_it_holds_and_the_broker_to_stop() -> None:
     cluster = short_one_leads()
-    assert cluster.machine.way_out(KEY) is None
+    assert way_out(cluster) is None
     quarantine(cluster, 2)
-    said = cluster.machine.way_out(KEY)
+    said = way_out(cluster)
     assert said is not None
     assert "broker 1 was elected, and its log goes to 367" in said
     assert "broker 2 holds a log that ends at 750, knows records below 743 to be committed" in said
@@ -56,16 +56,16 @@ def test_the_way_out_that_is_named_works() -> None:
     cluster.kill(1)
     tell(cluster, 2, 750, (0, 0), high_watermark=743)
     assert cluster.partition().leader == 2
-    assert cluster.machine.way_out(KEY) is None
+    assert way_out(cluster) is None
 
 
 def test_what_was_told_of_another_leader_or_before_the_replica_was_in_sync_does_not_count() -> None:
     cluster = short_one_leads()
     quarantine(cluster, 2, leader_epoch=99)
-    assert cluster.machine.way_out(KEY) is None
+    assert way_out(cluster) is None
     quarantine(cluster, 2)
     assert cluster.propose(1, 2).error.value == "none"
-    assert cluster.machine.way_out(KEY) is None
+    assert way_out(cluster) is None
 
 
 def copied_back() -> Cluster:
@@ -87,7 +87,7 @@ def test_what_the_row_says_to_be_committed_counts_as_lost_after_a_failover() -> 
     (three,) = found.candidates
     assert (found.last_high_watermark, found.known_committed) == (-1, 743)
     assert (three.lost_records, three.lost_committed) == (376, 376)
-    said = cluster.machine.way_out(KEY)
+    said = way_out(cluster)
     assert said is not None and "records below 743 are known to be committed" in said
     assert "broker 3 lacks least, 376 of them" in said
 
@@ -95,7 +95,7 @@ def test_what_the_row_says_to_be_committed_counts_as_lost_after_a_failover() -> 
 def test_a_member_that_is_away_is_to_be_brought_back() -> None:
     cluster = copied_back()
     assert cluster.partition().leader == NO_LEADER
-    said = cluster.machine.way_out(KEY)
+    said = way_out(cluster)
     assert said is not None and said.startswith("bring back broker 3 with its disk")
     assert "no live replica has told" in said
     assert "start broker" not in said
@@ -113,5 +113,5 @@ def test_a_log_that_was_set_aside_is_named_before_anything_is_lost() -> None:
         log_end_offset=743,
     )
     cluster.machine.set_aside.told[3] = (log,)
-    said = cluster.machine.way_out(KEY)
+    said = way_out(cluster)
     assert said is not None and "quarantine/orders-0.7 that ends at 743" in said
