@@ -165,6 +165,8 @@ class Disk:
     has_mount_mark: bool = False
     #: An older copy lies over the files that this process wrote, which shows by the fresh mark.
     is_written_over: bool = False
+    #: The same, and nothing shows it.
+    is_forged: bool = False
     clean_marker: int | None = None
     unanswered: tuple[str, ...] = ()
     asides: int = 0
@@ -471,15 +473,19 @@ class BrokerNode:
     def copy_disk(self) -> Disk:
         return self.disk.copy()
 
-    def restore_disk(self, copy: Disk, *, reboots: bool = True, in_place: bool = False) -> None:
+    def restore_disk(
+        self, copy: Disk, *, reboots: bool = True, in_place: bool = False, is_forged: bool = False
+    ) -> None:
         """An earlier copy of its disk; in another boot of the machine, or attached to the one that runs.
-        in_place: it is copied over the files that are there, and the mount stays."""
+        in_place: it is copied over the files that are there, and the mount stays. is_forged: the fresh mark
+        stays as well, as if the copy were made after the last one, and its broker claims a process crash."""
         assert not self.is_up
         before, self.disk = self.disk, copy.copy()
         self.disk.boot_id = before.boot_id + reboots
         if in_place:
             self.disk.has_mount_mark = before.has_mount_mark
-            self.disk.is_written_over = True
+            self.disk.is_written_over = not is_forged
+            self.disk.is_forged = is_forged
             self.disk.logs = before.logs | self.disk.logs  # none goes
         self.cluster.oracle.on_log_replaced(self.broker_id)
         self.events.note(f"{self.name} gets an older copy of its disk")

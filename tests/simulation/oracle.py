@@ -489,8 +489,8 @@ class Oracle:
                 continue
             log = broker.disk.held(key)
             end_offset = 0 if log is None else log.log_end_offset
-            if broker.is_resumed:
-                continue  # what it lacks, or holds otherwise, is found out before it counts
+            if broker.is_resumed or (broker.disk.is_forged and broker_id in state.elr):
+                continue  # what it lacks, or holds otherwise, is found out before it counts or leads
             if end_offset < ghost.end_offset:
                 raise Violation(
                     "I1",

@@ -11,6 +11,7 @@ from controller.contract.errors import ControllerError
 from controller.contract.holdings import HeldLog
 from controller.contract.partition_state import PartitionState
 from controller.core import draft, election, isr, machine, recovery, registration, sessions, set_aside
+from controller.core.floor import Floors
 from controller.core.records import Cause
 from controller.core.sessions import Sessions
 from tests.kit.controller import images
@@ -287,3 +288,18 @@ def recovery_believes_the_rows() -> Patches:
 @plant(breaks="2.12", seen="a raised minimum is answered before its leaders obey it", scenario="S12")
 def raised_minimum_answered_at_once() -> Patches:
     return [(draft, "forbids", lambda image, record: False)]
+
+
+@plant(
+    breaks="I1",
+    seen="an older copy is put over the log of a member of the ELR, and nothing shows it: without a floor the "
+    "first in assignment order is elected, beside one that is whole (3.8)",
+    scenario="S90",
+)
+def ends_not_compared() -> Patches:
+    original = Floors.unproven
+
+    def unproven(self: Floors, image: Any, state: PartitionState, *, out: int | None = None) -> Any:
+        return original(self, image, state, out=out) if self.of(state) else ()
+
+    return [(Floors, "unproven", unproven)]

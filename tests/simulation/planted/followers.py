@@ -161,3 +161,8 @@ def copies_join_before_they_know_producers() -> Patches:
         return original(self, wants_producers=True, **fetch)
 
     return [(Leader, "on_replica_fetch", on_replica_fetch)]
+
+
+@plant(breaks="L7", seen="a quarantine is told once, and a new controller does not hear of it", scenario="S2")
+def quarantine_told_once() -> Patches:
+    return [(Follower, "standing_effects", Follower._standing_effects)]

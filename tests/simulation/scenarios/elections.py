@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from controller.contract.lag_report import LagReport
 from controller.contract.partition_state import NO_LEADER
+from controller.core.effects import AlarmCode, AlarmKey
 from controller.core.events import ElectUnclean
 from dataplane.core.role import Offline
 from springtide.wire.errors import ErrorCode
@@ -72,6 +74,50 @@ def last_in_sync_replica_returns_with_an_older_copy_in_place(s: Script) -> None:
     _choose(s, s.b)
 
 
+def _eligible(s: Script) -> set[int]:
+    controller = s.cluster.active_controller()
+    machine = None if controller is None else controller.machine
+    return set() if machine is None else {n for n, r in machine.image.brokers.items() if r.is_eligible}
+
+
+@scenario("S90", min_insync_replicas=3)
+def older_copy_that_nothing_shows_beside_a_whole_log(s: Script) -> None:
+    """ISR {A}; B and C are in the ELR and live, and nothing shows that the log of B is an older copy. The
+    controllers that heard how far A had come are gone, and A dies with the last of them.
+    B is the first in assignment order, and is not elected: C tells of a longer log."""
+    a, b, c = s.a, s.b, s.c
+    s.hold(LagReport, source=a)
+    s.controller.crash()  # what it has heard of A's high watermark goes with it
+    copy = b.copy_disk()
+    for controller in s.cluster.controllers:
+        if not controller.is_up:
+            controller.start()
+    s.until("another has taken over", lambda: s.cluster.active_controller() is not None)
+    s.write_acked(s.producer(), a)
+    s.write_acked(s.producer(), a)
+    s.cut_off(a, b, c)
+    for broker in (b, c):
+        s.kill(broker)
+    s.until("A is alone", lambda: s.in_isr(a))
+    b.restore_disk(copy, reboots=False, in_place=True, is_forged=True)
+    for broker in (b, c):
+        broker.start()
+    s.until("both live", lambda: {b.broker_id, c.broker_id} <= _eligible(s) and b.registered and c.registered)
+    s.reached(
+        "B lacks what was committed, has its seat, and no row says how much was",
+        s.log_end(b) < s.committed <= s.log_end(c)
+        and set(s.state.elr) == {b.broker_id, c.broker_id}
+        and s.state.high_watermark_floor <= s.log_end(b),
+    )
+    controller = s.controller
+    s.kill(a)
+    controller.crash()
+    controller.start()
+    s.must("3.8", "C leads", lambda: s.leads(c))
+    s.expect("3.5", "it was elected cleanly", s.state.unclean_leader_epoch == -1)
+    s.mend()
+
+
 @scenario("S2", min_insync_replicas=2)
 def power_lost_everywhere(s: Script) -> None:
     """All three lose power and different tails: nobody is elected until a person chooses."""
@@ -131,6 +177,10 @@ def a_mark_of_an_unclean_election_counts_once(s: Script) -> None:
     s.until("B leads", lambda: s.leads(b))
     s.run_for(2_000)
     s.expect("I15", "C has not cut what it knows to be committed", s.log_end(c) == end)
+    controller = s.controller
+    controller.crash()
+    controller.start()
+    s.must("L7", "the next controller hears that C keeps what B lacks", lambda: _names_quarantine(s, c))
     for broker in (a, c):  # the way out: a person who has looked at both gives these two new disks
         if broker.is_up:
             s.kill(broker)
@@ -153,6 +203,24 @@ def _choose(s: Script, broker: BrokerNode) -> None:
     )
     s.until(f"broker {broker.broker_id} leads", lambda: s.leads(broker))
     s.until("all are in sync", lambda: s.in_isr(s.a, s.b, s.c))
+
+
+def _names_quarantine(s: Script, broker: BrokerNode) -> bool:
+    """Whether alarm and loss preview name the replica."""
+    controller = s.cluster.active_controller()
+    if controller is None or controller.machine is None:
+        return False
+    alarm = AlarmKey(
+        code=AlarmCode.REPLICA_QUARANTINED,
+        topic_id=s.key[0],
+        partition=s.key[1],
+        broker_id=broker.broker_id,
+    )
+    way_out = controller.machine.way_out(s.key, None) or ""
+    return (
+        alarm in {a.key for a in controller.machine.alarms()}
+        and f"broker {broker.broker_id} holds" in way_out
+    )
 
 
 def _seal_all(s: Script) -> None:
