@@ -49,7 +49,8 @@ class MissingTopics:
         hour.count += 1
         if hour.count == TOLD_AT:
             _log.warning(
-                "topic_missing topic=%s asked=%d hour_before=%d software=%s client_id=%s principal=%s peer=%s",
+                "topic_missing topic=%s asked=%d hour_before=%d "
+                "software=%s client_id=%s principal=%s peer=%s",
                 name if name in self._hours else OTHERS,
                 hour.count,
                 hour.before,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -61,10 +62,12 @@ def both() -> Iterator[LocalCluster]:
         cluster.form()
         cluster.create_topic(TOPIC, partitions=2, replication_factor=1, assignments=[[WITHOUT], [WITH]])
         for broker_id in (WITHOUT, WITH):
-            cluster.wait_until(
-                "it leads", lambda leader=broker_id: code(cluster, leader, Batch().encode()) == 0
-            )
+            cluster.wait_until("it leads", partial(_takes_a_batch, cluster, broker_id))
         yield cluster
+
+
+def _takes_a_batch(cluster: LocalCluster, broker_id: int) -> bool:
+    return code(cluster, broker_id, Batch().encode()) == 0
 
 
 def code(cluster: LocalCluster, broker_id: int, batch: bytes | None) -> int:

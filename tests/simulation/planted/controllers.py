@@ -292,8 +292,8 @@ def raised_minimum_answered_at_once() -> Patches:
 
 @plant(
     breaks="I1",
-    seen="an older copy is put over the log of a member of the ELR, and nothing shows it: without a floor the "
-    "first in assignment order is elected, beside one that is whole (3.8)",
+    seen="an older copy is put over the log of a member of the ELR, and nothing shows it: without a floor "
+    "the first in assignment order is elected, beside one that is whole (3.8)",
     scenario="S90",
 )
 def ends_not_compared() -> Patches:

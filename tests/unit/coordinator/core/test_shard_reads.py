@@ -52,7 +52,7 @@ class Reader:
     """A shard's runtime, each of whose reads is answered by hand. named: the writer that it was told last."""
 
     def __init__(self, *, leader_epoch: int = 0) -> None:
-        self.runtime = ShardRuntime(CounterMachine, read_pause_ms=PAUSE_MS)
+        self.runtime = ShardRuntime(CounterMachine, read_pause_ms=PAUSE_MS, is_current=lambda now_ms: True)
         self.controller = ControllerOfOne()
         self.now_ms = 1_000
         self.effects: list[ShardEffect] = []
