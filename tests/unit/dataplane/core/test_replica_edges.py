@@ -14,6 +14,7 @@ from dataplane.core.effects import (
     STOP_FETCHING,
     CompleteProduce,
     Effects,
+    ReportProblem,
     StartFetching,
     WriteAside,
 )
@@ -173,7 +174,23 @@ def test_deleting_what_is_deleted_already_is_answered_at_once() -> None:
     assert bench.delete(-2)[0].error is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+def test_a_leader_that_can_not_prove_what_is_committed_says_so_only_of_what_may_be() -> None:
+    bench = Bench(log=log_of(1, 1), high_watermark=0)
+    bench.apply(leader_epoch=5)
+    errors = [bench.delete(offset)[0].error for offset in (-1, 1, -2)]
+    unknown = ErrorCode.LEADER_NOT_AVAILABLE
+    assert errors == [unknown, unknown, ErrorCode.OFFSET_OUT_OF_RANGE]
+
+
 # The in-sync set.
+
+
+def test_of_a_follower_that_was_never_heard_no_lag_is_known() -> None:
+    bench = leading(isr=(1,))
+    (lag, _) = leader_of(bench).in_sync.lags(
+        now_ms=bench.now_ms, leader_end_offset=3, remaining_bytes=lambda _offset: 7
+    )
+    assert (lag.lag_records, lag.lag_ms, lag.remaining_bytes) == (-1, -1, -1)
 
 
 def accepted(bench: Bench, state: PartitionState, *, id_: int = 1) -> Effects:
@@ -246,12 +263,41 @@ def test_a_mark_lets_only_an_empty_log_that_is_ahead_begin_anew() -> None:
     assert out_of_range(full, 2)[0] == STOP_FETCHING
     assert (full.log.log_start_offset, full.log.log_end_offset) == (4, 6)
     assert full.replica.role.next_fetch() is None
+    full = following(log_of(1, 1, start=4), unclean_leader_epoch=5)
+    assert not any(isinstance(effect, WriteAside) for effect in out_of_range(full, 2)), "nothing is to be cut"
     empty = following(log_of(start=4))
     out_of_range(empty, 2)
     assert (empty.log.log_start_offset, empty.replica.role.next_fetch()) == (4, None)
     marked = following(log_of(start=4), unclean_leader_epoch=5)
     out_of_range(marked, 2)
     assert marked.log.log_start_offset == 2
+
+
+def test_a_batch_that_ends_where_the_log_begins_is_none_of_it() -> None:
+    bench = following(log_of(start=2))
+    before = batch_of([b"v"] * 2, base_offset=0, leader_epoch=2)
+    bench.fetched(LeaderAnswer(records=before, high_watermark=2))
+    assert (bench.log.log_start_offset, bench.log.log_end_offset) == (2, 2)
+
+
+def test_that_what_was_refused_came_whole_is_told_of_the_first_offset_too() -> None:
+    bench = following(log_of())
+    whole = batch_of(base_offset=0, leader_epoch=1)
+    codes = [
+        effect.problem.code
+        for records in (whole[:-1] + b"?", whole)
+        for effect in bench.fetched(LeaderAnswer(high_watermark=1, records=records))
+        if isinstance(effect, ReportProblem)
+    ]
+    assert codes == ["batch_refused", "batch_taken"]
+
+
+def test_a_replica_that_is_offline_follows_what_is_decided_of_it() -> None:
+    bench = leading()
+    bench.replica.go_offline("disk")
+    bench.apply(partition_epoch=7, isr=(2, 3), leader=2, leader_epoch=2)
+    assert bench.replica.state is not None
+    assert (bench.replica.state.partition_epoch, bench.replica.state.isr) == (7, (2, 3))
 
 
 def test_a_copy_that_failed_is_not_asked_for_again_before_its_time_by_a_state_that_comes_twice() -> None:

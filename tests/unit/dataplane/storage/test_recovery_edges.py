@@ -1,0 +1,160 @@
+"""Bounds of what a start believes, scans and cuts, each found by a mutant that no other test noticed
+(tests/mutation)."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.contract.session import ShutdownKind
+from dataplane.storage.manifest import read_manifest
+from dataplane.storage.recovery import DamagedLog, OpenedLog
+from dataplane.storage.round_file import ROUNDS_FILE
+from dataplane.storage.scan import ScanStop
+from tests.kit.dataplane.storage import DIRECTORY, append, batch, new_log, open_log, opened, read_all
+from tests.simulation.memory_disk import MemoryDisk
+from tests.unit.dataplane.storage.test_compaction import world
+
+KINDS = [ShutdownKind.PROCESS_CRASH, ShutdownKind.MACHINE_CRASH]
+
+
+def name(base: int) -> str:
+    return f"{DIRECTORY}/{base:020d}.log"
+
+
+def in_segments(count: int = 20) -> tuple[MemoryDisk, list[int]]:
+    """A log of `count` batches that nothing of was flushed, and the bases of its segments, four at least."""
+    disk, log = new_log()
+    for offset in range(count):
+        append(log, batch(offset, value=b"v" * 60))
+    bases = [segment.base_offset for segment in log.segments]
+    assert len(bases) >= 4
+    return disk, bases
+
+
+def files(disk: MemoryDisk) -> dict[str, bytes]:
+    return {
+        path: bytes(disk.content(f"{DIRECTORY}/{path}"))
+        for path in disk.listdir(DIRECTORY)
+        if path.endswith(".log")
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_crash_costs_a_scan_from_the_segment_of_the_recovery_point_on(kind: ShutdownKind) -> None:
+    disk, bases = in_segments()
+    sizes = [len(disk.content(name(base))) for base in bases]
+    for point, first in ((bases[2], 2), (bases[2] - 1, 1), (bases[2] + 1, 2), (0, 0)):
+        entry = open_log(disk, last_shutdown=kind, recovery_point=point)
+        assert isinstance(entry, OpenedLog)
+        assert entry.report.scanned_bytes == sum(sizes[first:])
+
+
+def test_what_no_dying_process_leaves_is_damage_and_stays_as_it_was_found() -> None:
+    """A file that was torn while later ones have something: the process had written on."""
+    disk, bases = in_segments()
+    del disk.content(name(bases[1]))[-5:]
+    before = files(disk)
+    entry = open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH)
+    assert isinstance(entry, DamagedLog)
+    assert (entry.valid_end_offset, entry.refutes) == (bases[2] - 1, True)
+    assert files(disk) == before
+    after = open_log(disk, last_shutdown=ShutdownKind.MACHINE_CRASH)
+    assert isinstance(after, OpenedLog)
+    assert (after.report.log_end_offset, after.report.cut_reason) == (bases[2] - 1, ScanStop.TORN)
+
+
+def test_a_torn_append_below_the_high_watermark_is_not_cut() -> None:
+    disk, bases = in_segments()
+    del disk.content(name(bases[-1]))[-5:]
+    before = files(disk)
+    entry = open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH, high_watermark=20)
+    assert isinstance(entry, DamagedLog)
+    assert files(disk) == before
+
+
+def test_that_a_segment_was_dropped_is_reported() -> None:
+    disk, bases = in_segments()
+    disk.unlink(name(bases[1]))
+    entry = open_log(disk, last_shutdown=ShutdownKind.MACHINE_CRASH)
+    assert isinstance(entry, OpenedLog)
+    assert (entry.report.log_end_offset, entry.report.cut_reason) == (bases[1], ScanStop.CORRUPT)
+
+
+def test_a_log_without_any_segment_could_be_read_up_to_nothing() -> None:
+    disk, bases = in_segments()
+    for base in bases:
+        disk.unlink(name(base))
+    entry = open_log(disk, recovery_point=20)
+    assert isinstance(entry, DamagedLog)
+    assert entry.valid_end_offset == 0
+
+
+@pytest.mark.parametrize("kind", [ShutdownKind.CLEAN, *KINDS])
+def test_a_strangers_file_is_no_segment_and_stays(kind: ShutdownKind) -> None:
+    disk, _ = in_segments()
+    stranger = f"{DIRECTORY}/7.log"
+    disk.open(stranger, create=True).pwrite(b"mine", 0)
+    log = opened(open_log(disk, last_shutdown=kind))
+    assert log.log_end_offset == 20
+    assert disk.content(stranger) == b"mine"
+
+
+def test_a_log_of_which_all_was_deleted_is_nothing_to_tell_of() -> None:
+    disk, _ = in_segments()
+    for start, told in ((20, 0), (21, 1)):
+        entry = open_log(disk, last_shutdown=ShutdownKind.MACHINE_CRASH, log_start_offset=start)
+        assert isinstance(entry, OpenedLog)
+        assert (entry.log.log_start_offset, entry.log.log_end_offset) == (start, start)
+        assert sum("begins again" in note for note in entry.report.notes) == told
+
+
+def test_batches_whose_epochs_go_back_are_damage_where_no_scan_looks() -> None:
+    """After a clean stop, with an epoch file that rotted: the epochs come from the batches."""
+    disk, log = new_log()
+    for offset in range(3):
+        append(log, batch(offset, leader_epoch=5))
+    log.close_cleanly()
+    disk.content(name(0)).extend(batch(3, leader_epoch=4))
+    disk.content(f"{DIRECTORY}/leader-epochs")[3] ^= 1
+    entry = open_log(disk, recovery_point=4)
+    assert isinstance(entry, DamagedLog)
+    assert "epoch goes back at offset 3" in entry.reason
+
+
+# After a compaction.
+
+
+@pytest.mark.parametrize("kind", [ShutdownKind.CLEAN, *KINDS])
+def test_rewritten_segments_without_one_behind_them_are_damage(kind: ShutdownKind) -> None:
+    """A pass never rewrites the last segment: what was behind is gone."""
+    found = world()
+    found.compact()
+    found.log.durability.flush()
+    manifest = read_manifest(found.disk, DIRECTORY)
+    assert manifest is not None
+    for base in found.bases:
+        if base >= manifest.end_offset:
+            found.disk.unlink(name(base))
+    entry = open_log(found.disk, last_shutdown=kind, options=found.log.options)
+    assert isinstance(entry, DamagedLog)
+    assert "not what a compaction left" in entry.reason
+
+
+def test_rot_in_a_rewritten_segment_refutes_nothing() -> None:
+    found = world()
+    found.compact()
+    found.log.durability.flush()
+    found.disk.content(name(found.bases[0]))[-1] ^= 1
+    entry = open_log(found.disk, last_shutdown=ShutdownKind.PROCESS_CRASH, options=found.log.options)
+    assert isinstance(entry, DamagedLog)
+    assert (entry.refutes, "rewritten" in entry.reason) == (False, True)
+
+
+def test_that_the_rounds_were_found_in_the_batches_is_told() -> None:
+    found = world()
+    found.log.durability.flush()
+    found.disk.content(f"{DIRECTORY}/{ROUNDS_FILE}")[-1] ^= 1
+    entry = open_log(found.disk, last_shutdown=ShutdownKind.MACHINE_CRASH, options=found.log.options)
+    assert isinstance(entry, OpenedLog)
+    assert any("rounds of compaction found in the batches" in note for note in entry.report.notes)
+    assert read_all(entry.log) == b"".join(found.batches)
