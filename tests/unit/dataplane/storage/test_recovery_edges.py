@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from controller.contract.session import ShutdownKind
+from dataplane.storage.health import DAMAGED_FILE
 from dataplane.storage.manifest import read_manifest
 from dataplane.storage.recovery import DamagedLog, OpenedLog
 from dataplane.storage.round_file import ROUNDS_FILE
@@ -89,10 +90,14 @@ def test_a_log_without_any_segment_could_be_read_up_to_nothing() -> None:
     assert entry.valid_end_offset == 0
 
 
-@pytest.mark.parametrize("kind", [ShutdownKind.CLEAN, *KINDS])
-def test_a_strangers_file_is_no_segment_and_stays(kind: ShutdownKind) -> None:
+STRANGERS = ["7.log", "7.index", "abc.snapshot", f"{'a' * 20}.log", f"{0:021d}.log", f"{0:020d}.bak"]
+
+
+@pytest.mark.parametrize("kind", [ShutdownKind.CLEAN, ShutdownKind.MACHINE_CRASH])
+@pytest.mark.parametrize("file", STRANGERS)
+def test_a_strangers_file_is_no_segment_and_stays(file: str, kind: ShutdownKind) -> None:
     disk, _ = in_segments()
-    stranger = f"{DIRECTORY}/7.log"
+    stranger = f"{DIRECTORY}/{file}"
     disk.open(stranger, create=True).pwrite(b"mine", 0)
     log = opened(open_log(disk, last_shutdown=kind))
     assert log.log_end_offset == 20
@@ -118,7 +123,113 @@ def test_batches_whose_epochs_go_back_are_damage_where_no_scan_looks() -> None:
     disk.content(f"{DIRECTORY}/leader-epochs")[3] ^= 1
     entry = open_log(disk, recovery_point=4)
     assert isinstance(entry, DamagedLog)
-    assert "epoch goes back at offset 3" in entry.reason
+    assert ("epoch goes back at offset 3" in entry.reason, entry.refutes) == (True, False)
+
+
+def test_an_index_without_its_segment_is_removed_and_no_other() -> None:
+    disk, bases = in_segments()
+    stray = f"{DIRECTORY}/{99:020d}.index"
+    disk.open(stray, create=True).pwrite(b"left", 0)
+    opened(open_log(disk))
+    assert not disk.exists(stray)
+    assert all(disk.exists(name(base).replace(".log", ".index")) for base in bases)
+
+
+def test_what_a_crash_left_half_made_is_removed_and_told() -> None:
+    disk, _ = in_segments()
+    disk.open(f"{DIRECTORY}/leader-epochs.tmp", create=True).pwrite(b"half", 0)
+    entry = open_log(disk)
+    assert isinstance(entry, OpenedLog)
+    assert entry.report.notes == ["removed leftover leader-epochs.tmp"]
+    assert not disk.exists(f"{DIRECTORY}/leader-epochs.tmp")
+
+
+def test_after_a_clean_stop_a_segment_that_is_gone_is_damage() -> None:
+    disk, bases = in_segments()
+    disk.unlink(name(bases[1]))
+    entry = open_log(disk, recovery_point=20)
+    assert isinstance(entry, DamagedLog)
+    assert (entry.valid_end_offset, entry.refutes) == (bases[1], True)
+    assert "does not begin where" in entry.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "refutes"),
+    [
+        (ShutdownKind.CLEAN, True),
+        (ShutdownKind.PROCESS_CRASH, True),
+        (ShutdownKind.MACHINE_CRASH, False),  # it said itself that something may be gone
+    ],
+)
+def test_a_tail_that_is_gone_refutes_that_nothing_can_be(kind: ShutdownKind, refutes: bool) -> None:
+    disk, bases = in_segments()
+    disk.unlink(name(bases[-1]))
+    entry = open_log(disk, last_shutdown=kind, recovery_point=20)
+    assert isinstance(entry, DamagedLog)
+    assert entry.refutes == refutes
+
+
+def test_damage_that_was_found_in_use_says_nothing_of_other_logs() -> None:
+    disk, _ = in_segments()
+    disk.open(f"{DIRECTORY}/{DAMAGED_FILE}", create=True).pwrite(b"rot at 7", 0)
+    entry = open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH)
+    assert isinstance(entry, DamagedLog)
+    assert (entry.reason, entry.valid_end_offset, entry.refutes) == (
+        "found while it was in use: rot at 7",
+        0,
+        False,
+    )
+
+
+@pytest.mark.parametrize(("timestamp", "first_ms"), [(0, 0), (400, 400), (1_000, 1_000), (9_000, 1_000)])
+def test_a_restart_does_not_put_off_the_roll_of_a_segment(timestamp: int, first_ms: int) -> None:
+    disk, log = new_log()
+    append(log, batch(0, timestamp=timestamp))
+    append(log, batch(1, timestamp=5_000))
+    for kind in (ShutdownKind.CLEAN, ShutdownKind.PROCESS_CRASH):
+        log = opened(open_log(disk, last_shutdown=kind))
+        assert log.segments[-1].first_append_ms == first_ms
+
+
+# Leader epochs.
+
+
+@pytest.mark.parametrize(("lost", "epochs"), [(0, ((1, 0), (6, 4))), (1, ((1, 0),))])
+def test_an_epoch_without_batches_counts_where_it_begins_at_the_logs_end(
+    lost: int, epochs: tuple[tuple[int, int], ...]
+) -> None:
+    disk, log = new_log()
+    encoded = [batch(offset, leader_epoch=1) for offset in range(4)]
+    for each in encoded:
+        append(log, each)
+    log.begin_leader_epoch(6)
+    log.durability.persist_epochs()
+    content = disk.content(name(0))
+    del content[len(content) - lost * len(encoded[-1]) :]
+    log = opened(open_log(disk, last_shutdown=ShutdownKind.MACHINE_CRASH))
+    assert log.epochs.entries == epochs
+
+
+def test_epochs_below_the_log_start_are_forgotten() -> None:
+    disk, log = new_log()
+    for offset in range(6):
+        append(log, batch(offset, leader_epoch=offset // 2))
+    log = opened(open_log(disk, last_shutdown=ShutdownKind.MACHINE_CRASH, log_start_offset=3))
+    assert log.epochs.entries == ((1, 3), (2, 4))
+
+
+def test_epochs_that_were_rebuilt_are_written_back_and_told() -> None:
+    disk, log = new_log()
+    for offset in range(6):
+        append(log, batch(offset, leader_epoch=offset // 2))
+    log.close_cleanly()
+    path = f"{DIRECTORY}/leader-epochs"
+    sound = bytes(disk.content(path))
+    disk.content(path)[3] ^= 1
+    entry = open_log(disk, recovery_point=6)
+    assert isinstance(entry, OpenedLog)
+    assert [note for note in entry.report.notes if "leader epochs rebuilt" in note]
+    assert bytes(disk.content(path)) == sound
 
 
 # After a compaction.
