@@ -113,10 +113,20 @@ def way_out_without_leader(
     else:
         said.append(f"broker {least.broker_id} lacks nothing that is known to be committed")
         if least.lost_records:
-            choose = f"springtide elect-leader {state.topic} {state.partition} --election-type unclean"
             said.append(
                 f"it lacks {least.lost_records} records that others told of, of which some may have been "
-                f"acknowledged: `{choose}` gives them up"
+                "acknowledged"
+            )
+        if least.broker_id in state.last_known_elr:
+            said.append(
+                "but it could not prove that its log is whole: if a newer disk or copy is left of broker "
+                f"{_listed(state.last_known_elr)}, stop that broker, bring it back, start it"
+            )
+        if least.lost_records or not state.elr:
+            name = f"{state.topic} {state.partition}"
+            said.append(
+                f"`springtide elect-leader {name} --election-type unclean` elects it as it is, and gives up "
+                "what it lacks"
             )
     silent = [b for b in preview.unheard if b not in away]
     if silent:

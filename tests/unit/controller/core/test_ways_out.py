@@ -5,6 +5,7 @@ from __future__ import annotations
 from controller.contract.holdings import SetAsideLog
 from controller.contract.lag_report import ReplicaProblem
 from controller.contract.partition_state import NO_LEADER
+from controller.contract.session import ShutdownKind
 from controller.core.effects import AlarmCode
 from tests.kit.controller.core_cluster import Cluster, hear, report, seats, tell, topic_id, way_out
 
@@ -115,3 +116,17 @@ def test_a_log_that_was_set_aside_is_named_before_anything_is_lost() -> None:
     cluster.machine.set_aside.told[3] = (log,)
     said = way_out(cluster)
     assert said is not None and "quarantine/orders-0.7 that ends at 743" in said
+
+
+def test_a_log_that_could_not_prove_itself_may_lack_what_nobody_knows_of() -> None:
+    """The controller that had heard of its high watermark is gone, and an older copy lies over the log."""
+    cluster = Cluster()
+    cluster.create((3,))
+    cluster.kill(3)
+    cluster.restart(3, last_shutdown=ShutdownKind.MACHINE_CRASH)
+    tell(cluster, 3, 367, (0, 0))
+    said = way_out(cluster)
+    assert said is not None
+    assert "broker 3 lacks nothing that is known to be committed; but it could not prove" in said
+    assert "if a newer disk or copy is left of broker 3, stop that broker, bring it back, start it" in said
+    assert "elect-leader orders-0 0 --election-type unclean` elects it as it is" in said
