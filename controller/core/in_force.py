@@ -10,6 +10,10 @@ What only permits more is answered when it is stored: a wait would protect nothi
 
 A change that is asked for again and changes nothing waits for the last one that forbade something: its first
 answer may have been lost, or have said that it is not in force yet.
+
+A deletion waits in a way of its own (deletions.py), because something follows from it: another topic may
+have the name. So who has stopped is a record for the next controller, and creations wait for it, too. What is
+waited for here decides nothing.
 """
 
 from __future__ import annotations
