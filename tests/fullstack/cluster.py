@@ -24,6 +24,7 @@ from tests.fullstack.coordinator_node import CoordinatorNode
 from tests.fullstack.crowd import Crowd
 from tests.fullstack.failure import Failure
 from tests.fullstack.groups import Groups
+from tests.fullstack.made_again import Remaker
 from tests.fullstack.net import Network
 from tests.fullstack.node import Node
 from tests.fullstack.operator import Operator
@@ -94,6 +95,7 @@ class Cluster:
         self.suspended_ms = 0
         self._suspended_until_ms = 0
         self.crowd = Crowd(self)
+        self.remaker = Remaker(self)
         #: None where the cluster has no coordinators.
         self.shards = Shards(self) if options.coordinators else None
         self.groups = Groups(self) if options.coordinators else None
@@ -219,8 +221,10 @@ class Cluster:
 
     @property
     def keys(self) -> list[PartitionKey]:
-        """Of the topics that last, as last seen: the clients' and the coordinators'."""
-        return [*self.data_keys, *self._keys_of(GROUPS_TOPIC)]
+        """Of the topics that last, as last seen: the clients', the coordinators', and those that are made
+        again."""
+        again = [key for topic in self.remaker.topics for key in self._keys_of(topic)]
+        return [*self.data_keys, *self._keys_of(GROUPS_TOPIC), *again]
 
     @property
     def data_keys(self) -> list[PartitionKey]:

@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from dataplane.storage.segment import log_path
-from tests.fullstack import families
+from tests.fullstack import families, made_again
 from tests.fullstack.families import register_in
 from tests.simulation import faults as shared
 from tests.simulation.kinds_brokers import DOWN_MS, any_broker, draw_ms
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from tests.fullstack.cluster import Cluster
 
 FAMILY_PACE_MS = 2_000
+MADE_AGAIN = 0.2
+"""Share of the seeds in which topics are made again; what draws it draws nothing else, so that the others are
+what they were before."""
 MOMENT_PACE_MS = 400
 """Of a family that mostly has to wait for a moment at which it may strike."""
 assert shared.MODULES  # imported for its kinds
@@ -260,7 +263,7 @@ def rot_at_rest(
     return True
 
 
-ALL = {**SHARED, **OF_COORDINATORS, **OWN, **families.KINDS}
+ALL = {**SHARED, **OF_COORDINATORS, **OWN, **families.KINDS, **made_again.KINDS}
 
 
 def apply(cluster: Cluster, strike: Strike) -> bool:
@@ -306,7 +309,8 @@ class FaultPlanner:
 
 def planners_of(cluster: Cluster) -> list[FaultPlanner]:
     """One draws a random subset of the kinds at the seed's pace, another now and then of one of the families,
-    so that these cost every seed a little and none much; a third, where there are coordinators, strikes them.
+    so that these cost every seed a little and none much; a third, where there are coordinators, strikes them;
+    a fourth, in some seeds, makes topics again.
     Where topics are deleted meanwhile, ZooKeeper does not go back: what was deleted would be back, and wait
     for an operator (section 11, limits)."""
     random = cluster.world.random("faults")
@@ -324,6 +328,9 @@ def planners_of(cluster: Cluster) -> list[FaultPlanner]:
         random = cluster.world.random("faults of coordinators")
         weighted = [kind for _, kind in sorted(OF_COORDINATORS.items()) for _ in range(kind.weight)]
         planners.append(FaultPlanner(cluster, random, weighted, random.choice(COORDINATORS_PACE_MS)))
+    random = cluster.world.random("topics made again")
+    if chosen != "metadata" and random.random() < MADE_AGAIN:
+        planners.append(FaultPlanner(cluster, random, list(made_again.KINDS.values()), FAMILY_PACE_MS))
     return planners
 
 

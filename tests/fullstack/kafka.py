@@ -25,6 +25,8 @@ VERSIONS = {
     ApiKey.LIST_OFFSETS: 7,
     ApiKey.METADATA: 12,
     ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.CREATE_TOPICS: 7,
+    ApiKey.DELETE_TOPICS: 5,
     ApiKey.FIND_COORDINATOR: 4,
     ApiKey.JOIN_GROUP: 9,
     ApiKey.SYNC_GROUP: 5,

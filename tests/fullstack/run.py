@@ -179,6 +179,9 @@ class Story:
         mended_ms = cluster.world.now_ms
         for producer in self.producers:
             producer.stop()
+        remaker = cluster.remaker
+        remaker.stop()
+        await cluster.until(lambda: not remaker.waiting, ms=DRAIN_MS_MAX, what="topics are made again")
         if self._churn is not None:
             churn = self._churn
             churn.stop()
@@ -212,6 +215,7 @@ class Story:
         for consumer in self.consumers:
             consumer.stop()
         await ending.read_finally(cluster, ends)
+        self.result.failures += remaker.failures()
         self.anomalies = await ending.agree(cluster)
         await ending.check_audit_chain(cluster)
         gone = deletions(cluster.sql)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.fullstack.__main__ import digest_elsewhere
-from tests.fullstack.run import run_seed
-from tests.simulation.planted import controllers, planted
-from tests.simulation.schedule import from_json, to_json
+from tests.fullstack.options import Options
+from tests.fullstack.run import Result, run_seed
+from tests.simulation.planted import controllers, planted, topics
+from tests.simulation.schedule import Strike, from_json, to_json
 
 FAULTS_MS = 6_000
 
@@ -46,6 +47,21 @@ def test_nothing_is_lost_when_a_family_of_faults_strikes(seed: int, kind: str) -
 def test_a_restored_zookeeper_that_is_believed_is_found() -> None:
     with planted(controllers.witnesses_are_not_heard):
         assert run_seed(6).failures
+
+
+def test_i39_what_is_acknowledged_after_a_topic_was_made_again_is_in_it() -> None:
+    """The planted bug frees the name before the leaders have stopped."""
+    cut = {"trouble": "cut", "followers": 9, "after_ms": 0, "for_ms": 3_000}
+    strikes = tuple(Strike(3_000, "make_again", {"way": way, **cut}) for way in ("rest", "kafka"))
+
+    def run() -> Result:
+        return run_seed(1, faults_ms=FAULTS_MS, options=Options(), strikes=strikes)
+
+    result = run()
+    assert not result.failures, result.report()
+    assert sum(line.endswith("is made again") for line in result.recent) == 2, result.report()
+    with planted(topics.name_free_at_once):
+        assert {failure.split(":")[0] for failure in run().failures} == {"I39"}
 
 
 def test_a_seed_replays_in_another_process_and_under_another_hash_seed() -> None:
