@@ -84,7 +84,7 @@ def _trouble(
             for_ms = min(for_ms, SLOW_MS_MAX) if trouble == "slow" else for_ms
             cut_pairs(cluster, pairs, for_ms)  # type: ignore[arg-type]
         case "pause":
-            stand_still(cluster, nodes=names, for_ms=for_ms)  # type: ignore[arg-type]
+            stand_still(cluster, nodes=names, for_ms=for_ms)
         case "controller":
             cluster.ongoing.later(after_ms + 5, partial(_kill, cluster, for_ms))
 
@@ -92,7 +92,7 @@ def _trouble(
 def _kill(cluster: Cluster, for_ms: int) -> None:
     active = cluster.active_controller()
     if active is not None:
-        kill_controller(cluster, controller=active.name, for_ms=for_ms)  # type: ignore[arg-type]
+        kill_controller(cluster, controller=active.name, for_ms=for_ms)
 
 
 @dataclass(slots=True, eq=False)
