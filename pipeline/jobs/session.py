@@ -82,15 +82,11 @@ def make_session(
 
 def worker_python() -> str:
     """Return the command that runs Spark's workers on this machine: this Python, by `springtide-python` where
-    that is installed beside it.
-
-    With SPARK_HOME, Spark may be of another version than this Python's PySpark, so workers take PySpark from
-    Spark.
-    """
+    that is installed beside it."""
     folder = Path(sys.executable).parent
     command, python = folder / WORKER_COMMAND, folder / "python"
     is_usable = os.access(command, os.X_OK) and python.exists() and python.samefile(sys.executable)
-    return str(command) if is_usable and "SPARK_HOME" not in os.environ else sys.executable
+    return str(command) if is_usable else sys.executable
 
 
 def _unless_submitted(defaults: Mapping[str, str]) -> dict[str, str]:

@@ -13,19 +13,25 @@ ZIPS = "/spark/python/lib/pyspark.zip:/spark/python/lib/py4j-src.zip:/spark/jars
 
 
 @pytest.mark.parametrize(
-    ("path", "left"),
+    ("installed", "path", "left"),
     [
-        (ZIPS, ""),
-        (f"{ZIPS}:/mine:/other", "/mine:/other"),
-        (f"/before:{ZIPS}:/mine", "/mine"),
-        ("/mine:/other", "/mine:/other"),
-        ("", ""),
+        ("4.3.0", ZIPS, ""),
+        ("4.3.0", f"{ZIPS}:/mine:/other", "/mine:/other"),
+        ("4.3.0", f"/before:{ZIPS}:/mine", "/mine"),
+        ("4.3.0", "/mine:/other", "/mine:/other"),
+        ("4.3.0", "", ""),
+        ("4.2.0", f"{ZIPS}:/mine", f"{ZIPS}:/mine"),
+        (None, f"{ZIPS}:/mine", f"{ZIPS}:/mine"),
     ],
 )
-def test_python_is_run_without_sparks_zips_on_its_path(tmp_path: Path, path: str, left: str) -> None:
+def test_python_is_run_without_sparks_zips_where_the_same_pyspark_is_installed(
+    tmp_path: Path, installed: str | None, path: str, left: str
+) -> None:
     folder = tmp_path / "an environment" / "bin"
     folder.mkdir(parents=True)
     shutil.copy(SCRIPT, folder)
+    if installed is not None:
+        (folder.parent / f"lib/python3.11/site-packages/pyspark-{installed}.dist-info").mkdir(parents=True)
     python = folder / "python"
     python.write_text('#!/bin/sh\nprintf "%s\\n" "$PYTHONPATH" "$@"\n')
     python.chmod(0o755)

@@ -10,20 +10,17 @@ import pytest
 from pipeline.jobs.session import worker_python
 
 
-def test_workers_are_run_by_the_command_beside_this_python_unless_spark_is_another_one(
+def test_workers_are_run_by_the_command_beside_this_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python, command = tmp_path / "python3", tmp_path / "springtide-python"
     monkeypatch.setattr(sys, "executable", str(python))
-    monkeypatch.delenv("SPARK_HOME", raising=False)
     python.touch()
     command.touch(mode=0o644)
     (tmp_path / "python").symlink_to(python)
     assert worker_python() == str(python)
     command.chmod(0o755)
     assert worker_python() == str(command)
-    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
-    assert worker_python() == str(python)
 
 
 def test_the_command_is_left_if_it_would_run_another_python(
@@ -33,7 +30,6 @@ def test_the_command_is_left_if_it_would_run_another_python(
     python.touch()
     (tmp_path / "springtide-python").touch(mode=0o755)
     monkeypatch.setattr(sys, "executable", str(python))
-    monkeypatch.delenv("SPARK_HOME", raising=False)
     assert worker_python() == str(python)
     (tmp_path / "python").touch()
     assert worker_python() == str(python)
