@@ -42,7 +42,7 @@ class Patience:
         return int(min(self.backoff_ms << doublings, self.backoff_max_ms))
 
     def has_become_long(self, now_ms: int) -> bool:
-        """Return, once, that the failures have lasted for LONG_MS: whoever waits should say for what."""
+        """Return, once, whether the failures have lasted for LONG_MS: then the client tells its reason."""
         is_long = self.failing_since_ms is not None and now_ms - self.failing_since_ms >= LONG_MS
         is_news, self.is_told = is_long and not self.is_told, self.is_told or is_long
         return is_news

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
-from pipeline.client.client import Client
-from pipeline.client.values import TopicPartition
+from pipeline.client.client import Client, Deadline
+from pipeline.client.values import UNKNOWN_TOPIC, TopicPartition
 from pipeline.errors import DeliveryFailed
-from pipeline.sink.opening import made_again
+from pipeline.sink.opening import WHAT_IS_GONE, made_again
 from pipeline.sink.state import SinkState
 from pipeline.sink.steps import Delivered
 from springtide.wire.fetch_response import EpochEnd
@@ -74,13 +74,13 @@ def check_stored(client: Client, reports: Iterable[TaskReport]) -> None:
     """Raise DeliveryFailed if records that tasks saw committed are gone, or their topic is; ClientError if
     leaders don't answer."""
     reports = list(reports)
-    _check_topics(client, reports)
     asked = questions(
         (where, SeenWhole(delivered.leader_epoch, delivered.high_watermark))
         for report in reports
         for where, delivered in report.delivered.items()
     )
     gone = lost(asked, _epoch_ends(client, asked))
+    _check_topics(client, reports)  # last: ids are never used again, so those answers were of these topics
     if gone:
         first = gone[0]
         raise DeliveryFailed(
@@ -96,16 +96,26 @@ def _check_topics(client: Client, reports: Iterable[TaskReport]) -> None:
     opened = sorted({(topic, one) for report in reports for topic, one in report.topic_ids.items() if one})
     if not opened:
         return
-    now = client.metadata(sorted({topic for topic, _ in opened})).topics
-    check_topics(opened, {topic: told.topic_id for topic, told in now.items()})
+    names = sorted({topic for topic, _ in opened})
+    deadline: Deadline | None = None
+    while True:
+        now = client.metadata(names).topics
+        check_topics(opened, {topic: told.topic_id for topic, told in now.items()})
+        unknown = [topic for topic in names if topic not in now or now[topic].error in UNKNOWN_TOPIC]
+        if not unknown:
+            return
+        deadline = deadline or client.deadline(client.config.unknown_topic_budget_ms)
+        if not deadline.pause(f"a broker does not know topic {unknown[0]!r} that was written to"):
+            raise DeliveryFailed(f"topic {unknown[0]!r} was deleted while it was written to", WHAT_IS_GONE)
 
 
 def check_topics(opened: Iterable[tuple[str, str]], now: Mapping[str, str]) -> None:
-    """Raise DeliveryFailed if one of the topics that were opened, by name and id, has another id now. An id
-    that is not known is empty."""
+    """Raise DeliveryFailed if one of the topics that were opened, by name and id, has another id now, or two
+    of the name were. An id that is not known is empty."""
+    first: dict[str, str] = {}
     for topic, topic_id in opened:
-        found = now.get(topic, "")
-        if found not in ("", topic_id):
+        found = now.get(topic, "") or first.setdefault(topic, topic_id)
+        if found != topic_id:
             raise made_again(topic, topic_id, found)
 
 

@@ -63,13 +63,18 @@ def fingerprint_of(parts: Mapping[str, str]) -> Fingerprint:
     return Fingerprint(tuple(sorted(parts.items())))
 
 
+WHAT_IS_GONE = (
+    "What was stored in the old topic is gone with it. Run again, a micro-batch of a stream is written whole "
+    "to the new topic; a job begins anew"
+)
+
+
 def made_again(topic: str, opened: str, now: str) -> DeliveryFailed:
     """Return the error about a topic that is not the one that was opened."""
     return DeliveryFailed(
         f"topic {topic!r} was deleted and created again while it was written to: its id was {opened}, and is "
         f"{now}",
-        "What was stored in the old topic is gone with it. Run again, a micro-batch of a stream is written "
-        "whole to the new topic; a job begins anew",
+        WHAT_IS_GONE,
     )
 
 

@@ -218,6 +218,8 @@ class TaskWriter:
                 raise DeliveryFailed(f"{where}: {action}", action.advice)
             case _:
                 if isinstance(action, steps.Pause):
+                    # Whatever the doubt is about, another leader, or another topic, may be the reason.
+                    self._is_metadata_doubtful = True
                     self._wake_ms[where] = self._client.now_ms() + action.pause_ms
                 self._wanted.pop(where, None)  # behind those that have waited for longer
                 self._wanted[where] = action
@@ -348,8 +350,6 @@ class TaskWriter:
             event = steps.NoUsableAnswer(str(error))
         except TooManyStored as error:
             raise DeliveryFailed(f"{where}: {error}") from error
-        if isinstance(event, steps.NoUsableAnswer):
-            self._is_metadata_doubtful = True
         self._step(where, event)
         if read_back is not None and self._deliveries[where].resumes_at is not None:
             stored = read_back.stored(timestamp_ms=self._opening(where.topic).opened_ms)

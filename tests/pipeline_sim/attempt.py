@@ -256,9 +256,6 @@ class Attempt:
             return
         if isinstance(event, NoUsableAnswer) or (isinstance(event, SendAnswered) and event.error):
             self.learn_leader(p)
-            if self.told_id() != self.openings.topic_id and self.plant.notices_topics:
-                self.fail(MADE_AGAIN)
-                return
         is_first = self.deliveries[p].resumes_at is None
         self.step(p, event)
         if is_first and isinstance(event, Scanned) and self.deliveries[p].resumes_at is not None:
@@ -316,7 +313,11 @@ class Attempt:
             case CheckWatermark():
                 self.flights[p] = exchanges.list_offset(partition, leader)
             case Pause():
-                self.pauses.add(p)
+                assert self.openings is not None
+                if self.told_id() != self.openings.topic_id and self.plant.notices_topics:
+                    self.fail(MADE_AGAIN)
+                else:
+                    self.pauses.add(p)
             case Delivered():
                 self.delivered[p] = action
             case Failed():

@@ -10,17 +10,18 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from pipeline.client.values import TopicPartition
+from pipeline.client.values import ClusterMetadata, TopicMetadata, TopicPartition
 from pipeline.errors import DeliveryFailed
 from pipeline.records.decode import decode_records
 from pipeline.sink import target
 from pipeline.sink import writer as shell
-from pipeline.sink.commit import TaskReport, commit_micro_batch
+from pipeline.sink.commit import TaskReport, check_topics, commit_micro_batch
 from pipeline.sink.opening import TopicOpening, decode_opening, encode_opening, fingerprint_of
 from pipeline.sink.options import parse_sink_options
 from pipeline.sink.state import SinkState
 from pipeline.sink.target import propose_again
 from pipeline.sink.writer import SinkPlan, write_rows
+from springtide.wire.errors import ErrorCode
 from tests.kit.pipeline.memory_cluster import MemoryClient, MemoryCluster
 
 TOPIC, OLD, NEW = "orders", str(UUID(int=7)), str(UUID(int=8))
@@ -73,6 +74,28 @@ class Entered(MemoryClient):
 
     def deadline(self, budget_ms: int) -> object:
         return object()  # it is not waited for: the topic is there
+
+
+class UnknownFirst(MemoryClient):
+    """Asks brokers of which the first `answers` do not know the topic."""
+
+    def __init__(self, cluster: MemoryCluster, answers: int = 1) -> None:
+        super().__init__(cluster)
+        self._unknown = answers
+        self.pauses = 0
+
+    def metadata(self, topics: list[str]) -> ClusterMetadata:
+        self._unknown -= 1
+        if self._unknown < 0:
+            return super().metadata(topics)
+        return ClusterMetadata("memory", {}, {TOPIC: TopicMetadata(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)})
+
+    def deadline(self, budget_ms: int) -> UnknownFirst:
+        return self
+
+    def pause(self, reason: object) -> bool:  # type: ignore[override]
+        self.pauses += 1
+        return self.pauses < 10
 
 
 @pytest.fixture
@@ -132,6 +155,30 @@ def test_a_task_in_whose_midst_the_topic_is_made_again_writes_nothing_to_the_new
         sink.commit(first, sink.task(1, 200))
     sink.commit(sink.task(0, 200), sink.task(1, 200))
     assert sink.values() == both(200)
+
+
+def test_a_commit_between_deletion_and_creation_waits_for_the_topic(sink: Sink) -> None:
+    """A broker that has heard of the deletion only tells no id: the commit took that for the same topic."""
+    reports = [sink.task(0)]
+    sink.cluster.make_again(TOPIC, NEW)
+    reports.append(sink.task(1, 40))
+    client = UnknownFirst(sink.cluster)
+    with pytest.raises(DeliveryFailed, match=f"its id was {OLD}, and is {NEW}"):
+        commit_micro_batch(client, sink.plan.state(), 3, reports[:1])  # type: ignore[arg-type]
+    assert client.pauses == 1
+
+
+def test_a_commit_into_a_topic_that_stays_deleted_is_refused(sink: Sink) -> None:
+    report = sink.task(0)
+    client = UnknownFirst(sink.cluster, answers=10**6)
+    with pytest.raises(DeliveryFailed, match="'orders' was deleted while it was written to"):
+        commit_micro_batch(client, sink.plan.state(), 3, [report])  # type: ignore[arg-type]
+
+
+def test_tasks_that_wrote_to_two_topics_are_told_apart_without_a_broker() -> None:
+    with pytest.raises(DeliveryFailed, match="deleted and created again"):
+        check_topics([(TOPIC, OLD), (TOPIC, NEW)], {})
+    check_topics([(TOPIC, OLD), ("other", NEW)], {})
 
 
 def test_brokers_that_can_only_be_asked_by_name_leave_a_gap_that_is_refused_for_good(sink: Sink) -> None:
