@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 
 from localcluster.cluster import LocalCluster
 from pipeline.client.client import Client
-from pipeline.client.values import TopicPartition
+from pipeline.client.values import LATEST, PartitionRange, TopicPartition
+from pipeline.records.decode import decode_records
 from springtide.wire.records import NewRecord, encode_batch
 
 FIRST_MS = 1_700_000_000_000
@@ -166,3 +168,72 @@ def test_an_old_checkpoint_is_read_and_has_ids_from_then_on(again: Again) -> Non
     again.write("new", 25)
     with pytest.raises(Exception, match="was deleted and created again"):
         go_on(again, "availableNow")
+
+
+ROWS_EACH = 2_000
+
+
+def waits_in_the_midst(marker: str, *, rows: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return what gives the rows of its task; the second one's after `rows` when the file is there."""
+
+    def rows_of(batches: Iterator[Any]) -> Iterator[Any]:
+        import time
+        from pathlib import Path
+
+        from pyspark import TaskContext
+
+        task, given, until = TaskContext.get(), 0, time.monotonic() + 120
+        for batch in batches:
+            if task is not None and task.partitionId() == 1 and given >= rows:
+                while not Path(marker).exists() and time.monotonic() < until:
+                    time.sleep(0.02)
+            given += batch.num_rows
+            yield batch
+
+    return rows_of
+
+
+def test_a_write_in_whose_midst_its_topic_is_made_again_is_whole_in_the_new_one_or_refused(
+    spark: Any, running_cluster: LocalCluster, client: Client, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic, marker = make_topic("target"), tmp_path / "go-on"
+    where = TopicPartition(topic, 0)
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "250")  # else the sink gets all at once
+    frame = spark.range(0, 2 * ROWS_EACH, 1, 2).selectExpr("lpad(id, 200, '0') as value")
+    frame = frame.mapInArrow(waits_in_the_midst(str(marker), rows=ROWS_EACH * 3 // 4), frame.schema)
+
+    def write() -> None:
+        writer = frame.write.format("springtide").mode("append").option("topic", topic)
+        writer = writer.option("kafka.bootstrap.servers", running_cluster.bootstrap_servers)
+        writer.options(sinkId="again", checkpointLocation=str(tmp_path), batchBytes="2048").save()
+
+    def stored() -> list[int]:
+        end = client.list_offsets({where: LATEST})[where].offset
+        with client.fetch([PartitionRange(*where, 0, end)]) as stream:
+            rows = (decode_records(one.records, topic=topic, partition=0) for one in stream)
+            return sorted(
+                int(value) for some in rows for one in some for value in one.column("value").to_pylist()
+            )
+
+    def make_again_in_the_midst() -> None:
+        deadline = client.deadline(120_000)
+        while client.list_offsets({where: LATEST})[where].offset <= ROWS_EACH + 250:
+            assert deadline.pause("rows of the second task")
+        running_cluster.delete_topic(topic)
+        running_cluster.create_topic(topic, partitions=1, replication_factor=3)
+        marker.touch()
+
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            making_again = pool.submit(make_again_in_the_midst)
+            with pytest.raises(Exception, match="was deleted and created again while it was written to"):
+                write()
+            making_again.result()
+        client.refresh([topic])
+        left = stored()
+        assert left == sorted(set(left)), "nothing is doubled"
+        write()
+        assert stored() == list(range(2 * ROWS_EACH)), "run again, it is whole in the new topic"
+    finally:
+        marker.touch()
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
