@@ -6,14 +6,17 @@ from __future__ import annotations
 import pytest
 
 from controller.contract.session import ShutdownKind
+from dataplane.core.compaction.known import PlacedRound
+from dataplane.core.compaction.rounds import Round, encode_round
 from dataplane.storage.health import DAMAGED_FILE
 from dataplane.storage.manifest import read_manifest
+from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import DamagedLog, OpenedLog
 from dataplane.storage.round_file import ROUNDS_FILE
 from dataplane.storage.scan import ScanStop
-from tests.kit.dataplane.storage import DIRECTORY, append, batch, new_log, open_log, opened, read_all
+from springtide.wire.records import NewRecord, encode_batch
+from tests.kit.dataplane.storage import DIRECTORY, NO_TAIL, append, batch, new_log, open_log, opened, read_all
 from tests.simulation.memory_disk import MemoryDisk
-from tests.unit.dataplane.storage.test_compaction import world
 
 KINDS = [ShutdownKind.PROCESS_CRASH, ShutdownKind.MACHINE_CRASH]
 
@@ -235,37 +238,57 @@ def test_epochs_that_were_rebuilt_are_written_back_and_told() -> None:
 # After a compaction.
 
 
+def with_a_round(*, is_applied: bool) -> tuple[MemoryDisk, PartitionLog, list[bytes]]:
+    """Thirty batches of four keys, a round of compaction over them, and a batch more; all flushed."""
+    disk, log = new_log(NO_TAIL)
+    round_ = Round(30, 0, tombstone_floor=0, producers_floor=0)
+    batches = [
+        encode_batch(
+            [NewRecord(b"key %d" % (offset % 4), b"value", timestamp=1_000)],
+            base_offset=offset,
+            leader_epoch=0,
+        )
+        for offset in range(30)
+    ]
+    batches += [encode_round(round_, leader_epoch=0, base_offset=30), batch(31)]
+    for each in batches:
+        append(log, each)
+    if is_applied:
+        begun = log.begin_compaction(PlacedRound(30, round_), now_ms=1000)
+        begun.write()
+        begun.commit()
+        log.finish_compaction()
+        begun.release()
+    log.durability.flush()
+    return disk, log, batches
+
+
 @pytest.mark.parametrize("kind", [ShutdownKind.CLEAN, *KINDS])
 def test_rewritten_segments_without_one_behind_them_are_damage(kind: ShutdownKind) -> None:
     """A pass never rewrites the last segment: what was behind is gone."""
-    found = world()
-    found.compact()
-    found.log.durability.flush()
-    manifest = read_manifest(found.disk, DIRECTORY)
+    disk, log, _ = with_a_round(is_applied=True)
+    manifest = read_manifest(disk, DIRECTORY)
     assert manifest is not None
-    for base in found.bases:
+    for base in [segment.base_offset for segment in log.segments]:
         if base >= manifest.end_offset:
-            found.disk.unlink(name(base))
-    entry = open_log(found.disk, last_shutdown=kind, options=found.log.options)
+            disk.unlink(name(base))
+    entry = open_log(disk, last_shutdown=kind, options=log.options)
     assert isinstance(entry, DamagedLog)
     assert "not what a compaction left" in entry.reason
 
 
 def test_rot_in_a_rewritten_segment_refutes_nothing() -> None:
-    found = world()
-    found.compact()
-    found.log.durability.flush()
-    found.disk.content(name(found.bases[0]))[-1] ^= 1
-    entry = open_log(found.disk, last_shutdown=ShutdownKind.PROCESS_CRASH, options=found.log.options)
+    disk, log, _ = with_a_round(is_applied=True)
+    disk.content(name(log.segments[0].base_offset))[-1] ^= 1
+    entry = open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH, options=log.options)
     assert isinstance(entry, DamagedLog)
     assert (entry.refutes, "rewritten" in entry.reason) == (False, True)
 
 
 def test_that_the_rounds_were_found_in_the_batches_is_told() -> None:
-    found = world()
-    found.log.durability.flush()
-    found.disk.content(f"{DIRECTORY}/{ROUNDS_FILE}")[-1] ^= 1
-    entry = open_log(found.disk, last_shutdown=ShutdownKind.MACHINE_CRASH, options=found.log.options)
+    disk, log, batches = with_a_round(is_applied=False)
+    disk.content(f"{DIRECTORY}/{ROUNDS_FILE}")[-1] ^= 1
+    entry = open_log(disk, last_shutdown=ShutdownKind.MACHINE_CRASH, options=log.options)
     assert isinstance(entry, OpenedLog)
     assert any("rounds of compaction found in the batches" in note for note in entry.report.notes)
-    assert read_all(entry.log) == b"".join(found.batches)
+    assert read_all(entry.log) == b"".join(batches)
