@@ -223,6 +223,8 @@ class PartitionDelivery:
             case steps.NoUsableAnswer(reason=reason):
                 assert self._asked not in (_Asked.NOTHING, _Asked.PAUSE)
                 self._asked = _Asked.NOTHING
+                # It may be a topic that was made again, which this broker has yet to hear of.
+                self._told = self._described_below = None
                 return self._again(reason, now_ms)
             case steps.Woken():
                 self._expect(_Asked.PAUSE)

@@ -215,6 +215,8 @@ class TaskWriter:
                 self._wanted.pop(where, None)
                 self._delivered[where] = action
             case steps.Failed():
+                if action.failure is steps.Failure.FORGOTTEN:
+                    self._refresh()  # raises, if what brokers remember is of a topic that was made again
                 raise DeliveryFailed(f"{where}: {action}", action.advice)
             case _:
                 if isinstance(action, steps.Pause):

@@ -321,7 +321,10 @@ class Attempt:
             case Delivered():
                 self.delivered[p] = action
             case Failed():
-                self.fail(action)
+                assert self.openings is not None
+                is_doubtful = action.failure is Failure.FORGOTTEN and self.plant.notices_topics
+                is_again = is_doubtful and self.told_id() != self.openings.topic_id
+                self.fail(MADE_AGAIN if is_again else action)
 
     def orphans_of_all(self) -> None:
         for exchange in self.flights.values():

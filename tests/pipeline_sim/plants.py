@@ -109,7 +109,7 @@ PLANTS: dict[str, tuple[Plant, frozenset[str]]] = {
     "trusts memory always": (replace(PLANT, delivery=TrustsMemoryAlways), ALL),
     "trusts memory of any leader": (
         replace(PLANT, delivery=TrustsMemoryOfAnyLeader),
-        MOVES | {"unclean", "reorder"},
+        MOVES - {"kill", "driver"} | {"unclean", "reorder"},
     ),
     "takes duplicates for its own": (replace(PLANT, delivery=TakesDuplicatesForItsOwn), TOGETHER),
     "never compares": (replace(PLANT, delivery=NeverCompares), TOGETHER),
