@@ -32,6 +32,7 @@ from dataplane.shell.asides import Asides
 from dataplane.shell.compaction_process import CompactionProcess
 from dataplane.shell.compactor import Compactor
 from dataplane.shell.config import BrokerConfig, TopicSettings
+from dataplane.shell.coordinator_calls import CoordinatorCalls
 from dataplane.shell.data_directory import DataDirectory
 from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.fetches import Fetch, FetchedAnswer, Fetches
@@ -60,6 +61,7 @@ from springtide.node.connection import Connection
 from springtide.node.controller_client import ControllerClient, Seen
 from springtide.node.controller_session import ControllerSession
 from springtide.node.handlers.dispatch import make_dispatch
+from springtide.node.handlers.group_lists import OUR_PREFIX
 from springtide.node.lease import Lease
 from springtide.node.life import NodeLife
 from springtide.node.listeners import BoundListeners
@@ -285,6 +287,13 @@ class StorageBroker:
                 threads=ports.threads,
                 spawn=self.spawn,
                 on_opened=self.fetches.on_high_watermark_moved,
+                end_turn=self.end_turn,
+            ),
+            coordinator_calls=CoordinatorCalls(
+                net=net,
+                clock=ports.clock,
+                client_id=f"{OUR_PREFIX}broker-{settings.broker_id}",
+                spawn=self.spawn,
                 end_turn=self.end_turn,
             ),
             log_dir_failure=lambda: self.directory.failure,

@@ -1,4 +1,5 @@
-"""ListGroups: the groups of the shards that this process owns. Clients ask every node and put it together.
+"""ListGroups: the groups of the shards that this process owns, for brokers and controllers, which ask each
+coordinator. Others are told none here, and all by a broker (group_lists.py).
 
 A shard that opens fails the whole, so that a client asks again rather than take a part for all; one that has
 gone to another process meanwhile has no groups here. A client that may not describe the cluster gets the
@@ -14,14 +15,16 @@ from coordinator.core.groups.requests import ListedGroup, ListGroups, ListGroups
 from coordinator.handlers.asking import ask_shards
 from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers.context import Request
+from springtide.node.handlers.group_lists import asks_coordinators, visible
 from springtide.node.handlers.group_refusals import refuse
-from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 
 
 def handle(context: CoordinatorContext, request: Request) -> None:
     message = cast(Any, request.decode())
-    may_see_all = request.may(Operation.DESCRIBE, ResourceType.CLUSTER, is_filter=True)
+    if not asks_coordinators(request):
+        request.reply({})
+        return
 
     def make(token: int) -> ListGroups:
         return ListGroups(
@@ -38,6 +41,7 @@ def handle(context: CoordinatorContext, request: Request) -> None:
             elif reply is not ErrorCode.NOT_COORDINATOR:
                 refuse(request, message, reply)
                 return
+        seen = visible(request, [group.group_id for group in groups])
         request.reply(
             {
                 "groups": [
@@ -48,8 +52,7 @@ def handle(context: CoordinatorContext, request: Request) -> None:
                         "group_type": group.group_type,
                     }
                     for group in groups
-                    if may_see_all
-                    or request.may(Operation.DESCRIBE, ResourceType.GROUP, group.group_id, is_filter=True)
+                    if group.group_id in seen
                 ]
             }
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dataplane.shell.asides import Asides
 from dataplane.shell.config import BrokerConfig
+from dataplane.shell.coordinator_calls import CoordinatorCalls
 from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.fetches import Fetches
 from dataplane.shell.lookups import Lookups
@@ -32,5 +33,6 @@ class BrokerContext(NodeContext):
     fetches: Fetches
     lookups: Lookups
     asides: Asides
+    coordinator_calls: CoordinatorCalls
     #: Why the log directory may not be used any more, or None.
     log_dir_failure: Callable[[], str | None]

@@ -154,6 +154,8 @@ class Reference:
                 if value not in (REPLICATION_FACTOR, REPLICATION_FACTOR + self._coordinators):
                     raise NotAsAsked(f"{value} brokers instead of {REPLICATION_FACTOR}")
             case "list_topics" | "list_groups":
+                if isinstance(value, list) and len(set(value)) != len(value):
+                    raise NotAsAsked(f"some are listed twice: {value}")
                 if not (isinstance(value, list) and topic in value):
                     raise NotAsAsked(f"{topic} is not among those listed: {value}")
             case "create":

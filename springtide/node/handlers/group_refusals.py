@@ -1,7 +1,7 @@
 """The answer of each API of client groups where the whole request is refused, in every version's shape.
 
 A refused group has nothing but the error. Where an answer has no place for one error, each thing that the
-request names has it. Brokers hold no groups: they refuse all, and list none.
+request names has it. Brokers hold no groups: they refuse what changes one.
 """
 
 from __future__ import annotations
@@ -41,12 +41,6 @@ def refuse_consumer_protocol(_context: NodeContext, request: Request) -> None:
     """Refuse groups of the `consumer` protocol (KIP-848), as Kafka does where it is switched off."""
     request.decode()
     request.reply({"error_code": ErrorCode.UNSUPPORTED_VERSION, "error_message": CLASSIC_ONLY})
-
-
-def list_none(_context: NodeContext, request: Request) -> None:
-    """Answer ListGroups, which clients send to every node, where there are no groups."""
-    request.decode()
-    request.reply({})
 
 
 def no_offset(partition: int, error: ErrorCode = ErrorCode.NONE) -> Fields:

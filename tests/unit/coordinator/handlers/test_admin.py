@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from springtide.node.handlers.group_lists import OUR_PREFIX
 from springtide.node.sharding import shard_of
 from springtide.wire.apis import APIS, ApiKey
 from springtide.wire.errors import ErrorCode
@@ -13,6 +14,7 @@ from tests.kit.coordinator.group_desk import GROUP
 from tests.kit.coordinator.group_shards import SHARDS, Coordinator
 
 DESCRIBE, LIST, DELETE = ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS
+OURS = f"{OUR_PREFIX}broker-1"
 OTHERS = [f"g{number}" for number in range(8)]
 
 
@@ -60,7 +62,7 @@ def test_groups_of_several_shards_are_described_once_each_in_order(coordinator: 
 
 @pytest.mark.parametrize("version", range(APIS[LIST].version_max + 1))
 def test_groups_of_all_shards_are_listed(coordinator: Coordinator, version: int) -> None:
-    answer = coordinator.ask(LIST, version)
+    answer = coordinator.ask(LIST, version, client_id=OURS)
     assert answer.error_code == ErrorCode.NONE
     listed = {group.group_id: group for group in answer.groups}
     assert set(listed) == {GROUP, *OTHERS}
@@ -71,9 +73,15 @@ def test_groups_of_all_shards_are_listed(coordinator: Coordinator, version: int)
         assert listed[GROUP].group_type == "classic"
 
 
+def test_a_client_that_comes_to_a_coordinator_is_told_none(coordinator: Coordinator) -> None:
+    """A broker tells it all."""
+    answer = coordinator.ask(LIST, 5, client_id="rdkafka")
+    assert (answer.error_code, answer.groups) == (ErrorCode.NONE, ())
+
+
 def test_groups_are_listed_by_state_and_type(coordinator: Coordinator) -> None:
     def names(**filters: Any) -> list[str]:
-        return [group.group_id for group in coordinator.ask(LIST, 5, **filters).groups]
+        return [group.group_id for group in coordinator.ask(LIST, 5, client_id=OURS, **filters).groups]
 
     assert names(states_filter=["stable"]) == [GROUP]
     assert names(states_filter=["Stable"], types_filter=["Consumer"]) == []
@@ -83,16 +91,16 @@ def test_groups_are_listed_by_state_and_type(coordinator: Coordinator) -> None:
 def test_a_shard_that_opens_fails_a_list_and_one_that_is_gone_does_not(coordinator: Coordinator) -> None:
     shard = shard_of("g1", SHARDS)
     coordinator.shards.errors[shard] = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    answer = coordinator.ask(LIST, 5)
+    answer = coordinator.ask(LIST, 5, client_id=OURS)
     assert (answer.error_code, answer.groups) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ())
     coordinator.shards.errors[shard] = ErrorCode.NOT_COORDINATOR
-    answer = coordinator.ask(LIST, 5)
+    answer = coordinator.ask(LIST, 5, client_id=OURS)
     assert answer.error_code == ErrorCode.NONE
     assert {shard_of(group.group_id, SHARDS) for group in answer.groups} == set(range(SHARDS)) - {shard}
 
 
 def test_a_process_without_shards_lists_nothing() -> None:
-    answer = Coordinator(owned=()).ask(LIST, 5)
+    answer = Coordinator(owned=()).ask(LIST, 5, client_id=OURS)
     assert (answer.error_code, answer.groups) == (ErrorCode.NONE, ())
 
 
@@ -105,7 +113,7 @@ def test_groups_are_deleted_wherever_they_are(coordinator: Coordinator, version:
         ("nothing", ErrorCode.GROUP_ID_NOT_FOUND),
         ("g2", ErrorCode.NONE),
     ]
-    assert len(coordinator.ask(LIST, 0).groups) == len(OTHERS) - 1
+    assert len(coordinator.ask(LIST, 0, client_id=OURS).groups) == len(OTHERS) - 1
 
 
 def test_no_groups_are_answered_with_none() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.handlers.table import HANDLERS
+from springtide.node.handlers.group_lists import OUR_PREFIX
 from springtide.node.sharding import HASHED_CHARS_MAX
 from springtide.wire import codec
 from springtide.wire.apis import APIS, ApiKey
@@ -54,7 +55,7 @@ def ask(coordinator: Coordinator, key: ApiKey, version: int) -> Any:
     fields = SHARED_FIELDS | {"groups": groups}
     if version == 10:
         fields["topics"] = []  # by id: the group's own error is enough
-    return coordinator.ask(key, version, **fields)
+    return coordinator.ask(key, version, client_id=f"{OUR_PREFIX}broker-1", **fields)
 
 
 WHILE_OPENING = {ApiKey.HEARTBEAT: ErrorCode.NONE, ApiKey.SYNC_GROUP: ErrorCode.REBALANCE_IN_PROGRESS}

@@ -30,6 +30,7 @@ from dataplane.shell.produces import Produces
 from springtide.node.authorization import Authorizer, ClientRights
 from springtide.node.first_use import FirstUses
 from springtide.node.handlers.context import Request
+from springtide.node.handlers.group_lists import OUR_PREFIX
 from springtide.node.missing_topics import MissingTopics
 from springtide.node.sharding import GROUPS_TOPIC, shard_of
 from springtide.node.topic_ids import topic_id_bytes, topic_id_text
@@ -296,7 +297,9 @@ FREE = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
 }
 OF_GROUPS = {
-    key for key, handle in OF_COORDINATOR.items() if OF_BROKER[key].__module__.endswith("group_refusals")
+    key
+    for key, handle in OF_COORDINATOR.items()
+    if OF_BROKER[key].__module__.endswith(("group_refusals", "handlers.groups"))
 }
 ROWS = [(case, version) for case in CASES for version in case.versions()]
 LACKS = [(case, version, right) for case, version in ROWS for right in case.rights]
@@ -399,7 +402,8 @@ class World:
         of_groups = key in OF_GROUPS
         handle: Callable[[Any, Request], None] = OF_COORDINATOR[key] if of_groups else OF_BROKER[key]
         context = self.coordinator.context if of_groups else self.context
-        return answers_of(handle, key, version, fields, context=context, rights=rights)
+        client_id = f"{OUR_PREFIX}broker-1" if key is ApiKey.LIST_GROUPS else "client"
+        return answers_of(handle, key, version, fields, context=context, client_id=client_id, rights=rights)
 
     def ask(self, key: ApiKey, version: int, fields: dict[str, Any], *lines: str) -> Any:
         """Return what alice with these rights is answered at once. Raise Reached as `start` does."""

@@ -1,0 +1,102 @@
+"""A broker's questions to coordinators for its clients: tools that ask each listed broker for groups find no
+coordinator there (dataplane.handlers.groups).
+
+Each question has a connection of its own, as the broker's own. What the client may know is for the handler to
+check. Questions wait for nothing: beyond a bound they count as unanswered, and clients ask again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import trio
+
+from controller.contract.updates import BrokerEndpoint
+from springtide.node.clock import Clock
+from springtide.node.net import Net
+from springtide.node.question import ask, connect
+from springtide.wire import codec
+from springtide.wire.framing import FrameError, encode_request_frame
+from springtide.wire.headers import decode_response_header, encode_request_header
+from springtide.wire.primitives import MalformedRequest
+
+_log = logging.getLogger(__name__)
+
+ANSWER_MS_MAX: Final = 5_000
+ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+IN_FLIGHT_MAX: Final = 32
+
+Call = tuple[BrokerEndpoint, Any]
+"""A coordinator, and the request's message for it."""
+Answers = Sequence[Any]
+"""A message for each call, in its order; None where none came in time."""
+
+
+class CoordinatorCalls:
+    """client_id: this process's, in its requests. spawn: starts a task of the broker. end_turn: sends what an
+    answer completed."""
+
+    def __init__(
+        self,
+        *,
+        net: Net,
+        clock: Clock,
+        client_id: str,
+        spawn: Callable[[Callable[[], Awaitable[None]]], None],
+        end_turn: Callable[[], None],
+    ) -> None:
+        self._net = net
+        self._clock = clock
+        self._client_id = client_id
+        self._spawn = spawn
+        self._end_turn = end_turn
+        self._in_flight = 0
+
+    def start(
+        self, api_key: int, api_version: int, calls: Sequence[Call], done: Callable[[Answers], None]
+    ) -> None:
+        """Call `done` once, on the loop: at once if too many are under way or there is nothing to ask."""
+        answers: list[Any] = [None] * len(calls)
+        if not calls or self._in_flight + len(calls) > IN_FLIGHT_MAX:
+            done(answers)
+            return
+        self._in_flight += len(calls)
+
+        async def one(index: int) -> None:
+            endpoint, message = calls[index]
+            answers[index] = await self._answer(endpoint, api_key, api_version, message)
+
+        async def carry() -> None:
+            try:
+                async with trio.open_nursery() as nursery:
+                    for index in range(len(calls)):
+                        nursery.start_soon(one, index)
+            finally:
+                self._in_flight -= len(calls)
+            done(answers)
+            self._end_turn()
+
+        self._spawn(carry)
+
+    async def _answer(self, endpoint: BrokerEndpoint, api_key: int, api_version: int, message: Any) -> Any:
+        head = encode_request_header(
+            api_key=api_key, api_version=api_version, correlation_id=0, client_id=self._client_id
+        )
+        frame = encode_request_frame(head, codec.encode(message))
+        try:
+            channel = await connect(
+                self._net, self._clock, endpoint.host, endpoint.port, timeout_ms=ANSWER_MS_MAX
+            )
+            try:
+                with self._clock.timeout_ms(ANSWER_MS_MAX):
+                    answer = await ask(channel, frame, answer_bytes_max=ANSWER_BYTES_MAX)
+                    _, position = decode_response_header(answer, api_key=api_key, api_version=api_version)
+                    return codec.decode(codec.response_type(api_key, api_version), answer, position)
+                raise TimeoutError("the coordinator is silent")
+            finally:
+                channel.close()
+        except (OSError, trio.ClosedResourceError, FrameError, MalformedRequest) as error:
+            _log.debug("coordinator_not_asked coordinator_id=%d cause=%s", endpoint.broker_id, error)
+            return None
