@@ -9,6 +9,7 @@ from coordinator.handlers import (
     join_group,
     leave_group,
     list_groups,
+    metadata,
     no_records,
     offset_commit,
     offset_delete,
@@ -22,6 +23,7 @@ from springtide.wire.apis import ApiKey
 
 HANDLERS: dict[int, Handler[CoordinatorContext]] = {
     **SHARED_HANDLERS,
+    ApiKey.METADATA: metadata.handle,
     ApiKey.PRODUCE: no_records.produce,
     ApiKey.FETCH: no_records.fetch,
     ApiKey.LIST_OFFSETS: no_records.refuse_partitions,

@@ -68,6 +68,7 @@ def handle(context: BrokerContext, request: Request) -> None:
         request.reply_chunks(encode_fetch_response(request.api_version, refused, error_code=code))
         return
     connection = request.answer.connection
+    connection.may_be_members = True
     if message.replica_id >= 0 and not message.partitions and message.session_epoch == FINAL_EPOCH:
         # A follower that fetches nothing, outside its session, ends the wait of its request before this one.
         if isinstance(connection.fetch_session, FetchSession):

@@ -37,6 +37,7 @@ TOO_LONG = f"a request may name {HASHED_CHARS_MAX} characters of groups: ask for
 
 def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
+    request.answer.connection.may_be_members = True
     key_type = getattr(message, "key_type", KEY_TYPE_GROUP)
     keys = getattr(message, "coordinator_keys", None)  # v4 on
     names = (message.key,) if keys is None else keys

@@ -1,7 +1,8 @@
 """Metadata: live brokers and coordinators, topics and leaders, as the metadata stream last told them.
 
-Clients are told of active ones only. Coordinators are listed, after the brokers, because some clients look
-the id that FindCoordinator names up here. A name without a topic may be its first use (using.py).
+Clients are told of active ones only. Coordinators are listed, after the brokers, for clients that look the id
+that FindCoordinator names up here (listed_coordinators.py). A name without a topic may be its first use
+(using.py).
 
 A process that has had no full state yet ends the connection, and the client asks another one: kafka-python's
 consumer ends on an answer without brokers. In Kafka, too, a broker serves only once it has caught up with the
@@ -23,6 +24,8 @@ from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers import authorized_operations
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.using import use_absent
+from springtide.node.listed_coordinators import are_listed
+from springtide.node.refusals import UNKNOWN_SOFTWARE
 from springtide.node.topic_ids import topic_id_text, topic_id_uuid
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
@@ -44,7 +47,18 @@ def handle(context: NodeContext, request: Request) -> None:
     asked = message.topics
     if request.api_version == 0 and not asked:
         asked = None  # v0 had no null: an empty list meant all
-    view = context.view
+    view, client = context.view, request.answer.connection
+    coordinators = (
+        view.coordinators_for_clients(request.now_ms)
+        if are_listed(
+            client.software,
+            unknown=UNKNOWN_SOFTWARE,
+            api_version=request.api_version,
+            all_topics=asked is None,
+            may_be_members=client.may_be_members,
+        )
+        else []
+    )
     if asked is None:
         topics = [
             _topic(view, live, request.now_ms)
@@ -61,10 +75,7 @@ def handle(context: NodeContext, request: Request) -> None:
         {
             "brokers": [
                 {"node_id": node.broker_id, "host": address[0], "port": address[1], "rack": node.rack}
-                for node in (
-                    *view.brokers_for_clients(request.now_ms),
-                    *view.coordinators_for_clients(request.now_ms),
-                )
+                for node in (*view.brokers_for_clients(request.now_ms), *coordinators)
                 if (address := node.address_for(request.listener)) is not None
             ],
             "cluster_id": view.cluster_id,

@@ -57,6 +57,8 @@ def answers_of(
     listener: str = "",
     rights: ClientRights | None = None,
     account: Any = None,
+    software: str = "unknown",
+    may_be_members: bool = False,
 ) -> list[Any]:
     """Return a list that gets the message that the handler answers with, now or later, or None if it closes
     the connection. listener: by which the client came. rights: what it may do; None: everything. account:
@@ -69,7 +71,8 @@ def answers_of(
         answers.append(codec.decode(codec.response_type(api_key, api_version), frame, header_bytes))
 
     connection = SimpleNamespace(
-        software="unknown",
+        software=software,
+        may_be_members=may_be_members,
         client_id=client_id,
         peer="10.0.0.1",
         listener=listener,
