@@ -40,7 +40,7 @@ MINUTES ?= 60
 ROWS ?=
 CASES ?= 10000
 
-.PHONY: help demo up test check lint style types unit sim rest fuzz audit faults proof explore pipeline-proof connector kafka-tools bench interop docs install lock packages host-packages fuzzer clean
+.PHONY: help demo up test check lint style types unit sim rest fuzz audit faults proof explore pipeline-proof connector kafka-tools bench interop interop-apps docs install lock packages host-packages fuzzer clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -116,6 +116,9 @@ bench: $(INSTALLED) ## throughput and latency; KAFKA_HOME=DIR beside that Apache
 
 interop: $(INSTALLED) packages ## each Kafka client against each thing it can ask for (KAFKA_HOME=DIR adds Kafka's tools and a Kafka); build/interop.md
 	@$(BIN)/python -m tests.interop --install $(if $(KAFKA_HOME),--kafka-home $(KAFKA_HOME))
+
+interop-apps: $(INSTALLED) packages ## each application's main job at its defaults (APPS=faust,rsyslog; KAFKA_HOME=DIR adds a Kafka); build/interop-apps.md
+	@$(BIN)/python -m tests.interop.apps --install $(if $(APPS),--apps $(APPS)) $(if $(KAFKA_HOME),--kafka-home $(KAFKA_HOME))
 
 docs: $(INSTALLED) ## the documents as a site with search, and references made from the code; build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -q

@@ -1,0 +1,1 @@
+"""Real applications at their default settings: each does its main job, which is checked by contents."""

@@ -1,0 +1,372 @@
+"""The applications of the table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from localcluster.java import find_java
+from tests.interop.apps.app import App, Command, Place
+from tests.interop.apps.installs import Debian, KafkaJars, Maven, Npm, OnPath, Pip, library_path
+
+PROGRAMS = Path(__file__).parent / "programs"
+SYSLOG_LIBRARIES = ("libestr0", "libfastjson4", "liblognorm5")
+SYSLOG_NG_LIBRARIES = ("libpcre3", "libivykis0", "libnet1", "libjson-c5", "libwrap0")
+PLUGINS = "usr/lib/x86_64-linux-gnu"
+
+SPARK_JARS = (
+    "spark-sql-kafka-0-10_2.13",
+    "spark-token-provider-kafka-0-10_2.13",
+    "kafka-clients",
+    "commons-pool2",
+)
+"""The others are in PySpark."""
+
+
+def applications(kafka_home: Path | None) -> tuple[App, ...]:
+    """Return every application, installed or not."""
+    return (*PYTHON, *DEBIAN, *NODE, *JAVA, *_of_kafka(KafkaJars(kafka_home)), SPARK)
+
+
+def _python(program: str, *arguments: str) -> Callable[[Place], Command]:
+    """Run one of the programs in the application's own environment."""
+
+    def command(place: Place) -> Command:
+        quiet = {"PYTHONWARNINGS": "ignore", "PYTHONPATH": "", "PYTHONUNBUFFERED": "1"}
+        return Command([str(place.home / "bin" / "python"), str(PROGRAMS / program), *arguments], quiet)
+
+    return command
+
+
+def _node(program: str) -> Callable[[Place], Command]:
+    def command(place: Place) -> Command:
+        return Command(["node", str(PROGRAMS / program)], {"NODE_PATH": str(place.home / "node_modules")})
+
+    return command
+
+
+def _airflow(place: Place) -> Command:
+    connection = f'{{"bootstrap.servers": "{place.bootstrap}", "group.id": "{place.group}", '
+    extra = connection + '"auto.offset.reset": "earliest"}'
+    started = _python("airflow_app.py")(place)
+    settings = {
+        "AIRFLOW_HOME": str(place.folder),
+        "AIRFLOW_CONN_KAFKA_DEFAULT": f'{{"conn_type": "kafka", "extra": {extra}}}',
+    }
+    return Command(started.arguments, {**started.environment, **settings})
+
+
+PYTHON = (
+    App(
+        "faust",
+        "pipe",
+        "an agent from topic to topic",
+        Pip(("faust-streaming",)),
+        _python("faust_app.py", "worker", "-l", "warn", "--without-web"),
+    ),
+    App(
+        "faststream-aiokafka",
+        "pipe",
+        "a subscriber that publishes",
+        Pip(("faststream[kafka]",)),
+        _python("faststream_app.py", "aiokafka"),
+    ),
+    App(
+        "faststream-confluent",
+        "pipe",
+        "a subscriber that publishes",
+        Pip(("faststream[confluent]",)),
+        _python("faststream_app.py", "confluent"),
+    ),
+    App(
+        "quixstreams",
+        "pipe",
+        "a dataframe from topic to topic",
+        Pip(("quixstreams",)),
+        _python("quixstreams_app.py"),
+    ),
+    App(
+        "bytewax",
+        "pipe",
+        "a flow from topic to topic",
+        Pip(("bytewax[kafka]",)),
+        _python("bytewax_app.py"),
+    ),
+    App(
+        "arroyo",
+        "pipe",
+        "a stream processor that produces",
+        Pip(("sentry-arroyo",)),
+        _python("arroyo_app.py"),
+    ),
+    App(
+        "pathway",
+        "pipe",
+        "a table from topic to topic",
+        Pip(("pathway",)),
+        _python("pathway_app.py"),
+    ),
+    App(
+        "celery",
+        "read",
+        "tasks sent and carried out",
+        Pip(("celery[confluentkafka]",)),
+        _python("celery_app.py"),
+    ),
+    App(
+        "dlt",
+        "read",
+        "a topic loaded into DuckDB",
+        Pip(("dlt[duckdb]", "confluent-kafka")),
+        _python("dlt_app.py"),
+    ),
+    App(
+        "airflow",
+        "read",
+        "the operator that consumes a topic",
+        Pip(("apache-airflow-providers-apache-kafka",)),
+        _airflow,
+    ),
+)
+
+
+def _kcat_write(place: Place) -> Command:
+    given = (place.folder / "lines").read_text(encoding="utf-8")
+    return Command(["kcat", "-b", place.bootstrap, "-t", place.target, "-P"], given=given)
+
+
+def _kcat_read(place: Place) -> Command:
+    return Command(["kcat", "-q", "-b", place.bootstrap, "-t", place.source, "-C", "-e"])
+
+
+def _rsyslog(place: Place) -> Command:
+    modules = place.home / PLUGINS / "rsyslog"
+    brokers = ", ".join(f'"{address}"' for address in place.bootstrap.split(","))
+    text = f"""\
+global(workDirectory="{place.folder}")
+module(load="imfile")
+module(load="omkafka")
+template(name="line" type="string" string="%msg%")
+input(type="imfile" File="{place.folder}/lines" Tag="app")
+action(type="omkafka" broker=[{brokers}] topic="{place.target}" template="line")
+"""
+    config = _written(place, "rsyslog.conf", text)
+    command = [f"{place.home}/usr/sbin/rsyslogd", "-n", "-f", config, "-i", f"{place.folder}/pid"]
+    return Command([*command, "-M", str(modules)], {"LD_LIBRARY_PATH": library_path(place.home)})
+
+
+def _syslog_ng(place: Place) -> Command:
+    modules = place.home / "usr/lib/syslog-ng/3.38"
+    text = f"""\
+@version: 3.38
+@module affile
+@module basicfuncs
+@module kafka
+source lines {{ file("{place.folder}/lines" flags(no-parse) follow-freq(1)); }};
+destination topic {{
+  kafka-c(bootstrap-servers("{place.bootstrap}") topic("{place.target}") message("$MSG"));
+}};
+log {{ source(lines); destination(topic); }};
+"""
+    config = _written(place, "syslog-ng.conf", text)
+    files = ("-f", config, "-R", "persist", "-p", "pid", "-c", "control", f"--module-path={modules}")
+    return Command(
+        [f"{place.home}/usr/sbin/syslog-ng", "-F", "--no-caps", *files],
+        {"LD_LIBRARY_PATH": library_path(place.home)},
+    )
+
+
+def _collectd(place: Place) -> Command:
+    properties = f'Property "metadata.broker.list" "{place.bootstrap}"'
+    text = f"""\
+BaseDir "{place.folder}"
+PIDFile "{place.folder}/pid"
+PluginDir "{place.home}/usr/lib/collectd"
+TypesDB "{place.home}/usr/share/collectd/types.db"
+Interval 1
+LoadPlugin load
+LoadPlugin write_kafka
+<Plugin write_kafka>
+  {properties}
+  <Topic "{place.target}">
+    Format JSON
+  </Topic>
+</Plugin>
+"""
+    config = _written(place, "collectd.conf", text)
+    return Command(
+        [f"{place.home}/usr/sbin/collectd", "-f", "-C", config],
+        {"LD_LIBRARY_PATH": library_path(place.home)},
+    )
+
+
+def _holds_loads(values: Sequence[str]) -> bool:
+    return len(values) >= 3 and all('"plugin":"load"' in value for value in values)
+
+
+def _written(place: Place, name: str, text: str) -> str:
+    path = place.folder / name
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+DEBIAN = (
+    App("kcat-write", "write", "lines from a pipe to a topic", OnPath("kcat", "kcat"), _kcat_write),
+    App("kcat-read", "read", "a topic to its end", OnPath("kcat", "kcat"), _kcat_read),
+    App(
+        "rsyslog",
+        "write",
+        "lines of a file by omkafka",
+        Debian(("rsyslog", "rsyslog-kafka"), SYSLOG_LIBRARIES),
+        _rsyslog,
+    ),
+    App(
+        "syslog-ng",
+        "write",
+        "lines of a file by kafka-c()",
+        Debian(("syslog-ng-core", "syslog-ng-mod-rdkafka"), SYSLOG_NG_LIBRARIES),
+        _syslog_ng,
+    ),
+    App(
+        "collectd",
+        "write",
+        "the host's load by write_kafka",
+        Debian(("collectd-core",)),
+        _collectd,
+        contents=_holds_loads,
+    ),
+)
+
+NODE = (
+    App("kafkajs", "pipe", "a consumer that produces", Npm(("kafkajs@2.2.4",)), _node("kafkajs_app.js")),
+    App(
+        "platformatic",
+        "pipe",
+        "a stream that produces",
+        Npm(("@platformatic/kafka",)),
+        _node("platformatic_app.js"),
+    ),
+    App(
+        "nestjs",
+        "pipe",
+        "a microservice that emits",
+        Npm(
+            (
+                *("@nestjs/common@10", "@nestjs/core@10", "@nestjs/microservices@10"),
+                *("kafkajs@2.2.4", "reflect-metadata@0.2", "rxjs@7"),
+            )
+        ),
+        _node("nestjs_app.js"),
+    ),
+    App(
+        "moleculer",
+        "read",
+        "a node that calls another",
+        Npm(("moleculer@0.14", "kafkajs@2.2.4")),
+        _node("moleculer_app.js"),
+    ),
+)
+
+
+def _java(program: str, *arguments: str) -> Callable[[Place], Command]:
+    def command(place: Place) -> Command:
+        start = [str(find_java().executable), "-XX:TieredStopAtLevel=1", "-cp", f"{place.home}/libs/*"]
+        return Command([*start, str(PROGRAMS / program), *arguments])
+
+    return command
+
+
+JAVA = (
+    App(
+        "spring",
+        "pipe",
+        "a listener that sends",
+        Maven(
+            ("org.springframework.boot:spring-boot-starter-kafka",),
+            ("org.springframework.boot:spring-boot-dependencies:4.0.7",),
+        ),
+        _java("SpringApp.java"),
+    ),
+    App(
+        "camel",
+        "pipe",
+        "a route from topic to topic",
+        Maven(
+            (
+                *("org.apache.camel:camel-main:4.22.0", "org.apache.camel:camel-kafka:4.22.0"),
+                "org.slf4j:slf4j-simple:2.0.20",
+            )
+        ),
+        _java("CamelApp.java"),
+    ),
+    App(
+        "vertx",
+        "pipe",
+        "a consumer that writes",
+        Maven(
+            ("io.vertx:vertx-kafka-client", "org.slf4j:slf4j-simple:2.0.20"),
+            ("io.vertx:vertx-stack-depchain:5.0.7",),
+        ),
+        _java("VertxApp.java"),
+    ),
+)
+
+FILES = "org.apache.kafka.connect.file.FileStream"
+
+
+def _connect(connector: str) -> Callable[[Place], Command]:
+    """Run the worker of Kafka's quick start, with one of its file connectors."""
+
+    def command(place: Place) -> Command:
+        text = "org.apache.kafka.connect.storage.StringConverter"
+        worker = {
+            "bootstrap.servers": place.bootstrap,
+            "key.converter": text,
+            "value.converter": text,
+            "offset.storage.file.filename": f"{place.folder}/offsets",
+            "listeners": "http://127.0.0.1:0",
+        }
+        task = {"name": place.group, "connector.class": f"{FILES}{connector}Connector", "tasks.max": "1"}
+        about = {"Source": {"file": f"{place.folder}/lines", "topic": place.target}}
+        task |= about.get(connector, {"topics": place.source})
+        files = [
+            _written(place, name, "".join(f"{key}={value}\n" for key, value in settings.items()))
+            for name, settings in (("worker.properties", worker), ("connector.properties", task))
+        ]
+        start = [str(find_java().executable), "-XX:TieredStopAtLevel=1", "-cp", f"{place.home}/libs/*"]
+        return Command([*start, "org.apache.kafka.connect.cli.ConnectStandalone", *files])
+
+    return command
+
+
+def _of_kafka(jars: KafkaJars) -> tuple[App, ...]:
+    """Return what comes with Apache Kafka."""
+    return (
+        App("streams", "pipe", "a topology from topic to topic", jars, _java("StreamsApp.java")),
+        App(
+            "streams-exactly-once",
+            "pipe",
+            "the same, with exactly_once_v2",
+            jars,
+            _java("StreamsApp.java", "exactly_once_v2"),
+            needs="transactions",
+            wants_transactions=True,
+        ),
+        App("connect-source", "write", "lines of a file to a topic", jars, _connect("Source")),
+        App("connect-sink", "read", "a topic to standard output", jars, _connect("Sink")),
+    )
+
+
+def _spark(place: Place) -> Command:
+    settings = {"JARS": str(place.home / "libs"), "PYTHONWARNINGS": "ignore"}
+    return Command([sys.executable, str(PROGRAMS / "spark_app.py")], settings)
+
+
+SPARK = App(
+    "spark",
+    "pipe",
+    "a stream from topic to topic",
+    Maven(("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",), only=SPARK_JARS),
+    _spark,
+)
