@@ -27,7 +27,7 @@ from localcluster.rest import RestFailed
 from localcluster.zookeeper import ZooKeeperJarsNotFound
 from tests.interop.apps import table
 from tests.interop.apps.app import App
-from tests.interop.apps.catalogue import applications
+from tests.interop.apps.catalogue import APPLICATIONS
 from tests.interop.apps.runs import Cluster, Outcome, run
 
 SPRINGTIDE = "Springtide"
@@ -56,11 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = build_parser()
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
-    known = applications(options.kafka_home)
     names = [name for name in options.apps.split(",") if name]
-    if unknown := set(names) - {app.name for app in known}:
+    if unknown := set(names) - {app.name for app in APPLICATIONS}:
         parser.error(f"no such application: {', '.join(sorted(unknown))}; see --list")
-    apps = [app for app in known if not names or app.name in names]
+    apps = [app for app in APPLICATIONS if not names or app.name in names]
     if options.list:
         sys.stdout.write(table.render_needs(apps) + "\n")
         return

@@ -67,6 +67,7 @@ class App:
         job: what it does here, in a few words.
         command: returns what is started for a place.
         contents: of an application that writes: whether the topic's values are what they should be.
+        keeps_order: False: it promises none, as a table has none.
         needs: what a person has to know or to set, beside addresses.
         wants_transactions: it asks for exactly-once, which waits for transactions.
     """
@@ -77,5 +78,6 @@ class App:
     install: Install
     command: Callable[[Place], Command]
     contents: Callable[[Sequence[str]], bool] = is_each_line_once
+    keeps_order: bool = True
     needs: str = ""
     wants_transactions: bool = False

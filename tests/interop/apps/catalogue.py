@@ -8,7 +8,7 @@ from pathlib import Path
 
 from localcluster.java import find_java
 from tests.interop.apps.app import App, Command, Place
-from tests.interop.apps.installs import Debian, KafkaJars, Maven, Npm, OnPath, Pip, library_path
+from tests.interop.apps.installs import Debian, Maven, Npm, OnPath, Pip, library_path
 
 PROGRAMS = Path(__file__).parent / "programs"
 SYSLOG_LIBRARIES = ("libestr0", "libfastjson4", "liblognorm5")
@@ -22,11 +22,6 @@ SPARK_JARS = (
     "commons-pool2",
 )
 """The others are in PySpark."""
-
-
-def applications(kafka_home: Path | None) -> tuple[App, ...]:
-    """Return every application, installed or not."""
-    return (*PYTHON, *DEBIAN, *NODE, *JAVA, *_of_kafka(KafkaJars(kafka_home)), SPARK)
 
 
 def _python(program: str, *arguments: str) -> Callable[[Place], Command]:
@@ -106,12 +101,13 @@ PYTHON = (
         "a table from topic to topic",
         Pip(("pathway",)),
         _python("pathway_app.py"),
+        keeps_order=False,
     ),
     App(
         "celery",
         "read",
         "tasks sent and carried out",
-        Pip(("celery[confluentkafka]",)),
+        Pip(("celery", "kombu[confluentkafka]")),
         _python("celery_app.py"),
     ),
     App(
@@ -263,7 +259,7 @@ NODE = (
         "moleculer",
         "read",
         "a node that calls another",
-        Npm(("moleculer@0.14", "kafkajs@2.2.4")),
+        Npm(("moleculer@0.15", "kafkajs@2.2.4")),
         _node("moleculer_app.js"),
     ),
 )
@@ -340,22 +336,27 @@ def _connect(connector: str) -> Callable[[Place], Command]:
     return command
 
 
-def _of_kafka(jars: KafkaJars) -> tuple[App, ...]:
-    """Return what comes with Apache Kafka."""
-    return (
-        App("streams", "pipe", "a topology from topic to topic", jars, _java("StreamsApp.java")),
-        App(
-            "streams-exactly-once",
-            "pipe",
-            "the same, with exactly_once_v2",
-            jars,
-            _java("StreamsApp.java", "exactly_once_v2"),
-            needs="transactions",
-            wants_transactions=True,
-        ),
-        App("connect-source", "write", "lines of a file to a topic", jars, _connect("Source")),
-        App("connect-sink", "read", "a topic to standard output", jars, _connect("Sink")),
+STREAMS = Maven(("org.apache.kafka:kafka-streams:4.4.0", "org.slf4j:slf4j-simple:1.7.36"))
+CONNECT = Maven(
+    (
+        *("org.apache.kafka:connect-runtime:4.3.1", "org.apache.kafka:connect-file:4.3.1"),
+        "org.slf4j:slf4j-simple:1.7.36",
     )
+)
+OF_KAFKA = (
+    App("streams", "pipe", "a topology from topic to topic", STREAMS, _java("StreamsApp.java")),
+    App(
+        "streams-exactly-once",
+        "pipe",
+        "the same, with exactly_once_v2",
+        STREAMS,
+        _java("StreamsApp.java", "exactly_once_v2"),
+        needs="transactions",
+        wants_transactions=True,
+    ),
+    App("connect-source", "write", "lines of a file to a topic", CONNECT, _connect("Source")),
+    App("connect-sink", "read", "a topic to standard output", CONNECT, _connect("Sink")),
+)
 
 
 def _spark(place: Place) -> Command:
@@ -370,3 +371,6 @@ SPARK = App(
     Maven(("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",), only=SPARK_JARS),
     _spark,
 )
+
+APPLICATIONS = (*PYTHON, *DEBIAN, *NODE, *JAVA, *OF_KAFKA, SPARK)
+"""All, installed or not."""

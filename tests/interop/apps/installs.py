@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -38,7 +38,7 @@ class Install(Protocol):
 def is_installed(install: Install, folder: Path) -> bool:
     """Return whether what is asked for is there."""
     done = folder / DONE
-    return done.is_file() and done.read_text(encoding="utf-8") == install.how
+    return done.is_file() and done.read_text(encoding="utf-8") == repr(install)
 
 
 def install_into(install: Install, folder: Path) -> None:
@@ -63,7 +63,7 @@ def install_into(install: Install, folder: Path) -> None:
         if ended.returncode:
             words = (ended.stderr.strip() or ended.stdout.strip() or f"exit {ended.returncode}").splitlines()
             raise NotInstalled(f"{Path(command[0]).name}: {words[-1]}")
-    (folder / DONE).write_text(install.how, encoding="utf-8")
+    (folder / DONE).write_text(repr(install), encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,21 +136,6 @@ class Maven:
 
 
 @dataclass(frozen=True, slots=True)
-class Go:
-    """A program by its module path."""
-
-    package: str
-    version: str = "latest"
-
-    @property
-    def how(self) -> str:
-        return f"go install {self.package}@{self.version}"
-
-    def commands(self, folder: Path) -> Sequence[Sequence[str]]:
-        return (("env", f"GOBIN={folder}", "go", "install", f"{self.package}@{self.version}"),)
-
-
-@dataclass(frozen=True, slots=True)
 class OnPath:
     """A program of the machine."""
 
@@ -164,33 +149,6 @@ class OnPath:
     def commands(self, folder: Path) -> Sequence[Sequence[str]]:
         if shutil.which(self.program) is None:
             raise NotInstalled(self.how)
-        return ()
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaJars:
-    """What comes with Apache Kafka."""
-
-    home: Path | None
-
-    @property
-    def how(self) -> str:
-        return f"KAFKA_HOME={self.home or 'DIR'}"
-
-    def commands(self, folder: Path) -> Sequence[Sequence[str]]:
-        if self.home is None:
-            raise NotInstalled("KAFKA_HOME=DIR, where DIR/libs holds the jars of an Apache Kafka 4")
-        (folder / "libs").symlink_to(self.home.resolve() / "libs")
-        return ()
-
-
-@dataclass(frozen=True, slots=True)
-class Nothing:
-    """It is in this Python."""
-
-    how: str = field(default="in the requirements of this project")
-
-    def commands(self, folder: Path) -> Sequence[Sequence[str]]:
         return ()
 
 

@@ -16,7 +16,7 @@ def lines():
     consumer.close()
 
 
-pipeline = dlt.pipeline("lines", destination="duckdb", pipelines_dir=os.environ["FOLDER"])
+pipeline = dlt.pipeline("lines", destination="duckdb", pipelines_dir=f"{os.environ['FOLDER']}/pipelines")
 pipeline.run(lines)
 with pipeline.sql_client() as client, client.execute_query("SELECT value FROM lines") as rows:
     for row in sorted(rows.fetchall(), key=lambda one: int(one[0].split()[1])):
