@@ -20,6 +20,8 @@ from typing import Literal
 from tests.interop.apps.installs import Install
 
 LINES = tuple(f"line {number}" for number in range(20))
+COPY = "copy"
+"""What a copier calls the cluster that it copies from; topics' names begin with it."""
 Kind = Literal["pipe", "write", "read"]
 
 
@@ -67,6 +69,7 @@ class App:
         job: what it does here, in a few words.
         command: returns what is started for a place.
         contents: of an application that writes: whether the topic's values are what they should be.
+        copies: of a pipe: it writes values as they are, to the topic COPY.SOURCE.
         keeps_order: False: it promises none, as a table has none.
         needs: what a person has to know or to set, beside addresses.
         wants_transactions: it asks for exactly-once, which waits for transactions.
@@ -78,6 +81,7 @@ class App:
     install: Install
     command: Callable[[Place], Command]
     contents: Callable[[Sequence[str]], bool] = is_each_line_once
+    copies: bool = False
     keeps_order: bool = True
     needs: str = ""
     wants_transactions: bool = False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from localcluster.java import find_java
-from tests.interop.apps.app import App, Command, Place
+from tests.interop.apps.app import COPY, App, Command, Place
 from tests.interop.apps.installs import Debian, Maven, Npm, OnPath, Pip, library_path
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -116,6 +116,20 @@ PYTHON = (
         "a topic loaded into DuckDB",
         Pip(("dlt[duckdb]", "confluent-kafka")),
         _python("dlt_app.py"),
+    ),
+    App(
+        "streamz",
+        "pipe",
+        "a stream from topic to topic",
+        Pip(("streamz", "confluent-kafka")),
+        _python("streamz_app.py"),
+    ),
+    App(
+        "taskiq",
+        "read",
+        "tasks sent and carried out",
+        Pip(("taskiq", "taskiq-aio-kafka")),
+        _python("taskiq_app.py"),
     ),
     App(
         "airflow",
@@ -259,7 +273,7 @@ NODE = (
         "moleculer",
         "read",
         "a node that calls another",
-        Npm(("moleculer@0.15", "kafkajs@2.2.4")),
+        Npm(("moleculer@0.15", "@platformatic/kafka")),
         _node("moleculer_app.js"),
     ),
 )
@@ -336,6 +350,21 @@ def _connect(connector: str) -> Callable[[Place], Command]:
     return command
 
 
+def _mirror(place: Place) -> Command:
+    """Run the driver of connect-mirror-maker.sh, from the cluster to itself under another name."""
+    settings = {
+        "clusters": f"{COPY}, here",
+        f"{COPY}.bootstrap.servers": place.bootstrap,
+        "here.bootstrap.servers": place.bootstrap,
+        f"{COPY}->here.enabled": "true",
+        f"{COPY}->here.topics": place.source,
+    }
+    text = "".join(f"{key} = {value}\n" for key, value in settings.items())
+    start = [str(find_java().executable), "-XX:TieredStopAtLevel=1", "-cp", f"{place.home}/libs/*"]
+    main = "org.apache.kafka.connect.mirror.MirrorMaker"
+    return Command([*start, main, _written(place, "mm2.properties", text)])
+
+
 STREAMS = Maven(("org.apache.kafka:kafka-streams:4.4.0", "org.slf4j:slf4j-simple:1.7.36"))
 CONNECT = Maven(
     (
@@ -353,6 +382,14 @@ OF_KAFKA = (
         _java("StreamsApp.java", "exactly_once_v2"),
         needs="transactions",
         wants_transactions=True,
+    ),
+    App(
+        "mirrormaker",
+        "pipe",
+        "a topic copied to another",
+        Maven(("org.apache.kafka:connect-mirror:4.3.1", "org.slf4j:slf4j-simple:1.7.36")),
+        _mirror,
+        copies=True,
     ),
     App("connect-source", "write", "lines of a file to a topic", CONNECT, _connect("Source")),
     App("connect-sink", "read", "a topic to standard output", CONNECT, _connect("Sink")),

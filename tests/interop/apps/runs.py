@@ -24,7 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from springtide.node.refusals import ROUTINE
 from springtide.wire.errors import ErrorCode
-from tests.interop.apps.app import LINES, App, Place
+from tests.interop.apps.app import COPY, LINES, App, Place
 from tests.interop.apps.installs import BUILD, NotInstalled, install_into, is_installed
 
 SECONDS_MAX = 60.0
@@ -135,7 +135,8 @@ def _try(app: App, cluster: Cluster, home: Path, *, seconds: float, has_topics: 
     name = f"app-{app.name}-{uuid.uuid4().hex[:6]}"
     folder = home / "runs" / f"{cluster.name.split()[-1]}-{name}"
     folder.mkdir(parents=True)
-    place = Place(cluster.bootstrap, f"{name}-source", f"{name}-target", f"{name}-group", folder, home)
+    target = f"{COPY}.{name}-source" if app.copies else f"{name}-target"
+    place = Place(cluster.bootstrap, f"{name}-source", target, f"{name}-group", folder, home)
     (folder / "lines").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
     # The source of what only reads is somebody else's topic.
     made = [place.source, place.target] if has_topics else [place.source] if app.kind == "read" else []
@@ -235,10 +236,11 @@ def _see_pipe(app: App, place: Place, process: _Process, deadline: float) -> Non
             while not values() and time.monotonic() < until:
                 time.sleep(POLL_SECONDS)
         _write(place.bootstrap, place.source, LINES)
-        expected = [line.upper() for line in LINES]
+        loud: Callable[[str], str] = str if app.copies else str.upper
+        expected = [loud(line) for line in LINES]
 
         def lines() -> list[str]:
-            return [value for value in values() if not value.startswith(PROBE.upper())]
+            return [value for value in values() if not value.startswith(loud(PROBE))]
 
         _see(lambda: len(lines()) >= len(expected), lines, process, deadline)
         seen = lines()

@@ -8,7 +8,7 @@ from celery import Celery
 
 app = Celery("shout", broker=f"confluentkafka://{os.environ['BOOTSTRAP'].split(',')[0]}")
 app.conf.task_default_queue = os.environ["TARGET"]
-app.conf.worker_hijack_root_logger = False
+app.conf.worker_redirect_stdouts = False
 
 
 @app.task(name="tell")
