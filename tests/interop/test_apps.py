@@ -16,7 +16,8 @@ from tests.interop.apps.app import LINES, App, Command, Place
 from tests.interop.apps.catalogue import APPLICATIONS
 from tests.interop.apps.installs import Pip
 from tests.interop.apps.runs import Cluster, Outcome, Verdict, run
-from tests.interop.apps.table import render
+from tests.interop.apps.table import render, render_needs
+from tests.interop.clients import ROOT
 
 pytestmark = [pytest.mark.timeout(300)]
 CHOSEN = ("kcat-write", "kcat-read", "rsyslog", "faststream-aiokafka")
@@ -149,6 +150,11 @@ def test_the_page_has_a_row_for_each_application_and_says_why() -> None:
     assert f"| {apps[1].name} | {apps[1].job} | fails (60 s) | . | - |" in page
     assert f"- {SPRINGTIDE}: 1 works, 1 fails" in page
     assert f"- {SPRINGTIDE}, {apps[1].name}: fails: not in time" in page
+
+
+def test_the_documents_list_the_applications() -> None:
+    page = (ROOT / "docs" / "applications.md").read_text(encoding="utf-8")
+    assert render_needs(APPLICATIONS) in page, "python -m tests.interop.apps --list prints the table anew"
 
 
 def test_no_two_applications_have_one_name() -> None:

@@ -256,6 +256,7 @@ NODE = (
         "a stream that produces",
         Npm(("@platformatic/kafka",)),
         _node("platformatic_app.js"),
+        needs="its source made before it is started",
     ),
     App(
         "nestjs",

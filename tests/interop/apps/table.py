@@ -28,8 +28,8 @@ def render_needs(apps: Sequence[App]) -> str:
     """Return the table of what each application needs, as docs/applications.md has it."""
     return _table(
         [
-            ["application", "its job in the test", "how it comes", "what it needs"],
-            *([app.name, app.job, f"`{app.install.how}`", app.needs or "addresses only"] for app in apps),
+            ["application", "its job in the test", "what it needs"],
+            *([app.name, app.job, app.needs or "addresses and names"] for app in apps),
         ]
     )
 
