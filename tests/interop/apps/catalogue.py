@@ -125,13 +125,6 @@ PYTHON = (
         _python("streamz_app.py"),
     ),
     App(
-        "taskiq",
-        "read",
-        "tasks sent and carried out",
-        Pip(("taskiq", "taskiq-aio-kafka")),
-        _python("taskiq_app.py"),
-    ),
-    App(
         "airflow",
         "read",
         "the operator that consumes a topic",
