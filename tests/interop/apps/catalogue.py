@@ -87,6 +87,7 @@ PYTHON = (
         "a flow from topic to topic",
         Pip(("bytewax[kafka]",)),
         _python("bytewax_app.py"),
+        needs="its source made before it is started",
     ),
     App(
         "arroyo",
@@ -94,6 +95,7 @@ PYTHON = (
         "a stream processor that produces",
         Pip(("sentry-arroyo",)),
         _python("arroyo_app.py"),
+        needs="its source made before it is started",
     ),
     App(
         "pathway",

@@ -292,8 +292,11 @@ def _some(values: Sequence[str]) -> str:
 def _make(bootstrap: str, topics: Sequence[str]) -> None:
     client = AdminClient({"bootstrap.servers": bootstrap})
     new = [NewTopic(topic, num_partitions=1, replication_factor=REPLICATION_FACTOR) for topic in topics]
-    for pending in client.create_topics(new).values():
-        pending.result(CLIENT_SECONDS_MAX)
+    try:
+        for pending in client.create_topics(new).values():
+            pending.result(CLIENT_SECONDS_MAX)
+    except (KafkaException, TimeoutError) as failure:
+        raise DidNot(f"the runner could not make its topics: {failure}") from failure
 
 
 def _write(bootstrap: str, topic: str, values: Sequence[str]) -> None:
