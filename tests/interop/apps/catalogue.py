@@ -251,7 +251,7 @@ NODE = (
         "a stream that produces",
         Npm(("@platformatic/kafka",)),
         _node("platformatic_app.js"),
-        needs="its source made before it is started",
+        needs="its topics made before it is started: `autocreateTopics` is off",
     ),
     App(
         "nestjs",
