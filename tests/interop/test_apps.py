@@ -43,15 +43,15 @@ def writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> App:
     return App("writer", "write", "lines to a topic", NOTHING_BY_PIP, _writing(LINES))
 
 
-def _writing(lines: tuple[str, ...], more: str = "") -> Callable[[Place], Command]:
+def _writing(lines: tuple[str, ...], first: str = "") -> Callable[[Place], Command]:
     program = f"""
 import os
+{first}
 from confluent_kafka import Producer
 producer = Producer({{"bootstrap.servers": os.environ["BOOTSTRAP"]}})
 for line in {lines!r}:
     producer.produce(os.environ["TARGET"], line)
 assert producer.flush(30) == 0
-{more}
 """
 
     def command(place: Place) -> Command:

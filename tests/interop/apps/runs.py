@@ -277,6 +277,7 @@ def _see(
         _check(process, deadline, f"seen: {_some(values())}", may_end=may_end)
         time.sleep(POLL_SECONDS)
     time.sleep(SECONDS_AFTER)
+    process.check(may_end=may_end)
 
 
 def _check(process: _Process, deadline: float, seen: str, *, may_end: bool = False) -> None:
