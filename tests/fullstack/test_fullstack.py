@@ -49,10 +49,10 @@ def test_a_restored_zookeeper_that_is_believed_is_found() -> None:
         assert run_seed(6).failures
 
 
-@pytest.mark.parametrize("way", ["rest", "kafka"])
-def test_i39_what_is_acknowledged_after_a_topic_was_made_again_is_in_it(way: str) -> None:
-    """The planted bug frees the name before the leaders have stopped."""
-    cut = {"way": way, "trouble": "cut", "followers": 9, "after_ms": 0, "for_ms": 3_000}
+def test_i39_what_is_acknowledged_after_a_topic_was_made_again_is_in_it() -> None:
+    """The planted bug frees the name before the leaders have stopped. By Kafka's call it would not show: that
+    creation is answered when each live broker knows the new leaders."""
+    cut = {"way": "rest", "trouble": "cut", "followers": 9, "after_ms": 0, "for_ms": 3_000}
     strikes = (Strike(3_000, "make_again", cut),)
 
     def run() -> Result:

@@ -73,7 +73,7 @@ def test_a_line_that_is_missing_or_doubled_is_a_failure(cluster: Cluster, writer
     short = replace(writer, command=_writing(LINES[:-1]))
     twice = replace(writer, command=_writing((*LINES, LINES[0])))
     for app in (short, twice):
-        outcome = run(app, cluster, has_to_install=True, seconds=3)
+        outcome = run(app, cluster, has_to_install=True, seconds=1)
         assert outcome.verdict == "fails"
         assert "values" in outcome.detail
 
