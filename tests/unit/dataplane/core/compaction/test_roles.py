@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataplane.core.compaction.known import PlacedRound
 from dataplane.core.compaction.rounds import CompactionOptions, Dirt, Round
 from dataplane.core.effects import DATA_APPENDED, NO_EFFECTS, BackOff, Effects, Remark, WriteAside
-from dataplane.core.results import LeaderAnswer
+from dataplane.core.results import LeaderAnswer, ReplicaOptions
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
 from springtide.wire.fetch_response import Compacted
@@ -50,7 +50,8 @@ def test_a_leader_decides_no_round_that_could_not_be_committed_or_that_nobody_wa
 
 
 def test_a_tombstone_waits_for_the_replicas_that_fetch_and_not_for_one_that_is_silent() -> None:
-    for silent_ms, floor in ((0, 2), (20_000, 3)):
+    lag_ms_max = ReplicaOptions().lag_ms_max
+    for silent_ms, floor in ((0, 2), (lag_ms_max, 2), (lag_ms_max + 1, 3)):
         bench = leading(isr=(1, 2))
         bench.follow(3, 2)
         bench.now_ms += silent_ms

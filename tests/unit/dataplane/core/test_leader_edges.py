@@ -1,0 +1,254 @@
+"""Bounds of a leader's rules, each found by a mutant that no other test noticed (tests/mutation)."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.contract.errors import ControllerError
+from controller.contract.lag_report import IsrProposalResult
+from controller.contract.partition_state import LeaderRecovery, PartitionState
+from dataplane.core.compaction.rounds import CompactionOptions, Dirt
+from dataplane.core.effects import (
+    NO_EFFECTS,
+    PROPOSAL_READY,
+    CompleteProduce,
+    Effects,
+    ReportProblem,
+)
+from dataplane.core.fetch_session import Contact
+from dataplane.core.leader import Leader
+from dataplane.core.producer_state import decode_told_states
+from dataplane.core.role import Offline
+from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_request import LogMark
+from tests.kit.dataplane.replica import TOPIC_ID, Bench, held_lease, log_of, partition_state
+
+
+def leading(**state: object) -> Bench:
+    bench = Bench()
+    bench.apply(**state)
+    return bench
+
+
+def leader_of(bench: Bench) -> Leader:
+    assert isinstance(bench.replica.role, Leader)
+    return bench.replica.role
+
+
+# Commit.
+
+
+def test_an_outsider_that_has_more_than_a_member_commits_nothing_for_it() -> None:
+    bench = leading(isr=(1, 2))
+    bench.append(records=1)
+    bench.append(records=1)
+    bench.fetch(3, 2)
+    bench.fetch(2, 1)
+    assert bench.high_watermark == 1
+
+
+def test_a_wait_ends_also_where_nobody_looked_just_at_its_time() -> None:
+    bench = leading()
+    bench.append("late", timeout_ms=100)
+    assert bench.tick(99) == NO_EFFECTS
+    assert CompleteProduce(("late",), ErrorCode.REQUEST_TIMED_OUT) in bench.tick(50)
+
+
+# What followers ask.
+
+
+def test_a_fetch_that_names_no_broker_epoch_is_stale_also_where_the_broker_is_unknown() -> None:
+    bench = leading()
+    del bench.brokers[2]
+    assert bench.fetch(2, 0, broker_epoch=-1)[0].error is ErrorCode.STALE_BROKER_EPOCH
+    assert bench.fetch(2, 0, broker_epoch=0)[0].error is ErrorCode.NONE
+
+
+def test_only_this_leader_epoch_shows_that_the_leader_went_back() -> None:
+    """A follower whose last batch is of a later epoch than the leader's has followed another leader."""
+    for last_fetched_epoch, error in (
+        (2, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ):
+        bench = leading()
+        bench.append()
+        result, effects = bench.fetch(2, 5, last_fetched_epoch=last_fetched_epoch)
+        assert result.error is error
+        assert any(isinstance(effect, ReportProblem) for effect in effects) == (last_fetched_epoch == 1)
+
+
+def test_a_leader_that_can_not_read_what_it_compares_goes_offline() -> None:
+    bench = leading()
+    bench.append()
+    bench.log.failing = "broken"
+    result, effects = bench.fetch(2, 1, mark=LogMark(1, -1, ((0, 1),)))
+    assert result.error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert effects
+    assert isinstance(bench.replica.role, Offline)
+
+
+@pytest.mark.parametrize(
+    ("at_least_one", "room", "is_told"),
+    [(False, -1, False), (False, 0, True), (False, 1, True), (True, -1, True)],
+)
+def test_producers_are_told_where_there_is_room_for_them_or_nothing_else_is_told(
+    at_least_one: bool, room: int, is_told: bool
+) -> None:
+    """room: beyond what they take."""
+    bench = leading()
+    bench.append(producer_id=7, producer_epoch=0, base_sequence=0)
+    size = len(bench.log.producers.below(1).encode())
+    result, effects = bench.replica.role.on_replica_fetch(
+        replica_id=2,
+        broker_epoch=20,
+        leader_epoch=1,
+        fetch_offset=1,
+        last_fetched_epoch=1,
+        max_bytes=size + room,
+        now_ms=bench.now_ms,
+        at_least_one=at_least_one,
+        wants_producers=True,
+    )
+    assert effects == NO_EFFECTS
+    assert bench.high_watermark == 0, "who only asks for producers has not copied anything"
+    assert result.records is not None
+    assert (result.error, result.records.size_bytes) == (ErrorCode.NONE, 0)
+    assert (result.found_no_room, bool(result.producers)) == (not is_told, is_told)
+    if is_told:
+        told = decode_told_states(result.producers, log_offset=1)
+        assert [producer.producer_id for producer in told.active_producers()] == [7]
+
+
+def test_the_end_of_an_earlier_session_says_nothing_of_the_present_one() -> None:
+    bench = leading()
+    before, present = Contact(), Contact()
+    bench.fetch(2, 0, contact=before)
+    bench.fetch(2, 0, contact=present)
+    bench.replica.role.on_replica_gone(2, before)
+    follower = leader_of(bench).in_sync.follower(2)
+    assert follower is not None
+    assert follower.contact is present
+
+
+# Deletion.
+
+
+def test_a_later_deletion_below_an_earlier_one_takes_nothing_back() -> None:
+    """I37: a replica without the higher start may still not join."""
+    bench = leading(isr=(1, 2))
+    bench.append(records=1)
+    bench.append(records=1)
+    bench.fetch(2, 2)
+    bench.delete(2)
+    bench.delete(1)
+    bench.fetch(3, 2, log_start_offset=1)
+    assert bench.replica.role.due_proposal(bench.now_ms) is None
+    bench.fetch(3, 2, log_start_offset=2)
+    assert bench.replica.role.due_proposal(bench.now_ms) is not None
+
+
+# Proposals.
+
+
+@pytest.mark.parametrize(
+    ("error", "id_", "changes", "ends"),
+    [
+        (ControllerError.NONE, 1, {}, True),
+        (ControllerError.NONE, 7, {}, False),
+        (ControllerError.NONE, 1, {"partition_epoch": 0}, False),
+        (ControllerError.NONE, 1, {"leader_epoch": 0}, False),
+        (ControllerError.NONE, 1, None, False),
+        (ControllerError.INVALID_REQUEST, 1, {}, False),
+    ],
+)
+def test_a_promise_that_ended_lets_the_next_be_made_at_once_and_what_ends_none_does_nothing(
+    error: ControllerError, id_: int, changes: dict[str, object] | None, ends: bool
+) -> None:
+    """The leader asks to confirm its log, and the controller finds the state so already. A long time has
+    passed: who is not heard asks again by the clock, not by an answer that settles nothing."""
+    recovering = {"isr": (1,), "recovery": LeaderRecovery.RECOVERING, "unclean_leader_epoch": 1}
+    bench = leading(**recovering)
+    assert bench.replica.role.due_proposal(bench.now_ms) is not None
+    bench.now_ms += 1_000_000
+    state = None if changes is None else partition_state(**{**recovering, **changes})
+    assert settled(bench, state, error=error, id_=id_) == ((PROPOSAL_READY,) if ends else NO_EFFECTS)
+    assert (leader_of(bench).in_sync.pending is None) == ends
+
+
+def settled(bench: Bench, state: PartitionState | None, *, error: ControllerError, id_: int) -> Effects:
+    result = IsrProposalResult(topic_id=TOPIC_ID, partition=0, proposal_id=id_, error=error, state=state)
+    return bench.replica.on_proposal_result(result, now_ms=bench.now_ms)
+
+
+def test_an_answer_to_nothing_settles_nothing() -> None:
+    bench = leading()
+    for state in (None, partition_state()):
+        assert settled(bench, state, error=ControllerError.NONE, id_=1) == NO_EFFECTS
+
+
+def test_an_answer_with_another_in_sync_set_ends_no_promise() -> None:
+    bench = leading(isr=(1, 2))
+    bench.fetch(3, 0)
+    assert bench.replica.role.due_proposal(bench.now_ms) is not None
+    settled(bench, partition_state(isr=(1, 2)), error=ControllerError.NONE, id_=1)
+    assert leader_of(bench).in_sync.maximal_isr == (1, 2, 3)
+
+
+# At rest.
+
+
+def test_a_leader_rests_when_all_is_everywhere_and_committed_and_nobody_waits() -> None:
+    bench = leading()
+    for follower in (2, 3):
+        bench.fetch(follower, 0)
+    role = bench.replica.role
+    assert role.is_at_rest is True
+    bench.append(acks=1)
+    assert role.is_at_rest is False
+    bench.fetch(2, 1)
+    assert role.is_at_rest is False
+    bench.fetch(3, 1)
+    assert role.is_at_rest is True
+    bench.delete(1)
+    assert role.is_at_rest is False, "a deletion waits for the followers' log start"
+
+
+def test_a_leader_without_its_lease_that_can_not_commit_what_all_have_does_not_rest() -> None:
+    bench = Bench(lease=held_lease(lease_ms=2_000))
+    bench.apply()
+    bench.append(acks=1)
+    bench.now_ms += 5_000
+    for follower in (2, 3):
+        bench.fetch(follower, 1)
+    assert bench.high_watermark == 0
+    assert not bench.replica.role.is_at_rest
+
+
+# Rounds of compaction.
+
+OPTIONS = CompactionOptions(0.5, 0, 2**63 - 1, delete_retention_ms=100)
+
+
+def compacting(**options: object) -> Bench:
+    bench = Bench(log=log_of(1, 1, 1, 1), high_watermark=4, compaction=OPTIONS, **options)
+    bench.apply(leader_epoch=2)
+    return bench
+
+
+def decide(bench: Bench) -> Effects:
+    dirt = Dirt(end_offset=3, clean_bytes=0, dirty_bytes=300, oldest_dirty_ms=1)
+    return bench.replica.role.decide_round(dirt, agreed_ms=1_000, now_ms=bench.now_ms, wall_ms=1_000)
+
+
+def test_a_leader_that_may_not_serve_decides_no_round() -> None:
+    bench = compacting(lease=held_lease(lease_ms=2_000))
+    bench.now_ms += 5_000
+    assert decide(bench) == NO_EFFECTS
+    assert bench.log.log_end_offset == 4
+
+
+def test_a_leader_that_can_not_write_its_round_goes_offline() -> None:
+    bench = compacting()
+    bench.log.failing = "broken"
+    assert decide(bench)
+    assert isinstance(bench.replica.role, Offline)
