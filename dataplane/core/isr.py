@@ -283,7 +283,7 @@ class InSyncSet:
         else:  # it doesn't say which one: an ineligible follower must not keep the others out
             self._one_by_one = True
 
-    def on_accepted(self, result: IsrProposalResult, *, now_ms: int) -> bool:
+    def on_accepted(self, result: IsrProposalResult) -> bool:
         """Return whether the promise ended because the controller found the state to be as proposed, without
         a change. A newer state in the result was applied before, by on_state."""
         pending = self.pending
@@ -296,8 +296,7 @@ class InSyncSet:
             or set(self.state.isr) != {member.broker_id for member in pending.proposal.isr}
         ):
             return False
-        self.pending = None
-        self._arrange(now_ms)
+        self.pending = None  # the maximal ISR stays as it is
         return True
 
     def on_broker_changed(self, broker_id: int) -> None:

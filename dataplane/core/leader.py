@@ -737,7 +737,7 @@ class Leader(ReplicaRole):
         )
 
     def on_proposal_settled(self, result: IsrProposalResult, *, now_ms: int) -> Effects:
-        if result.error is not ControllerError.NONE or not self.in_sync.on_accepted(result, now_ms=now_ms):
+        if result.error is not ControllerError.NONE or not self.in_sync.on_accepted(result):
             return NO_EFFECTS
         return self.commit(now_ms) + self._ask(now_ms)
 

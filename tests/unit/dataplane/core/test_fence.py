@@ -166,6 +166,14 @@ def test_a_stored_batch_is_never_told_that_nothing_was_written() -> None:
     assert error_of(write(bench, FIRST, 1)) is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
+def test_a_retry_waits_for_nothing_where_as_many_wait_as_may() -> None:
+    bench = Bench(waiters_max=2)
+    name(bench, FIRST, leader_epoch=1, partition_epoch=1)
+    write(bench, FIRST, 0)
+    assert write(bench, FIRST, 0)[0].is_waiting
+    assert write(bench, FIRST, 0) == (AppendResult(ErrorCode.THROTTLING_QUOTA_EXCEEDED), NO_EFFECTS)
+
+
 def test_sequences_wrap() -> None:
     log = MemoryLog()
     data = batch_of(

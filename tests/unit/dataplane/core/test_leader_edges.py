@@ -18,6 +18,7 @@ from dataplane.core.effects import (
 from dataplane.core.fetch_session import Contact
 from dataplane.core.leader import Leader
 from dataplane.core.producer_state import decode_told_states
+from dataplane.core.results import OffsetResult, TimestampLookup
 from dataplane.core.role import Offline
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
@@ -47,11 +48,53 @@ def test_an_outsider_that_has_more_than_a_member_commits_nothing_for_it() -> Non
     assert bench.high_watermark == 1
 
 
+def test_the_high_watermark_waits_for_an_idle_outsider_that_had_all_when_it_was_heard_last() -> None:
+    """With its session alive; not for one that was behind when the record was written."""
+    for behind, high_watermark in ((0, 0), (1, 2)):
+        bench = Bench(lag_ms_max=100)
+        bench.apply(isr=(1, 2))
+        contact = Contact()
+        bench.fetch(3, 0, contact=contact)
+        for _ in range(behind):
+            bench.append()
+        bench.now_ms += 1_000
+        contact.last_fetch_ms = bench.now_ms
+        bench.append()
+        bench.fetch(2, behind + 1)
+        assert bench.high_watermark == high_watermark
+
+
+def test_a_member_that_was_behind_already_is_not_caught_up_by_the_next_record() -> None:
+    bench = Bench(lag_ms_max=100)
+    bench.apply(replicas=(1, 2), isr=(1, 2))
+    contact = Contact()
+    bench.fetch(2, 0, contact=contact)
+    bench.append()
+    bench.now_ms += 1_000
+    contact.last_fetch_ms = bench.now_ms
+    bench.append()
+    assert bench.tick() == (PROPOSAL_READY,)
+
+
 def test_a_wait_ends_also_where_nobody_looked_just_at_its_time() -> None:
     bench = leading()
     bench.append("late", timeout_ms=100)
     assert bench.tick(99) == NO_EFFECTS
     assert CompleteProduce(("late",), ErrorCode.REQUEST_TIMED_OUT) in bench.tick(50)
+
+
+def test_what_was_refused_of_the_producer_with_id_0_is_noted_as_of_others() -> None:
+    bench = leading()
+
+    def answered(sequence: int) -> ErrorCode:
+        return bench.append(producer_id=0, producer_epoch=0, base_sequence=sequence)[0].error
+
+    again = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert answered(8) is again
+    bench.apply(isr=(1,), elr=(2, 3), partition_epoch=7)
+    assert answered(7) is again
+    bench.apply(partition_epoch=8)
+    assert [answered(n) for n in (8, 7, 8)] == [again, ErrorCode.NONE, ErrorCode.NONE]
 
 
 # What followers ask.
@@ -130,6 +173,34 @@ def test_the_end_of_an_earlier_session_says_nothing_of_the_present_one() -> None
     assert follower.contact is present
 
 
+def test_of_a_fetch_that_goes_back_it_is_told_where_the_follower_may_be_elected() -> None:
+    for elr, is_told in (((3,), True), ((), False)):
+        bench = leading(isr=(1, 2), elr=elr)
+        bench.append()
+        bench.fetch(3, 1)
+        _, effects = bench.fetch(3, 0)
+        assert any(isinstance(effect, ReportProblem) for effect in effects) == is_told
+
+
+def test_a_lookup_that_ends_after_the_lease_is_not_answered() -> None:
+    bench = Bench(lease=held_lease(lease_ms=2_000))
+    bench.apply()
+    lookup = bench.replica.role.list_offset(0, leader_epoch=-1, now_ms=bench.now_ms)
+    assert isinstance(lookup, TimestampLookup)
+    for after_ms, error in ((0, ErrorCode.NONE), (5_000, ErrorCode.NOT_LEADER_OR_FOLLOWER)):
+        answered, _ = bench.replica.role.on_looked_up(lookup, None, now_ms=bench.now_ms + after_ms)
+        assert answered == OffsetResult(error)
+
+
+def test_that_a_timestamp_was_not_found_is_not_said_before_all_that_is_committed_is_known() -> None:
+    bench = Bench(log=log_of(1, 1), high_watermark=1)
+    bench.apply(leader_epoch=2)
+    lookup = bench.replica.role.list_offset(2**50, leader_epoch=-1, now_ms=bench.now_ms)
+    assert isinstance(lookup, TimestampLookup)
+    answered, _ = bench.replica.role.on_looked_up(lookup, None, now_ms=bench.now_ms)
+    assert answered == OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
+
+
 # Deletion.
 
 
@@ -148,6 +219,43 @@ def test_a_later_deletion_below_an_earlier_one_takes_nothing_back() -> None:
 
 
 # Proposals.
+
+
+def test_a_fetch_asks_for_an_outsider_only_where_it_could_be_proposed_now() -> None:
+    def asked(fetches: tuple[int, ...] = (3,), *, is_pending: bool = False, after_ms: int = 0) -> bool:
+        bench = Bench(lease=held_lease(lease_ms=2_000))
+        bench.apply(replicas=(1, 2, 3, 4), isr=(1, 2))
+        if is_pending:
+            bench.fetch(4, 0)
+            assert bench.replica.role.due_proposal(bench.now_ms) is not None
+        bench.now_ms += after_ms
+        for follower in fetches:
+            _, effects = bench.fetch(follower, 0)
+        return PROPOSAL_READY in effects
+
+    assert asked()
+    assert not asked(is_pending=True)
+    assert not asked((3, 2)), "a member"
+    assert not asked(after_ms=5_000), "no lease"
+
+
+def test_an_outsider_that_lags_is_not_asked_for() -> None:
+    bench = leading(isr=(1, 2))
+    bench.fetch(3, 0)
+    bench.append()
+    bench.now_ms += 1_000_000
+    assert PROPOSAL_READY not in bench.fetch(3, 0)[1]
+
+
+def test_without_a_lease_a_promise_is_sent_again_and_none_is_made() -> None:
+    for is_pending in (True, False):
+        bench = Bench(lease=held_lease(lease_ms=2_000), proposal_retry_ms=100)
+        bench.apply(isr=(1, 2))
+        bench.fetch(3, 0)
+        if is_pending:
+            assert bench.replica.role.due_proposal(bench.now_ms) is not None
+        assert bench.tick(5_000) == ((PROPOSAL_READY,) if is_pending else NO_EFFECTS)
+        assert (bench.replica.role.due_proposal(bench.now_ms) is not None) == is_pending
 
 
 @pytest.mark.parametrize(
@@ -211,6 +319,10 @@ def test_a_leader_rests_when_all_is_everywhere_and_committed_and_nobody_waits() 
     assert role.is_at_rest is True
     bench.delete(1)
     assert role.is_at_rest is False, "a deletion waits for the followers' log start"
+
+
+def test_a_leader_with_somebody_outside_its_in_sync_set_does_not_rest() -> None:
+    assert not leading(isr=(1, 2)).replica.role.is_at_rest
 
 
 def test_a_leader_without_its_lease_that_can_not_commit_what_all_have_does_not_rest() -> None:
