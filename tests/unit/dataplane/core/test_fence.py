@@ -171,7 +171,10 @@ def test_a_retry_waits_for_nothing_where_as_many_wait_as_may() -> None:
     name(bench, FIRST, leader_epoch=1, partition_epoch=1)
     write(bench, FIRST, 0)
     assert write(bench, FIRST, 0)[0].is_waiting
-    assert write(bench, FIRST, 0) == (AppendResult(ErrorCode.THROTTLING_QUOTA_EXCEEDED), NO_EFFECTS)
+    for acks in (-1, 1):
+        too_many = AppendResult(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        assert write(bench, FIRST, 0, acks=acks) == (too_many, NO_EFFECTS)
+    assert bench.log.log_end_offset == 1
 
 
 def test_sequences_wrap() -> None:

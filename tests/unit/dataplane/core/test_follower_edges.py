@@ -144,6 +144,7 @@ def test_a_divergence_that_would_cut_nothing_is_asked_for_again_later() -> None:
         ((1, 2, 2), EpochEnd(1, 1), 1),
         ((1, 2, 2), EpochEnd(1, 3), 1),
         ((1, 3, 3), EpochEnd(2, 2), 1),
+        ((1, 1, 1, 3), EpochEnd(2, 2), 3),
         ((1, 2, 2), EpochEnd(2, 2), 2),
     ],
 )

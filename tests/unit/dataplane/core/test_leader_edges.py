@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from controller.contract.errors import ControllerError
@@ -341,7 +343,7 @@ def test_a_leader_without_its_lease_that_can_not_commit_what_all_have_does_not_r
 OPTIONS = CompactionOptions(0.5, 0, 2**63 - 1, delete_retention_ms=100)
 
 
-def compacting(**options: object) -> Bench:
+def compacting(**options: Any) -> Bench:
     bench = Bench(log=log_of(1, 1, 1, 1), high_watermark=4, compaction=OPTIONS, **options)
     bench.apply(leader_epoch=2)
     return bench

@@ -127,3 +127,42 @@ def test_no_damaged_checkpoint_is_believed(
     for damaged in (bytes(encoded), bytes(encoded[:position])):
         with pytest.raises(CorruptEpochCheckpoint):
             decode_leader_epochs(damaged)
+
+
+def test_where_an_epoch_began_is_known_of_those_that_are_in_the_history() -> None:
+    epochs = history((2, 5), (4, 9))
+    assert [epochs.start_offset_of(epoch) for epoch in (1, 2, 3, 4, 5)] == [-1, 5, -1, 9, -1]
+    assert history().start_offset_of(1) == -1
+
+
+@pytest.mark.parametrize(
+    ("epoch", "start"), [(-1, 0), (0, -1)], ids=["no epoch is below 0", "no offset is below 0"]
+)
+def test_nothing_begins_below_zero(epoch: int, start: int) -> None:
+    epochs = history()
+    with pytest.raises(ValueError, match="no such epoch or offset"):
+        epochs.assign(epoch, start_offset=start)
+    assert epochs.entries == ()
+
+
+def test_an_epoch_that_begins_earlier_than_it_did_goes_back() -> None:
+    epochs = history((2, 5))
+    with pytest.raises(ValueError, match="goes back"):
+        epochs.assign(2, start_offset=4)
+    assert epochs.entries == (EpochStart(2, 5),)
+
+
+def test_each_change_of_a_history_is_another_version() -> None:
+    """So the thread that stores it knows that the file is behind."""
+    epochs = history()
+    versions = [epochs.version]
+    for change in (
+        lambda: epochs.assign(2, start_offset=5),
+        lambda: epochs.assign(4, start_offset=9),
+        lambda: epochs.reconcile(4),
+        lambda: epochs.truncate_from_end(9),
+        epochs.clear,
+    ):
+        change()
+        versions.append(epochs.version)
+    assert len(set(versions)) == len(versions)

@@ -240,3 +240,47 @@ def test_every_stored_sequence_range_is_a_duplicate_with_offsets_that_hold_it(
     assert isinstance(answer, Duplicate)
     assert answer.base_offset in (-1, stored[first])
     assert answer.last_offset >= stored[last]
+
+
+def test_a_control_batch_and_one_without_a_sequence_leave_no_batch_of_a_producer() -> None:
+    states = states_after(header(0, attributes=0x20), header(-1, pid=8))
+    assert states.last_batches_from == states.end_offset
+    assert states.check(header(-1, pid=8)) is ErrorCode.NONE
+
+
+def test_a_state_that_is_emptied_has_seen_nothing() -> None:
+    states = states_after(header(0, offset=7))
+    states.clear()
+    assert (states.end_offset, states.has_batch_at_or_beyond(0)) == (0, False)
+
+
+def test_a_state_that_takes_over_another_keeps_its_own_bound() -> None:
+    for take in (ProducerStates.replace_with, ProducerStates.learn):
+        small = ProducerStates(producers_max=1)
+        take(small, states_after(header(0, pid=6), header(0, pid=8, offset=1)))
+        assert (len(small), small.evictions) == (1, 1)
+
+
+def test_what_lies_below_an_offset_ends_with_its_last_batch() -> None:
+    states = states_after(
+        header(0, pid=8, count=2, offset=4), header(0, pid=6, offset=2), header(0, offset=9)
+    )
+    known = states.below(9)
+    assert (known.end_offset, known.last_batches_from) == (6, 2)
+
+
+def test_who_learns_has_seen_as_much_as_either_of_both() -> None:
+    early, late = header(0, pid=6, offset=2), header(0, pid=8, offset=5)
+    for ours, theirs in ((early, late), (late, early)):
+        states = states_after(ours)
+        states.learn(states_after(theirs))
+        assert states.end_offset == 6
+
+
+def test_who_learns_expires_the_oldest_first() -> None:
+    ours, theirs = ProducerStates(), ProducerStates()
+    ours.update(header(0, pid=6, offset=5), now_ms=5_000)
+    theirs.update(header(0, pid=8, offset=2), now_ms=1_000)
+    ours.learn(theirs)
+    assert ours.expire(now_ms=2_000, expiration_ms=1_000) == 1
+    assert [producer.producer_id for producer in ours.active_producers()] == [6]
