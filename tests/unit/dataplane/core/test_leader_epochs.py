@@ -13,6 +13,7 @@ from dataplane.core.leader_epochs import (
     LeaderEpochs,
     decode_leader_epochs,
 )
+from crc32c import crc32c
 from springtide.wire.fetch_response import EpochEnd
 
 
@@ -166,3 +167,12 @@ def test_each_change_of_a_history_is_another_version() -> None:
         change()
         versions.append(epochs.version)
     assert len(set(versions)) == len(versions)
+
+
+def test_a_checkpoint_without_the_end_of_its_title_or_with_an_order_that_is_broken_is_corrupt() -> None:
+    title = LeaderEpochs().encode()
+    broken = b"2 5\n1 3\n"
+    name = title.rsplit(b" ", 1)[0]
+    for encoded in (title[:-1], name + f" {crc32c(broken):08x}\n".encode() + broken):
+        with pytest.raises(CorruptEpochCheckpoint):
+            decode_leader_epochs(encoded)

@@ -284,3 +284,13 @@ def test_who_learns_expires_the_oldest_first() -> None:
     ours.learn(theirs)
     assert ours.expire(now_ms=2_000, expiration_ms=1_000) == 1
     assert [producer.producer_id for producer in ours.active_producers()] == [6]
+
+
+def test_a_sequence_without_a_producer_is_not_judged() -> None:
+    assert ProducerStates().check(header(3, pid=-1)) is ErrorCode.NONE
+
+
+def test_who_learns_takes_what_is_later() -> None:
+    states = states_after(header(0))
+    states.learn(states_after(header(0), header(1, offset=1)))
+    assert states.check(header(2)) is ErrorCode.NONE

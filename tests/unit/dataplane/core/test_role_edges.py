@@ -1,0 +1,143 @@
+"""Bounds of what all roles of a replica share, each found by a mutant that no other test noticed
+(tests/mutation)."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.contract.errors import ControllerError
+from controller.contract.lag_report import IsrProposalResult
+from dataplane.core.effects import NO_EFFECTS, Remark, StartFetching
+from dataplane.core.leader_epochs import EpochStart, LeaderEpochs
+from dataplane.core.purgatory import NEVER_EXPIRES_MS, Purgatory
+from dataplane.core.results import EpochEndResult, LeaderAnswer, OffsetResult, TimestampLookup
+from dataplane.core.role import ReplicaRole, check_epoch_start
+from dataplane.core.watermarks import StoredLogStart
+from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_response import EpochEnd
+from tests.kit.dataplane.replica import TOPIC_ID, Bench, log_of, partition_state
+
+
+def test_a_replica_that_knows_no_state_yet_has_nothing_to_do_and_answers_nobody() -> None:
+    bench = Bench()
+    role = bench.replica.role
+    assert type(role) is ReplicaRole
+    assert bench.replica.leader_epoch == -1
+    assert role.is_at_rest is True
+    assert role.maximal_isr == ()
+    assert role.may_serve(0) is False
+    assert role.on_vouched(now_ms=0) == NO_EFFECTS
+    assert role.on_deleted_at_leader(3) == NO_EFFECTS
+    assert role.on_written_aside(1, error=None, now_ms=0) == NO_EFFECTS
+    assert role.on_unfit(LeaderAnswer(), at_high_watermark=LeaderAnswer(), leader_epoch=1) == NO_EFFECTS
+    error = role.refusal
+    assert error is not ErrorCode.NONE
+    asked = role.offset_for_leader_epoch(current_leader_epoch=-1, leader_epoch=0, now_ms=0)
+    assert asked == EpochEndResult(error)
+    assert role.list_offset(0, leader_epoch=-1, now_ms=0) == OffsetResult(error)
+    lookup = TimestampLookup(0, 1, 0)
+    assert role.on_looked_up(lookup, None, now_ms=0) == (OffsetResult(error), NO_EFFECTS)
+
+
+def test_what_was_stored_is_known_to_a_replica_without_a_role_too() -> None:
+    bench = Bench(log=log_of(1, 1))
+    bench.log.advance_log_start(1)
+    assert bench.stored(1) == NO_EFFECTS
+    assert bench.replica.log_start.offset == 1
+
+
+def test_an_offline_replica_says_nothing_of_its_bytes() -> None:
+    bench = Bench()
+    bench.apply()
+    bench.replica.go_offline("disk")
+    assert bench.replica.on_rotten() == NO_EFFECTS
+    assert bench.replica.on_mended() == NO_EFFECTS
+
+
+# States.
+
+
+def test_a_state_that_goes_back_to_an_earlier_leader_epoch_is_a_warning() -> None:
+    bench = Bench()
+    bench.apply(leader_epoch=3)
+    (remark,) = bench.apply(leader_epoch=2, partition_epoch=2)
+    assert isinstance(remark, Remark)
+    assert remark.is_warning
+
+
+def test_each_leader_epoch_and_each_leader_is_followed_anew() -> None:
+    bench = Bench(3)
+    bench.apply(leader=1)
+    first = bench.replica.role
+    bench.apply(leader=1, partition_epoch=2)
+    assert bench.replica.role is first
+    assert StartFetching(1, 2) in bench.apply(leader=1, leader_epoch=2, partition_epoch=3)
+    second = bench.replica.role
+    assert second is not first
+    assert StartFetching(2, 3) in bench.apply(leader=2, leader_epoch=3, partition_epoch=4)
+    assert bench.replica.role is not second
+
+
+def test_the_first_state_may_come_with_an_answer() -> None:
+    for before, partition_epoch in ((False, 1), (True, 2)):
+        bench = Bench()
+        if before:
+            bench.apply()
+        state = partition_state(partition_epoch=partition_epoch)
+        bench.replica.on_proposal_result(
+            IsrProposalResult(
+                topic_id=TOPIC_ID, partition=0, proposal_id=1, error=ControllerError.NONE, state=state
+            ),
+            now_ms=0,
+        )
+        assert bench.replica.state == state
+
+
+# Where logs part.
+
+
+@pytest.mark.parametrize(("fetch_offset", "end"), [(1, EpochEnd(1, 2)), (2, None), (3, None)])
+def test_who_ends_before_its_newest_epoch_began_here_cuts_that_epoch(
+    fetch_offset: int, end: EpochEnd | None
+) -> None:
+    refusal = check_epoch_start(log_of(1, 1, 2), fetch_offset, 2)
+    assert (None if refusal is None else refusal.diverging) == end
+
+
+def test_who_has_no_epoch_before_its_newest_is_not_asked_to_cut_it() -> None:
+    for last_fetched_epoch in (-1, 0):
+        assert check_epoch_start(log_of(0, start=3), 1, last_fetched_epoch) is None
+
+
+# Waiting, and the stored log start.
+
+
+def test_when_nobody_waits_any_more_nothing_expires() -> None:
+    for is_taken in (False, True):
+        purgatory = Purgatory()
+        purgatory.add("one", required_offset=1, leader_epoch=1, expires_ms=10)
+        if is_taken:
+            assert purgatory.take_all() == ("one",)
+        else:
+            assert purgatory.complete_to(1, leader_epoch=1, epochs=LeaderEpochs()) == (("one",), ())
+        assert purgatory.next_expiry_ms == NEVER_EXPIRES_MS
+
+
+def test_a_record_of_an_epoch_before_is_not_the_waiters() -> None:
+    purgatory = Purgatory()
+    purgatory.add("lost", required_offset=1, leader_epoch=2, expires_ms=10)
+    epochs = LeaderEpochs([EpochStart(1, 0), EpochStart(3, 1)])
+    assert purgatory.complete_to(1, leader_epoch=3, epochs=epochs) == ((), ("lost",))
+
+
+def test_a_log_start_that_went_back_is_told_at_once_and_asked_for_again_when_it_moves() -> None:
+    log = log_of(1, 1, 1, 1)
+    stored = StoredLogStart(log)
+    log.advance_log_start(3)
+    assert stored.must_store()
+    stored.on_stored(3)
+    log.restart_at(1)
+    assert stored.offset == 1
+    assert not stored.must_store()
+    log.restart_at(2)
+    assert not stored.must_store(), "as high a one was asked for"
