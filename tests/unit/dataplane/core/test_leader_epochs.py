@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,6 @@ from dataplane.core.leader_epochs import (
     LeaderEpochs,
     decode_leader_epochs,
 )
-from crc32c import crc32c
 from springtide.wire.fetch_response import EpochEnd
 
 

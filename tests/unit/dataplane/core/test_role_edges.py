@@ -11,7 +11,7 @@ from dataplane.core.effects import NO_EFFECTS, Remark, StartFetching
 from dataplane.core.leader_epochs import EpochStart, LeaderEpochs
 from dataplane.core.purgatory import NEVER_EXPIRES_MS, Purgatory
 from dataplane.core.results import EpochEndResult, LeaderAnswer, OffsetResult, TimestampLookup
-from dataplane.core.role import ReplicaRole, check_epoch_start
+from dataplane.core.role import ReplicaRole, check_epoch_start, check_position
 from dataplane.core.watermarks import StoredLogStart
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
@@ -93,7 +93,49 @@ def test_the_first_state_may_come_with_an_answer() -> None:
         assert bench.replica.state == state
 
 
+def test_a_replica_that_is_assigned_within_a_leader_epoch_follows() -> None:
+    bench = Bench(4)
+    bench.apply()
+    assert not bench.replica.role.is_assigned
+    assert StartFetching(1, 1) in bench.apply(replicas=(1, 2, 3, 4), partition_epoch=2)
+
+
+def test_an_answer_to_a_proposal_that_comes_to_a_follower_changes_nothing() -> None:
+    bench = Bench(2)
+    bench.apply()
+    result = IsrProposalResult(
+        topic_id=TOPIC_ID, partition=0, proposal_id=1, error=ControllerError.NONE, state=None
+    )
+    assert bench.replica.on_proposal_result(result, now_ms=0) == NO_EFFECTS
+
+
 # Where logs part.
+
+
+def test_who_is_beyond_the_end_in_the_newest_epoch_diverges() -> None:
+    refusal = check_position(log_of(1, 1), 5, 1)
+    assert refusal is not None
+    assert refusal.diverging == EpochEnd(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("at_least_one", "max_bytes", "fetch_offset", "found_no_room"),
+    [(False, 1, 0, True), (False, 1 << 20, 0, False), (False, 1, 2, False), (True, 1, 0, False)],
+)
+def test_a_consumer_is_told_that_there_was_no_room_only_where_there_was_something(
+    at_least_one: bool, max_bytes: int, fetch_offset: int, found_no_room: bool
+) -> None:
+    bench = Bench(log=log_of(1, 1), high_watermark=2)
+    bench.apply()
+    result, _ = bench.replica.role.on_consumer_fetch(
+        leader_epoch=-1,
+        fetch_offset=fetch_offset,
+        last_fetched_epoch=-1,
+        max_bytes=max_bytes,
+        now_ms=bench.now_ms,
+        at_least_one=at_least_one,
+    )
+    assert (result.error, result.found_no_room) == (ErrorCode.NONE, found_no_room)
 
 
 @pytest.mark.parametrize(("fetch_offset", "end"), [(1, EpochEnd(1, 2)), (2, None), (3, None)])
