@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from controller.contract.administration import FIRST_USE, AdminOutcome, CreateTopicsCall, TopicToCreate
 from springtide.node.handlers.administer import administer, throttled
 from springtide.node.handlers.context import NodeContext, Request
+from springtide.node.refusals import client_id_of
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode, error_code
 
@@ -30,7 +31,7 @@ def use_absent(context: NodeContext, request: Request, name: str) -> ErrorCode:
 
 
 def _make(context: NodeContext, request: Request, name: str) -> None:
-    client_id = request.answer.connection.client_id
+    client_id = client_id_of(request.answer.connection)
 
     def end(outcomes: Sequence[AdminOutcome]) -> None:
         (outcome,) = outcomes
