@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from bench import page, report
@@ -39,11 +38,9 @@ from bench.sides import (
     Side,
     Springtide,
 )
-from localcluster.java import JavaNotFound
+from localcluster.cluster import CANNOT_RUN
 from localcluster.ports import PortTaken
-from localcluster.processes import ProcessFailed
-from localcluster.rest import RestFailed
-from localcluster.zookeeper import ZooKeeperJarsNotFound
+from localcluster.processes import exit_on_sigterm
 
 EXIT_FAILED = 1
 ROUNDS, SECONDS = 3, 4.0
@@ -119,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     goal; with 2 on a wrong command line."""
     parser = build_parser()
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _exit_on_sigterm)
+    exit_on_sigterm()
     if options.list:
         say([f"{case.name:<34} {case.description}" for case in CASES])
         return
@@ -143,10 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows = run(plan, options.kafka_home, options.output, narrate, beside=options.setup)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
-    except (
-        *(JavaNotFound, ZooKeeperJarsNotFound, KafkaNotUsable, PortTaken),
-        *(ProcessFailed, RestFailed, LoadFailed, BadAnswer, TimeoutError),
-    ) as failure:
+    except (*CANNOT_RUN, KafkaNotUsable, PortTaken, LoadFailed, BadAnswer) as failure:
         sys.stderr.write(f"bench: {failure}\n")
         sys.exit(EXIT_FAILED)
     sys.exit(status_of(rows, is_gated=options.gate))
@@ -155,11 +149,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def status_of(rows: Sequence[Row], *, is_gated: bool) -> int:
     """The exit status of a run that measured these rows."""
     return EXIT_FAILED if is_gated and report.below_goal(rows) else 0
-
-
-def _exit_on_sigterm(number: int, frame: FrameType | None) -> None:
-    """Lets `with` blocks stop what they started."""
-    raise SystemExit(128 + number)
 
 
 def say(lines: Sequence[str]) -> None:

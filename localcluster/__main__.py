@@ -9,15 +9,12 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 
 from localcluster.access import ALICE, OWN
-from localcluster.cluster import DEFAULT_CLUSTER, FirstPorts, LocalCluster, NodeProcess
-from localcluster.java import JavaNotFound
+from localcluster.cluster import CANNOT_RUN, DEFAULT_CLUSTER, FirstPorts, LocalCluster, NodeProcess
 from localcluster.ports import PortTaken
-from localcluster.processes import ProcessFailed, SupervisedProcess
+from localcluster.processes import SupervisedProcess, exit_on_sigterm
 from localcluster.rest import RestFailed
-from localcluster.zookeeper import ZooKeeperJarsNotFound
 from springtide.log_lines import LOG_FORMATS
 
 EXIT_FAILED = 1
@@ -160,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; exit with 0 when all went well, 1 on failure, 2 when the demo lost or duplicated
     something."""
     options = build_parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, _exit_on_sigterm)
+    exit_on_sigterm()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background jobs ignore it.
     try:
         if options.command == "up":
@@ -169,21 +166,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.exit(run_demo_command(options.report))
     except KeyboardInterrupt:
         sys.exit(0)
-    except (
-        JavaNotFound,
-        ZooKeeperJarsNotFound,
-        PortTaken,
-        ProcessFailed,
-        RestFailed,
-        TimeoutError,
-    ) as failure:
+    except (*CANNOT_RUN, PortTaken) as failure:
         sys.stderr.write(f"localcluster: {failure}\n")
         sys.exit(EXIT_FAILED)
-
-
-def _exit_on_sigterm(number: int, frame: FrameType | None) -> None:
-    """Let `with` blocks stop what they started."""
-    raise SystemExit(128 + number)
 
 
 def tell(line: str) -> None:

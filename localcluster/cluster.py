@@ -36,7 +36,7 @@ from urllib.parse import urlencode
 import httpx
 
 from localcluster.access import LOGIN, Access, ClientFiles, RestTokens
-from localcluster.java import find_java
+from localcluster.java import JavaNotFound, find_java
 from localcluster.ports import LOOPBACK, PortReservation, is_accepting
 from localcluster.processes import (
     STOP_SECONDS_MAX,
@@ -55,7 +55,7 @@ from localcluster.rest import (
     open_rest_client,
 )
 from localcluster.tls import ClusterTls
-from localcluster.zookeeper import HEAP_BYTES, ZooKeeper, ZooKeeperPorts
+from localcluster.zookeeper import HEAP_BYTES, ZooKeeper, ZooKeeperJarsNotFound, ZooKeeperPorts
 from springtide.exposure import INSECURE_NETWORK
 
 DEFAULT_CLUSTER = "prod"
@@ -63,6 +63,8 @@ FIRST_COORDINATOR_ID = 1001
 WAIT_SECONDS_MAX = 60.0
 WAIT_POLL_SECONDS = 0.05
 PROBE_SECONDS_MAX = 2.0
+CANNOT_RUN = (JavaNotFound, ZooKeeperJarsNotFound, ProcessFailed, RestFailed, TimeoutError)
+"""Why a cluster can't be started or used, in words for a person."""
 
 T = TypeVar("T")
 

@@ -26,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import IO
 
 from localcluster.ports import LOOPBACK
@@ -40,6 +41,15 @@ LOG_TAIL_LINES = 20
 LOG_TAIL_BYTES_MAX = 64 * 1024
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
+
+
+def exit_on_sigterm() -> None:
+    """Let SIGTERM raise SystemExit in this process, so that `with` blocks stop what they started."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
 
 
 class ProcessFailed(RuntimeError):

@@ -23,6 +23,7 @@ from admin_api.http.writes import Writing
 from admin_api.kafka_calls import configs, elections, reassignments, security, topics
 from admin_api.kafka_calls.calls import Calls, Kafka, failed
 from controller.contract.administration import (
+    FIRST_USE,
     AdminCall,
     AdminOutcome,
     AdminRequest,
@@ -40,7 +41,6 @@ from controller.contract.administration import (
     ElectLeadersCall,
 )
 from controller.contract.errors import ControllerError
-from controller.core.settings_table import FIRST_USE
 from controller.shell.broker_api import (
     BODY_TIMEOUT_MS,
     COORDINATORS_TAG,

@@ -34,6 +34,10 @@ class TopicToCreate(msgspec.Struct, frozen=True, kw_only=True):
     configs: dict[str, str] = {}
 
 
+FIRST_USE = "auto.create.topics.enable"
+"""The cluster's setting that lets a topic be made when a client first uses it."""
+
+
 class CreateTopicsCall(msgspec.Struct, frozen=True, kw_only=True, tag="create_topics"):
     """wait_ms: for how long the answer may wait until clients can use what was made; 0: it does not wait.
     on_first_use: the client asked for none to be made, but named one that is not there."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from controller.contract.administration import FIRST_USE
 from controller.contract.security import (
     ALLOW_EVERYONE,
     AUTHORIZER,
@@ -224,9 +225,6 @@ _BROKERS_OWN: dict[str, Setting] = {
 CLUSTER_PROTECTED = "cluster.protected"
 #: Ours, too: what plans leave free of a broker's disk, in hundredths of it.
 DISK_RESERVE = "disk.reserve.percent"
-
-#: Whether a topic is made when a client first uses it.
-FIRST_USE = "auto.create.topics.enable"
 
 #: What clients may do depends on these. In Kafka they are read when a broker starts.
 AUTHORIZATION_SETTINGS = {

@@ -35,7 +35,7 @@ from springtide.wire.produce import (
     encode_produce_response,
 )
 from springtide.wire.produced_records import check_produced_records
-from springtide.wire.record_batch import HEADER_BYTES, check_produced_batch, decode_header
+from springtide.wire.record_batch import HEADER_BYTES, BatchHeader, check_produced_batch, decode_header
 from springtide.wire.refused_records import RefusedRecords, refused_records
 
 SERVED_SINCE = APIS[ApiKey.PRODUCE].served_since
@@ -151,7 +151,7 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
     if hosted is None:
         produces.on_appended(waiter, AppendResult(error=_error_of_unhosted(context, topic, partition)))
         return
-    size, sent = len(records), records
+    size = len(records)
     header = decode_header(records) if size >= HEADER_BYTES else None
     error = check_produced_batch(
         records,
@@ -160,25 +160,21 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
         is_zstd_allowed=request.api_version >= ZSTD_SINCE,
     )
     if error is ErrorCode.NONE and header is not None:
-        # The records of a shard are its coordinator's, whom the leader knows by the batch's header: its
-        # groups do not end with a wrong clock.
-        is_shard = hosted.is_compacted and _is_shard(hosted)
         error, header, records = check_produced_records(
             records,
             header,
             decompressed_bytes_max=hosted.max_message_bytes * DECOMPRESSED_FACTOR_MAX,
-            needs_keys=hosted.is_compacted and not is_shard,
+            needs_keys=hosted.needs_keys,
             is_append_time=hosted.is_append_time,
-            timestamp_ms_min=None if is_shard else hosted.timestamp_ms_min(wall_ms),
-            timestamp_ms_max=None if is_shard else hosted.timestamp_ms_max(wall_ms),
+            timestamp_ms_min=hosted.timestamp_ms_min(wall_ms),
+            timestamp_ms_max=hosted.timestamp_ms_max(wall_ms),
         )
     if error is ErrorCode.NONE and size > hosted.segment_bytes:
         error = ErrorCode.RECORD_LIST_TOO_LARGE
     if error is not ErrorCode.NONE or header is None:
         hosted.replica.role.on_unread()
-        produces.on_appended(
-            waiter, AppendResult(error=error, refused=_refused(hosted, sent, error, wall_ms))
-        )
+        refused = _refused(hosted, records, header, wall_ms) if error in _RECORD_ERRORS else None
+        produces.on_appended(waiter, AppendResult(error=error, refused=refused))
         return
     result, effects = hosted.replica.role.append(
         header,
@@ -200,20 +196,17 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
 
 
 def _refused(
-    hosted: HostedPartition, records: memoryview, error: ErrorCode, wall_ms: int
-) -> RefusedRecords | None:
-    """Return which records a batch is refused for, if it is for them."""
-    if error not in _RECORD_ERRORS:
-        return None
-    is_shard = hosted.is_compacted and _is_shard(hosted)
+    hosted: HostedPartition, records: memoryview, header: BatchHeader | None, wall_ms: int
+) -> RefusedRecords:
+    """Return which records a batch is refused for. The checks have left it as it came."""
     return refused_records(
         records,
-        decode_header(records) if len(records) >= HEADER_BYTES else None,
+        header,
         decompressed_bytes_max=hosted.max_message_bytes * DECOMPRESSED_FACTOR_MAX,
-        needs_keys=hosted.is_compacted and not is_shard,
+        needs_keys=hosted.needs_keys,
         is_append_time=hosted.is_append_time,
-        timestamp_ms_min=None if is_shard else hosted.timestamp_ms_min(wall_ms),
-        timestamp_ms_max=None if is_shard else hosted.timestamp_ms_max(wall_ms),
+        timestamp_ms_min=hosted.timestamp_ms_min(wall_ms),
+        timestamp_ms_max=hosted.timestamp_ms_max(wall_ms),
     )
 
 
@@ -234,11 +227,6 @@ def _denial(context: BrokerContext, rights: ClientRights, topic: Topic) -> Error
     if state is not None and state.shard is not None and not rights.is_member:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     return ErrorCode.NONE
-
-
-def _is_shard(hosted: HostedPartition) -> bool:
-    state = hosted.replica.state
-    return state is not None and state.shard is not None
 
 
 def _error_of_unhosted(context: BrokerContext, topic: Topic, partition: int) -> ErrorCode:

@@ -42,10 +42,21 @@ class HostedPartition:
     def __post_init__(self) -> None:
         self.key = (self.topic_id, self.partition)
 
+    @property
+    def is_shard(self) -> bool:
+        """Whether coordinators write it. Its records are theirs, whom the leader knows by the batch's header:
+        none needs a key, and their groups do not end with a wrong clock."""
+        state = self.replica.state
+        return self.is_compacted and state is not None and state.shard is not None
+
+    @property
+    def needs_keys(self) -> bool:
+        return self.is_compacted and not self.is_shard
+
     def timestamp_ms_min(self, wall_ms: int) -> int | None:
         before = self.timestamp_before_ms_max
-        return None if before is None else wall_ms - before
+        return None if before is None or (self.is_compacted and self.is_shard) else wall_ms - before
 
     def timestamp_ms_max(self, wall_ms: int) -> int | None:
         after = self.timestamp_after_ms_max
-        return None if after is None else wall_ms + after
+        return None if after is None or (self.is_compacted and self.is_shard) else wall_ms + after

@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from typing import Final, TypeVar
 
+from springtide.node.refusals import TOLD_EVERY_MS
+
 BEGUN_MAX: Final = 32
 """Creations at a time: half of what a process asks of the controller for clients (Administration)."""
 REFUSED_MAX: Final = 1_000
 """Refused names that are remembered; the one that was refused first is forgotten."""
 LEFT_ALONE_MS: Final = 10_000
 """The time for which a refused name is not asked for again."""
-TOLD_EVERY_MS: Final = 3_600_000
 
 Key = TypeVar("Key")
 
@@ -49,7 +50,7 @@ class FirstUses:
         self._begun.discard(name)
         self._refused.pop(name, None)
 
-    def refuse(self, name: str, error: str, reason: str, *, client_id: str | None, now_ms: int) -> None:
+    def refuse(self, name: str, error: str, reason: str, *, client_id: str, now_ms: int) -> None:
         """Note, and tell once an hour, that the topic was not made."""
         self._begun.discard(name)
         self._refused.pop(name, None)

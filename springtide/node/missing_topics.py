@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from springtide.node.refusals import client_id_of
+
 if TYPE_CHECKING:
     from springtide.node.connection import Connection
 
@@ -18,7 +20,6 @@ OTHERS: Final = "(others)"
 """Stands for all further names; no topic can be called so."""
 TOLD_AT: Final = 3
 HOUR_MS: Final = 3_600_000
-CLIENT_ID_CHARS_MAX: Final = 64
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class MissingTopics:
                 hour.count,
                 hour.before,
                 connection.software,
-                (connection.client_id or "")[:CLIENT_ID_CHARS_MAX],
+                client_id_of(connection),
                 connection.principal,
                 connection.peer,
             )

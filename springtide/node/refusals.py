@@ -47,6 +47,11 @@ _USABLE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _log = logging.getLogger(__name__)
 
 
+def client_id_of(connection: Connection) -> str:
+    """Return a client's id as log lines tell it: it may be long, or none."""
+    return (connection.client_id or "")[:SOFTWARE_CHARS_MAX]
+
+
 def software_of(name: str, version: str) -> str | None:
     """Return how a client's software is told, or None if Kafka would refuse the name or version."""
     if not (_USABLE_NAME.fullmatch(name) and _USABLE_NAME.fullmatch(version)):
@@ -88,7 +93,7 @@ class Refusals:
             error.name,
             kind[2],
             count - told_count,
-            (connection.client_id or "")[:SOFTWARE_CHARS_MAX],
+            client_id_of(connection),
             connection.principal,
             connection.peer,
         )

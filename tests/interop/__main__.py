@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 
 from bench import sides
 from bench.__main__ import Narrator
 from bench.kafka import Kafka, KafkaNotUsable, find_version
 from localcluster.__main__ import COORDINATORS
-from localcluster.java import JavaNotFound
-from localcluster.processes import ProcessFailed
-from localcluster.rest import RestFailed
-from localcluster.zookeeper import ZooKeeperJarsNotFound
+from localcluster.cluster import CANNOT_RUN
+from localcluster.processes import exit_on_sigterm
 from tests.interop import table
 from tests.interop.clients import BUILD, ROOT, Client, Missing, clients
 from tests.interop.matrix import Matrix, Side
@@ -52,7 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Exit with 0 when no cell failed, 1 when one did or a cluster could not be started."""
     options = build_parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, _exit_on_sigterm)
+    exit_on_sigterm()
     tell = Narrator()
     home: Path | None = options.kafka_home
     columns = [one for one in clients(home) if options.client is None or one.name in options.client]
@@ -62,14 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     matrix = Matrix(rows, BUILD / "logs", tell)
     try:
         fill(matrix, rows, columns, home, tell)
-    except (
-        JavaNotFound,
-        ZooKeeperJarsNotFound,
-        KafkaNotUsable,
-        ProcessFailed,
-        RestFailed,
-        TimeoutError,
-    ) as failure:
+    except (*CANNOT_RUN, KafkaNotUsable) as failure:
         sys.stderr.write(f"interop: {failure}\n")
         sys.exit(1)
     sys.stdout.write(write(matrix))
@@ -134,11 +123,6 @@ def _springtide(tell: Narrator) -> Iterator[Side]:
 def _secured(tell: Narrator) -> Iterator[Side]:
     with secured_cluster(coordinators=COORDINATORS, tell=tell) as logins:
         yield Side(SPRINGTIDE, logins[ADMINISTRATOR].bootstrap, COORDINATORS, logins)
-
-
-def _exit_on_sigterm(number: int, frame: FrameType | None) -> None:
-    """Let `with` blocks stop what they started."""
-    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.contract.administration import AdminOutcome, CreateTopicsCall, TopicToCreate
+from controller.contract.administration import FIRST_USE, AdminOutcome, CreateTopicsCall, TopicToCreate
 from springtide.node.handlers.administer import administer, throttled
 from springtide.node.handlers.context import NodeContext, Request
+from springtide.node.refusals import client_id_of
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode, error_code
-
-SETTING = "auto.create.topics.enable"
 
 
 def use_absent(context: NodeContext, request: Request, name: str) -> ErrorCode:
     """Begin to make the topic if its first use makes it, and return the error for the client."""
-    if context.view.cluster_configs.get(SETTING) != "true":
+    if context.view.cluster_configs.get(FIRST_USE) != "true":
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if not (
         request.may(Operation.CREATE, ResourceType.CLUSTER, is_filter=True)
@@ -32,7 +31,7 @@ def use_absent(context: NodeContext, request: Request, name: str) -> ErrorCode:
 
 
 def _make(context: NodeContext, request: Request, name: str) -> None:
-    client_id = request.answer.connection.client_id
+    client_id = client_id_of(request.answer.connection)
 
     def end(outcomes: Sequence[AdminOutcome]) -> None:
         (outcome,) = outcomes

@@ -117,7 +117,6 @@ def test_a_cluster_replicates_and_serves_groups_over_tls(ca: PrivateCa, tmp_path
         assert await in_thread(read, over_tls, len(LARGE)) == LARGE
         plain = {"bootstrap.servers": cluster.bootstrap("HOME")}
         lives = [broker.process.life for broker in cluster.brokers.values()]
-        lives += [coordinator.process.life for coordinator in cluster.coordinators.values()]
         for name, asker in (("CLIENTS", over_tls), ("HOME", plain)):
             ports = {life.listeners.named[name].port for life in lives}
             assert await in_thread(brokers_told, asker) == ports

@@ -8,23 +8,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 
 from bench.__main__ import Narrator
 from bench.kafka import Kafka, KafkaNotUsable, find_version
 from localcluster.__main__ import COORDINATORS
-from localcluster.cluster import LocalCluster
-from localcluster.java import JavaNotFound
-from localcluster.processes import ProcessFailed
-from localcluster.rest import RestFailed
-from localcluster.zookeeper import ZooKeeperJarsNotFound
+from localcluster.cluster import CANNOT_RUN, LocalCluster
+from localcluster.processes import exit_on_sigterm
 from tests.interop.apps import table
 from tests.interop.apps.app import App
 from tests.interop.apps.catalogue import APPLICATIONS
@@ -55,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     an unknown name."""
     parser = build_parser()
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _exit_on_sigterm)
+    exit_on_sigterm()
     names = [name for name in options.apps.split(",") if name]
     if unknown := set(names) - {app.name for app in APPLICATIONS}:
         parser.error(f"no such application: {', '.join(sorted(unknown))}; see --list")
@@ -71,14 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.kafka_home is not None:
             with kafka(options.kafka_home, tell) as side:
                 fill(side, apps, outcomes, tell, has_to_install=options.install)
-    except (
-        JavaNotFound,
-        ZooKeeperJarsNotFound,
-        KafkaNotUsable,
-        ProcessFailed,
-        RestFailed,
-        TimeoutError,
-    ) as failure:
+    except (*CANNOT_RUN, KafkaNotUsable) as failure:
         sys.stderr.write(f"interop-apps: {failure}\n")
         sys.exit(1)
     finally:
@@ -135,11 +123,6 @@ def kafka(home: Path, tell: Narrator) -> Iterator[Cluster]:
     """An Apache Kafka that makes topics on first use, as by default."""
     with Kafka(home, tell, broker_config={"auto.create.topics.enable": "true"}) as cluster:
         yield Cluster(f"Apache Kafka {find_version(home)}", cluster.bootstrap_servers)
-
-
-def _exit_on_sigterm(number: int, frame: FrameType | None) -> None:
-    """Let `with` blocks stop what they started."""
-    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

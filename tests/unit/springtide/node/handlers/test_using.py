@@ -13,9 +13,10 @@ from controller.contract.errors import ControllerError
 from controller.contract.partition_state import TopicState
 from controller.contract.updates import UpdateBatch
 from springtide.node.cluster_view import ClusterView
-from springtide.node.first_use import BEGUN_MAX, LEFT_ALONE_MS, REFUSED_MAX, TOLD_EVERY_MS, FirstUses
+from springtide.node.first_use import BEGUN_MAX, LEFT_ALONE_MS, REFUSED_MAX, FirstUses
 from springtide.node.handlers import metadata
 from springtide.node.missing_topics import MissingTopics
+from springtide.node.refusals import SOFTWARE_CHARS_MAX, TOLD_EVERY_MS
 from springtide.wire.apis import APIS, ApiKey
 from springtide.wire.errors import ErrorCode
 from tests.kit.springtide.asking import answer_of
@@ -178,6 +179,14 @@ def test_a_refused_name_is_left_alone_for_a_while_and_told_once_an_hour(
     assert len(told()) == 2
 
 
+def test_what_a_stranger_calls_itself_is_cut_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    desk = open_desk()
+    desk.ask("orders", client_id="x" * 30_000)
+    desk.controller.answer(REFUSED)
+    (line,) = (line for line in caplog.messages if line.startswith("first_use_refused"))
+    assert f"client_id={'x' * SOFTWARE_CHARS_MAX} reason=" in line
+
+
 def test_few_are_made_at_a_time_and_refused_names_have_a_bound(caplog: pytest.LogCaptureFixture) -> None:
     desk = open_desk()
     assert desk.ask(*(f"t{number}" for number in range(100))) == [UNKNOWN] * 100
@@ -186,7 +195,7 @@ def test_few_are_made_at_a_time_and_refused_names_have_a_bound(caplog: pytest.Lo
     with caplog.at_level(logging.CRITICAL):
         for number in range(REFUSED_MAX + 1):
             assert uses.begin(f"t{number}", now_ms=0)
-            uses.refuse(f"t{number}", "POLICY_VIOLATION", "", client_id=None, now_ms=0)
+            uses.refuse(f"t{number}", "POLICY_VIOLATION", "", client_id="", now_ms=0)
     assert uses.begin("t0", now_ms=0), "the oldest is forgotten"
     assert not uses.begin("t1", now_ms=0)
 
