@@ -154,6 +154,14 @@ def test_a_certificate_that_ends_within_two_weeks_is_an_alarm(ends_ms: int, is_u
     assert book.up == ([key] if is_up else [])
 
 
+def test_the_end_of_a_certificate_is_told_to_the_second() -> None:
+    book, draft = Book(), Book().draft()
+    book.alarms.on_certificate(draft, "broker 1", 1, 86_399_000)
+    (alarm,) = draft.effects
+    assert isinstance(alarm, Alarm)
+    assert alarm.detail.startswith("a certificate of broker 1 ends at 1970-01-01T23:59:59Z, and new")
+
+
 # --- which are up ---------------------------------------------------------------------------------
 
 
@@ -259,8 +267,20 @@ def test_the_alarm_of_a_replica_ends_when_it_is_in_sync_or_moved_away_but_not_a_
     assert book.up == [replica_alarm(AlarmCode.LOG_SHORT, key, 3), rotten]
     book.write(changed(state, replicas=(1, 2), isr=(1, 2)))
     assert book.up == [rotten]
+    book.raise_alarm(replica_alarm(AlarmCode.REPLICA_ROTTEN, key, 2))
+    book.write(changed(state, leader=1, isr=(1, 2)))
+    assert book.up == [rotten]
     book.write(changed(state, leader=2))
     assert book.up == []
+
+
+def test_rot_that_an_earlier_process_told_of_is_cleared_for_its_broker_only() -> None:
+    book, key = Book(0), (topic_id(), 0)
+    rotten = [replica_alarm(AlarmCode.REPLICA_ROTTEN, key, b) for b in (1, 2, 3)]
+    for alarm in (short := replica_alarm(AlarmCode.LOG_SHORT, key, 2), *rotten):
+        book.raise_alarm(alarm)
+    book.alarms.clear_rot(book.draft(), 2)
+    assert book.up == [short, rotten[0], rotten[2]]
 
 
 @pytest.mark.parametrize(
