@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -320,12 +321,12 @@ def test_committed_is_whatever_anybody_knows_to_be_committed(floor: int, told: i
     cluster = leaderless()
     state, image = cluster.partition(), cluster.image
     ends = {3: log_end(50, (0, 0), high_watermark=told)}
-    lag = changed(last_lag(cluster), leader_epoch=state.leader_epoch - 1, high_watermark=last)
+    lag = msgspec.structs.replace(last_lag(cluster), leader_epoch=state.leader_epoch - 1, high_watermark=last)
     found = preview_loss(image, state, ends, lag, floor=floor)
     assert found is not None and found.known_committed == 9
     assert found.last_high_watermark == last
     # No leader of this very epoch can have reported: it has none.
-    odd = changed(lag, leader_epoch=state.leader_epoch, high_watermark=99)
+    odd = msgspec.structs.replace(lag, leader_epoch=state.leader_epoch, high_watermark=99)
     found = preview_loss(image, state, ends, odd, floor=floor)
     assert found is not None
     assert (found.known_committed, found.last_high_watermark) == (max(floor, told), -1)
@@ -333,7 +334,10 @@ def test_committed_is_whatever_anybody_knows_to_be_committed(floor: int, told: i
 
 def test_what_the_last_leader_tells_itself_counts_and_not_what_it_reported_before() -> None:
     cluster = leaderless()
-    state, lag = cluster.partition(), changed(last_lag(cluster), leader_epoch=0, high_watermark=0)
+    state, lag = (
+        cluster.partition(),
+        msgspec.structs.replace(last_lag(cluster), leader_epoch=0, high_watermark=0),
+    )
     ends = {3: log_end(90, (0, 0)), 1: log_end(95, (0, 0))}
     found = preview_loss(cluster.image, state, ends, lag)
     assert found is not None and found.candidates[2].lost_records == 5  # and not 30
@@ -352,12 +356,12 @@ def test_only_a_replica_of_a_partition_without_a_leader_is_listened_to() -> None
     good = log_end(90, *long[1:], leader_epoch=now)
     assert LogEnds().note(image, 3, 1, good)
     for broker_id, end in (
-        (3, changed(good, topic_id=topic_id(9))),
-        (3, changed(good, topic_id=topic_id(1), leader_epoch=led.leader_epoch)),
+        (3, msgspec.structs.replace(good, topic_id=topic_id(9))),
+        (3, msgspec.structs.replace(good, topic_id=topic_id(1), leader_epoch=led.leader_epoch)),
         (5, good),
-        (3, changed(good, leader_epoch=now + 1)),
-        (3, changed(good, leader_epoch=now - 1)),
-        (3, changed(good, epochs=long)),
+        (3, msgspec.structs.replace(good, leader_epoch=now + 1)),
+        (3, msgspec.structs.replace(good, leader_epoch=now - 1)),
+        (3, msgspec.structs.replace(good, epochs=long)),
     ):
         ends = LogEnds()
         assert not ends.note(image, broker_id, 1, end)
@@ -389,7 +393,7 @@ def test_log_ends_of_partitions_that_have_a_leader_again_are_forgotten() -> None
     cluster.ask(unclean(cluster, 4), LeadersElected)
     assert set(cluster.image.leaderless) == {(topic_id(1), 0)}
     other = cluster.partition(number=1)
-    end = changed(log_end(9, leader_epoch=other.leader_epoch), topic_id=topic_id(1))
+    end = msgspec.structs.replace(log_end(9, leader_epoch=other.leader_epoch), topic_id=topic_id(1))
     assert ends.note(cluster.image, 3, 1, end)
     assert ends.keys == ((topic_id(1), 0),)
 
