@@ -176,7 +176,7 @@ class AlarmBook:
         if key not in self._others and len(self._others) >= self._alarms_max:
             draft.note("alarms_dropped", f"more than {self._alarms_max} alarms: {detail}")
             return
-        if key.partition_key is not None and key not in self._others:
+        if key.partition_key is not None:
             self._troubled.setdefault(key.partition_key, {})[key] = None
         self._others[key] = detail
         draft.effects.append(Alarm(key=key, detail=detail))

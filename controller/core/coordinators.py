@@ -126,7 +126,6 @@ class CoordinatorSessions(Presence):
             self._level.pop(coordinator_id, None)
             self._by_id[coordinator_id] = Session(last_seen_ms=now_ms, required_sequence=image.sequence)
         self._see(coordinator_id, now_ms)
-        self._is_stale = True
         return self._accept(image, registration.coordinator_epoch, registration.status)
 
     def check(self, image: ClusterImage, coordinator_id: int, epoch: int) -> ControllerError:
@@ -244,7 +243,6 @@ class CoordinatorSessions(Presence):
             return False  # about an incarnation that is gone
         self._by_id[coordinator_id].last_seen_ms = None
         self._by_id[coordinator_id].is_proven_dead = True
-        self._is_stale = True
         return self._fence(draft, coordinator_id, "refuses connections: its process is dead")
 
     def probe_fenced(self, draft: Draft, now_ms: int) -> None:
@@ -310,7 +308,6 @@ class CoordinatorSessions(Presence):
         del self._by_id[coordinator_id]
         self.applied.pop(coordinator_id, None)
         self._level.pop(coordinator_id, None)
-        self._is_stale = True
 
 
 # --- operators ----------------------------------------------------------------------------------------------

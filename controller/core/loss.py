@@ -248,7 +248,7 @@ def _held_beyond(log: ReplicaLogEnd, other_id: int, other: ReplicaLogEnd, high_w
     candidate has records of a later leader epoch: the leader of that epoch was elected with every committed
     record (I1, leader completeness)."""
     parting, is_exact = parting_offset(log, other)
-    first = min(max(parting, other.log_start_offset), other.log_end_offset)
+    first = max(parting, other.log_start_offset)
     return HeldBy(
         broker_id=other_id,
         first_offset=first,

@@ -102,7 +102,7 @@ def way_out_without_leader(
             if (log.topic_id, log.partition) == (state.topic_id, state.partition) and log.records > 0
         ]
     least, known = preview.least, preview.known_committed
-    if least is None or least.log is None:
+    if least is None:
         said.append("no live replica has told how far its log goes yet")
     elif least.lost_committed:
         said.append(

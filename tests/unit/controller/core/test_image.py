@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from copy import deepcopy
 
 import msgspec
 
-from controller.contract.partition_state import NO_LEADER
-from controller.core.records import BrokerRecord, Cause, Change, PartitionRecord, RemoveTopicRecord
-from tests.kit.controller.core_cluster import Cluster, topic_id
+from controller.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionKey, PartitionState
+from controller.core.image import ClusterImage
+from controller.core.records import (
+    BrokerRecord,
+    Cause,
+    Change,
+    PartitionRecord,
+    RemoveBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from tests.kit.controller.core_cluster import Cluster, changed, topic_id
 
 
 def test_what_a_copy_replays_does_not_move_its_original() -> None:
@@ -32,3 +43,111 @@ def test_what_a_copy_replays_does_not_move_its_original() -> None:
     assert (copy.partitions, copy.topics, copy.leaderless) == ({}, {}, {})
     assert vars(image) == before
     assert vars(rows) == shown
+
+
+def check_indexes(image: ClusterImage) -> None:
+    """Each index is what the rows of living topics say."""
+    living = {key: state for key, state in image.partitions.items() if key[0] not in image.deletions}
+
+    def grouped(pairs: Iterable[tuple[int, PartitionKey]]) -> dict[int, set[PartitionKey]]:
+        found: dict[int, set[PartitionKey]] = {}
+        for broker_id, key in pairs:
+            found.setdefault(broker_id, set()).add(key)
+        return found
+
+    def kept(index: dict[int, dict[PartitionKey, None]]) -> dict[int, set[PartitionKey]]:
+        return {broker_id: set(keys) for broker_id, keys in index.items() if keys}
+
+    rows = living.items()
+    assert kept(image.replicas_of) == grouped((b, key) for key, one in rows for b in one.replicas)
+    assert kept(image.seats_of) == grouped((b, key) for key, one in rows for b in (*one.isr, *one.elr))
+    led = {key: one for key, one in rows if one.leader != NO_LEADER}
+    assert kept(image.leader_of) == grouped((one.leader, key) for key, one in led.items())
+    first = Counter(one.replicas[0] for one in living.values())
+    assert {b: count for b, count in image.preferred_counts.items() if count} == first
+    assert set(image.leaderless) == set(living) - set(led)
+    assert set(image.not_preferred) == {key for key, one in led.items() if one.leader != one.replicas[0]}
+    assert set(image.below_min) == {key for key, one in rows if len(one.isr) < one.min_insync_replicas}
+    assert set(image.under_replicated) == {key for key, one in rows if len(one.isr) < one.replication_factor}
+    assert set(image.recovering) == {key for key, one in rows if one.recovery is LeaderRecovery.RECOVERING}
+    assert set(image.reassigning) == {key for key, one in rows if one.original_replicas}
+    assert set(image.unconfirmed_new) == {key for key, one in rows if one.new_replicas}
+
+
+CHANGE = Change(cause=Cause.LEADER_ELECTED, at_ms=1)
+
+
+def test_indexes_say_what_the_rows_say_whatever_a_partition_becomes_and_when_its_topic_goes() -> None:
+    cluster = Cluster()
+    for number in (0, 1):
+        cluster.create((1, 2, 3), (2, 3, 1), number=number, configs={"min.insync.replicas": "2"})
+    image = cluster.image
+    check_indexes(image)
+    whole = changed(cluster.partition(), new_replicas=())
+    states: list[PartitionState] = [
+        whole,
+        changed(whole, isr=(1,), elr=(2,)),
+        changed(whole, leader=NO_LEADER, isr=(), elr=(1, 2)),
+        changed(whole, leader=2, isr=(2, 3), recovery=LeaderRecovery.RECOVERING),
+        changed(whole, replicas=(2, 1, 3)),  # 1 leads, and is not the first any more
+        changed(whole, replicas=(1, 2, 3, 4), original_replicas=(1, 2, 3), adding_replicas=(4,)),
+        changed(whole, replicas=(4, 2), isr=(2, 4), leader=4, new_replicas=(4,)),
+    ]
+    for before in states:
+        for after in states:
+            for state in (before, after):
+                image.replay(PartitionRecord(state=state, change=CHANGE))
+                check_indexes(image)
+    for state in states:
+        copy = image.copy()
+        copy.replay(PartitionRecord(state=state, change=CHANGE))
+        gone = msgspec.structs.replace(copy.topics[topic_id()], deleting=True)
+        removal = RemoveTopicRecord(topic_id=topic_id(), topic="orders-0", change=CHANGE)
+        # The topic's deletion begins, a state of it comes late, and it is over; or it is over at once.
+        at_once = copy.copy()
+        for record in (
+            TopicRecord(state=gone, change=CHANGE),
+            PartitionRecord(state=whole, change=CHANGE),
+            removal,
+        ):
+            copy.replay(record)
+            check_indexes(copy)
+        at_once.replay(removal)
+        check_indexes(at_once)
+        assert {key[0] for key in copy.partitions} == {key[0] for key in at_once.partitions} == {topic_id(1)}
+        assert set(copy.announced_at) == set(at_once.announced_at) == {topic_id(1)}
+
+
+def test_a_removed_broker_leaves_nothing_behind() -> None:
+    cluster = Cluster(brokers=(1, 2))
+    image = cluster.image
+    demoted = msgspec.structs.replace(image.brokers[2], demoted=True)
+    image.replay(BrokerRecord(registration=demoted, change=CHANGE))
+    assert image.broker_sequences[2] == image.sequence
+    assert (set(image.demoted), set(image.worker_ids)) == ({2}, {1, 2})
+    image.replay(RemoveBrokerRecord(broker_id=2, change=CHANGE))
+    assert not image.demoted
+    assert not image.is_eligible(2)
+    for rows in (
+        image.brokers,
+        image.worker_ids,
+        image.broker_sequences,
+        image.registered_sequences,
+        image.admitted_sequences,
+    ):
+        assert set(rows) == {1}
+
+
+def test_changes_are_remembered_so_far_back_and_no_further() -> None:
+    image = ClusterImage(start_sequence=10, change_log_entries_max=2)
+    row = BrokerRecord(registration=Cluster(brokers=(1,)).image.brokers[1], change=CHANGE)
+    for _ in range(3):
+        image.replay(row)
+    assert image.change_log_start == 10
+    assert [len(image.changes_since(sequence) or ()) for sequence in (10, 11, 12, 13)] == [3, 2, 1, 0]
+    assert image.changes_since(9) is None
+    assert image.changes_since(14) is None
+    image.replay(row)
+    assert image.change_log_start == 12
+    assert image.changes_since(11) is None
+    assert [len(image.changes_since(sequence) or ()) for sequence in (12, 13, 14)] == [2, 1, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,12 +10,20 @@ from hypothesis import strategies as st
 from controller.contract.lag_report import (
     LOG_EPOCHS_MAX,
     PartitionLag,
+    ReplicaLogEnd,
 )
 from controller.contract.session import ShutdownKind
 from controller.core.events import ElectUnclean, LeadersElected, Refusal, RefusalCode
-from controller.core.loss import LossPreview, parting_offset
+from controller.core.loss import (
+    CandidateLoss,
+    LogEnds,
+    LossPreview,
+    parting_offset,
+    preview_loss,
+    sealed_candidate,
+)
 from controller.core.records import Cause
-from tests.kit.controller.core_cluster import Cluster, log_end, report, tell, topic_id
+from tests.kit.controller.core_cluster import Cluster, changed, log_end, report, tell, topic_id
 
 
 def leaderless(*, is_heard: bool = True) -> Cluster:
@@ -208,6 +217,187 @@ def starts(records: list[int]) -> tuple[tuple[int, int], ...]:
     return tuple((epoch, records.index(epoch)) for epoch in sorted(set(records)))
 
 
+@pytest.mark.parametrize(
+    ("log", "other", "parting"),
+    [
+        # They share no epoch, and one starts later: below that the two can't be compared.
+        (log_end(80, (1, 50), start=50), log_end(70, (0, 0)), (50, True)),
+        (log_end(70, (0, 0)), log_end(80, (1, 50), start=50), (50, True)),
+        # The candidate's own history may be the one that is too long.
+        (
+            log_end(3_000, *((epoch, epoch) for epoch in range(1_000, 1_000 + LOG_EPOCHS_MAX)), start=40),
+            log_end(2_000, (0, 0)),
+            (40, False),
+        ),
+    ],
+)
+def test_logs_without_a_common_epoch_part_where_both_have_begun(
+    log: ReplicaLogEnd, other: ReplicaLogEnd, parting: tuple[int, bool]
+) -> None:
+    assert parting_offset(log, other) == parting
+
+
+def test_a_loss_is_the_longest_of_what_others_hold_and_counts_what_they_still_have() -> None:
+    cluster = leaderless(is_heard=False)
+    tell(cluster, 3, 50, (0, 0))
+    tell(cluster, 4, 51, (0, 0), high_watermark=51)
+    (by_four,) = preview(cluster).candidates[2].held
+    assert (by_four.records, by_four.committed) == (1, 1)  # one record is enough
+    tell(cluster, 4, 90, (0, 0), start=70, high_watermark=80)
+    (by_four,) = preview(cluster).candidates[2].held
+    assert (by_four.first_offset, by_four.records, by_four.committed) == (70, 20, 10)
+    cluster.restart(2)
+    tell(cluster, 2, 52, (0, 0))
+    three = preview(cluster).candidates[2]
+    assert [one.records for one in three.held] == [2, 20]
+    assert (three.lost_records, three.lost_committed) == (30, 30)  # 10 of 30 are gone by retention
+
+
+@pytest.mark.parametrize("ends", [(60, 80), (80, 60)])
+def test_of_several_logs_that_go_on_the_longest_counts(ends: tuple[int, int]) -> None:
+    """From offset 50 on, 3 has what a leader wrote that had not all, and the others what was committed."""
+    cluster = leaderless(is_heard=False)
+    told = {b: log_end(end, (0, 0), (2, 50)) for b, end in zip((2, 4), ends, strict=True)}
+    told[3] = log_end(70, (0, 0), (1, 50))
+    found = preview_loss(cluster.image, cluster.partition(), told, None, floor=75)
+    assert found is not None
+    three = found.candidates[2]
+    assert (three.lost_records, three.lost_committed) == (30, 25)
+
+
+def test_a_log_without_epochs_holds_nothing_beyond_itself() -> None:
+    cluster = leaderless()
+    tell(cluster, 3, 90)
+    assert preview(cluster).candidates[2].held == ()
+
+
+def lossy(
+    broker_id: int, committed: int, epoch: int, records: int, *, may_lead: bool = True
+) -> CandidateLoss:
+    return CandidateLoss(
+        broker_id=broker_id,
+        may_lead=may_lead,
+        log=log_end(records, (epoch, 0)),
+        lost_records=records,
+        lost_committed=committed,
+    )
+
+
+UNHEARD = CandidateLoss(broker_id=9, may_lead=True, log=None)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "least"),
+    [
+        ((), None),
+        ((UNHEARD, lossy(1, 0, 9, 0, may_lead=False)), None),
+        ((UNHEARD, lossy(1, 0, 9, 0, may_lead=False), lossy(2, 5, 1, 5)), 2),
+        ((lossy(4, 1, 9, 0), lossy(3, 0, 1, 9)), 3),  # acknowledged records come first
+        ((lossy(4, 2, 1, 0), lossy(3, 1, 1, 9)), 3),
+        ((lossy(4, 0, 1, 0), lossy(3, 0, 2, 9)), 3),  # then the latest leader epoch
+        ((lossy(4, 0, 1, 1), lossy(3, 0, 1, 0)), 3),  # then all records
+        ((lossy(4, 0, 1, 9), lossy(3, 0, 1, 8)), 3),
+        ((lossy(4, 0, 1, 1), lossy(3, 0, 1, 1)), 4),  # then the order of the assignment
+    ],
+)
+def test_the_candidate_that_loses_least(candidates: tuple[CandidateLoss, ...], least: int | None) -> None:
+    found = LossPreview(
+        partition_epoch=0,
+        unheard=(),
+        last_leader=-1,
+        last_log_end_offset=-1,
+        last_high_watermark=-1,
+        known_committed=0,
+        candidates=candidates,
+    )
+    assert (None if found.least is None else found.least.broker_id) == least
+    for one in candidates:
+        assert found.candidate(one.broker_id) is one
+    assert found.candidate(0) is None
+
+
+@pytest.mark.parametrize(("floor", "told", "last"), [(9, 8, 7), (7, 9, 8), (7, 8, 9)])
+def test_committed_is_whatever_anybody_knows_to_be_committed(floor: int, told: int, last: int) -> None:
+    cluster = leaderless()
+    state, image = cluster.partition(), cluster.image
+    ends = {3: log_end(50, (0, 0), high_watermark=told)}
+    lag = msgspec.structs.replace(last_lag(cluster), leader_epoch=state.leader_epoch - 1, high_watermark=last)
+    found = preview_loss(image, state, ends, lag, floor=floor)
+    assert found is not None and found.known_committed == 9
+    assert found.last_high_watermark == last
+    # No leader of this very epoch can have reported: it has none.
+    odd = msgspec.structs.replace(lag, leader_epoch=state.leader_epoch, high_watermark=99)
+    found = preview_loss(image, state, ends, odd, floor=floor)
+    assert found is not None
+    assert (found.known_committed, found.last_high_watermark) == (max(floor, told), -1)
+
+
+def test_what_the_last_leader_tells_itself_counts_and_not_what_it_reported_before() -> None:
+    cluster = leaderless()
+    state, lag = (
+        cluster.partition(),
+        msgspec.structs.replace(last_lag(cluster), leader_epoch=0, high_watermark=0),
+    )
+    ends = {3: log_end(90, (0, 0)), 1: log_end(95, (0, 0))}
+    found = preview_loss(cluster.image, state, ends, lag)
+    assert found is not None and found.candidates[2].lost_records == 5  # and not 30
+    # Unheard, it holds 30 more at least; another replica may hold more than that.
+    ends = {3: log_end(90, (0, 0)), 4: log_end(130, (0, 0))}
+    found = preview_loss(cluster.image, state, ends, lag)
+    assert found is not None and found.candidates[2].lost_records == 40
+
+
+def test_only_a_replica_of_a_partition_without_a_leader_is_listened_to() -> None:
+    cluster = leaderless()
+    cluster.create((1, 2, 3, 4), number=1, configs={"min.insync.replicas": "1"})
+    image, state = cluster.image, cluster.partition()
+    led, now = cluster.partition(number=1), state.leader_epoch
+    long = tuple((epoch, epoch) for epoch in range(LOG_EPOCHS_MAX + 1))
+    good = log_end(90, *long[1:], leader_epoch=now)
+    assert LogEnds().note(image, 3, 1, good)
+    for broker_id, end in (
+        (3, msgspec.structs.replace(good, topic_id=topic_id(9))),
+        (3, msgspec.structs.replace(good, topic_id=topic_id(1), leader_epoch=led.leader_epoch)),
+        (5, good),
+        (3, msgspec.structs.replace(good, leader_epoch=now + 1)),
+        (3, msgspec.structs.replace(good, leader_epoch=now - 1)),
+        (3, msgspec.structs.replace(good, epochs=long)),
+    ):
+        ends = LogEnds()
+        assert not ends.note(image, broker_id, 1, end)
+        assert ends.keys == ()
+
+
+def test_a_log_end_counts_for_the_registered_process_and_this_very_state() -> None:
+    cluster = leaderless()
+    image, state, ends = cluster.image, cluster.partition(), LogEnds()
+    epoch, good = cluster.broker(3).broker_epoch, log_end(90, leader_epoch=state.leader_epoch)
+    for other in (epoch - 1, epoch + 1):
+        assert ends.note(image, 3, other, good)
+        assert ends.of(image, state) == {}
+    assert ends.note(image, 3, epoch, good)
+    assert ends.of(image, state) == {3: good}
+    for other in (state.leader_epoch - 1, state.leader_epoch + 1):
+        assert ends.of(image, changed(state, leader_epoch=other)) == {}
+    del image.brokers[3]
+    assert ends.of(image, state) == {}
+
+
+def test_log_ends_of_partitions_that_have_a_leader_again_are_forgotten() -> None:
+    cluster = leaderless()
+    cluster.create((3,), number=1)
+    ends, state = LogEnds(), cluster.partition()
+    assert ends.note(cluster.image, 3, 1, log_end(90, leader_epoch=state.leader_epoch))
+    cluster.ask(unclean(cluster, 3), LeadersElected)
+    cluster.kill(3)
+    cluster.ask(unclean(cluster, 4), LeadersElected)
+    assert set(cluster.image.leaderless) == {(topic_id(1), 0)}
+    other = cluster.partition(number=1)
+    end = msgspec.structs.replace(log_end(9, leader_epoch=other.leader_epoch), topic_id=topic_id(1))
+    assert ends.note(cluster.image, 3, 1, end)
+    assert ends.keys == ((topic_id(1), 0),)
+
+
 # --- sealed logs (3.9, after total power loss) -----------------------------------------------------
 
 
@@ -281,3 +471,37 @@ def test_a_sealed_log_that_had_no_seat_at_the_end_proves_nothing() -> None:
     tell_sealed(cluster, 1, 50)  # 2 and 3 went on without it
     tell_sealed(cluster, 2, 50)
     assert cluster.partition().leader == -1
+
+
+@pytest.mark.parametrize("held", [51, 50])
+@pytest.mark.parametrize("high_watermark", [50, 51])
+def test_one_record_beyond_a_sealed_log_refutes_it(held: int, high_watermark: int) -> None:
+    cluster = without_power()
+    tell(cluster, 1, held, (0, 0), high_watermark=high_watermark)
+    tell_sealed(cluster, 2, 50)
+    tell_sealed(cluster, 3, 50)
+    assert cluster.partition().leader == (2 if held == high_watermark == 50 else -1)
+
+
+def test_a_seal_of_a_chain_that_is_not_registered_proves_nothing() -> None:
+    cluster = without_power()
+    chain_epoch = cluster.broker(3).chain_epoch
+    tell_sealed(cluster, 2, 50)
+    for other in (chain_epoch - 1, chain_epoch + 1):
+        tell(cluster, 3, 50, (0, 0), seal_chain_epoch=other)
+        assert cluster.partition().leader == -1
+
+
+@pytest.mark.parametrize("seat", [{"leader": 2}, {"isr": (2,)}, {"elr": (2,)}])
+def test_seals_decide_only_where_no_seat_is_left(seat: dict[str, object]) -> None:
+    cluster = without_power()
+    ends = {b: log_end(50, (0, 0), seal_chain_epoch=cluster.broker(b).chain_epoch) for b in (2, 3)}
+    assert sealed_candidate(cluster.image, cluster.partition(), ends) == 2
+    assert sealed_candidate(cluster.image, changed(cluster.partition(), **seat), ends) is None
+
+
+def test_the_seal_of_a_broker_that_is_down_elects_nobody() -> None:
+    cluster = without_power()
+    ends = {b: log_end(50, (0, 0), seal_chain_epoch=cluster.broker(b).chain_epoch) for b in (2, 3)}
+    cluster.kill(3)
+    assert sealed_candidate(cluster.image, cluster.partition(), ends) is None

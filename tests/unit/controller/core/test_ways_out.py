@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
+
 from controller.contract.holdings import SetAsideLog
-from controller.contract.lag_report import ReplicaProblem
+from controller.contract.lag_report import PartitionLag, ReplicaProblem
 from controller.contract.partition_state import NO_LEADER
 from controller.contract.session import ShutdownKind
 from controller.core.effects import AlarmCode
-from tests.kit.controller.core_cluster import Cluster, hear, report, seats, tell, topic_id, way_out
+from controller.core.loss import CandidateLoss, LossPreview
+from controller.core.ways_out import QuarantinedReplicas, way_out_of_quarantine, way_out_without_leader
+from tests.kit.controller.core_cluster import (
+    Cluster,
+    changed,
+    hear,
+    log_end,
+    report,
+    seats,
+    tell,
+    topic_id,
+    way_out,
+)
 
 KEY = (topic_id(), 0)
 
@@ -130,3 +145,155 @@ def test_a_log_that_could_not_prove_itself_may_lack_what_nobody_knows_of() -> No
     assert "broker 3 lacks nothing that is known to be committed; but it could not prove" in said
     assert "if a newer disk or copy is left of broker 3, stop that broker, bring it back, start it" in said
     assert "elect-leader orders-0 0 --election-type unclean` elects it as it is" in said
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ({}, "broker 2 (cut)"),
+        ({"next_offset": 0}, "broker 2 holds a log that ends at 0 (cut)"),
+        ({"high_watermark": 0}, "broker 2, knows records below 0 to be committed (cut)"),
+        ({"first_offset": 0}, "broker 2, and refused to cut it at 0 (cut)"),
+        (
+            {"next_offset": 9, "high_watermark": 8, "first_offset": 7},
+            "broker 2 holds a log that ends at 9, knows records below 8 to be committed, and refused to cut "
+            "it at 7 (cut)",
+        ),
+    ],
+)
+def test_of_a_replica_in_quarantine_is_said_what_is_known(known: dict[str, int], said: str) -> None:
+    problem = ReplicaProblem(topic_id=topic_id(), partition=0, code="quarantined", detail="cut", **known)
+    found = way_out_of_quarantine(short_one_leads().partition(), {2: problem}, None)
+    assert found is not None and f"in quarantine: {said}. If" in found
+
+
+def test_the_end_of_the_leaders_log_is_what_it_reported_in_this_leader_epoch() -> None:
+    state = short_one_leads().partition()
+    told = {2: ReplicaProblem(topic_id=topic_id(), partition=0, code="quarantined", detail="cut")}
+
+    def lag(leader_epoch: int) -> PartitionLag:
+        return PartitionLag(
+            topic_id=topic_id(),
+            partition=0,
+            leader_epoch=leader_epoch,
+            log_start_offset=0,
+            log_end_offset=367,
+            high_watermark=0,
+            size_bytes=0,
+        )
+
+    now = state.leader_epoch
+    for last, end in (
+        (lag(now), "367"),
+        (lag(now - 1), "an end that is not known yet"),
+        (lag(now + 1), "an end that is not known yet"),
+        (None, "an end that is not known yet"),
+    ):
+        found = way_out_of_quarantine(state, told, last)
+        assert found is not None and f"its log goes to {end}, but" in found
+
+
+def test_a_leader_in_quarantine_counts_and_a_member_beside_it_does_not() -> None:
+    cluster = short_one_leads()
+    state = changed(cluster.partition(), leader=2, isr=(1, 2, 3))
+    problem = ReplicaProblem(
+        topic_id=topic_id(), partition=0, code="quarantined", detail="cut", leader_epoch=state.leader_epoch
+    )
+    replicas = QuarantinedReplicas()
+    for broker_id in (1, 2, 3):
+        replicas.note(state, broker_id, problem)
+    assert list(replicas.of(state)) == [2]
+    replicas.forget(cluster.image)
+    assert list(replicas.of(state)) == [2]
+    for other in (state.leader_epoch - 1, state.leader_epoch + 1):
+        replicas.note(state, 2, msgspec.structs.replace(problem, leader_epoch=other))
+        assert replicas.of(state) == {}
+    replicas.note(state, 2, problem)
+    cluster.image.partitions.clear()
+    replicas.forget(cluster.image)
+    assert replicas.of(state) == {}
+
+
+def candidate(broker_id: int, committed: int | None, *, may_lead: bool = True) -> CandidateLoss:
+    return CandidateLoss(
+        broker_id=broker_id,
+        may_lead=may_lead,
+        log=None if committed is None else log_end(50, (0, 0)),
+        lost_records=committed,
+        lost_committed=committed,
+    )
+
+
+def said_without_leader(*candidates: CandidateLoss, elr: tuple[int, ...] = ()) -> str:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    preview = LossPreview(
+        partition_epoch=0,
+        unheard=tuple(c.broker_id for c in candidates if c.log is None),
+        last_leader=1,
+        last_log_end_offset=-1,
+        last_high_watermark=-1,
+        known_committed=70,
+        candidates=candidates,
+    )
+    state = changed(cluster.partition(), leader=NO_LEADER, isr=(), elr=elr, last_known_elr=(1,))
+    return way_out_without_leader(cluster.image, state, preview, {})
+
+
+def test_a_newer_copy_is_looked_for_where_no_log_is_known_to_reach_what_is_committed() -> None:
+    said = said_without_leader(candidate(1, None), candidate(2, 5), candidate(3, 0, may_lead=False))
+    assert "records below 70 are known to be committed" in said
+    assert "broker 2 lacks least, 5 of them: if a newer disk or copy is left of broker 1 or 2, stop" in said
+    assert said.endswith("; start broker 1: it has not told what it holds")
+
+
+def test_one_that_lacks_nothing_is_said_to() -> None:
+    said = said_without_leader(candidate(1, 3), candidate(2, 0), candidate(3, 0))
+    assert said.startswith("broker 2 lacks nothing that is known to be committed; `springtide elect-leader")
+    assert "start broker" not in said
+
+
+@pytest.mark.parametrize(("elr", "records", "is_offered"), [((1,), 0, False), ((1,), 3, True), ((), 0, True)])
+def test_an_unclean_election_is_offered_where_it_gives_something_up_or_nobody_has_a_seat(
+    elr: tuple[int, ...], records: int, is_offered: bool
+) -> None:
+    said = said_without_leader(msgspec.structs.replace(candidate(2, 0), lost_records=records), elr=elr)
+    assert ("`springtide elect-leader orders-0 0 --election-type unclean`" in said) is is_offered
+    assert (f"it lacks {records} records that others told of" in said) is (records > 0)
+
+
+def set_aside_log(topic: int, partition: int, records: int) -> SetAsideLog:
+    return SetAsideLog(
+        directory=f"{topic}-{partition}.{records}",
+        topic_id=topic_id(topic),
+        topic="orders",
+        partition=partition,
+        why="damaged",
+        log_start_offset=5,
+        log_end_offset=5 + records,
+    )
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "records", "is_named"),
+    [(1, 0, 1, True), (1, 0, 0, False), (0, 0, 9, False), (2, 0, 9, False), (1, 1, 9, False)],
+)
+def test_only_logs_of_this_partition_that_hold_records_are_named(
+    topic: int, partition: int, records: int, is_named: bool
+) -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3), number=1)
+    state = changed(cluster.partition(number=1), leader=NO_LEADER, isr=())
+    preview = LossPreview(
+        partition_epoch=0,
+        unheard=(),
+        last_leader=1,
+        last_log_end_offset=-1,
+        last_high_watermark=-1,
+        known_committed=0,
+        candidates=(),
+    )
+    logs = (set_aside_log(topic, partition, records),)
+    said = way_out_without_leader(cluster.image, state, preview, {3: logs})
+    assert (f"quarantine/{topic}-{partition}.{records} that ends at {5 + records}" in said) is is_named
+    assert said.endswith("no live replica has told how far its log goes yet")
