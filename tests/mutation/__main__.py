@@ -6,7 +6,7 @@
     python -m tests.mutation --again                            those that survived, after tests were added
 
 Results are appended to --out, and what stands there is not run again: a run may be ended and taken up. A
-larger sample of the same seed holds the smaller one. Survivors with a reason stand in reasons.txt here.
+larger sample of the same seed holds the smaller one. Survivors with a reason stand in reasons/ here.
 Run it with `nice`; it takes hours for the whole, and is not part of CI.
 """
 
@@ -20,6 +20,7 @@ import math
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from tests.mutation.mutants import Mutant, mutants_of
 
 FOLDERS = ("dataplane/core", "controller/core", "coordinator/core", "dataplane/storage")
 TESTS = ("tests/unit/dataplane", "tests/unit/controller", "tests/unit/coordinator")
-REASONS = Path(__file__).with_name("reasons.txt")
+REASONS = Path(__file__).with_name("reasons")
 
 
 def all_mutants() -> list[Mutant]:
@@ -49,16 +50,22 @@ def drawn(mutants: list[Mutant], *, files: list[str], sample: int, seed: int) ->
     return of_files[:sample]
 
 
-def read_reasons(path: Path = REASONS) -> dict[str, str]:
-    """Name of a mutant to why it may survive: a line of the name, then indented lines of the reason."""
+def read_reasons(folder: Path = REASONS) -> dict[str, str]:
+    """Name of a mutant, or pattern of names in which `*` stands for anything, to why it may survive. In the
+    files: a line of the name, then indented lines of the reason."""
     reasons: dict[str, str] = {}
     name = ""
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line.startswith("    "):
-            reasons[name] = f"{reasons.get(name, '')} {line.strip()}".strip()
-        elif line and not line.startswith("#"):
-            name = line
+    for path in sorted(folder.glob("*.txt")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if line.startswith("    "):
+                reasons[name] = f"{reasons.get(name, '')} {line.strip()}".strip()
+            elif line and not line.startswith("#"):
+                name = line
     return reasons
+
+
+def is_explained(name: str, reasons: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, each.replace("[", "[[]").replace("?", "[?]")) for each in reasons)
 
 
 def read_results(path: Path) -> dict[str, Verdict]:
@@ -75,7 +82,9 @@ def summary(mutants: list[Mutant], results: dict[str, Verdict], reasons: dict[st
     done = [results[mutant.name] for mutant in mutants if mutant.name in results]
     alive = [each for each in done if each.verdict in (SURVIVED, UNSEEN)]
     counts = Counter(each.verdict for each in done)
-    open_ones = sorted((each for each in alive if each.name not in reasons), key=lambda each: each.name)
+    open_ones = sorted(
+        (each for each in alive if not is_explained(each.name, reasons)), key=lambda each: each.name
+    )
     lines = [f"{each.verdict} line {each.line}: {each.name}" for each in open_ones]
     lines.append(
         f"{len(done)} of {len(mutants)} tried: {counts[KILLED]} killed, {counts[HANGS]} hang, "

@@ -7,7 +7,7 @@ from types import FunctionType
 
 import pytest
 
-from tests.mutation.__main__ import drawn, read_reasons, summary
+from tests.mutation.__main__ import drawn, is_explained, read_reasons, summary
 from tests.mutation.forked import HANGS, KILLED, SURVIVED, UNSEEN, Verdict
 from tests.mutation.mutants import Mutant, mutants_of, mutated_code
 
@@ -118,9 +118,10 @@ def test_the_summary_names_the_survivors_that_have_no_reason_yet(tmp_path: Path)
         each.name: Verdict(each.name, each.lines[0], verdict, "", 0.1)
         for each, verdict in zip(mutants, verdicts, strict=False)
     }
-    path = tmp_path / "reasons.txt"
-    path.write_text(f"# why\n{mutants[2].name}\n    a value object:\n    nothing else\n", encoding="utf-8")
-    reasons = read_reasons(path)
+    (tmp_path / "box.txt").write_text(
+        f"# why\n{mutants[2].name}\n    a value object:\n    nothing else\n", encoding="utf-8"
+    )
+    reasons = read_reasons(tmp_path)
     assert reasons == {mutants[2].name: "a value object: nothing else"}
     assert summary(mutants, results, reasons).splitlines() == [
         f"unseen line {mutants[3].lines[0]}: {mutants[3].name}",
@@ -128,3 +129,12 @@ def test_the_summary_names_the_survivors_that_have_no_reason_yet(tmp_path: Path)
         "5 of 6 tried: 1 killed, 1 hang, 2 survived, 1 on lines that no test executes; 60.0 % alive, "
         "1 of them with a reason",
     ]
+
+
+def test_a_reason_may_stand_for_a_whole_kind() -> None:
+    name = "box.py Box.first: self._all[0] * 2 -> self._all[0] / 2"
+    assert is_explained(name, [name])
+    assert is_explained(name, ["box.py Box.first: self._all[0] *"])
+    assert not is_explained(
+        name, ["box.py Box.last: *", "box.py Box.first: self._all[1] *", "box.py Box.first:"]
+    )
