@@ -53,10 +53,12 @@ def test_an_isolated_leader_that_acknowledged_alone_loses_its_records_visibly(cl
         bootstrap_servers=cluster.bootstrap_servers, topic=TOPIC, partitions=1, at_least={0: len(kept)}
     )
     assert [record.value for record in read] == kept
-    assert unclean_elections(cluster) == 1
-    (change,) = cluster.wait_until(
+    count = unclean_elections(cluster)
+    changes = cluster.wait_until(
         "the audit has it", lambda: cluster.audit(cause="unclean_leader_elected") or None
     )
+    assert count == 1, cluster.audit(topic=TOPIC)
+    (change,) = changes
     assert change["reason"] == "unclean.leader.election.enable is true"
     disk = PosixDisk()
     (aside,) = list_aside(disk, f"{cluster.brokers[isolated].data_directory}/{DIVERGENT}")
