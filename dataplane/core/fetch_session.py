@@ -159,9 +159,6 @@ class FetchSession:
     def __len__(self) -> int:
         return len(self._partitions)
 
-    def __contains__(self, key: PartitionKey) -> bool:
-        return key in self._partitions
-
     @property
     def is_replica(self) -> bool:
         return self.replica_id >= 0
@@ -514,12 +511,6 @@ class FollowerSession:
         self._changed: dict[PartitionKey, None] = {}
         self._forgotten: dict[PartitionKey, None] = {}
         self._told: dict[PartitionKey, FetchPosition | None] = {}
-
-    def __len__(self) -> int:
-        return len(self._followed)
-
-    def __contains__(self, key: PartitionKey) -> bool:
-        return key in self._followed
 
     def set_position(self, key: PartitionKey, position: FetchPosition) -> None:
         """Fetch this partition from this position on; the next request mentions it if the leader does not

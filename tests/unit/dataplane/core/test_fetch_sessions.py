@@ -21,8 +21,9 @@ from dataplane.core.fetch_session import (
 )
 from springtide.node.lease import NEVER_MS
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_request import LogMark
 
-A, B, C = ("a", 0), ("b", 0), ("b", 1)
+A, B, C, D = ("a", 0), ("b", 0), ("b", 1), ("d", 0)
 
 
 def asked(key: PartitionKey, fetch_offset: int = 0, *, leader_epoch: int = 1) -> AskedPartition:
@@ -139,7 +140,6 @@ def test_forgotten_partitions_are_not_watched() -> None:
     table.park(session, "handle")
     assert table.on_data_appended(A) == ()
     assert table.on_data_appended(B) == [session]
-    assert A not in session
 
 
 @pytest.mark.parametrize(
@@ -150,6 +150,7 @@ def test_forgotten_partitions_are_not_watched() -> None:
         ({"session": (0, 1)}, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
         ({"session": (100, 1), "replica_id": 3}, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
         ({"session": (100, 1), "broker_epoch": 21}, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        ({"session": (100, 1), "principal": "other"}, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
         ({"session": (100, 1), "uses_topic_ids": False}, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
     ],
 )
@@ -467,3 +468,174 @@ def test_a_session_remembers_no_more_names_than_it_follows_partitions() -> None:
         session.note_names({f"name-{epoch}": topic})
         assert len(session.names) <= len(session) == 3
     assert session.names == {"first": "a", "second": "b", "name-19": "t19"}
+
+
+def test_a_partition_that_is_forgotten_is_not_due_whatever_is_left_of_it() -> None:
+    table = sessions()
+    session = opened(table, asked(A), asked(B))
+    followed, _ = session.due()
+    opened(table, session=(100, 1), forgotten=(A,))
+    assert [each.key for each in session.due()] == [B]
+    session.settle(followed, error=ErrorCode.NONE, high_watermark=0, log_start_offset=0, is_more_left=True)
+    assert [each.key for each in session.due()] == [B], "an answer was on its way"
+
+
+def test_a_session_remembers_all_that_a_mention_says() -> None:
+    mark = LogMark(1, 4, ())
+    table = sessions()
+    opened(table, asked(A))
+    mention = AskedPartition(*A, 2, 7, 3, 5, 100, mark, True)
+    (followed,) = opened(table, mention, session=(100, 1)).due()
+    assert (*followed.key, followed.leader_epoch, followed.fetch_offset) == mention[:4]
+    assert (followed.last_fetched_epoch, followed.log_start_offset, followed.max_bytes) == mention[4:7]
+    assert followed.wants_producers
+    assert (followed.take_mark(), followed.take_mark()) == (mark, None)
+
+
+@pytest.mark.parametrize(
+    ("replica_id", "is_replica", "is_debugging"),
+    [(-3, False, False), (-2, False, True), (-1, False, False), (0, True, False), (2, True, False)],
+)
+def test_the_id_of_a_fetcher_says_what_it_is(replica_id: int, is_replica: bool, is_debugging: bool) -> None:
+    session = opened(sessions(), asked(A), replica_id=replica_id)
+    assert (session.is_replica, session.is_debugging) == (is_replica, is_debugging)
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        {},
+        {"error": ErrorCode.NOT_LEADER_OR_FOLLOWER},
+        {"size_bytes": 1},
+        {"is_diverging": True},
+        {"high_watermark": 4},
+        {"log_start_offset": 1},
+        {"is_full_answer": True},
+    ],
+)
+def test_each_kind_of_news_is_one_by_itself(news: dict[str, Any]) -> None:
+    session = opened(sessions(), asked(A))
+    answer_all(session, high_watermark=3)
+    session.mark_all_due()
+    (followed,) = session.due()
+    session.is_full_answer = news.pop("is_full_answer", False)
+    same: dict[str, Any] = {
+        "error": ErrorCode.NONE,
+        "size_bytes": 0,
+        "is_diverging": False,
+        "high_watermark": 3,
+        "log_start_offset": 0,
+    }
+    assert session.is_news(followed, **{**same, **news}) == (session.is_full_answer or bool(news))
+
+
+def test_partitions_are_counted_when_they_come_and_when_they_go() -> None:
+    table = sessions(partitions_max=3)
+    session = opened(table, asked(A))
+    table.park(session, "handle")
+    for epoch in (1, 2):
+        opened(table, asked(B), session=(100, epoch))  # the second time it is known
+        assert table.on_data_appended(B) == [session]
+    assert opened(table, asked(C), asked(D)).session_id == 0
+    assert opened(table, asked(C)).session_id == 101
+    opened(table, session=(100, 3), forgotten=(B,))
+    assert opened(table, asked(C), asked(D)).session_id == 0
+    assert opened(table, asked(D)).session_id == 102
+    table.close(session)
+    assert table.on_data_appended(A) == ()
+    assert opened(table, asked(A)).session_id == 103
+
+
+def test_a_session_may_grow_up_to_the_bound() -> None:
+    table = sessions(partitions_max=2)
+    opened(table, asked(A))
+    assert len(opened(table, asked(B), session=(100, 1))) == 2
+
+
+def test_a_full_fetch_of_nothing_begins_no_session() -> None:
+    assert opened(sessions()).session_id == 0
+
+
+def test_a_session_is_replaced_by_its_own_fetcher_only() -> None:
+    for other in ({"replica_id": 3}, {"principal": "other"}):
+        table = sessions()
+        opened(table, asked(A))
+        assert opened(table, asked(A), session=(100, 0), **other).session_id == 101
+        assert len(table) == 2
+
+
+def test_no_session_has_the_id_of_another_or_of_none() -> None:
+    table = FetchSessions(iter((0, 100, 100, 101)))
+    assert [opened(table, asked(A)).session_id for _ in range(2)] == [100, 101]
+
+
+def test_after_the_last_epoch_comes_the_first() -> None:
+    last = 2**31 - 1
+    session = opened(table := sessions(), asked(A))
+    session.next_epoch = last - 1
+    for epoch, next_epoch in ((last - 1, last), (last, 1)):
+        assert opened(table, session=(100, epoch)).next_epoch == next_epoch
+    follower = FollowerSession()
+    follower.set_position(A, position(0))
+    follower.build()
+    follower.on_answer(ErrorCode.NONE, session_id=100)
+    follower._next_epoch = last - 1
+    epochs = []
+    for _ in range(3):
+        epochs.append(follower.build().session_epoch)
+        follower.on_answer(ErrorCode.NONE, session_id=100)
+    assert epochs == [last - 1, last, 1]
+
+
+def test_the_session_that_was_used_least_recently_gives_way() -> None:
+    table = sessions(sessions_max=2, idle_ms=100)
+    fields = {"replica_id": -1, "broker_epoch": -1}
+    for now_ms in (1_000, 1_010):
+        consumer_fetch(table, asked(A), now_ms=now_ms)
+    opened(table, session=(100, 1), now_ms=1_050, **fields)
+    assert consumer_fetch(table, asked(A), now_ms=1_109).session_id == 0
+    assert consumer_fetch(table, asked(A), now_ms=1_110).session_id == 102
+    assert consumer_fetch(table, asked(A), now_ms=1_149).session_id == 0
+    assert opened(table, session=(100, 2), now_ms=1_110, **fields).session_id == 100
+
+
+def test_a_replica_takes_a_consumers_place_behind_another_replica() -> None:
+    """Broker 0 is one like all others."""
+    for replica_id in (0, 2):
+        table = sessions(sessions_max=2)
+        replica = opened(table, asked(A))
+        consumer_fetch(table, asked(A))
+        assert opened(table, asked(B), replica_id=replica_id).session_id == 102
+        assert opened(table, session=(100, 1)) is replica
+
+
+def test_an_answer_of_another_session_is_none_to_this_one() -> None:
+    follower = FollowerSession()
+    follower.set_position(A, position(0))
+    follower.build()
+    follower.on_answer(ErrorCode.NONE, session_id=100)
+    follower.build()
+    assert not follower.on_answer(ErrorCode.NONE, session_id=101)
+    assert follower.build().session_epoch == 0
+
+
+def test_what_changed_and_changed_back_before_the_request_is_not_said() -> None:
+    follower = FollowerSession()
+    for key in (A, B):
+        follower.set_position(key, position(0))
+    follower.build()
+    follower.on_answer(ErrorCode.NONE, session_id=100)
+    for key, offset in ((A, 5), (A, 0), (B, 5)):
+        follower.set_position(key, position(offset))
+    follower.remove(B)
+    assert follower.build() == said(session=(100, 1), forgotten=(B,))
+
+
+def test_a_leader_should_hear_at_once_of_another_epoch_or_log_start() -> None:
+    told = FetchPosition(3, 1, 1, 0)
+    for other, tells_more in (
+        (told._replace(fetch_offset=9), False),
+        (told._replace(leader_epoch=2), True),
+        (told._replace(log_start_offset=1), True),
+    ):
+        assert other.tells_more_than(told) is tells_more
