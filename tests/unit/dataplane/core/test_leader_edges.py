@@ -9,7 +9,8 @@ import pytest
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import IsrProposalResult
 from controller.contract.partition_state import LeaderRecovery, PartitionState
-from dataplane.core.compaction.rounds import CompactionOptions, Dirt
+from dataplane.core.compaction.known import PlacedRound
+from dataplane.core.compaction.rounds import CompactionOptions, Dirt, Round
 from dataplane.core.effects import (
     NO_EFFECTS,
     PROPOSAL_READY,
@@ -24,7 +25,9 @@ from dataplane.core.results import OffsetResult, TimestampLookup
 from dataplane.core.role import Offline
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
-from tests.kit.dataplane.replica import TOPIC_ID, Bench, held_lease, log_of, partition_state
+from springtide.wire.fetch_response import EpochEnd
+from springtide.wire.record_batch import decode_header
+from tests.kit.dataplane.replica import TOPIC_ID, Bench, batch_of, held_lease, log_of, partition_state
 
 
 def leading(**state: object) -> Bench:
@@ -201,6 +204,36 @@ def test_that_a_timestamp_was_not_found_is_not_said_before_all_that_is_committed
     assert isinstance(lookup, TimestampLookup)
     answered, _ = bench.replica.role.on_looked_up(lookup, None, now_ms=bench.now_ms)
     assert answered == OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
+
+
+def crcs_of(bench: Bench) -> list[tuple[int, int]]:
+    return [(header.base_offset, header.crc) for header, _ in bench.log.batches]
+
+
+def test_a_follower_with_a_batch_where_this_log_has_a_longer_one_parts_from_it_there() -> None:
+    bench = Bench(log=log_of(1))
+    longer = batch_of([b"v"] * 2, base_offset=1, leader_epoch=1)
+    bench.log.append((decode_header(longer),), (longer,), now_ms=1)
+    bench.apply(leader_epoch=2)
+    mark = LogMark(1, -1, (*crcs_of(bench)[:1], (1, 7)))
+    assert bench.fetch(2, 2, last_fetched_epoch=1, mark=mark)[0].diverging == EpochEnd(1, 1)
+
+
+def test_what_is_compared_begins_where_the_mark_begins_and_where_all_is_as_it_was_written() -> None:
+    for compacted_to, other, end in (
+        (0, (), None),
+        (1, (1,), EpochEnd(1, 1)),
+        (2, (1,), None),
+        (2, (2,), EpochEnd(1, 2)),
+    ):
+        bench = Bench(log=log_of(1, 1, 1))
+        bench.apply(leader_epoch=2)
+        if compacted_to:
+            placed = PlacedRound(compacted_to, Round(compacted_to, 0, 0, 0))
+            bench.log.rounds.on_pass(placed, reaches=compacted_to)
+        theirs = [(base, 7 if base in other else crc) for base, crc in crcs_of(bench)]
+        mark = LogMark(1, -1, tuple(theirs[1:]))
+        assert bench.fetch(2, 3, mark=mark)[0].diverging == end, (compacted_to, other)
 
 
 # Deletion.
