@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from dataplane.core.effects import NO_EFFECTS, BackOff, Remark, ReportProblem, StartFetching, WriteAside
+from dataplane.core.effects import (
+    LOG_START_MOVED,
+    NO_EFFECTS,
+    STOP_FETCHING,
+    VOUCH,
+    BackOff,
+    Remark,
+    ReportProblem,
+    StartFetching,
+    WriteAside,
+)
 from dataplane.core.leader_epochs import UNDEFINED_END
 from dataplane.core.log_port import RottenRange
 from dataplane.core.producer_state import ProducerStates
@@ -25,9 +35,14 @@ def following(log: MemoryLog, *, high_watermark: int = 0, **state: object) -> Be
     return bench
 
 
-def codes_of(effects: object) -> list[str]:
+def problems_of(effects: object) -> list[tuple[str, int, int]]:
     assert isinstance(effects, tuple)
-    return [effect.problem.code for effect in effects if isinstance(effect, ReportProblem)]
+    problems = [effect.problem for effect in effects if isinstance(effect, ReportProblem)]
+    return [(problem.code, problem.first_offset, problem.next_offset) for problem in problems]
+
+
+def codes_of(effects: object) -> list[str]:
+    return [code for code, _, _ in problems_of(effects)]
 
 
 # What a leader knows of producers.
@@ -81,12 +96,30 @@ def test_a_batch_that_lies_below_an_empty_logs_start_is_none_of_it() -> None:
     assert (bench.log.log_start_offset, bench.log.log_end_offset) == (5, 5)
 
 
+def test_a_batch_that_ends_before_it_begins_is_refused() -> None:
+    bench = following(log_of())
+    backwards = bytearray(batch_of(base_offset=0, leader_epoch=1))
+    backwards[23:27] = (-1).to_bytes(4, "big", signed=True)  # its last offset delta
+    assert codes_of(bench.fetched(LeaderAnswer(records=bytes(backwards)))) == ["batch_refused"]
+
+
+def test_a_batch_that_begins_within_the_log_and_ends_beyond_it_is_none_of_it() -> None:
+    bench = following(log_of(1, 1))
+    across = batch_of([b"v"] * 2, base_offset=1, leader_epoch=1)
+    assert codes_of(bench.fetched(LeaderAnswer(records=across))) == ["batch_refused"]
+    assert (bench.log.log_start_offset, bench.log.log_end_offset) == (0, 2)
+
+
 def test_a_log_that_begins_anew_within_a_batch_tells_the_start_that_it_has() -> None:
     bench = following(log_of(start=5), high_watermark=5)
     bench.fetched(LeaderAnswer(records=batch_of([b"v"] * 4, base_offset=3, leader_epoch=2)))
     position = bench.replica.role.next_fetch()
     assert position is not None
     assert (position.log_start_offset, position.fetch_offset) == (3, 7)
+    assert LOG_START_MOVED in bench.fetched(LeaderAnswer(high_watermark=7, log_start_offset=5))
+    position = bench.replica.role.next_fetch()
+    assert position is not None
+    assert position.log_start_offset == 3, "the higher one is not stored yet"
 
 
 def test_the_highest_log_start_that_a_leader_told_is_told_back() -> None:
@@ -96,6 +129,11 @@ def test_the_highest_log_start_that_a_leader_told_is_told_back() -> None:
     mark = bench.replica.role.log_mark()
     assert mark is not None
     assert mark.log_start_offset == 1
+    bench = following(log_of(1), high_watermark=1)
+    bench.fetched(LeaderAnswer(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=5))
+    mark = bench.replica.role.log_mark()
+    assert mark is not None
+    assert mark.log_start_offset == 5
 
 
 def test_a_log_whose_last_batches_can_not_be_compared_has_a_mark_without_any() -> None:
@@ -110,11 +148,25 @@ def test_a_refusal_is_told_anew_at_another_offset_only() -> None:
     bench = following(log_of())
     first = batch_of(base_offset=0, leader_epoch=1)
     second = batch_of(base_offset=1, leader_epoch=1)
-    codes = []
+    told = []
     for records in (first[:-1] + b"?", first[:-1] + b"?", first + second[:-1] + b"?", first):
-        codes.append(codes_of(bench.fetched(LeaderAnswer(records=records, high_watermark=1))))
-    assert codes == [["batch_refused"], [], [], ["batch_taken"]]
+        told.append(problems_of(bench.fetched(LeaderAnswer(records=records, high_watermark=1))))
+    assert told == [[("batch_refused", 0, -1)], [], [], [("batch_taken", 0, -1)]]
     assert codes_of(bench.fetched(LeaderAnswer(records=second[:-1] + b"?"))) == ["batch_refused"]
+
+
+def test_a_refusal_is_told_anew_where_the_log_was_cut_and_where_it_began_anew() -> None:
+    bench = following(log_of(1, 2))
+    no_batch = LeaderAnswer(records=b"?" * 100)
+    told = [problems_of(bench.fetched(no_batch))]
+    for answer in (
+        LeaderAnswer(diverging=EpochEnd(1, 1)),
+        LeaderAnswer(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=5),
+    ):
+        (hold,) = (each for each in bench.fetched(answer) if isinstance(each, WriteAside))
+        bench.replica.role.on_written_aside(hold.hold_id, error=None, now_ms=0)
+        told.append(problems_of(bench.fetched(no_batch)))
+    assert told == [[("batch_refused", offset, -1)] for offset in (2, 1, 5)]
 
 
 # Where logs part.
@@ -154,6 +206,21 @@ def test_a_log_is_cut_where_both_can_be_the_same_before(
     bench = following(log_of(*epochs))
     (hold,) = (each for each in bench.fetched(LeaderAnswer(diverging=end)) if isinstance(each, WriteAside))
     assert (hold.first_offset, hold.cut_offset) == (cut, cut)
+
+
+def test_a_log_that_is_cut_below_its_start_begins_there_and_one_that_is_cut_at_it_stays() -> None:
+    """Only the first has to ask for producers: what it knows is of other records."""
+    for cut, start, is_whole in ((2, 2, False), (4, 4, True)):
+        bench = following(log_of(3, 3, start=4), high_watermark=4, unclean_leader_epoch=5)
+        (hold,) = (
+            each
+            for each in bench.fetched(LeaderAnswer(diverging=EpochEnd(1, cut)))
+            if isinstance(each, WriteAside)
+        )
+        assert (hold.first_offset, hold.cut_offset) == (4, cut)
+        bench.replica.role.on_written_aside(hold.hold_id, error=None, now_ms=0)
+        assert (bench.log.log_start_offset, bench.log.log_end_offset) == (start, start)
+        assert bench.log.producers.is_whole == is_whole
 
 
 def test_what_came_from_this_very_leader_is_not_cut_for_it() -> None:
@@ -204,6 +271,15 @@ def test_a_log_that_can_not_be_cut_goes_offline() -> None:
 
 
 # The rest.
+
+
+def test_a_follower_whose_log_does_not_vouch_for_all_that_it_holds_fetches_nothing() -> None:
+    log = log_of(1)
+    log.begin_seal(1)
+    data = batch_of(base_offset=1, leader_epoch=1)
+    log.append((decode_header(data),), (data,), now_ms=1)
+    bench = Bench(2, log=log)
+    assert bench.apply(leader_epoch=5)[-2:] == (STOP_FETCHING, VOUCH)
 
 
 def test_a_follower_that_has_a_vouched_log_fetches_on() -> None:

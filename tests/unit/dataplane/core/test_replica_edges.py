@@ -241,6 +241,9 @@ def test_a_partition_with_somebody_outside_its_in_sync_set_is_not_whole() -> Non
     assert not leader_of(bench).in_sync.is_whole_at(1)
     bench.apply(partition_epoch=2, isr=(1, 2))
     assert not leader_of(bench).in_sync.is_whole_at(0)
+    alone = {"replicas": (1,), "isr": (1,), "unclean_leader_epoch": 1}
+    for recovery, is_whole in ((LeaderRecovery.RECOVERED, True), (LeaderRecovery.RECOVERING, False)):
+        assert leader_of(leading(**alone, recovery=recovery)).in_sync.is_whole_at(0) == is_whole
 
 
 # Followers.
@@ -311,6 +314,8 @@ def test_a_copy_that_failed_is_not_asked_for_again_before_its_time_by_a_state_th
     bench.replica.role.on_written_aside(hold.hold_id, error=None, now_ms=bench.now_ms)
     assert hold not in bench.apply(leader_epoch=5)
     assert StartFetching(1, 5) in bench.apply(leader_epoch=5)
+    _, next_hold = bench.fetched(LeaderAnswer(diverging=EpochEnd(1, 0)))
+    assert next_hold in bench.apply(leader_epoch=5)
 
 
 def test_a_state_that_finds_the_disk_broken_is_known_afterwards() -> None:
