@@ -60,11 +60,12 @@ def test_of_an_earlier_incarnation_nothing_is_known_but_how_long_its_replica_lag
     asks(one, 10, at_ms=100, contact=Contact())
     one.forget(broker_epoch=30)
     assert one.last_heard_ms == NEVER_MS
-    asks(one, 10, at_ms=50)
+    asks(one, 10, at_ms=50, contact=Contact())
     fresh = FollowerProgress(2, broker_epoch=30, last_caught_up_ms=50)
     one.forget(broker_epoch=30)
-    for name in ("log_end_offset", "log_start_offset", "last_fetch_ms", "last_fetch_end_offset", "contact"):
+    for name in ("broker_epoch", "log_end_offset", "log_start_offset", "last_fetch_ms", "contact"):
         assert getattr(one, name) == getattr(fresh, name), name
+    assert one.last_fetch_end_offset == fresh.last_fetch_end_offset
 
 
 def test_a_session_that_has_not_asked_yet_does_not_hide_the_fetch_that_came() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dataplane.core.newcomers import LOWEST_KEPT_MS, NEWCOMERS_MAX, Newcomers
 from dataplane.core.producer_state import ProducerStates
 from springtide.wire.errors import ErrorCode
@@ -74,6 +76,28 @@ def test_each_producer_epoch_is_judged_for_itself() -> None:
     asked = Newcomers()
     assert asked.judge(header(8), now_ms=0) is AGAIN
     assert [asked.judge(header(8, epoch=1), now_ms=0) for _ in range(2)] == [AGAIN, TAKEN]
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 1), (1, 0)])
+def test_what_was_refused_under_another_epoch_is_before_nothing(before: int, after: int) -> None:
+    asked = Newcomers()
+    assert asked.judge(header(8, epoch=before), now_ms=0) is AGAIN
+    assert [asked.judge(header(9, epoch=after), now_ms=0) for _ in range(2)] == [AGAIN, TAKEN]
+
+
+def test_the_lowest_that_was_refused_again_is_waited_for_anew() -> None:
+    asked = Newcomers()
+    for now_ms in (50_000, 51_000):
+        asked.note_refused(header(7), now_ms=now_ms)
+    assert judged(asked, 8, 8, now_ms=50_999 + LOWEST_KEPT_MS) == [AGAIN, AGAIN]
+
+
+def test_who_was_refused_last_is_remembered_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dataplane.core.newcomers.NEWCOMERS_MAX", 2)
+    asked = Newcomers()
+    for producer_id, sequence in ((1, 8), (2, 8), (1, 7), (3, 8)):
+        assert asked.judge(header(sequence, producer_id=producer_id), now_ms=0) is AGAIN
+    assert asked.judge(header(7, producer_id=1), now_ms=0) is TAKEN
 
 
 def test_where_the_lowest_was_given_up_the_one_behind_it_is_lowest_after_a_while() -> None:

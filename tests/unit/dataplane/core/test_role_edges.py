@@ -7,7 +7,7 @@ import pytest
 
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import IsrProposalResult
-from dataplane.core.effects import NO_EFFECTS, Remark, StartFetching
+from dataplane.core.effects import NO_EFFECTS, STOP_FETCHING, Remark, StartFetching
 from dataplane.core.leader_epochs import EpochStart, LeaderEpochs
 from dataplane.core.purgatory import NEVER_EXPIRES_MS, Purgatory
 from dataplane.core.results import EpochEndResult, LeaderAnswer, OffsetResult, TimestampLookup
@@ -55,6 +55,22 @@ def test_an_offline_replica_says_nothing_of_its_bytes() -> None:
 
 
 # States.
+
+
+@pytest.mark.parametrize("leader", [1, 3])
+def test_who_follows_may_have_records_of_a_later_leader_epoch(leader: int) -> None:
+    """Whether they are cut is the leader's answer."""
+    bench = Bench(2, log=log_of(5))
+    for _ in range(2):
+        assert StartFetching(leader, 1) in bench.apply(leader=leader)
+
+
+def test_an_offline_replica_that_is_elected_into_the_past_stays_offline() -> None:
+    bench = Bench(log=log_of(5))
+    bench.replica.go_offline("disk")
+    for effects in (NO_EFFECTS, (STOP_FETCHING,)):  # the second time the state is known
+        assert bench.apply() == effects
+    assert bench.replica.role.refusal is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_state_that_goes_back_to_an_earlier_leader_epoch_is_a_warning() -> None:

@@ -158,7 +158,9 @@ def test_without_a_seat_it_fetches_no_more_until_it_is_mended() -> None:
     assert taken == (LEADERSHIP_CHANGED, STOP_FETCHING, MendLog(1, 2))
     assert bench.replica.role.next_fetch() is None
     bench.log.rotten.clear()
-    *_, last = bench.replica.on_mended()
+    mended, last = bench.replica.on_mended()
+    assert isinstance(mended, ReportProblem)
+    assert (mended.problem.code, mended.problem.leader_epoch) == ("mended", -1)
     assert last == StartFetching(1, 2)
     assert bench.replica.role.next_fetch() is not None
 
@@ -178,6 +180,8 @@ def test_what_rounds_went_over_at_the_leader_is_copied_again_once_what_is_good_i
     assert isinstance(hold, WriteAside)
     assert (stopped, hold.first_offset, hold.next_offset, hold.cut_offset) == (STOP_FETCHING, 0, 2, 0)
     assert isinstance(remark, Remark)
+    assert remark.is_warning
+    assert bench.replica.role.standing_effects() == (stopped, hold)
     assert bench.log.log_end_offset == 2, "nothing is gone before the copy is durable"
     assert unfit(bench) == NO_EFFECTS, "it is on its way"
     done = bench.replica.role.on_written_aside(hold.hold_id, error=None, now_ms=0)
@@ -199,6 +203,13 @@ def test_a_leader_that_was_told_how_far_the_log_reaches_forgets_it_before_the_lo
     assert bench.log.log_end_offset == 2
     bench.apply(isr=(1, 3), leader_epoch=2, partition_epoch=3)
     assert isinstance(unfit(bench, leader_epoch=2)[1], WriteAside)
+
+
+def test_a_log_that_can_not_note_what_its_leader_compacted_goes_offline() -> None:
+    bench = rotten(2, isr=(1, 3))
+    bench.log.failing = "broken"
+    assert unfit(bench)
+    assert bench.replica.role.name == "offline"
 
 
 @pytest.mark.parametrize(
@@ -241,10 +252,11 @@ def test_the_good_ranges_are_those_between_the_rotten_ones() -> None:
 
 def test_it_tells_again_with_every_state_in_which_it_has_a_seat() -> None:
     """The controller may only now have another that can lead."""
-    bench = rotten(1, isr=(1,))
-    effects = bench.apply(isr=(1, 2), partition_epoch=2)
-    assert told(high_watermark=2) in effects
-    assert MendLog(1, 1) not in effects
+    for seat in ({"isr": (1, 2)}, {"leader": 2, "isr": (2,), "elr": (1,), "min_insync_replicas": 2}):
+        bench = rotten(1, isr=(1,))
+        effects = bench.apply(partition_epoch=2, leader_epoch=2, **seat)
+        assert told(2, high_watermark=2) in effects
+        assert not any(isinstance(effect, MendLog) for effect in effects)
 
 
 def test_a_rotten_leader_serves_what_is_good_and_refuses_the_rest() -> None:
