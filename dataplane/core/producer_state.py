@@ -338,7 +338,7 @@ def decode_producer_states(encoded: bytes) -> ProducerStates:
         raise CorruptProducerSnapshot(f"magic {magic!r}, version {version}")
     if crc32c(memoryview(encoded)[_CRC_END:]) != crc:
         raise CorruptProducerSnapshot("CRC does not match")
-    states = ProducerStates(producers_max=max(producers, PRODUCERS_MAX))
+    states = ProducerStates()
     states._end_offset = end_offset
     states.is_whole = version != _SNAPSHOT_VERSION_PARTIAL
     position = _SNAPSHOT_HEAD.size

@@ -94,9 +94,20 @@ def test_the_ids_that_are_remembered_as_forgotten_are_bounded() -> None:
 
 
 def test_a_snapshot_from_before_the_forgotten_ones_were_kept_is_read() -> None:
-    body = states_after(header(0)).encode()[10:-4]
-    old = struct.pack(">4sHI", b"SPRD", 1, crc32c(body)) + body
-    assert decode_producer_states(old).check(header(1)) is ErrorCode.NONE
+    for states, error in ((states_after(header(0)), ErrorCode.NONE), (ProducerStates(), UNKNOWN)):
+        old = snapshot(states.encode()[10:-4], version=1)
+        assert decode_producer_states(old).check(header(1)) is error
+
+
+def snapshot(body: bytes, *, version: int = 2) -> bytes:
+    return struct.pack(">4sHI", b"SPRD", version, crc32c(body)) + body
+
+
+def test_a_snapshot_that_is_shorter_or_longer_than_it_says_is_corrupt() -> None:
+    body = states_after(header(0)).encode()[10:]
+    for other in (body[:-4], body[:-1], body + b"?"):
+        with pytest.raises(CorruptProducerSnapshot):
+            decode_producer_states(snapshot(other))
 
 
 def test_a_new_epoch_begins_at_zero_and_fences_the_old_one() -> None:
@@ -122,6 +133,7 @@ def test_a_duplicate_older_than_five_batches_has_no_offset_but_a_bound_to_wait_f
 def test_a_duplicate_cut_elsewhere_is_found_by_its_sequences() -> None:
     states = states_after(header(0, count=4, offset=100), header(4, count=4, offset=200))
     assert states.check(header(2, count=4)) == Duplicate(102, 201, 250)
+    assert states.check(header(0, count=2)) == Duplicate(100, 101, 150)
 
 
 def test_sequences_before_the_first_seen_are_not_called_stored() -> None:
@@ -135,6 +147,20 @@ def test_a_gap_in_the_log_ends_the_run_that_proves_older_sequences() -> None:
     states = states_after(*(header(i, offset=i) for i in range(6)), header(50, offset=6))
     assert states.check(header(0)) is OUT_OF_ORDER
     assert states.check(header(5)) == Duplicate(5, 5, 55)  # still one of the five
+
+
+def test_sequences_that_went_back_in_the_log_end_the_run() -> None:
+    states = states_after(*(header(i, offset=i) for i in range(6)), header(3, offset=6))
+    assert states.check(header(1)) is OUT_OF_ORDER
+
+
+def test_half_a_turn_back_before_and_after_can_not_be_told_apart() -> None:
+    half = (SEQUENCE_MAX + 1) // 2
+    for states in (
+        states_after(header(0, count=half), header(half, count=half, offset=half)),
+        states_after(header(0, count=SEQUENCE_MAX)),
+    ):
+        assert states.check(header(1)) is OUT_OF_ORDER
 
 
 def test_a_small_gap_ends_the_run_too_and_what_fell_into_it_is_not_called_stored() -> None:
@@ -251,7 +277,7 @@ def test_a_control_batch_and_one_without_a_sequence_leave_no_batch_of_a_producer
 def test_a_state_that_is_emptied_has_seen_nothing() -> None:
     states = states_after(header(0, offset=7))
     states.clear()
-    assert (states.end_offset, states.has_batch_at_or_beyond(0)) == (0, False)
+    assert (len(states), states.end_offset, states.has_batch_at_or_beyond(0)) == (0, 0, False)
 
 
 def test_a_state_that_takes_over_another_keeps_its_own_bound() -> None:
@@ -267,6 +293,15 @@ def test_what_lies_below_an_offset_ends_with_its_last_batch() -> None:
     )
     known = states.below(9)
     assert (known.end_offset, known.last_batches_from) == (6, 2)
+
+
+def test_of_a_producer_that_wrote_on_below_an_offset_is_known_what_its_batches_there_show() -> None:
+    known = states_after(*(header(i, offset=i) for i in range(7))).below(4)
+    assert known.check(header(2, count=2)) == Duplicate(2, 3, 53)
+    assert known.check(header(1)) is OUT_OF_ORDER
+    gap = states_after(*(header(sequence, offset=at) for at, sequence in enumerate((0, 5, 6, 7)))).below(3)
+    assert gap.check(header(5, count=2)) == Duplicate(1, 2, 52)
+    assert gap.check(header(3)) is OUT_OF_ORDER
 
 
 def test_who_learns_has_seen_as_much_as_either_of_both() -> None:

@@ -104,6 +104,37 @@ def test_nothing_that_no_leader_can_know_is_believed(kind: str) -> None:
         )
 
 
+@pytest.mark.parametrize(("last_offset", "end_offset"), [(1, 2), (2, 2), (1, 3)])
+def test_what_is_told_ends_with_the_log_by_its_batches_and_by_its_own_word(
+    last_offset: int, end_offset: int
+) -> None:
+    told = states_after(history([7, 7]))
+    told._producers[7].batches = (BatchMark(0, 0, 0, 0, 0), BatchMark(1, 1, 1, last_offset, 0))
+    told._end_offset = end_offset
+    if (last_offset, end_offset) == (1, 2):
+        assert len(decode_told_states(told.encode(), log_offset=2)) == 1
+        return
+    with pytest.raises(CorruptProducerSnapshot):
+        decode_told_states(told.encode(), log_offset=2)
+
+
+def test_nothing_is_told_of_an_empty_log() -> None:
+    assert len(decode_told_states(ProducerStates().encode(), log_offset=0)) == 0
+
+
+def test_a_leader_may_tell_as_much_as_it_keeps_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    for bound in ("PRODUCERS_MAX", "FORGOTTEN_MAX"):
+        monkeypatch.setattr(f"dataplane.core.producer_state.{bound}", 2)
+    for producers, forgotten, is_told in ((2, 2, True), (3, 2, False), (2, 3, False)):
+        told = states_after(history([*range(producers)]))
+        told._forgotten = dict.fromkeys(range(10, 10 + forgotten))
+        if is_told:
+            assert len(decode_told_states(told.encode(), log_offset=9)) == producers
+            continue
+        with pytest.raises(CorruptProducerSnapshot):
+            decode_told_states(told.encode(), log_offset=9)
+
+
 def test_a_snapshot_says_whether_it_is_whole() -> None:
     states = states_after(history([7]))
     assert decode_told_states(states.encode(), log_offset=1).is_whole
