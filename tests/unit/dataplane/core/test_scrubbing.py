@@ -23,10 +23,20 @@ from dataplane.core.effects import (
     StartFetching,
     WriteAside,
 )
+from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.leader import FETCH_REPEATS
 from dataplane.core.log_port import RottenRange
 from dataplane.core.results import LeaderAnswer
-from dataplane.core.scrubbing import ScrubOrder, ScrubProgress, Unfit, fitting_bytes, good_ranges
+from dataplane.core.scrubbing import (
+    MEND_BYTES_MAX,
+    ScrubOrder,
+    ScrubProgress,
+    Unfit,
+    committed_position,
+    fitting_bytes,
+    good_ranges,
+    mend_position,
+)
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import Compacted, EpochEnd
 from tests.kit.dataplane.replica import TOPIC_ID, Bench, batch_of, log_of, records_of
@@ -72,18 +82,21 @@ def test_what_was_read_longest_ago_is_read_next_and_nothing_before_its_time() ->
 
 def test_a_pass_that_an_earlier_life_began_goes_on_first_where_it_was() -> None:
     order = ScrubOrder(
-        interval_ms=100, progress={A: ScrubProgress(0), B: ScrubProgress(0, started_ms=400, base_offset=7)}
+        interval_ms=100,
+        progress={A: ScrubProgress(0), B: ScrubProgress(0, covered_ms=950, started_ms=400, base_offset=7)},
     )
     assert order.due([A, B], 1_000) == [B, A]
-    assert order.begin(B, 1_000) == ScrubProgress(0, started_ms=400, base_offset=7)
+    assert order.begin(B, 1_000) == ScrubProgress(0, covered_ms=950, started_ms=400, base_offset=7)
     order.on_pass_over(B)
     assert order.progress[B] == ScrubProgress(0, covered_ms=400)
 
 
 def test_a_new_log_is_due_at_once_and_one_that_is_gone_is_forgotten() -> None:
-    order = ScrubOrder(interval_ms=100, progress={A: ScrubProgress(0, covered_ms=990)})
+    order = ScrubOrder(interval_ms=10_000, progress={A: ScrubProgress(0, covered_ms=990)})
     assert order.due([B], 1_000) == [B]
     assert order.progress == {B: ScrubProgress(1_000)}
+    order.due([], 1_000)
+    assert order.age_ms(5_000) == 0
 
 
 def test_a_clock_that_went_back_makes_a_reading_due() -> None:
@@ -95,6 +108,7 @@ def test_a_clock_that_went_back_makes_a_reading_due() -> None:
 
 GOOD = records_of(log_of(1, 1, 2))
 SIZE = len(GOOD) // 3
+TWO = batch_of((b"one", b"two"), base_offset=1, leader_epoch=1)
 
 
 def fill(
@@ -115,6 +129,43 @@ def test_the_very_batches_fill_a_hole_also_piece_by_piece() -> None:
     assert fill(GOOD[: 2 * SIZE], first_offset=0, next_offset=3, size_bytes=3 * SIZE) == (2 * SIZE, 2)
 
 
+def test_what_follows_the_hole_is_none_of_it() -> None:
+    """Compaction may have taken the batch before it, or the last offsets of the hole."""
+    behind = GOOD[:SIZE] + GOOD[2 * SIZE :]
+    assert fill(behind, first_offset=0, next_offset=2, size_bytes=2 * SIZE) == (SIZE, 1)
+    assert fill(GOOD, first_offset=0, next_offset=2) == (SIZE, 1)
+
+
+@pytest.mark.parametrize(("epoch", "fits"), [(-1, True), (0, False), (1, True), (2, False)])
+def test_a_batch_is_of_the_epoch_that_the_logs_history_names_if_it_names_one(epoch: int, fits: bool) -> None:
+    def filled() -> tuple[int, int]:
+        return fitting_bytes(
+            memoryview(GOOD[:SIZE]), first_offset=0, next_offset=1, size_bytes=SIZE, epoch_at=lambda _: epoch
+        )
+
+    if fits:
+        assert filled() == (SIZE, 1)
+        return
+    with pytest.raises(Unfit):
+        filled()
+
+
+@pytest.mark.parametrize(
+    ("records", "size_bytes"),
+    [(GOOD[:SIZE] + bytes(SIZE), 3 * SIZE), (GOOD[: 2 * SIZE], SIZE + 1)],
+    ids=["no batches behind the first", "too many bytes for its beginning"],
+)
+def test_what_is_wrong_behind_the_first_batch_makes_all_of_it_unfit(records: bytes, size_bytes: int) -> None:
+    with pytest.raises(Unfit):
+        fill(records, first_offset=0, next_offset=3, size_bytes=size_bytes)
+
+
+def test_a_mend_and_what_is_committed_are_asked_for_behind_the_epoch_of_what_is_there() -> None:
+    log = log_of(1, 2, 3)
+    assert mend_position(log, 1, 5) == FetchPosition(1, 1, 5, 0, MEND_BYTES_MAX)
+    assert committed_position(log, 1, 5) == FetchPosition(1, 1, 5, -1, MEND_BYTES_MAX)
+
+
 @pytest.mark.parametrize(
     ("records", "size_bytes"),
     [
@@ -125,10 +176,11 @@ def test_the_very_batches_fill_a_hole_also_piece_by_piece() -> None:
         (GOOD[SIZE : 2 * SIZE - 1] + b"?", SIZE),
         (GOOD[SIZE : 2 * SIZE], SIZE + 1),
         (GOOD[SIZE : 2 * SIZE], SIZE - 1),
-        (batch_of((b"one", b"two"), base_offset=1, leader_epoch=1), SIZE),
+        (TWO, SIZE),
+        (TWO, len(TWO)),
         (bytes(SIZE), SIZE),
     ],
-    ids=["nothing", "before", "behind", "epoch", "CRC", "too few bytes", "too many", "other", "zeros"],
+    ids=["nothing", "before", "behind", "epoch", "CRC", "too few", "too many", "other", "beyond", "zeros"],
 )
 def test_nothing_else_fills_it(records: bytes, size_bytes: int) -> None:
     with pytest.raises(Unfit):
@@ -247,6 +299,7 @@ def test_the_good_ranges_are_those_between_the_rotten_ones() -> None:
     assert list(good_ranges(holes, 0, 12)) == [(0, 2), (4, 6), (9, 12)]
     assert list(good_ranges(holes, 3, 8)) == [(4, 6)]
     assert list(good_ranges(holes, 9, 10)) == [(9, 10)]
+    assert list(good_ranges(holes, 0, 1)) == [(0, 1)]
     assert list(good_ranges((), 1, 1)) == []
 
 
