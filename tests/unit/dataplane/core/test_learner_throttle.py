@@ -84,6 +84,18 @@ def test_waiting_is_as_short_as_can_be() -> None:
     assert bucket.level(1_500) == bucket.grant_min
 
 
+def test_what_a_bucket_gained_is_in_it_before_something_is_taken_out() -> None:
+    bucket = TokenBucket(1_000, window_ms=1_000, now_ms=0)
+    bucket.take(1_000, 0)
+    bucket.take(500, 5_000)
+    assert bucket.level(5_000) == 500
+
+
+def test_nobody_waits_for_a_bucket_that_holds_the_least_grant_and_a_part_of_a_byte() -> None:
+    for rate, window_ms in ((3, 500), (1_000, 1_000)):
+        assert TokenBucket(rate, window_ms=window_ms, now_ms=0).wait_ms(0) == 0
+
+
 @pytest.mark.parametrize("batch_bytes", [100, 1_000, 300_000, 3 * MIB])
 @pytest.mark.parametrize("rate", [10_000, 200_000, 5 * MIB, 50 * MIB])
 def test_a_learner_reaches_its_rate_and_does_not_exceed_it(rate: int, batch_bytes: int) -> None:
@@ -170,3 +182,57 @@ def test_one_that_goes_leaves_no_place_in_line_and_an_operation_ends_with_its_la
     assert throttle.ask(key(0), 10_000) == MIB
     throttle.remove(key(0), 10_000)
     assert (len(throttle), key(0) in throttle) == (0, False)
+
+
+def throttled(*throttles: MoveThrottle | None, rate: int | None = None) -> LearnerThrottle:
+    """The first learner has taken all that it may, at time 0."""
+    throttle = LearnerThrottle(grant_bytes_max=MIB, window_ms=1_000)
+    throttle.set_rate(rate, 0)
+    for number, each in enumerate(throttles):
+        throttle.add(key(number), each, 0)
+    drain(throttle, 0)
+    return throttle
+
+
+def drain(throttle: LearnerThrottle, number: int) -> None:
+    while granted := throttle.ask(key(number), 0):
+        throttle.settle(key(number), granted, 0)
+
+
+def test_an_operations_bucket_is_there_as_long_as_one_of_its_learners() -> None:
+    throttle = throttled(SLOW, SLOW)
+    throttle.remove(key(0), 0)
+    throttle.add(key(0), SLOW, 0)
+    assert throttle.ask(key(0), 0) == 0, "the other one has gone on with it"
+    for number in (0, 1):
+        throttle.remove(key(number), 0)
+    throttle.add(key(0), SLOW, 0)
+    assert throttle.ask(key(0), 0) == SLOW.rate
+
+
+def test_who_goes_on_at_another_rate_or_at_none_waits_no_more() -> None:
+    throttle = throttled(SLOW)
+    assert throttle.waiting == 1
+    throttle.add(key(0), FAST, 0)
+    assert throttle.waiting == 0
+    throttle = throttled(None, rate=1_000)
+    throttle.set_rate(None, 0)
+    assert (throttle.ask(key(0), 0), throttle.waiting) == (MIB, 0)
+
+
+def test_nobody_goes_ahead_of_who_waits() -> None:
+    throttle = throttled(SLOW, FAST)
+    assert throttle.ask(key(1), 0) == 0
+    assert [grant.key for grant in throttle.admit(10_000)] == [key(0), key(1)]
+
+
+def test_the_wait_is_that_of_the_first_line_whose_turn_comes_and_of_the_broker() -> None:
+    both = throttled(SLOW, FAST)
+    drain(both, 1)
+    assert both.wait_ms(0) == 0, "the fast line's bucket is full"
+    alone = throttled(SLOW)
+    assert [alone.wait_ms(now_ms) for now_ms in (0, 655, 656)] == [656, 1, 0]
+    by_broker = throttled(None, rate=100_000)
+    assert [by_broker.wait_ms(now_ms) for now_ms in (0, 655, 656)] == [656, 1, 0]
+    slower = throttled(SLOW, rate=1_000_000)
+    assert slower.wait_ms(0) == 656
