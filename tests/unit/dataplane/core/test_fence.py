@@ -73,7 +73,8 @@ FIRST, SECOND, THIRD = writer_id(1), writer_id(2), writer_id(3)
 
 def test_the_named_writer_opens_with_sequence_zero_and_goes_on() -> None:
     bench = shard_bench(FIRST)
-    assert error_of(write(bench, FIRST, 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    for sequence in (1, -1):
+        assert error_of(write(bench, FIRST, sequence)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert [error_of(write(bench, FIRST, n)) for n in range(3)] == [ErrorCode.NONE] * 3
     assert error_of(write(bench, FIRST, 4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert bench.log.log_end_offset == 3

@@ -169,6 +169,15 @@ def test_each_change_of_a_history_is_another_version() -> None:
     assert len(set(versions)) == len(versions)
 
 
+def test_a_checkpoint_may_be_as_long_as_the_longest_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded = history((1, 0), (2, 10)).encode()
+    monkeypatch.setattr("dataplane.core.leader_epochs.CHECKPOINT_BYTES_MAX", len(encoded))
+    assert decode_leader_epochs(encoded).entries == ((1, 0), (2, 10))
+    monkeypatch.setattr("dataplane.core.leader_epochs.CHECKPOINT_BYTES_MAX", len(encoded) - 1)
+    with pytest.raises(CorruptEpochCheckpoint):
+        decode_leader_epochs(encoded)
+
+
 def test_a_checkpoint_without_the_end_of_its_title_or_with_an_order_that_is_broken_is_corrupt() -> None:
     title = LeaderEpochs().encode()
     broken = b"2 5\n1 3\n"

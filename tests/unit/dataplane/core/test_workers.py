@@ -73,7 +73,7 @@ def test_a_number_of_workers_that_no_broker_has_is_refused(workers: int) -> None
 
 
 def test_an_id_that_could_be_a_workers_is_refused_with_workers_only() -> None:
-    check_workers(WORKER_ID_STEP - 1, 2, [])
+    check_workers(WORKER_ID_STEP - 1, WORKERS_MAX, [])
     check_workers(WORKER_ID_STEP, 1, [])
     with pytest.raises(WorkersRefused, match="needs a --broker-id below 1,000,000"):
         check_workers(WORKER_ID_STEP, 2, [])
@@ -98,6 +98,7 @@ def test_ports_of_two_workers_that_collide_are_refused_and_both_are_named(hosts:
 def test_what_clients_are_told_is_apart_from_what_is_bound() -> None:
     check_workers(1, 3, [bound(9092), bound(9093, "10.0.0.1"), advertised(9092), advertised(9093, "store2")])
     check_workers(1, 3, [advertised(9092), advertised(9092)])  # Allowed without workers, too.
+    check_workers(1, 3, [advertised(9092, "0.0.0.0"), advertised(9093, "store2")])
     with pytest.raises(WorkersRefused, match="would both be told clients as Store1:9093"):
         check_workers(1, 2, [advertised(9092), advertised(9093, "Store1", name="what is advertised of B")])
 
