@@ -512,6 +512,14 @@ def test_without_the_lease_what_was_sent_before_a_read_proves_nothing_to_it(
     assert desk.answers[2] is desk.answers[3] is ErrorCode.NOT_COORDINATOR
 
 
+def test_without_the_lease_a_step_that_tells_nothing_writes_nothing(desk: ShardDesk, log: FencedLog) -> None:
+    desk.is_current = False
+    before = len(log.batches)
+    desk.step(RequestCame(1, AwaitNothing(1)))
+    desk.step(TurnEnded())
+    assert len(log.batches) == before
+
+
 def test_a_refused_retry_of_an_unknown_batch_proves_nothing(desk: ShardDesk, log: FencedLog) -> None:
     """The attempt before it may still come, from a connection that was given up."""
     desk.is_holding = True
