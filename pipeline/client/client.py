@@ -117,14 +117,9 @@ class Client:
         error: ConnectionLost | None = None
         for address in self._addresses():
             try:
-                with self._pool.lease(address, self.config) as connection:
-                    message = connection.call(ApiKey.METADATA, messages.metadata_request(topics))
+                fresh = self._metadata_of(address, topics)
             except ConnectionLost as failure:
                 error = failure
-                continue
-            fresh = messages.parse_metadata(message)
-            if not fresh.brokers:  # the broker has just started and knows no broker yet, not even itself
-                error = ConnectionLost(f"broker {address[0]}:{address[1]} knows of no broker yet")
                 continue
             self._metadata = fresh if topics is None else self._metadata.updated(fresh)
             self._is_stale = False
@@ -132,6 +127,19 @@ class Client:
             return fresh
         assert error is not None, "there is always an address to ask"
         raise error
+
+    def metadata_of_each(self, topics: Sequence[str] | None) -> list[ClusterMetadata]:
+        """Return what each known broker and each bootstrap address tells, in one attempt. Raises
+        ConnectionLost if one of them does not answer."""
+        return [self._metadata_of(address, topics) for address in self._addresses()]
+
+    def _metadata_of(self, address: Address, topics: Sequence[str] | None) -> ClusterMetadata:
+        with self._pool.lease(address, self.config) as connection:
+            message = connection.call(ApiKey.METADATA, messages.metadata_request(topics))
+        told = messages.parse_metadata(message)
+        if not told.brokers:  # the broker has just started and knows no broker yet, not even itself
+            raise ConnectionLost(f"broker {address[0]}:{address[1]} knows of no broker yet")
+        return told
 
     def _check_authorized(self, metadata: ClusterMetadata, topics: Sequence[str]) -> None:
         for name in topics:

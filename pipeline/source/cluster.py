@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from pipeline.client.client import Client
-from pipeline.client.errors import TopicUnknown
+from pipeline.client.errors import ConnectionLost, TopicUnknown
 from pipeline.client.values import EARLIEST, LATEST, ClusterMetadata, FoundOffset, TopicPartition
 from pipeline.errors import InvalidOption
 from pipeline.source.offset_json import Offsets, TopicIds
@@ -54,7 +54,8 @@ class SourceCluster:
 
         A broker may not know a new topic yet, and one that has just started knows none: so `known`
         partitions, and those that must exist, are asked for again within the budget for unknown topics. So
-        are topics whose ids are not the `known_ids`: the broker may know the topic before that one only.
+        are topics whose ids are not the `known_ids`, until all brokers agree: one alone may know the topic
+        before that one only.
         Raises InvalidOption if a subscribed topic or assigned partition that must exist does not.
         """
         deadline = self._client.deadline(self._client.config.unknown_topic_budget_ms)
@@ -62,8 +63,8 @@ class SourceCluster:
             metadata = self.metadata()
             found = subscribed(self._options, metadata)
             missing = missing_partitions(self._options, metadata) if must_exist else []
-            is_known = set(known) <= set(found) and not made_again(known_ids, self.topic_ids())
-            if not missing and is_known:
+            again = made_again(known_ids, self.topic_ids())
+            if not missing and set(known) <= set(found) and (not again or self._is_agreed(again)):
                 return found
             absent = f"the cluster does not know {', '.join(missing)}"
             reason = absent if missing else "a broker knows other topics, or fewer partitions, than before"
@@ -72,6 +73,15 @@ class SourceCluster:
         if missing:
             raise InvalidOption(absent)
         return found
+
+    def _is_agreed(self, topics: Collection[str]) -> bool:
+        """Return whether every broker tells the ids of these topics that were told last."""
+        ids = self.topic_ids()
+        try:
+            told = [one.topics for one in self._client.metadata_of_each(sorted(topics))]
+        except ConnectionLost:
+            return False
+        return all(name in one and one[name].topic_id == ids[name] for one in told for name in topics)
 
     def topic_ids(self) -> TopicIds:
         """Return the ids of topics in the metadata that was read last. Ask before the offsets that belong to
