@@ -143,8 +143,8 @@ def _fill(side: Side, records: int, keys: int) -> None:
 def _alter(side: Side, policy: str) -> None:
     change = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, TOPIC, incremental_configs=[change])
-    admin = AdminClient({"bootstrap.servers": side.bootstrap_servers, "log_level": 0})
-    admin.incremental_alter_configs([resource])[resource].result(60.0)
+    with AdminClient({"bootstrap.servers": side.bootstrap_servers, "log_level": 0}) as admin:
+        admin.incremental_alter_configs([resource])[resource].result(60.0)
 
 
 def _load(side: Side) -> Figures:

@@ -47,9 +47,9 @@ class ReadingGroup:
 
     def coordinator(self) -> int:
         """Return the id of the coordinator that the group's members talk to now, as clients find it."""
-        client = AdminClient({"bootstrap.servers": self._bootstrap_servers, "log_level": 0})
-        asked = client.describe_consumer_groups([self.group], request_timeout=ANSWER_SECONDS_MAX)
-        coordinator = asked[self.group].result(ANSWER_SECONDS_MAX).coordinator
+        with AdminClient({"bootstrap.servers": self._bootstrap_servers, "log_level": 0}) as client:
+            asked = client.describe_consumer_groups([self.group], request_timeout=ANSWER_SECONDS_MAX)
+            coordinator = asked[self.group].result(ANSWER_SECONDS_MAX).coordinator
         return int(coordinator.id)
 
     def __enter__(self) -> Self:

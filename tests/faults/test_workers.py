@@ -58,7 +58,8 @@ def fought(cluster: LocalCluster) -> Iterator[Battle]:
 def test_clients_write_to_and_read_from_every_worker_at_a_port_of_its_own(fought: Battle) -> None:
     cluster = fought.cluster
     assert [view.leader for view in cluster.partitions(fought.topic)] == [row[0] for row in SPREAD]
-    known = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=30).brokers
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as client:
+        known = client.list_topics(timeout=30).brokers
     assert {node_id: node.port for node_id, node in known.items()} == {
         worker_id(broker_id, number): cluster.brokers[broker_id].port + number
         for broker_id in BROKERS

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
@@ -95,9 +95,9 @@ def delete_acls(cluster: LocalCluster) -> None:
         AclOperation.ANY,
         AclPermissionType.ANY,
     )
-    operator = admin(cluster)
-    for done in operator.delete_acls([alices]).values():
-        assert done.result(ANSWER_SECONDS_MAX)
+    with admin(cluster) as operator:
+        for done in operator.delete_acls([alices]).values():
+            assert done.result(ANSWER_SECONDS_MAX)
 
 
 def delete_acls_over_rest(cluster: LocalCluster) -> None:
@@ -110,9 +110,9 @@ def delete_acls_over_rest(cluster: LocalCluster) -> None:
 def delete_user(cluster: LocalCluster) -> None:
     gone = UserScramCredentialDeletion(ALICE, ScramMechanism.SCRAM_SHA_512)
     less = UserScramCredentialDeletion(ALICE, ScramMechanism.SCRAM_SHA_256)
-    operator = admin(cluster)
-    for done in operator.alter_user_scram_credentials([gone, less]).values():
-        done.result(ANSWER_SECONDS_MAX)
+    with admin(cluster) as operator:
+        for done in operator.alter_user_scram_credentials([gone, less]).values():
+            done.result(ANSWER_SECONDS_MAX)
 
 
 def delete_user_over_rest(cluster: LocalCluster) -> None:
@@ -356,9 +356,11 @@ def topic_at(name: str) -> str:
     return "" if name == "coordinator" else topic_of(int(name.removeprefix("broker ")))
 
 
-def admin(cluster: LocalCluster) -> AdminClient:
+@contextmanager
+def admin(cluster: LocalCluster) -> Iterator[AdminClient]:
     """The operator's, who asks any broker."""
-    return AdminClient({**cluster.clients[OPERATOR].settings, "log_level": 0})
+    with AdminClient({**cluster.clients[OPERATOR].settings, "log_level": 0}) as client:
+        yield client
 
 
 def set_quota(cluster: LocalCluster, rate: float | None) -> None:

@@ -20,7 +20,7 @@ import kafka
 import pytest
 from aiokafka.helpers import create_ssl_context
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ClusterMetadata
 from cryptography import x509
 
 from localcluster.__main__ import KCAT_LOGIN
@@ -64,7 +64,7 @@ def test_alice_writes_and_reads_in_a_group_with_each_stock_client(cluster: Local
         cluster.create_topic(name)
         assert round_trip(cluster, name) == SOME, name
 
-    told = {broker.port for broker in admin(cluster, ALICE).list_topics(timeout=30).brokers.values()}
+    told = {broker.port for broker in metadata_for(cluster, ALICE).brokers.values()}
     nodes = [*cluster.brokers.values(), *cluster.coordinators.values()]
     assert told <= {node.sasl_port for node in nodes}, "clients are told of their own listener"
     groups = cluster.api.get(f"/clusters/{cluster.name}/groups")["items"]
@@ -81,7 +81,7 @@ def test_bob_is_refused_everywhere_and_the_controller_explains_why(cluster: Loca
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
     )
-    assert TOPIC not in admin(cluster, BOB).list_topics(timeout=30).topics, "what he may not see is not told"
+    assert TOPIC not in metadata_for(cluster, BOB).topics, "what he may not see is not told"
     wrong = settings_of(cluster, ALICE) | {"sasl.password": "guessed"}
     assert has_failed_to_log_in(wrong)
 
@@ -94,7 +94,7 @@ def test_bob_is_refused_everywhere_and_the_controller_explains_why(cluster: Loca
 
 def test_the_viewer_sees_and_does_not_read_and_the_operator_may_do_everything(cluster: LocalCluster) -> None:
     viewer = settings_of(cluster, VIEWER)
-    assert TOPIC in admin(cluster, VIEWER).list_topics(timeout=30).topics
+    assert TOPIC in metadata_for(cluster, VIEWER).topics
     assert refusal_of_a_write(viewer) == KafkaError.TOPIC_AUTHORIZATION_FAILED
     assert refusal_of_a_read(viewer, GROUP) == KafkaError.GROUP_AUTHORIZATION_FAILED
     read_all = read(settings_of(cluster, OPERATOR), len(VALUES), group="any-group")
@@ -249,8 +249,9 @@ def over_aiokafka(cluster: LocalCluster, topic: str) -> list[bytes]:
     return asyncio.run(round_trip())
 
 
-def admin(cluster: LocalCluster, user: str) -> AdminClient:
-    return AdminClient(settings_of(cluster, user))
+def metadata_for(cluster: LocalCluster, user: str) -> ClusterMetadata:
+    with AdminClient(settings_of(cluster, user)) as client:
+        return client.list_topics(timeout=30)
 
 
 def write(settings: dict[str, Any], values: list[bytes]) -> None:

@@ -10,7 +10,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -84,6 +85,14 @@ class Reference:
         self._replicas = replicas
         self._settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0, **(settings or {})}
         self._admin = AdminClient(self._settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._admin.__exit__(kind, error, trace)
 
     def make_topics(self, partitions: Mapping[str, int]) -> None:
         """Create topics with so many partitions; return when every replica of each is in sync."""

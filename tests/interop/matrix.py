@@ -164,9 +164,9 @@ class Matrix:
     def run(self, side: Side, clients: Sequence[Client]) -> None:
         """Fill the rows that the side gets in every client's column."""
         rows = [row for row in self._rows if side.gets(row)]
-        reference = side.reference()
-        for client in clients:
-            self._run_client(side, client, reference, rows)
+        with side.reference() as reference:
+            for client in clients:
+                self._run_client(side, client, reference, rows)
 
     def leave_out(self, side_name: str, clients: Sequence[Client]) -> None:
         """Say that the rows of a secured cluster are not run on a side."""

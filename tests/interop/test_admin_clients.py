@@ -36,8 +36,13 @@ SECONDS_MAX = 30.0
 
 
 @pytest.fixture
-def librdkafka(running_cluster: LocalCluster) -> AdminClient:
-    return AdminClient({"bootstrap.servers": running_cluster.bootstrap_servers, "client.id": "ops-tool"})
+def librdkafka(running_cluster: LocalCluster) -> Iterator[AdminClient]:
+    settings: dict[str, Any] = {
+        "bootstrap.servers": running_cluster.bootstrap_servers,
+        "client.id": "ops-tool",
+    }
+    with AdminClient(settings) as client:
+        yield client
 
 
 @contextmanager
@@ -448,12 +453,12 @@ def wait_until_clients_hear_of_all(cluster: LocalCluster) -> None:
     """kafka-python asks one broker for the addresses and another for the controller, and gives up where the
     first has not heard yet that the second is back."""
     for broker_id, broker in cluster.brokers.items():
-        client = AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.port}"})
+        with AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.port}"}) as opened:
 
-        def is_told(client: AdminClient = client) -> bool:
-            return sorted(client.list_topics(timeout=SECONDS_MAX).brokers) == [1, 2, 3]
+            def is_told(client: AdminClient = opened) -> bool:
+                return sorted(client.list_topics(timeout=SECONDS_MAX).brokers) == [1, 2, 3]
 
-        cluster.wait_until(f"broker {broker_id} tells of all", is_told)
+            cluster.wait_until(f"broker {broker_id} tells of all", is_told)
 
 
 def _produce(

@@ -74,8 +74,10 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def admin(cluster: LocalCluster) -> AdminClient:
-    return AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **tls_of(cluster), "log_level": 0})
+def admin(cluster: LocalCluster) -> Iterator[AdminClient]:
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, **tls_of(cluster), "log_level": 0}
+    with AdminClient(settings) as client:
+        yield client
 
 
 def tls_of(cluster: LocalCluster) -> dict[str, Any]:

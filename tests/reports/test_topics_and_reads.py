@@ -70,8 +70,9 @@ def read(opened: Consumer, count: int) -> list[tuple[int, bytes | None]]:
 
 
 @pytest.fixture
-def admin(running_cluster: LocalCluster) -> AdminClient:
-    return AdminClient({"bootstrap.servers": running_cluster.bootstrap_servers})
+def admin(running_cluster: LocalCluster) -> Iterator[AdminClient]:
+    with AdminClient({"bootstrap.servers": running_cluster.bootstrap_servers}) as client:
+        yield client
 
 
 def make_again(admin: AdminClient, topic: str, *, partitions: int = 1) -> None:

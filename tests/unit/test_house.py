@@ -10,6 +10,8 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 ROOT = TESTS.parent
+#: A process of its own each, or one that closes it itself.
+OTHER_ADMIN_CLIENTS = ("tests/interop/drivers/", "tests/interop/apps/programs/", "tests/interop/checks.py")
 #: What they share is in the kit; the other folders are programs with tests of their own.
 ONLY_TESTS = ("browser", "integration", "unit")
 
@@ -64,3 +66,27 @@ def test_each_test_file_that_a_document_names_is_there_once() -> None:
     assert {
         (where, name) for where, name in named if sum(f"/{f}".endswith(f"/{name}") for f in files) != 1
     } == set()
+
+
+def test_librdkafkas_admin_client_is_opened_by_a_with_statement() -> None:
+    """What a traceback holds is left to the collector. If that happens to run in the client's own background
+    thread, which calls Python to tell of an answer, librdkafka ends the whole process: an abort somewhere in
+    a later test (confluent-kafka-python's pull request 2131)."""
+    left: set[str] = set()
+    for folder in ("tests", "localcluster"):
+        for path in (ROOT / folder).rglob("*.py"):
+            if b"AdminClient(" not in (source := path.read_bytes()):
+                continue
+            nodes = [*ast.walk(ast.parse(source))]
+            opened = {
+                id(one.context_expr) for node in nodes if isinstance(node, ast.With) for one in node.items
+            }
+            left |= {
+                f"{path.relative_to(ROOT)}:{node.lineno}"
+                for node in nodes
+                if isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "AdminClient"
+                and id(node) not in opened
+            }
+    assert {one for one in left if not one.startswith(OTHER_ADMIN_CLIENTS)} == set()

@@ -63,16 +63,16 @@ def read_by(bootstrap: str, subscription: str, group: str, **settings: Any) -> t
 
 
 def librdkafka_lists(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    with AdminClient({"bootstrap.servers": bootstrap}) as admin:
 
-    def groups() -> list[str]:
-        found = admin.list_consumer_groups().result(ANSWER_S_MAX)
-        assert not found.errors
-        return sorted(one.group_id for one in found.valid)
+        def groups() -> list[str]:
+            found = admin.list_consumer_groups().result(ANSWER_S_MAX)
+            assert not found.errors
+            return sorted(one.group_id for one in found.valid)
 
-    assert groups() == GROUPS, "each once, where it knows coordinators"
-    assert sorted(admin.list_topics(timeout=ANSWER_S_MAX).brokers) == BROKERS
-    assert groups() == GROUPS, "and all, where it does not"
+        assert groups() == GROUPS, "each once, where it knows coordinators"
+        assert sorted(admin.list_topics(timeout=ANSWER_S_MAX).brokers) == BROKERS
+        assert groups() == GROUPS, "and all, where it does not"
 
 
 def python_lists(bootstrap: str) -> None:

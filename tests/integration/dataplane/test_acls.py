@@ -165,24 +165,25 @@ def test_a_client_may_do_what_the_acls_say_and_another_does_not_learn_what_there
         (committed,) = consumer.committed([TopicPartition(TOPIC, 0)], timeout=SECONDS_MAX)
         assert committed.offset == 1
         consumer.close()
-        assert TOPIC in AdminClient(setting.client("alice")).list_topics(timeout=SECONDS_MAX).topics
+        with AdminClient(setting.client("alice")) as admin:
+            assert TOPIC in admin.list_topics(timeout=SECONDS_MAX).topics
 
     def try_as_bob(setting: Setting) -> None:
-        admin = AdminClient(setting.client("bob"))
-        assert admin.list_topics(timeout=SECONDS_MAX).topics == {}
-        for name in (TOPIC, "absent"):
-            error = admin.list_topics(name, timeout=SECONDS_MAX).topics[name].error
-            assert error is not None and error.code() == NO_TOPIC
-        with pytest.raises(KafkaException) as refused:
-            admin.create_topics([NewTopic("bobs", 1, 1)])["bobs"].result(SECONDS_MAX)
-        assert refused.value.args[0].code() == NO_TOPIC
-        assert write(Producer(setting.client("bob", acks="all")), b"bob's") == NO_TOPIC
-        consumer = Consumer(setting.client("bob", group_id=GROUP))
-        consumer.subscribe([TOPIC])
-        assert poll(consumer) in (NO_TOPIC, NO_GROUP)
-        consumer.close()
-        groups = admin.list_consumer_groups().result(SECONDS_MAX)
-        assert (groups.valid, groups.errors) == ([], [])
+        with AdminClient(setting.client("bob")) as admin:
+            assert admin.list_topics(timeout=SECONDS_MAX).topics == {}
+            for name in (TOPIC, "absent"):
+                error = admin.list_topics(name, timeout=SECONDS_MAX).topics[name].error
+                assert error is not None and error.code() == NO_TOPIC
+            with pytest.raises(KafkaException) as refused:
+                admin.create_topics([NewTopic("bobs", 1, 1)])["bobs"].result(SECONDS_MAX)
+            assert refused.value.args[0].code() == NO_TOPIC
+            assert write(Producer(setting.client("bob", acks="all")), b"bob's") == NO_TOPIC
+            consumer = Consumer(setting.client("bob", group_id=GROUP))
+            consumer.subscribe([TOPIC])
+            assert poll(consumer) in (NO_TOPIC, NO_GROUP)
+            consumer.close()
+            groups = admin.list_consumer_groups().result(SECONDS_MAX)
+            assert (groups.valid, groups.errors) == ([], [])
 
     def try_by_kafka_python(setting: Setting) -> None:
         producer = kafka.KafkaProducer(

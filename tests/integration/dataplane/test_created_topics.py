@@ -65,17 +65,17 @@ def unready(desk: socket.socket, topic: str, partitions: int) -> list[Any]:
 def test_each_broker_names_the_leaders_of_a_topic_whose_creation_was_answered(
     cluster: LocalCluster, desks: list[socket.socket]
 ) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     waits = []
-    for number in range(ROUNDS):
-        topic = f"made-{number}"
-        admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(TIMEOUT_S)
-        waits += [unready(desk, topic, PARTITIONS) for desk in desks]
-    more = PARTITIONS + 2
-    for number in range(ROUNDS):
-        topic = f"made-{number}"
-        admin.create_partitions([NewPartitions(topic, more)])[topic].result(TIMEOUT_S)
-        waits += [unready(desk, topic, more) for desk in desks]
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        for number in range(ROUNDS):
+            topic = f"made-{number}"
+            admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(TIMEOUT_S)
+            waits += [unready(desk, topic, PARTITIONS) for desk in desks]
+        more = PARTITIONS + 2
+        for number in range(ROUNDS):
+            topic = f"made-{number}"
+            admin.create_partitions([NewPartitions(topic, more)])[topic].result(TIMEOUT_S)
+            waits += [unready(desk, topic, more) for desk in desks]
     assert [wait for wait in waits if wait] == []
 
 

@@ -19,9 +19,9 @@ RARE_CHECKPOINTS = {"replica.high.watermark.checkpoint.interval.ms": "3600000"}
 
 def delete(bootstrap: str, before_offset: int) -> int:
     """Return the low watermark."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    (pending,) = admin.delete_records([TopicPartition("orders", 0, before_offset)]).values()
-    return int(pending.result(TIMEOUT_S).low_watermark)
+    with AdminClient({"bootstrap.servers": bootstrap}) as admin:
+        (pending,) = admin.delete_records([TopicPartition("orders", 0, before_offset)]).values()
+        return int(pending.result(TIMEOUT_S).low_watermark)
 
 
 def test_i37_what_was_deleted_is_deleted_still_when_every_broker_was_killed(tmp_path: Path) -> None:

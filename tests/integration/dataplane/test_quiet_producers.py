@@ -26,10 +26,10 @@ def move(cluster: ClusterInProcess, topic_id: str, replicas: tuple[int, ...]) ->
 
 
 def delete_all(bootstrap: str) -> int:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
     place = confluent_kafka.TopicPartition("orders", 0, -1)
-    (pending,) = admin.delete_records([place]).values()
-    return int(pending.result(TIMEOUT_S).low_watermark)
+    with AdminClient({"bootstrap.servers": bootstrap}) as admin:
+        (pending,) = admin.delete_records([place]).values()
+        return int(pending.result(TIMEOUT_S).low_watermark)
 
 
 def write_with_librdkafka(bootstrap: str, rest: Callable[[], None]) -> list[int]:

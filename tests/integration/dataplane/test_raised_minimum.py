@@ -67,7 +67,7 @@ def alter(admin: AdminClient, minimum: int) -> None:
 @pytest.mark.timeout(300)
 def test_nothing_is_acknowledged_below_a_raised_minimum_after_its_answer() -> None:
     """One of three brokers is dead: with a minimum of 3 nothing can be acknowledged."""
-    with LocalCluster() as cluster:
+    with LocalCluster() as cluster, AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
         cluster.form()
         cluster.create_topic(TOPIC, partitions=3, configs={MINIMUM: "1"})
         cluster.kill_broker(3)
@@ -75,7 +75,6 @@ def test_nothing_is_acknowledged_below_a_raised_minimum_after_its_answer() -> No
             "it has left",
             lambda: all(3 not in p.isr and p.leader is not None for p in cluster.partitions(TOPIC)),
         )
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         late: list[int] = []
         took_ms: list[int] = []
         for number in range(TRIES):

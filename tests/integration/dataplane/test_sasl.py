@@ -216,12 +216,16 @@ def test_wrong_secrets_are_refused_and_the_client_is_told_why(
     def error_of(account: Account) -> str:
         """Return what librdkafka says of its failure to log in."""
         errors: list[KafkaError] = []
-        admin = AdminClient(account.confluent | {"error_cb": errors.append})
         deadline = time.monotonic() + SECONDS_MAX
-        while not any(error.code() == KafkaError._AUTHENTICATION for error in errors):
-            assert time.monotonic() < deadline
-            admin.poll(0.1)
+        with AdminClient(account.confluent | {"error_cb": errors.append}) as admin:
+            while not any(error.code() == KafkaError._AUTHENTICATION for error in errors):
+                assert time.monotonic() < deadline
+                admin.poll(0.1)
         return next(error.str() for error in errors if error.code() == KafkaError._AUTHENTICATION)
+
+    def ask(account: Account) -> None:
+        with AdminClient(account.confluent) as admin:
+            admin.list_topics(timeout=2)
 
     async def test(cluster: ClusterInProcess) -> None:
         told = {
@@ -233,7 +237,7 @@ def test_wrong_secrets_are_refused_and_the_client_is_told_why(
         forged = Account(cluster, ca, "OAUTHBEARER", issuer.token("alice", aud="another"))
         assert "invalid_token" in await in_thread(error_of, forged)
         with pytest.raises(KafkaException):
-            await in_thread(lambda: AdminClient(forged.confluent).list_topics(timeout=2))
+            await in_thread(ask, forged)
         assert counted(cluster, "successful_authentication") == 0
         assert counted(cluster, "failed_authentication") >= len(told) + 1
         await in_thread(write_by_confluent, Account(cluster, ca, "PLAIN", "secret"), b"still here")

@@ -77,9 +77,9 @@ def read(settings: dict[str, Any], count: int) -> list[bytes]:
         consumer.close()
 
 
-def brokers_told(settings: dict[str, Any]) -> set[int]:
-    metadata = AdminClient(settings).list_topics(timeout=SECONDS_MAX)
-    return {broker.port for broker in metadata.brokers.values()}
+def brokers_told(settings: dict[str, Any], *, seconds: float = SECONDS_MAX) -> set[int]:
+    with AdminClient(settings) as client:
+        return {broker.port for broker in client.list_topics(timeout=seconds).brokers.values()}
 
 
 def run(tmp_path: Path, test: Callable[[ClusterInProcess], Awaitable[None]]) -> None:
@@ -142,7 +142,7 @@ def test_who_does_not_speak_tls_or_shows_nothing_is_refused_and_others_go_on(
         named = cluster.brokers[1].process.life.listeners.named
         plain: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap("CLIENTS"), "log_level": 0}
         with pytest.raises(KafkaException):
-            await in_thread(lambda: AdminClient(plain).list_topics(timeout=2))
+            await in_thread(lambda: brokers_told(plain, seconds=2))
         nothing_to_show = ssl.create_default_context(cafile=ca.file)
         await in_thread(refused, ("127.0.0.1", named["INTERNAL"].port), nothing_to_show)
         stranger = PrivateCa(tmp_path)

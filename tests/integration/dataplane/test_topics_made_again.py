@@ -29,6 +29,12 @@ def cluster() -> Iterator[LocalCluster]:
         yield started
 
 
+@pytest.fixture
+def admin(cluster: LocalCluster) -> Iterator[AdminClient]:
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as client:
+        yield client
+
+
 def write(bootstrap: str, topic: str, values: list[bytes]) -> list[bytes]:
     """Return the values that were acknowledged."""
     acknowledged: list[bytes] = []
@@ -63,10 +69,9 @@ def read(bootstrap: str, topic: str) -> list[bytes]:
 
 @pytest.mark.parametrize("way", ["kafka", "rest"])
 def test_i39_what_is_acknowledged_after_the_creation_is_in_the_topic_that_was_created(
-    cluster: LocalCluster, way: str
+    cluster: LocalCluster, admin: AdminClient, way: str
 ) -> None:
     bootstrap = cluster.bootstrap_servers
-    admin = AdminClient({"bootstrap.servers": bootstrap})
     body = {"cluster": "prod", "partitions": 1, "replication_factor": 3}
 
     def by_kafka(topic: str) -> None:
@@ -166,12 +171,12 @@ def write_on_with_aiokafka(bootstrap: str, topic: str, create: Callable[[], None
 )
 def test_i23_a_running_idempotent_producer_goes_on_in_the_topic_that_was_created(
     cluster: LocalCluster,
+    admin: AdminClient,
     write_on: Callable[[str, str, Callable[[], None]], tuple[int, set[int]]],
 ) -> None:
     """The new log knows nothing of its producer (S84, a second batch is first). No send fails; nothing is
     lost, doubled or swapped."""
     bootstrap = cluster.bootstrap_servers
-    admin = AdminClient({"bootstrap.servers": bootstrap})
     topic = f"through-{write_on.__name__}"
 
     def create() -> None:

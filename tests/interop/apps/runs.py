@@ -291,11 +291,11 @@ def _some(values: Sequence[str]) -> str:
 
 
 def _make(bootstrap: str, topics: Sequence[str]) -> None:
-    client = AdminClient({"bootstrap.servers": bootstrap})
     new = [NewTopic(topic, num_partitions=1, replication_factor=REPLICATION_FACTOR) for topic in topics]
     try:
-        for pending in client.create_topics(new).values():
-            pending.result(CLIENT_SECONDS_MAX)
+        with AdminClient({"bootstrap.servers": bootstrap}) as client:
+            for pending in client.create_topics(new).values():
+                pending.result(CLIENT_SECONDS_MAX)
     except (KafkaException, TimeoutError) as failure:
         raise DidNot(f"the runner could not make its topics: {failure}") from failure
 
