@@ -17,7 +17,7 @@ from localcluster.cluster import LocalCluster
 from localcluster.java import find_java
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig, parse_bootstrap
-from tests.kit.pipeline.spark_jvm import DRIVER_ENVIRONMENT
+from tests.kit.pipeline.spark_jvm import DRIVER_ENVIRONMENT, home_without_python
 from tests.pipeline_proof.connector import connector_settings
 
 pyspark_sql = pytest.importorskip("pyspark.sql")
@@ -37,6 +37,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     os.environ["JAVA_HOME"] = str(find_java().executable.resolve().parents[1])
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ.update(DRIVER_ENVIRONMENT)
+    if MASTER.startswith("local["):
+        os.environ["SPARK_HOME"] = str(home_without_python(scratch))
     if ARCHIVES:
         os.environ["PYTHONPATH"] = ""  # Spark would ship it to the executors
     else:

@@ -15,14 +15,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyspark
-
 from localcluster.java import find_java
 from localcluster.ports import LOOPBACK, PortReservation, is_accepting
 from localcluster.processes import ProcessCommand, SupervisedProcess
 from pipeline.pack.archive import write_archive
 from pipeline.pack.contents import contents
-from tests.kit.pipeline.spark_jvm import SHORT_LIVED
+from tests.kit.pipeline.spark_jvm import SHORT_LIVED, linked_home
 
 ROOT = Path(__file__).resolve().parents[3]
 LOCAL_CLUSTER = "local-cluster[2,1,700]"
@@ -102,16 +100,8 @@ def ship(folder: Path) -> Shipped:
     write_archive(archive, contents().members, level=0)  # it only moves across this machine
     with tarfile.open(archive) as tar:
         tar.extractall(folder / ENVIRONMENT, filter="fully_trusted")  # the interpreter's link leads out
-    return Shipped(folder, archive, _spark_home(folder / "spark"))
-
-
-def _spark_home(home: Path) -> Path:
-    """Give PySpark a folder of our own: local-cluster's workers write below it, and not into PySpark's."""
-    home.mkdir()
-    for entry in Path(pyspark.__file__).parent.iterdir():
-        if entry.name != WORKERS_FOLDER:
-            (home / entry.name).symlink_to(entry)
-    return home
+    # local-cluster's workers write below it, and not into PySpark's.
+    return Shipped(folder, archive, linked_home(folder / "spark", without=WORKERS_FOLDER))
 
 
 @contextmanager
