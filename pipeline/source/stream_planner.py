@@ -119,7 +119,9 @@ class StreamPlanner:
         except TopicUnknown:  # deleted after the first question: it is told as one deleted before
             return self._next_end(start, is_limited=is_limited)
 
-    def _next_end(self, start: object, *, is_limited: bool) -> dict[str, object] | OffsetJson:
+    def _next_end(
+        self, start: object, *, is_limited: bool, is_second: bool = False
+    ) -> dict[str, object] | OffsetJson:
         if is_unresolved(start):
             partitions = self._cluster.partitions(must_exist=True)
             self._remembered = None
@@ -129,6 +131,9 @@ class StreamPlanner:
         topic_ids = known_ids | self._cluster.topic_ids()
         current = self._without_old_topics(current, known_ids, topic_ids, partitions)
         latest = self._ends(partitions, after=current)
+        if not is_second and made_again(topic_ids, self._cluster.topic_ids()):
+            # Asked until the new topic answered: by the id of the old one no task would get its records.
+            return self._next_end(start, is_limited=is_limited, is_second=True)
         goal = latest
         if self._frozen is not None:
             again = made_again(self._frozen_ids, topic_ids)  # since the ends were fixed: fix them anew

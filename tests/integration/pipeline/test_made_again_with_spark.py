@@ -148,7 +148,7 @@ def test_a_topic_made_again_is_an_error(again: Again, way: str, tmp_path: Path) 
     assert again.rows() == sorted(names("old", 10) + names("new", 25)), "what the error says to do"
 
 
-@WAYS
+@pytest.mark.parametrize("way", ["running", "restart"])
 def test_where_losses_are_accepted_the_new_topic_is_read_whole(again: Again, way: str) -> None:
     read_ten(again, way, failOnDataLoss="false")
     again.make_again()

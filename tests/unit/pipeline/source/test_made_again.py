@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from pipeline.client.values import PartitionRange, TopicPartition
+from pipeline.client.values import FoundOffset, PartitionRange, TopicPartition
 from pipeline.errors import DataLossError, InvalidOption
 from pipeline.source.offset_json import (
     offsets_from_json,
@@ -18,6 +18,7 @@ from pipeline.source.offset_json import (
 )
 from pipeline.source.offsets import ranges_between
 from pipeline.source.options import parse_options
+from pipeline.source.positions import LogEnd
 from pipeline.source.stream import RecordStreamReader
 from tests.kit.pipeline.stream import Logs, Query
 
@@ -79,6 +80,31 @@ def test_where_losses_are_accepted_nothing_of_the_new_topic_is_skipped(
     logs.now[T0] = end + 1
     assert query.trigger() == [PartitionRange("t", 0, end, end + 1)]
     assert "deleted and created again" not in caplog.text, "it is told once"
+
+
+class MadeAgainWhileItsEndIsAskedFor(Logs):
+    """Of which the id was told before; what is known later comes with new metadata."""
+
+    is_due = False
+
+    def ends(self, partitions: list[TopicPartition], edge: LogEnd) -> dict[TopicPartition, FoundOffset]:
+        if self.is_due:
+            self.make_again("t", {T0: 25}, NEW)
+        self.is_due = False
+        return super().ends(partitions, edge)
+
+
+@pytest.mark.parametrize("is_loss_an_error", [True, False])
+def test_the_end_of_a_new_topic_is_not_planned_under_the_old_ones_id(*, is_loss_an_error: bool) -> None:
+    logs = MadeAgainWhileItsEndIsAskedFor({T0: 10})
+    logs.ids = {"t": OLD}
+    query = read_all_ten(logs, failOnDataLoss=str(is_loss_an_error).lower())
+    logs.is_due = True
+    if is_loss_an_error:
+        with pytest.raises(DataLossError, match="'t' was deleted and created again"):
+            query.trigger()
+    else:
+        assert query.trigger() == [PartitionRange("t", 0, 0, 25)]
 
 
 def test_a_topic_made_again_after_its_end_was_fixed_is_read_to_its_new_end() -> None:
