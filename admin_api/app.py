@@ -44,6 +44,7 @@ from admin_api.policies import routes as policies
 from admin_api.quotas import routes as quotas
 from admin_api.reassignments import routes as reassignments
 from admin_api.settings import ApiSettings
+from admin_api.topics import missing
 from admin_api.topics import routes as topics
 from admin_api.users import routes as users
 from controller.audit.outbox import AuditOutbox
@@ -121,6 +122,7 @@ def create_app(
         coordinators.router,
         groups.router,
         topics.router,
+        missing.router,
         configs.router,
         acls.router,
         users.router,

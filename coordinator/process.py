@@ -200,6 +200,7 @@ class CoordinatorProcess:
             on_registered=self._on_registered,
             level=self.shards.level,
             groups=self.news.take,
+            missing_topics=context.told_missing,
             certificate_ends_ms=listeners.certificate_ends_ms,
             listener=self.news,
         )

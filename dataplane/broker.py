@@ -361,6 +361,7 @@ class StorageBroker:
             offline_log_dir_ids=self.directory.offline_ids,
             on_went_back=self.directory.disown,
             disk_space=self.directory.space,
+            missing_topics=self.context.told_missing,
             certificate_ends_ms=listeners.certificate_ends_ms,
             listener=self._preflight,
         )

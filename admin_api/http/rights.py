@@ -113,10 +113,10 @@ _NEEDS: Final[Mapping[tuple[Area, Operation], str]] = {
     (Area.GROUP, _O.DELETE): "deleteGroup",
     (Area.CLUSTER, _O.DESCRIBE): (
         "listClusters getCluster listSetAsideLogs listAlarms listBrokers getBroker listCoordinators "
-        "getCoordinator listGroups listTopics listReassignments listPlans getPlan listPlannedMoves "
-        "listPolicies getPolicy getAssignment getResilience listPartitionsOfCluster getReplication "
-        "listOperations getOperation listMoves watchOperation getReceipt listVerifications getVerification "
-        "listFindings listAudit verifyAudit getAuditRow getMetrics"
+        "getCoordinator listGroups listTopics listMissingTopics listReassignments listPlans getPlan "
+        "listPlannedMoves listPolicies getPolicy getAssignment getResilience listPartitionsOfCluster "
+        "getReplication listOperations getOperation listMoves watchOperation getReceipt listVerifications "
+        "getVerification listFindings listAudit verifyAudit getAuditRow getMetrics"
     ),
     (Area.CLUSTER, _O.DESCRIBE_CONFIGS): (
         "listBrokerConfigs getBrokerConfig listClusterConfigs getClusterConfig listQuotas"

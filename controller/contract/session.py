@@ -21,6 +21,7 @@ import msgspec
 
 from controller.contract.errors import ControllerAnswer
 from controller.contract.groups import GroupNews
+from controller.contract.missing_topics import MissingTopic
 from controller.contract.preflight import PreflightTarget
 
 #: Unanswered incarnations that a directory remembers; the oldest are forgotten first.
@@ -210,6 +211,8 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     groups: GroupNews | None = None
     #: When the first certificate of its listeners ends, Unix time; -1: they have none.
     certificate_ends_ms: int = -1
+    #: All that there are now, at most MISSING_TOLD_MAX.
+    missing_topics: tuple[MissingTopic, ...] = ()
 
 
 class HeartbeatResponse(ControllerAnswer, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ from anyio.abc import TaskGroup
 from controller.audit.change import AuditedChange
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import PartitionLag
+from controller.contract.missing_topics import MISSING_TOLD_MAX, MissingTopic
 from controller.contract.partition_state import PartitionKey
 from controller.contract.session import DiskSpace, HeartbeatRequest, HeartbeatResponse
 from controller.core.effects import (
@@ -178,6 +179,8 @@ class ClusterDriver:
         #: As each broker's latest heartbeat told it.
         self.disks: dict[int, DiskSpace] = {}
         self.groups = GroupBook()
+        #: As each member's latest heartbeat told it.
+        self.missing_topics: dict[int, tuple[MissingTopic, ...]] = {}
         #: When this controller took the cluster over, or created it; monotonic.
         self.taken_over_ms = clock.now_mono_ms()
         # Partitions that were there by then, but for those whose leaders have reported since.
@@ -278,6 +281,7 @@ class ClusterDriver:
         elif isinstance(event, Heartbeat):
             self._note_disk(event.request)
             self._note_groups(event.request)
+            self._note_missing_topics(event.request, step)
         if not step.records and (self._is_settled or self._may_answer_now(event, step)):
             self._carry_out(step.effects)
             reply = step.reply
@@ -672,6 +676,13 @@ class ClusterDriver:
         known = self.published.image.coordinators.get(request.broker_id)
         if known is not None and known.coordinator_epoch == request.broker_epoch and request.groups:
             self.groups.note(request.groups)
+
+    def _note_missing_topics(self, request: HeartbeatRequest, step: Step) -> None:
+        """Take what a registered member's present process says that its clients miss."""
+        if isinstance(step.reply, HeartbeatResponse) and step.reply.error is ControllerError.NONE:
+            self.missing_topics.pop(request.broker_id, None)
+            if request.missing_topics:
+                self.missing_topics[request.broker_id] = request.missing_topics[:MISSING_TOLD_MAX]
 
     def first_unreported(self) -> PartitionKey | None:
         """Return a partition that was taken over, whose leader is there and has not reported since, or

@@ -21,6 +21,7 @@ from controller.contract.errors import ControllerError
 from controller.contract.groups import GroupRebalance
 from controller.contract.holdings import SetAsideLog
 from controller.contract.lag_report import PartitionLag
+from controller.contract.missing_topics import MissingTopic
 from controller.contract.partition_state import PartitionKey
 from controller.contract.preflight import PreflightReport, PreflightResponse, PreflightTarget
 from controller.contract.session import DiskSpace
@@ -411,6 +412,12 @@ class Engine:
         """The group's coordinator's latest word; None when there is none or this controller is not active."""
         driver = self._drivers.get(cluster)
         return None if driver is None else driver.groups.rebalance(group_id)
+
+    def missing_topics(self, cluster: str) -> dict[int, tuple[MissingTopic, ...]]:
+        """Return what each member's clients miss. Raise NotActive on a standby, which hears no heartbeats;
+        UnknownCluster."""
+        image, told = self.image(cluster).image, self.driver(cluster).missing_topics
+        return {member: topics for member, topics in told.items() if image.member(member) is not None}
 
     def first_unreported(self, cluster: str) -> PartitionKey | None:
         """A partition that this controller took over, whose leader is there and has not reported since; None:

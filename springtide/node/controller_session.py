@@ -35,6 +35,7 @@ from controller.contract.lag_report import (
     ReplicaLogEnd,
     ReplicaProblem,
 )
+from controller.contract.missing_topics import MissingTopic
 from controller.contract.session import (
     BrokerStatus,
     ClockLeap,
@@ -123,7 +124,8 @@ class HeartbeatListener(Protocol):
 class ControllerSession:
     """identity: a registration as of this process's start. reports, offline_log_dir_ids, on_went_back,
     disk_space: of a broker, about what it stores. level, groups: of a coordinator, the shards that it is
-    level with, and what is new of its groups. listener: hears of acknowledged heartbeats."""
+    level with, and what is new of its groups. missing_topics: that its clients ask for. listener: hears of
+    acknowledged heartbeats."""
 
     def __init__(
         self,
@@ -144,6 +146,7 @@ class ControllerSession:
         listener: HeartbeatListener | None = None,
         level: Callable[[], tuple[LevelShards, ...]] = tuple,
         groups: Callable[[], GroupNews | None] = lambda: None,
+        missing_topics: Callable[[], tuple[MissingTopic, ...]] = tuple,
     ) -> None:
         self._listener = listener
         self._client = client
@@ -163,6 +166,7 @@ class ControllerSession:
         self._has_ended = trio.Event()
         self._level = level
         self._groups = groups
+        self._missing_topics = missing_topics
         self._heartbeats = Heartbeats()
         self._applied = (-1, -1)
         self._failures: tuple[ApplyFailure, ...] = ()
@@ -336,6 +340,7 @@ class ControllerSession:
                 level=self._level(),
                 groups=self._groups(),
                 certificate_ends_ms=self._certificate_ends_ms(),
+                missing_topics=self._missing_topics(),
             )
             try:
                 response = await self._client.heartbeat(request, timeout_ms=HEARTBEAT_TIMEOUT_MS)

@@ -38,6 +38,7 @@ def canned() -> Iterator[CannedController]:
         cluster = controller.example("/clusters/prod")
         controller.put("/clusters", {"items": [cluster], "next_page_token": None})
         controller.put("/clusters/prod/alarms", {"items": [], "counts": {}, "next_page_token": None})
+        controller.put("/clusters/prod/missing-topics", {"items": [], "next_page_token": None})
         brokers = controller.example("/clusters/prod/brokers")
         brokers["items"] = [{**brokers["items"][0], "broker_id": number} for number in (1, 2, 3)]
         controller.put("/clusters/prod/brokers", brokers)

@@ -94,3 +94,28 @@ def test_a_thousand_alarms_and_a_rebalance_are_a_few_lines(
     assert wide <= PHONE, "a phone would scroll sideways"
     browser.screenshot("console-many-phone")
     assert browser.complaints() == []
+
+
+def test_topics_that_clients_miss_are_on_the_first_page_while_there_are_any(
+    browser: Browser, canned: CannedController
+) -> None:
+    browser.look(width=PHONE, dark=False)
+    browser.open(f"{canned.url}/")
+    until("a healthy cluster", lambda: browser.text("#verdict") == "All is well.")
+    is_there = "return !document.getElementById('missing').hidden"
+    assert not browser.driver.execute_script(is_there), "nothing is missed, so nothing is said of it"
+    missing = canned.example("/clusters/prod/missing-topics")
+    (lines,) = missing["items"]
+    missing["items"] = [{**lines, "topic": "<i>few</i>", "asked": 3, "clients": []}, lines]
+    canned.put("/clusters/prod/missing-topics", missing)
+    until("what is missed", lambda: browser.driver.execute_script(is_there))
+    first, second = browser.texts("#missing tbody tr")
+    assert first.startswith("lines"), "what is asked for most comes first"
+    assert "42" in first and "rsyslog, librdkafka 2.6.1" in first and "1, 2" in first
+    assert second.startswith("<i>few</i>")
+    assert "auto.create.topics.enable" in browser.text("#missing .empty")
+    wide = browser.driver.execute_script("return document.documentElement.scrollWidth")
+    assert wide <= PHONE, "a phone would scroll sideways"
+    canned.put("/clusters/prod/missing-topics", {**missing, "items": []})
+    until("it is mended", lambda: not browser.driver.execute_script(is_there))
+    assert browser.complaints() == []

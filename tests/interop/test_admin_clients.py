@@ -482,3 +482,23 @@ def test_kafka_python_creates_and_describes(
     assert "segment.bytes" in str(described)
     python_admin.delete_topics([name])
     assert running_cluster.rest.get(f"/clusters/prod/topics/{name}").status_code == 404
+
+
+def test_a_topic_that_an_application_waits_for_is_told_to_the_operator(running_cluster: LocalCluster) -> None:
+    """To the application it is a line of its own log, or nothing: rsyslog waits for 30 s for each line."""
+    topic = f"lines-{uuid.uuid4().hex}"
+    producer = Producer({"bootstrap.servers": running_cluster.bootstrap_servers, "client.id": "waits"})
+    producer.produce(topic, b"line")
+    until = time.monotonic() + SECONDS_MAX
+    found: list[dict[str, Any]] = []
+    while not found and time.monotonic() < until:
+        producer.poll(0.2)
+        listed = running_cluster.api.get(f"/clusters/{running_cluster.name}/missing-topics")["items"]
+        found = [each for each in listed if each["topic"] == topic]
+    producer.purge()
+    (missing,) = found
+    assert missing["asked"] >= 3
+    (client,) = missing["clients"]
+    assert client["client_id"] == "waits"
+    assert client["software"].startswith("confluent-kafka-python ")
+    assert set(missing["nodes"]) <= set(running_cluster.brokers)

@@ -8,6 +8,7 @@ import { remember, showLag } from "./lag.js";
 import { showClusters, showOverview, verdictOn } from "./overview.js";
 import { hrefOf, routeOf } from "./route.js";
 import { showAlarms, showBrokers, showPartitions } from "./tables.js";
+import { showMissing } from "./topics.js";
 import { enter, showTabs, viewOf } from "./views.js";
 import { isOneThing, showAudit, showOperations } from "./work.js";
 
@@ -85,11 +86,12 @@ async function drawClusters(readiness, isCurrent) {
     return;
   }
   entered = null;
-  const [brokers, coordinators, replication, alarms, operations, audit] = await Promise.all([
+  const [brokers, coordinators, replication, alarms, missing, operations, audit] = await Promise.all([
     everyOne(`${path}/brokers`),
     everyOne(`${path}/coordinators`),
     get(`${path}/replication`),
     readiness.role === "active" ? ask(`${path}/alarms?limit=200`) : ELSEWHERE,
+    readiness.role === "active" ? ask(`${path}/missing-topics?limit=1000`) : ELSEWHERE,
     ask(`/operations?${query}&limit=50`),
     ask(`/audit?${query}&limit=${AUDIT_ROWS}`),
     learnDetails(cluster.name, path),
@@ -115,6 +117,7 @@ async function drawClusters(readiness, isCurrent) {
   showTabs(node("views"), cluster.name, { view: "" });
   showOverview(node("overview"), cluster, replication.body, details.get(cluster.name)?.body ?? null, alarms, source);
   showAlarms(node("alarms"), alarms);
+  showMissing(node("missing"), missing, cluster.name);
   showPartitions(node("partitions"), partitions, states, byId, cluster.name);
   showBrokers(node("brokers"), brokers.items, replication.body, cluster.name);
   showCoordinators(node("coordinators"), coordinators.items);

@@ -3,13 +3,14 @@
 import { actionButton } from "./actions.js";
 import { everyOne, get } from "./api.js";
 import { changeSetting, createTopic, moveLeadersBack } from "./changes.js";
-import { h, show } from "./dom.js";
+import { ago, h, show } from "./dom.js";
 import { bytes, count, duration, plural } from "./format.js";
 import { filterBy, hrefOf } from "./route.js";
 import { badge, replicas, table } from "./tables.js";
 
 const TOPICS_SHOWN = 200;
 const PARTITIONS_SHOWN = 500;
+const MISSING_SHOWN = 10;
 /** Offsets of the round before, by topic id and partition: a rate is what came between two rounds. */
 const before = new Map();
 
@@ -49,6 +50,35 @@ function topicRow(topic, cluster) {
     h("td", { class: "number" }, count(topic.replication_factor)),
     h("td", { class: "number" }, count(topic.min_insync_replicas)),
     h("td", { class: "why" }, h("ul", { class: "reasons" }, topic.warnings.map((warning) => h("li", {}, warning)))),
+  );
+}
+
+/** On the first page: what clients ask for and is not there. Nothing where there is nothing, or it is not known. */
+export function showMissing(section, answer, cluster) {
+  const items = [...(answer.body?.items ?? [])].sort((one, other) => other.asked - one.asked);
+  section.hidden = items.length === 0;
+  const shown = items.slice(0, MISSING_SHOWN);
+  show(
+    section.querySelector(".body"),
+    table("Topics that are not there", [["Topic"], ["Asked for", "number"], ["By", "why"], ["At"]], shown.map(missingRow)),
+    h(
+      "p",
+      { class: "empty" },
+      items.length > shown.length ? `${plural(items.length - shown.length, "more name")}. ` : null,
+      h("a", { href: hrefOf(cluster, "topics") }, "Create them"),
+      ", or set auto.create.topics.enable: then a topic is made when it is first used. Or the client has the wrong name.",
+    ),
+  );
+}
+
+function missingRow({ topic, asked, since, clients, nodes }) {
+  return h(
+    "tr",
+    {},
+    h("th", { scope: "row" }, topic),
+    h("td", { class: "number" }, h("b", {}, count(asked)), h("span", { class: "quiet" }, "first ", ago(since))),
+    h("td", { class: "why" }, h("ul", { class: "reasons" }, clients.map((client) => h("li", {}, `${client.client_id || "no client id"}, ${client.software}`)))),
+    h("td", {}, nodes.join(", ")),
   );
 }
 

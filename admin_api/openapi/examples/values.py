@@ -221,6 +221,22 @@ ANSWERS: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
         ),
         Shown("none", "Nothing is wrong", items() | {"counts": {}}),
     ),
+    ("listMissingTopics", 200): (
+        Shown(
+            "one",
+            "An application that waits",
+            items(
+                {
+                    "topic": "lines",
+                    "asked": 42,
+                    "since": "2026-11-21T09:30:00.000Z",
+                    "last_asked": "2026-11-21T09:36:40.250Z",
+                    "clients": [{"client_id": "rsyslog", "software": "librdkafka 2.6.1"}],
+                    "nodes": [1, 2],
+                }
+            ),
+        ),
+    ),
     ("addBrokers", 202): (Shown("accepted", "It waits for its broker", OPERATION),),
     ("listBrokers", 200): (
         Shown(

@@ -41,6 +41,14 @@ COMMANDS = (
             "#under-min-isr=under_min_isr_partitions configs"
         ),
     ),
+    Command(
+        words=("topics", "missing"),
+        summary="List the topics that clients ask for and that are not there",
+        examples=("topics missing",),
+        kind=CommandKind.LIST,
+        call=reads("clusters/{cluster}/missing-topics"),
+        columns=columns("topic #asked since last-asked=last_asked clients nodes"),
+    ),
     change(
         words=("topics", "create"),
         summary="Create a topic",

@@ -19,6 +19,7 @@ from springtide.wire.framing import Chunk, encode_response_frame
 from springtide.wire.primitives import OnRest
 
 if TYPE_CHECKING:
+    from controller.contract.missing_topics import MissingTopic
     from springtide.node.administration import Administration
     from springtide.node.authorization import Authorizer, ClientRights
     from springtide.node.cluster_view import ClusterView
@@ -132,3 +133,7 @@ class NodeContext:
     mono_ms: Callable[[], int]
     first_uses: FirstUses = field(default_factory=FirstUses)
     missing_topics: MissingTopics = field(default_factory=MissingTopics)
+
+    def told_missing(self) -> tuple[MissingTopic, ...]:
+        """Return what the controller is told of topics that are not there."""
+        return self.missing_topics.told(now_ms=self.mono_ms(), wall_ms=self.wall_ms())

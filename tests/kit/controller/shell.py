@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from controller.contract.lag_report import CreatedLogs, LagReport
+from controller.contract.missing_topics import MissingTopic
 from controller.contract.partition_state import PartitionState, TopicState
 from controller.contract.preflight import (
     ClockFigures,
@@ -230,6 +231,7 @@ class Broker:
         self.broker_epoch = -1
         self.witness: Witness | None = None
         self.disk: DiskSpace | None = None
+        self.missing_topics: tuple[MissingTopic, ...] = ()
         self.request = RegisterRequest(
             broker_id=broker_id,
             incarnation_id=f"{broker_id}-{incarnation}",
@@ -257,6 +259,7 @@ class Broker:
             incarnation_id=self.request.incarnation_id,
             witness=self.witness,
             disk=self.disk,
+            missing_topics=self.missing_topics,
         )
         event = Heartbeat(
             request=request, received_ms=self.engine.clock.now_mono_ms(), wall_ms=self.wall_ms()

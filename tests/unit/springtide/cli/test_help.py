@@ -102,7 +102,8 @@ def test_other_shells_are_told_every_command(shell: str, script: Callable[[str],
         (["to"], {"topics"}),
         (
             ["topics", ""],
-            {"list", "create", "show", "configs", "add-partitions", "set-replication-factor", "delete"},
+            {"list", "missing", "create", "show", "configs", "add-partitions", "set-replication-factor"}
+            | {"delete"},
         ),
         (["topics", "create", "orders", "--part"], {"--partitions"}),
         (["--url", "ctl1", "brokers", "a"], {"add"}),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controller.contract.missing_topics import MISSING_TOLD_MAX, OTHERS, MissingTopic
 from springtide.node.missing_topics import HOUR_MS, NAMES_MAX, TOLD_AT, MissingTopics
 
 APP: Any = SimpleNamespace(
@@ -56,3 +57,38 @@ def test_a_client_without_an_id_is_told_without(caplog: pytest.LogCaptureFixture
     for _ in range(TOLD_AT):
         missing.note("lines", nobody, now_ms=0)
     assert "client_id= principal" in caplog.text
+
+
+def test_the_controller_is_told_as_long_as_a_name_is_asked_for() -> None:
+    missing = MissingTopics()
+    assert missing.told(now_ms=0, wall_ms=5_000_000) == ()
+    for now_ms in (0, 1_000, 2_000):
+        missing.note("lines", APP, now_ms=now_ms)
+        missing.note(f"looked-at-{now_ms}", APP, now_ms=now_ms)
+    lines = MissingTopic(
+        topic="lines",
+        asked=3,
+        since_ms=5_000_000,
+        last_ms=5_002_000,
+        client_id="rsyslog",
+        software="librdkafka 2.6.1",
+    )
+    assert missing.told(now_ms=2_500, wall_ms=5_002_500) == (lines,)
+    assert missing.told(now_ms=2_000 + HOUR_MS, wall_ms=0) == ()
+    missing.note("lines", APP, now_ms=3_000 + HOUR_MS)
+    (again,) = missing.told(now_ms=3_000 + HOUR_MS, wall_ms=5_003_000 + HOUR_MS)
+    assert (again.asked, again.since_ms) == (4, 5_000_000), "what was counted in the hour before counts"
+
+
+def test_the_controller_is_told_of_a_few_names_that_are_asked_for_most() -> None:
+    missing = MissingTopics()
+    for number in range(5 * NAMES_MAX):
+        for _ in range(TOLD_AT + (number == 7)):
+            missing.note(f"made-up-{number}", APP, now_ms=0)
+    told = missing.told(now_ms=0, wall_ms=0)
+    assert len(told) == MISSING_TOLD_MAX
+    assert [(each.topic, each.asked) for each in told[:3]] == [
+        (OTHERS, 4 * NAMES_MAX * TOLD_AT),
+        ("made-up-7", TOLD_AT + 1),
+        ("made-up-0", TOLD_AT),
+    ]
