@@ -5,81 +5,33 @@ The name of a report (`FG#1426`) is explained in docs/reports.md.
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
 
+import aiokafka
+import aiokafka.errors
+import kafka
+import kafka.errors
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka import KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from localcluster.cluster import LocalCluster
+from tests.kit.librdkafka import BEGAN_MS, SECONDS_MAX, consumer, make_again, numbered, read, write
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
-SECONDS_MAX = 60.0
-BEGAN_MS = 1_600_000_000_000
+YEAR_MS = 31_536_000_000
 _FETCHES = re.compile(r'^kafka_network_requestmetrics_requests_total\{request="Fetch"\} (\S+)$', re.MULTILINE)
-
-
-@contextmanager
-def consumer(cluster: LocalCluster, group: str = "", **config: Any) -> Iterator[Consumer]:
-    opened = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "group.id": group or uuid.uuid4().hex,
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            **config,
-        }
-    )
-    try:
-        yield opened
-    finally:
-        opened.close()
-
-
-def write(cluster: LocalCluster, topic: str, values: range, *, partition: int = 0, **config: Any) -> None:
-    """Write them with acks=all, a millisecond apart from BEGAN_MS on, and see each acknowledged."""
-    refused: list[object] = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, **config})
-    for number in values:
-        producer.produce(
-            topic,
-            value=b"%d" % number,
-            partition=partition,
-            timestamp=BEGAN_MS + number,
-            on_delivery=lambda error, _: refused.append(error) if error is not None else None,
-        )
-    assert producer.flush(SECONDS_MAX) == 0
-    assert refused == []
-
-
-def read(opened: Consumer, count: int) -> list[tuple[int, bytes | None]]:
-    """Return (offset, value) of the next `count` records, of fewer if no more come."""
-    found: list[tuple[int, bytes | None]] = []
-    until = time.monotonic() + SECONDS_MAX / 2
-    while len(found) < count and time.monotonic() < until:
-        message = opened.poll(0.2)
-        if message is not None and message.error() is None:
-            found.append((message.offset() or 0, message.value()))
-    return found
 
 
 @pytest.fixture
 def admin(running_cluster: LocalCluster) -> Iterator[AdminClient]:
     with AdminClient({"bootstrap.servers": running_cluster.bootstrap_servers}) as client:
         yield client
-
-
-def make_again(admin: AdminClient, topic: str, *, partitions: int = 1) -> None:
-    for future in admin.delete_topics([topic]).values():
-        future.result(SECONDS_MAX)
-    for future in admin.create_topics([NewTopic(topic, partitions, 3)]).values():
-        future.result(SECONDS_MAX)
 
 
 def test_rp_26_2_5_producers_go_on_through_topics_that_are_made_again(
@@ -162,3 +114,84 @@ def test_ik_752_partitions_that_are_asked_for_again_are_all_there(
     for partition in range(6):
         write(running_cluster, topic, range(2), partition=partition)
     assert len(running_cluster.partitions(topic)) == 6
+
+
+@pytest.mark.parametrize("told_in", ["microseconds", "a year ahead", "the last there is"])
+def test_kafka_6482_a_record_of_the_future_does_not_end_retention(
+    running_cluster: LocalCluster, make_topic: Callable[..., str], told_in: str
+) -> None:
+    """There a record dated in microseconds, or a year ahead, kept its segment and all behind it for as long.
+    Here no client gets one in unless the topic allows it, and each says why."""
+    now_ms = int(time.time() * 1e3)
+    timestamp_ms = {"microseconds": now_ms * 1_000, "a year ahead": now_ms + YEAR_MS}.get(told_in, 2**63 - 1)
+    topic = make_topic("early")
+    bootstrap = running_cluster.bootstrap_servers
+    errors: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(topic, b"x", timestamp=timestamp_ms, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(SECONDS_MAX) == 0
+    assert [error and error.name() for error in errors] == ["INVALID_TIMESTAMP"]
+    python = kafka.KafkaProducer(bootstrap_servers=bootstrap)
+    with pytest.raises(kafka.errors.InvalidTimestampError):
+        python.send(topic, b"x", timestamp_ms=timestamp_ms).get(SECONDS_MAX)
+    python.close()
+
+    async def with_aiokafka() -> None:
+        async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap) as opened:
+            await opened.send_and_wait(topic, b"x", timestamp_ms=timestamp_ms)
+
+    with pytest.raises(aiokafka.errors.InvalidTimestampError):
+        asyncio.run(with_aiokafka())
+    write(running_cluster, topic, range(1))
+    with consumer(running_cluster) as opened:
+        opened.assign([TopicPartition(topic, 0, 0)])
+        assert read(opened, 1) == numbered(range(1))
+
+
+def test_automq_437_moves_under_an_idempotent_producer_repeat_nothing(
+    running_cluster: LocalCluster, make_topic: Callable[..., str]
+) -> None:
+    """There a partition that was reassigned five times held records of an idempotent producer twice."""
+    topic = make_topic("moved")
+    has_moved = threading.Event()
+    producer = Producer({"bootstrap.servers": running_cluster.bootstrap_servers, "enable.idempotence": True})
+    refused: list[object] = []
+    written = 0
+
+    def go_on_writing() -> None:
+        nonlocal written
+        while not has_moved.is_set():
+            producer.produce(
+                topic,
+                b"%d" % written,
+                on_delivery=lambda error, _: refused.append(error) if error is not None else None,
+            )
+            written += 1
+            producer.poll(0.002)
+
+    thread = threading.Thread(target=go_on_writing)
+    thread.start()
+    try:
+        for replicas in ([1], [2], [3, 1], [2, 3], [1, 2, 3]):
+            running_cluster.api.put(
+                f"/clusters/{running_cluster.name}/topics/{topic}/partitions/0/assignment",
+                {"replicas": replicas},
+            )
+            running_cluster.wait_until(
+                f"{replicas} hold it and lead", lambda wanted=replicas: _is_at(running_cluster, topic, wanted)
+            )
+    finally:
+        has_moved.set()
+        thread.join()
+    assert producer.flush(SECONDS_MAX) == 0
+    assert refused == []
+    assert written > 100, "it wrote while replicas moved"
+    with consumer(running_cluster) as opened:
+        opened.assign([TopicPartition(topic, 0, 0)])
+        assert read(opened, written) == numbered(range(written))
+        assert opened.get_watermark_offsets(TopicPartition(topic, 0), SECONDS_MAX) == (0, written)
+
+
+def _is_at(cluster: LocalCluster, topic: str, replicas: list[int]) -> bool:
+    found = cluster.partition(topic, 0)
+    return list(found.replicas) == replicas and set(found.isr) == set(replicas) and found.leader in replicas

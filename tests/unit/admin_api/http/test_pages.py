@@ -7,6 +7,7 @@ import pytest
 
 from controller.contract.holdings import SetAsideLog
 from controller.contract.lag_report import LagReport
+from controller.contract.missing_topics import MissingTopic
 from controller.core.events import Report
 from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.rest import Rest, controller, pointers, problem, speaking
@@ -47,6 +48,13 @@ def set_aside_log(partition: int) -> SetAsideLog:
     )
 
 
+def missing_topic(rest: Rest, name: str) -> MissingTopic:
+    now_ms = rest.clock.now_wall_ms()
+    return MissingTopic(
+        topic=name, asked=3, since_ms=now_ms, last_ms=now_ms, client_id="app", software="unknown"
+    )
+
+
 def query_of(path: str) -> dict[str, str]:
     """httpx replaces a path's query by the parameters that it is given."""
     return dict(httpx.URL(path).params)
@@ -71,6 +79,7 @@ async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
     """Several of whatever there are lists of; the names to be put into their addresses."""
     brokers = await rest.form(5)
     first = brokers[0]
+    first.missing_topics = tuple(missing_topic(rest, name) for name in ("lines", "words"))
     logs = tuple(set_aside_log(number) for number in (0, 1))
     report = LagReport(broker_id=first.broker_id, broker_epoch=first.broker_epoch, set_aside=logs)
     await rest.engine.submit("prod", Report(request=report, wall_ms=0))

@@ -56,7 +56,7 @@ def test_a_client_without_an_id_is_told_without(caplog: pytest.LogCaptureFixture
     )
     for _ in range(TOLD_AT):
         missing.note("lines", nobody, now_ms=0)
-    assert "client_id= principal" in caplog.text
+    assert "client_id= principal" in caplog.messages[0]
 
 
 def test_the_controller_is_told_as_long_as_a_name_is_asked_for() -> None:
