@@ -41,7 +41,7 @@ MINUTES ?= 60
 ROWS ?=
 CASES ?= 10000
 
-.PHONY: help demo up test check lint style types unit sim rest fuzz audit faults proof explore pipeline-proof connector kafka-tools bench interop interop-apps docs install lock packages host-packages fuzzer clean
+.PHONY: help demo up test check lint style types unit sim rest fuzz audit faults proof explore pipeline-proof connector kafka-tools bench interop interop-apps interop-suites docs install lock packages host-packages fuzzer clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -120,6 +120,9 @@ interop: $(INSTALLED) packages ## each Kafka client against each thing it can as
 
 interop-apps: $(INSTALLED) packages ## each application's main job at its defaults (APPS=faust,rsyslog; KAFKA_HOME=DIR adds a Kafka); build/interop-apps.md
 	@$(BIN)/python -m tests.interop.apps --install $(if $(APPS),--apps $(APPS)) $(if $(KAFKA_HOME),--kafka-home $(KAFKA_HOME))
+
+interop-suites: $(INSTALLED) ## other clients' own tests, fetched by Go, against brokers of ours at 9092 (SUITES=franz-go,DIR); build/interop-suites.md
+	@$(BIN)/python -m tests.interop.suites $(if $(SUITES),--suites $(SUITES))
 
 docs: $(INSTALLED) ## the documents as a site with search, and references made from the code; build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -q

@@ -148,6 +148,16 @@ def test_kafka_6482_a_record_of_the_future_does_not_end_retention(
         assert read(opened, 1) == numbered(range(1))
 
 
+def wait_until_at(cluster: LocalCluster, topic: str, replicas: list[int]) -> None:
+    def is_so() -> bool:
+        found = cluster.partition(topic, 0)
+        return (
+            list(found.replicas) == replicas and set(found.isr) == set(replicas) and found.leader in replicas
+        )
+
+    cluster.wait_until(f"brokers {replicas} hold it, and one leads", is_so)
+
+
 def test_automq_437_moves_under_an_idempotent_producer_repeat_nothing(
     running_cluster: LocalCluster, make_topic: Callable[..., str]
 ) -> None:
@@ -177,9 +187,7 @@ def test_automq_437_moves_under_an_idempotent_producer_repeat_nothing(
                 f"/clusters/{running_cluster.name}/topics/{topic}/partitions/0/assignment",
                 {"replicas": replicas},
             )
-            running_cluster.wait_until(
-                f"{replicas} hold it and lead", lambda wanted=replicas: _is_at(running_cluster, topic, wanted)
-            )
+            wait_until_at(running_cluster, topic, replicas)
     finally:
         has_moved.set()
         thread.join()
@@ -190,8 +198,3 @@ def test_automq_437_moves_under_an_idempotent_producer_repeat_nothing(
         opened.assign([TopicPartition(topic, 0, 0)])
         assert read(opened, written) == numbered(range(written))
         assert opened.get_watermark_offsets(TopicPartition(topic, 0), SECONDS_MAX) == (0, written)
-
-
-def _is_at(cluster: LocalCluster, topic: str, replicas: list[int]) -> bool:
-    found = cluster.partition(topic, 0)
-    return list(found.replicas) == replicas and set(found.isr) == set(replicas) and found.leader in replicas
