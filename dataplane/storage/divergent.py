@@ -171,11 +171,8 @@ def _copy(log: PartitionLog, target: File, written: int, log_offset: int, end_of
         if not piece.size_bytes:
             break  # a gap up to the end
         for part in piece.parts:
-            if isinstance(part, FileChunk):
-                written += _copy_range(part, target, written)
-            else:
-                target.pwrite(part, written)
-                written += len(part)
+            assert isinstance(part, FileChunk), "a thread reads from files only"
+            written += _copy_range(part, target, written)
         log_offset = piece.next_offset
     return written
 

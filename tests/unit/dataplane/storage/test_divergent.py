@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import pytest
 
-from dataplane.core.log_port import LogChanged
-from dataplane.storage.divergent import FoundAside, NotWritten, WrittenAside, list_aside, write_aside
+from dataplane.core.log_port import LogChanged, LogError
+from dataplane.storage import divergent
+from dataplane.storage.divergent import (
+    DESCRIPTION_BYTES_MAX,
+    FoundAside,
+    NotWritten,
+    WrittenAside,
+    list_aside,
+    topic_of_aside,
+    write_aside,
+)
 from dataplane.storage.health import CorruptLog, DirectoryHealth
 from dataplane.storage.log_settings import LogOptions
+from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import OpenedLog
 from tests.kit.dataplane.asides import read_aside
-from tests.kit.dataplane.storage import NO_TAIL, SMALL, append, batch, open_log
+from tests.kit.dataplane.storage import DIRECTORY, NO_TAIL, SMALL, TOPIC_ID, append, batch, new_log, open_log
 from tests.simulation.memory_disk import MemoryDisk
 
 ASIDE = "/data/divergent"
@@ -212,3 +223,99 @@ def test_a_flipped_bit_in_a_copy_is_seen() -> None:
     disk.flip_bit(found.path, found.size_bytes - 1)
     with pytest.raises(CorruptLog):
         list(read_aside(disk, found))
+
+
+def set_aside(disk: MemoryDisk, log: PartitionLog, *, health: DirectoryHealth) -> WrittenAside | NotWritten:
+    return write_aside(
+        disk,
+        ASIDE,
+        log,
+        first_offset=0,
+        high_watermark=0,
+        leader_epoch=4,
+        reason="unclean election",
+        now_ms=1,
+        health=health,
+    )
+
+
+def in_one_segment(count: int = 8) -> tuple[MemoryDisk, PartitionLog, list[bytes]]:
+    disk, log = new_log(replace(NO_TAIL, segment_bytes=1 << 20))
+    batches = [batch(number, value=b"v" * (40 + number)) for number in range(count)]
+    append(log, *batches)
+    return disk, log, batches
+
+
+@pytest.mark.parametrize("left", ["batches", "json"])
+def test_no_copy_is_written_over_what_an_earlier_one_left_and_there_are_not_too_many(
+    left: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, log, _ = in_one_segment()
+    disk.mkdir(ASIDE)
+    stem = f"{ASIDE}/orders-0.{TOPIC_ID}.{0:020d}-{8:020d}"
+    disk.open(f"{stem}.0.{left}", create=True)
+    monkeypatch.setattr(divergent, "SAME_RANGE_MAX", 3)
+    written = [set_aside(disk, log, health=DirectoryHealth("/data")) for _ in range(3)]
+    assert [each.path for each in written if isinstance(each, WrittenAside)] == [
+        f"{stem}.1.batches",
+        f"{stem}.2.batches",
+    ]
+    assert written[2] == NotWritten("3 copies of this range exist already")
+    assert disk.content(f"{stem}.0.{left}") == b""
+
+
+def test_a_range_is_copied_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(divergent, "COPY_BYTES_MAX", 70)  # less than a batch
+    disk, log, batches = in_one_segment()
+    written = set_aside(disk, log, health=DirectoryHealth("/data"))
+    assert isinstance(written, WrittenAside)
+    assert written.size_bytes == len(b"".join(batches))
+    assert disk.content(written.path) == b"".join(batches)
+
+
+@pytest.mark.parametrize("who", ["the loop", "a stranger"])
+def test_a_segment_that_is_cut_under_the_copy_is_a_failure_only_if_the_log_was_not(
+    who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(divergent, "COPY_BYTES_MAX", 70)
+    disk, log, _ = in_one_segment()
+    health = DirectoryHealth("/data")
+
+    def cut(operation: str, path: str, is_done: bool) -> None:
+        if operation == "pwrite" and path.startswith(ASIDE) and is_done:
+            disk.on_operation = None
+            if who == "the loop":
+                log.truncate_to(0)
+            else:
+                disk.open(f"{DIRECTORY}/{0:020d}.log").truncate(70)
+
+    disk.on_operation = cut
+    with pytest.raises(LogError) as raised:
+        set_aside(disk, log, health=health)
+    assert isinstance(raised.value, LogChanged) is (health.failure is None) is (who == "the loop")
+    assert disk.listdir(ASIDE) == []
+
+
+def test_a_disk_that_fails_is_not_taken_for_a_full_one() -> None:
+    disk, log, _ = in_one_segment()
+    health = DirectoryHealth("/data")
+    disk.fail_next("pwrite", OSError(errno.EIO, "bad sector"), path_contains=ASIDE)
+    with pytest.raises(LogError):
+        set_aside(disk, log, health=health)
+    assert health.failure is not None
+
+
+def test_a_name_tells_the_topic_of_a_copy() -> None:
+    (found,) = list_aside(disk_with_copy(first_offset=10), ASIDE)
+    assert topic_of_aside(found.name) == ("orders", TOPIC_ID)
+    assert topic_of_aside(f"{found.name}.json") is None
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_description_has_a_largest_size(more: int) -> None:
+    disk = disk_with_copy(first_offset=10)
+    file = disk.open(only_copy(disk).path.replace(".batches", ".json"))
+    size = file.size_bytes()
+    file.pwrite(b" " * (DESCRIPTION_BYTES_MAX + more - size), size)
+    told: list[CorruptLog] = []
+    assert len(list_aside(disk, ASIDE, on_corrupt=told.append)) == 1 - more == 1 - len(told)
