@@ -52,8 +52,8 @@ _BY_OFFSET, _BY_POSITION, _BY_TIMESTAMP = 0, 1, 2
 
 
 class _Block(NamedTuple):
-    """Entries of an index from one on, column by column, so that a search is all C. is_last: none are behind
-    them."""
+    """Entries of an index from one on, column by column, so that a search is all C. One that begins behind
+    the first has two at least. is_last: none are behind them."""
 
     first: int
     columns: tuple[array[int], array[int], array[int]]
@@ -62,10 +62,7 @@ class _Block(NamedTuple):
     def decides(self, column: int, key: int) -> bool:
         """Return whether its entries alone tell the last two at or before a key."""
         keys = self.columns[column]
-        return bool(
-            (not self.first or (len(keys) > 1 and keys[1] <= key))
-            and (self.is_last or (keys and key < keys[-1]))
-        )
+        return (not self.first or keys[1] <= key) and (self.is_last or key < keys[-1])
 
     def last_two(self, column: int, key: int) -> tuple[IndexEntry, IndexEntry]:
         after = bisect_right(self.columns[column], key)
@@ -101,7 +98,6 @@ class _Blocks:
     def put(self, stored: object, block: _Block) -> None:
         with self._lock:
             self._held[stored] = block
-            self._held.move_to_end(stored)
             while len(self._held) > BLOCKS_MAX:
                 self._held.popitem(last=False)
 

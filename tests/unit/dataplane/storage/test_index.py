@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataplane.storage.index as index_module
+from dataplane.storage.disk import File
 from dataplane.storage.index import START, IndexEntry, SparseIndex, new_index, open_index
 from tests.simulation.memory_disk import MemoryDisk
 
 PATH = "/a.index"
-ENTRIES = [IndexEntry(10 * number, 1_000 * number, 5 * number) for number in range(1, 24)]
+ENTRIES = [IndexEntry(10 * number, 1_000 * number, 15 * (number // 3)) for number in range(1, 24)]
 
 
 def built(disk: MemoryDisk) -> SparseIndex:
@@ -83,3 +84,70 @@ def test_entries_that_are_gone_from_the_file_are_not_found(
     assert index.last() == ENTRIES[1]
     built(disk).write()
     assert index.last() == ENTRIES[-1], "what was torn is not remembered"
+
+
+class CountingDisk(MemoryDisk):
+    """opened: each path that was opened, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        self.opened.append(path)
+        return super().open(path, create=create)
+
+
+def test_look_ups_near_one_another_are_served_by_what_one_of_them_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "ENTRIES_PER_READ", 8)
+    disk = CountingDisk()
+    index = built(disk)
+    index.write()
+    disk.opened.clear()
+    for entry in ENTRIES:
+        assert index.for_offset(entry.relative_offset) == entry
+    assert len(disk.opened) < len(ENTRIES) // 2
+
+
+def test_the_blocks_that_were_used_last_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "BLOCKS_MAX", 2)
+    disk = CountingDisk()
+    indexes = {name: new_index(disk, name) for name in ("a", "b", "c")}
+    for index in indexes.values():
+        index.append(*ENTRIES[0])
+        index.write()
+    disk.opened.clear()
+    for name in ("a", "b", "a", "c", "a", "b"):
+        indexes[name].last()
+    assert disk.opened == ["a", "b", "c", "b"]
+
+
+def test_the_entries_beyond_a_position_are_listed_as_far_as_they_are_there() -> None:
+    disk = MemoryDisk()
+    index = built(disk)
+    for _ in ("in memory", "on disk"):
+        assert index.positions_after(20_999) == [21_000, 22_000, 23_000]
+        assert index.positions_after(21_000) == [22_000, 23_000]
+        assert index.positions_after(0) == [entry.position for entry in ENTRIES]
+        index.write()
+    disk.open(PATH).truncate(2 * struct.calcsize(">IIq") + 3)
+    assert index.positions_after(0) == [1_000, 2_000]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 5])
+def test_an_index_that_was_cut_is_written_without_what_it_lost_and_can_be_synced(kept: int) -> None:
+    disk = MemoryDisk()
+    index = built(disk)
+    index.fsync()
+    assert index.is_in_memory
+    assert disk.synced_paths == [], "it has no file yet"
+    index.write()
+    index.load()
+    index.truncate_to_position(ENTRIES[kept].position)
+    index.write()
+    assert not index.is_in_memory
+    index.fsync()
+    assert disk.synced_paths == [PATH]
+    found = open_index(disk, PATH)
+    assert found is not None
+    assert (found.count, found.last()) == (kept, ([START, *ENTRIES])[kept])
