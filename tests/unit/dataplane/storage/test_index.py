@@ -98,7 +98,7 @@ class CountingDisk(MemoryDisk):
         return super().open(path, create=create)
 
 
-def test_look_ups_near_one_another_are_served_by_what_one_of_them_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_look_ups_near_one_another_are_served_by_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_module, "ENTRIES_PER_READ", 8)
     disk = CountingDisk()
     index = built(disk)
