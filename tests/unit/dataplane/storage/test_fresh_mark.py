@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from controller.contract.session import ShutdownKind
+from dataplane.core.log_port import LogError
 from dataplane.storage.directory_claim import MARKER_FILE
 from dataplane.storage.disk import Disk, PosixDisk, replace_durably
-from dataplane.storage.fresh_mark import FRESH_MARK_FILE
+from dataplane.storage.fresh_mark import FRESH_MARK_FILE, FreshMark, is_mark_fresh
+from dataplane.storage.health import DirectoryHealth
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.log_settings import PartitionId
 from dataplane.storage.recovery import OpenedLog
@@ -208,3 +211,27 @@ def test_the_marker_of_an_older_release_names_no_checkpoints_and_is_believed() -
     stopped_cleanly(disk, "/data", lambda: None)
     replace_durably(disk, f"/data/{MARKER_FILE}", b'{"broker_epoch": 5}')
     assert start(disk, "/data").claim.last_shutdown is ShutdownKind.CLEAN
+
+
+def test_a_mark_is_made_anew_over_what_a_dying_process_left_and_not_after_the_release() -> None:
+    disk = MemoryDisk()
+    disk.mkdir("/data")
+    assert not is_mark_fresh(disk, "/data"), "there is none"
+    disk.open(f"/data/{FRESH_MARK_FILE}.tmp", create=True).pwrite(b"x", 0)
+    mark = FreshMark(disk, "/data", DirectoryHealth("/data"))
+    assert mark.renew()
+    assert is_mark_fresh(disk, "/data")
+    mark.release()
+    disk.unlink(f"/data/{FRESH_MARK_FILE}")
+    assert not mark.renew()
+    assert disk.listdir("/data") == []
+
+
+def test_a_disk_that_takes_no_mark_has_failed() -> None:
+    disk = MemoryDisk()
+    disk.mkdir("/data")
+    health = DirectoryHealth("/data")
+    disk.fail_next("rename", OSError(errno.EIO, "bad sector"))
+    with pytest.raises(LogError, match="fresh mark"):
+        FreshMark(disk, "/data", health).renew()
+    assert health.failure is not None
