@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +22,8 @@ from dataplane.storage.divergent import (
 from dataplane.storage.health import CorruptLog, DirectoryHealth
 from dataplane.storage.recovery import OpenedLog
 from springtide.wire.framing import FileChunk
-from springtide.wire.record_batch import iter_headers
+from springtide.wire.record_batch import BATCH_LENGTH_MIN, decode_header, iter_headers
+from springtide.wire.records import seal_batch
 from tests.kit.dataplane.storage import TOPIC_ID, append, batch, open_log
 from tests.simulation.memory_disk import MemoryDisk
 
@@ -170,3 +173,54 @@ def test_a_description_of_absurd_size_is_not_read() -> None:
     told: list[CorruptLog] = []
     assert list_aside(disk, ASIDE, on_corrupt=told.append) == []
     assert "1048576 bytes" in str(told[0])
+
+
+SIZE = len(batch(0, records=3, value=b"v" * 10))
+
+
+@pytest.mark.parametrize("interval", [SIZE, 2 * SIZE, 2 * SIZE + 1, 3 * SIZE - 1])
+def test_a_read_from_any_offset_begins_with_the_batch_that_comes_there(
+    interval: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in a gap between two stretches of the index, and behind a batch that is larger than a stretch."""
+    monkeypatch.setattr(aside_log, "INDEX_INTERVAL_BYTES", interval)
+    sizes = [10] * 7 + [900] + [10] * 8
+    log = opened_copy(disk_with_copy(sizes, first_offset=0, gaps=frozenset(range(1, 16))))
+    whole = ranges_of(log.read(0, max_bytes=1 << 20, at_least_one=True))
+    assert whole == [(4 * number, 4 * number + 3) for number in range(16)]
+    assert log.read(63, max_bytes=1 << 20, at_least_one=True) == LogSlice((), 0, 63)
+    size_bytes = log.read(0, max_bytes=1 << 20, at_least_one=True).size_bytes
+    for offset in range(63):
+        following = [found for found in whole if found[1] > offset]
+        for max_bytes in (1, SIZE, SIZE + 1, 3 * SIZE):
+            piece = log.read(offset, max_bytes=max_bytes, at_least_one=True)
+            ranges = ranges_of(piece)
+            assert ranges == following[: len(ranges)] != []
+            assert len(ranges) == 1 or piece.size_bytes <= max_bytes
+            assert following[len(ranges) - 1][1] <= piece.next_offset
+            assert piece.next_offset <= (following[len(ranges) :] or [(64, 0)])[0][0]
+    for less in (0, 1):
+        assert len(ranges_of(log.read(0, max_bytes=size_bytes - less, at_least_one=True))) >= 16 - less * 3
+
+
+def test_a_copy_ends_with_a_batch_that_a_compaction_left_empty() -> None:
+    disk = disk_with_copy([10] * 3, first_offset=4)
+    (found,) = list_aside(disk, ASIDE)
+    header = decode_header(batch(9, records=3))
+    empty = seal_batch(header._replace(batch_length=BATCH_LENGTH_MIN, record_count=0), b"")
+    disk.open(found.path).pwrite(empty, found.size_bytes)
+    described = replace(found.range, next_offset=12)
+    log = open_aside(disk, replace(found, size_bytes=found.size_bytes + len(empty), range=described))
+    assert ranges_of(log.read(9, max_bytes=1, at_least_one=True)) == [(9, 12)]
+    with pytest.raises(CorruptLog, match="good bytes"):
+        open_aside(disk, found)
+
+
+def test_a_read_below_a_copy_begins_with_it_and_what_rots_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aside_log, "INDEX_INTERVAL_BYTES", SIZE)
+    disk = disk_with_copy([10] * 6, first_offset=9)
+    log = opened_copy(disk)
+    assert ranges_of(log.read(0, max_bytes=1, at_least_one=True)) == [(9, 12)]
+    disk.open(log.path).pwrite(bytes(61), 2 * SIZE)
+    with pytest.raises(CorruptLog, match="no record batch here any more"):
+        log.read(17, max_bytes=1, at_least_one=True)
