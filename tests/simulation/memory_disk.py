@@ -64,6 +64,8 @@ class MemoryFile:
 
     def pread(self, length: int, position: int) -> bytes:
         self._check("pread")
+        if length < 0:
+            raise OSError(errno.EINVAL, "a negative length", self._path)
         return bytes(self._inode.data[position : position + length])
 
     def is_cached(self, length: int, position: int) -> bool:
