@@ -26,7 +26,7 @@ def file_on(disk: MemoryDisk, *starts: tuple[int, int]) -> EpochFile:
 
 
 def stored(disk: MemoryDisk) -> list[tuple[int, int]]:
-    return [tuple(entry) for entry in decode_leader_epochs(bytes(disk.content(PATH))).entries]
+    return [(epoch, start) for epoch, start in decode_leader_epochs(bytes(disk.content(PATH))).entries]
 
 
 def is_durable(disk: MemoryDisk) -> bool:

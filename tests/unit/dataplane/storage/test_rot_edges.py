@@ -284,14 +284,20 @@ def test_a_slice_reads_what_it_is_asked_for(reads: list[tuple[int, int]]) -> Non
 def test_what_is_read_at_rest_comes_from_the_disk_and_stays_in_no_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    segment, done = six(), []
+    segment = six()
+    done: list[tuple[str, int, int]] = []
     pread, forget = MemoryFile.pread, MemoryFile.forget
-    monkeypatch.setattr(
-        MemoryFile, "pread", lambda file, *what: done.append(("read", *what)) or pread(file, *what)
-    )
-    monkeypatch.setattr(
-        MemoryFile, "forget", lambda file, *what: done.append(("forget", *what)) or forget(file, *what)
-    )
+
+    def read(file: MemoryFile, length: int, position: int) -> bytes:
+        done.append(("read", length, position))
+        return pread(file, length, position)
+
+    def forget_pages(file: MemoryFile, length: int, position: int) -> None:
+        done.append(("forget", length, position))
+        forget(file, length, position)
+
+    monkeypatch.setattr(MemoryFile, "pread", read)
+    monkeypatch.setattr(MemoryFile, "forget", forget_pages)
     read_at_rest(segment.file, 100, 7)
     assert done == [("forget", 100, 7), ("read", 100, 7), ("forget", 100, 7)]
 
