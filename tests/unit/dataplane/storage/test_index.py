@@ -14,7 +14,7 @@ from dataplane.storage.index import START, IndexEntry, SparseIndex, new_index, o
 from tests.simulation.memory_disk import MemoryDisk
 
 PATH = "/a.index"
-ENTRIES = [IndexEntry(10 * number, 1_000 * number, 15 * (number // 3)) for number in range(1, 24)]
+ENTRIES = [IndexEntry(10 * number, 1_000 * number, 15 * ((number + 1) // 3)) for number in range(1, 24)]
 
 
 def built(disk: MemoryDisk) -> SparseIndex:
@@ -107,6 +107,21 @@ def test_look_ups_near_one_another_are_served_by_one_read(monkeypatch: pytest.Mo
     for entry in ENTRIES:
         assert index.for_offset(entry.relative_offset) == entry
     assert len(disk.opened) < len(ENTRIES) // 2
+
+
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_a_block_in_memory_does_not_decide_what_the_next_one_may_know_better(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries of one timestamp may stand in two blocks."""
+    monkeypatch.setattr(index_module, "ENTRIES_PER_READ", at_once)
+    index = built(MemoryDisk())
+    index.write()
+    for entry in ENTRIES:
+        for other in ENTRIES:
+            assert index.for_offset(entry.relative_offset) == entry, "its block is in memory now"
+            found = index.for_timestamp(other.max_timestamp_before_ms + 1)
+            assert found == max(each for each in ENTRIES if each[2] == other[2])
 
 
 def test_the_blocks_that_were_used_last_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:

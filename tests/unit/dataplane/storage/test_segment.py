@@ -149,12 +149,12 @@ def test_what_an_earlier_segment_of_the_name_held_is_gone() -> None:
 
 
 def test_a_range_ends_at_the_last_boundary_or_at_an_entry_of_the_index_near_it() -> None:
-    batches = many(160)
+    batches = many(100)
     ends, segment = ends_of(batches), segment_of(*batches)
     entries = set(segment.index.positions_after(0))
-    for after in (ends[0], ends[1], ends[77], ends[150], ends[160]):
-        for end_offset in (BASE, BASE + 1, BASE + 30, BASE + 80, BASE + 159, BASE + 160, BASE + 999):
-            for position_max in [end + more for end in (*ends[::3], ends[-1]) for more in (-1, 0, 1, 200)]:
+    for after in (ends[0], ends[1], ends[47], ends[100]):
+        for end_offset in (BASE, BASE + 1, BASE + 50, BASE + 99, BASE + 100, BASE + 999):
+            for position_max in [end + more for end in (*ends[::4], ends[-1]) for more in (-1, 0, 200)]:
                 fitting = [
                     (end, BASE + number)
                     for number, end in enumerate(ends)
@@ -185,7 +185,9 @@ def test_a_long_range_costs_a_look_at_its_end(reads: list[tuple[int, int]]) -> N
     assert len(reads) == 3
     assert {length for _, length in reads} == {WALK_CHUNK_BYTES_MIN}
     assert segment.boundary_before(ends[-1], after=0, end_offset=everything) == (ends[-1], everything)
+    assert segment.boundary_before(ends[-1], after=ends[-1], end_offset=everything) == (ends[-1], -1)
     assert len(reads) == 3, "nothing is read for the whole"
+    assert segment.boundary_before(5, after=0, end_offset=everything) == (0, -1)
 
 
 def test_a_search_reads_a_piece_behind_an_index_entry(reads: list[tuple[int, int]]) -> None:
