@@ -285,9 +285,11 @@ class Maintenance:
         await self._in_thread(self._directory.log_dir.offsets.checkpoint_recovery_points)
 
     async def renew_fresh_mark(self) -> None:
+        """In the loop, as an append is, which waits for no more: ten times a second the way to a thread and
+        back would cost more than the mark."""
         log_dir = self._directory.log_dir
         if log_dir.must_renew_fresh_mark:
-            await self._threads.run(log_dir.renew_fresh_mark)
+            log_dir.renew_fresh_mark()
 
     async def _in_thread(self, work: Callable[[], object]) -> None:
         await self._threads.run(work, limiter=self._limiter)

@@ -30,7 +30,8 @@ FRESH_MARK_MS: Final = 100
 
 
 class FreshMark:
-    """The mark of one directory. `renew` is for threads; it raises LogError."""
+    """The mark of one directory. `renew` is for the loop, and for the thread of a registration; it raises
+    LogError."""
 
     def __init__(self, disk: Disk, directory: str, health: DirectoryHealth) -> None:
         self._disk = disk

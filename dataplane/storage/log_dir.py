@@ -115,7 +115,7 @@ class LogDir:
         return self.health.has_changed and self.claim.is_mount_marked
 
     def renew_fresh_mark(self) -> None:
-        """Make the fresh mark anew (fresh_mark.py). Thread."""
+        """Make the fresh mark anew (fresh_mark.py). Loop."""
         self.claim.renew_fresh_mark()
 
     # ---- loading
