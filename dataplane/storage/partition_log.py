@@ -48,7 +48,7 @@ from dataplane.storage.seal import LogSeal
 from dataplane.storage.segment import Segment
 from dataplane.storage.segment_list import SegmentList
 from dataplane.storage.snapshots import ProducerSnapshots
-from dataplane.storage.tail_cache import GATHER_BYTES_MAX, TailCache
+from dataplane.storage.tail_cache import GATHER_BYTES_MAX, TailCache, is_kept
 from dataplane.storage.timestamp_reading import TimestampReading
 from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import BatchHeader
@@ -201,8 +201,8 @@ class PartitionLog:
                 )
             end_offset, leader_epoch = header.next_offset, header.leader_epoch
             size += header.size_bytes
-        if size <= GATHER_BYTES_MAX and len(chunks) > 1:
-            chunks = (b"".join(chunks),)
+        if len(chunks) > 1 and (size <= GATHER_BYTES_MAX or not all(map(is_kept, chunks))):
+            chunks = (b"".join(chunks),)  # the one copy of these bytes, which the tail then keeps
         if sum(map(len, chunks)) != size:
             raise ValueError(f"headers tell of {size} bytes, chunks hold {sum(map(len, chunks))}")
         segment = segments.active

@@ -148,7 +148,7 @@ class Segment:
         self.last_append_ms = now_ms
         for header in headers:
             self.note_batch(header, position)
-            position += header.size_bytes
+            position = self.size_bytes
 
     def note_batch(self, header: BatchHeader, position: int) -> None:
         """Take in a batch that stands in the file at `position`, the end of what was known."""

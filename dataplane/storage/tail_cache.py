@@ -278,10 +278,13 @@ class TailCache:
         del self._bases[:count], self._nexts[:count], self._starts[:count]
 
 
+def is_kept(chunk: Buffer) -> bool:
+    """Return whether the cache keeps these bytes without a copy: they never change, and pin little more than
+    themselves."""
+    return type(chunk) is bytes or (
+        type(chunk) is memoryview and chunk.readonly and 2 * chunk.nbytes >= len(cast(Sized, chunk.obj))
+    )
+
+
 def _own(chunk: Buffer) -> memoryview:
-    """A view of bytes that will never change and that pins little more than itself."""
-    if type(chunk) is bytes:
-        return memoryview(chunk)
-    if type(chunk) is memoryview and chunk.readonly and 2 * chunk.nbytes >= len(cast(Sized, chunk.obj)):
-        return chunk
-    return memoryview(bytes(chunk))
+    return memoryview(chunk if is_kept(chunk) else bytes(chunk))

@@ -28,6 +28,7 @@ from .compression import (
 )
 from .record_batch import (
     ATTRIBUTE_APPEND_TIME,
+    ATTRIBUTE_COMPRESSION,
     ATTRIBUTE_CONTROL,
     ATTRIBUTE_TRANSACTIONAL,
     BATCH_LENGTH_MIN,
@@ -165,12 +166,13 @@ def write_varint(out: bytearray, value: int) -> None:
 def open_payload(view: memoryview, header: BatchHeader, decompressed_bytes_max: int) -> Buffer:
     """Return the bytes of the records of the batch that begins `view`; a view where they are not compressed,
     and then as large as they are. Raise CorruptCompressedData, DecompressedTooLarge."""
-    if header.compression > Compression.ZSTD:
-        raise CorruptCompressedData(f"unknown codec {header.compression}")
+    compression = header.attributes & ATTRIBUTE_COMPRESSION
     records = view[HEADER_BYTES : header.batch_length + LENGTH_FIELD_END]
-    if header.compression == Compression.NONE:
+    if not compression:
         return records  # the frame limit has bounded it
-    return decompress(Compression(header.compression), records, decompressed_bytes_max=decompressed_bytes_max)
+    if compression > Compression.ZSTD:
+        raise CorruptCompressedData(f"unknown codec {compression}")
+    return decompress(Compression(compression), records, decompressed_bytes_max=decompressed_bytes_max)
 
 
 def read_varint(buffer: Buffer, position: int, end: int, shift_max: int) -> tuple[int, int]:
