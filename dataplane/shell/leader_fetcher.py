@@ -317,7 +317,9 @@ class LeaderFetcher:
         if self._is_stopped:
             channel.close()
             return
-        self._reader = FrameReader(frame_bytes_max=parts.encoder.response_bytes_max + RESPONSE_SLACK_BYTES)
+        self._reader = FrameReader(
+            frame_bytes_max=parts.encoder.response_bytes_max + RESPONSE_SLACK_BYTES, is_lone=True
+        )
         self._unsent = memoryview(b"")
         self._wants_write = False
         self._is_idle = False

@@ -9,7 +9,8 @@ Invariants:
   copied.
 - Memory follows what a peer has sent, not what it claims: a claim of 100 MiB backed by four bytes buys four
   bytes and room for the next read. Growing copies a frame's part once at each factor of GROWTH_FACTOR, and a
-  connection that has sent a frame of some size gets buffers of that size from then on.
+  connection that has sent a frame of some size gets buffers of that size from then on, or for a large frame
+  that comes alone of its own size up to GROWTH_FACTOR times that.
 - A size that no request can have is an error as soon as its four bytes are there, and stays one: HTTP and
   TLS bytes on a Kafka port read as sizes above any sane limit.
 
@@ -36,6 +37,9 @@ BUFFER_BYTES_MAX = 64 * 1024
 BATCHED_BUFFER_BYTES_MAX = 1024 * 1024
 """A connection of middling frames gets buffers for FRAMES_PER_BUFFER of them, up to this."""
 FRAMES_PER_BUFFER = 4
+LONE_FRAME_BYTES_MIN = 32 * 1024
+"""Where one frame comes at a time, one behind a frame of this size begins in a small buffer, and goes on in
+one of its own size as soon as that is known."""
 GROWTH_FACTOR = 4
 READ_BYTES_MIN = 512
 """A buffer with less room than this is used up."""
@@ -53,7 +57,8 @@ class FrameError(Exception):
 
 class FrameReader:
     """One connection's incoming side: read into `writable()`, call `received(n)`, then `next_frame()` until
-    it returns None."""
+    it returns None. is_lone: frames come one at a time, because each answers a question; a large one then has
+    a buffer of its own, so that it can be kept without a copy, and nothing behind it has to be moved."""
 
     __slots__ = (
         "_buffer",
@@ -62,11 +67,13 @@ class FrameReader:
         "_frame_bytes_last",
         "_frame_bytes_max",
         "_frames",
+        "_is_lone",
         "_start",
     )
 
-    def __init__(self, *, frame_bytes_max: int = SOCKET_REQUEST_MAX_BYTES) -> None:
+    def __init__(self, *, frame_bytes_max: int = SOCKET_REQUEST_MAX_BYTES, is_lone: bool = False) -> None:
         self._frame_bytes_max = frame_bytes_max
+        self._is_lone = is_lone
         self._buffer_bytes = FIRST_BUFFER_BYTES
         self._frame_bytes_last = 0
         self._start = 0
@@ -117,7 +124,7 @@ class FrameReader:
             return None
         start += SIZE_BYTES
         self._start = start + size
-        self._frame_bytes_last = size
+        self._frame_bytes_last = max(size, self._frame_bytes_last // 2) if self._is_lone else size
         return self._frames[start : self._start]
 
     def limit(self, frame_bytes_max: int) -> None:
@@ -142,11 +149,13 @@ class FrameReader:
 
     def _has_room(self) -> bool:
         """Return whether to continue in this buffer. Moving while little of a frame is here copies least."""
-        free = len(self._buffer) - self._end
-        if free < READ_BYTES_MIN:
-            return False
-        frame_bytes = self._claimed_frame_bytes()
-        return frame_bytes <= len(self._buffer) - self._start or frame_bytes > self._next_buffer_bytes()
+        size, frame_bytes = len(self._buffer), self._claimed_frame_bytes()
+        if self._end - self._start < frame_bytes <= size - self._start:
+            return True
+        return (
+            size - self._end >= READ_BYTES_MIN
+            and not size - self._start < frame_bytes <= self._next_buffer_bytes()
+        )
 
     def _claimed_frame_bytes(self) -> int:
         """Return the size of the incomplete frame, its size field included; 0 while it is not known."""
@@ -158,12 +167,16 @@ class FrameReader:
         """Return the size of the buffer after this one."""
         held = self._end - self._start
         last = SIZE_BYTES + self._frame_bytes_last
+        claimed = self._claimed_frame_bytes()
+        if self._is_lone and last >= LONE_FRAME_BYTES_MIN:
+            near = min(claimed, GROWTH_FACTOR * max(last, held))
+            return near if near > held else max(FIRST_BUFFER_BYTES, held + READ_BYTES_MIN)
         return max(
             min(self._buffer_bytes * GROWTH_FACTOR, BUFFER_BYTES_MAX),
             last,
             min(FRAMES_PER_BUFFER * last, BATCHED_BUFFER_BYTES_MAX),
             # Room for the whole frame if that is near; else for a multiple of what has been sent of it.
-            min(self._claimed_frame_bytes(), GROWTH_FACTOR * held),
+            min(claimed, GROWTH_FACTOR * held),
             held + READ_BYTES_MIN,
         )
 

@@ -47,13 +47,42 @@ def feed(reader: FrameReader, data: bytes, cuts: list[int] | None = None) -> lis
 @given(
     st.lists(st.one_of(st.integers(1, 300), st.integers(1, 40 * KIB)), max_size=12),
     st.lists(st.integers(1, 5000), max_size=60),
+    st.booleans(),
 )
 def test_frames_come_out_whole_and_unchanged_wherever_the_stream_is_cut(
-    sizes: list[int], cuts: list[int]
+    sizes: list[int], cuts: list[int], is_lone: bool
 ) -> None:
     bodies = [bytes([index + 1]) * size for index, size in enumerate(sizes)]
     # Compared only after everything was read: a buffer that is written again would show.
-    assert [bytes(frame) for frame in feed(FrameReader(), framed(*bodies), cuts)] == bodies
+    reader = FrameReader(is_lone=is_lone)
+    assert [bytes(frame) for frame in feed(reader, framed(*bodies), cuts)] == bodies
+
+
+def test_a_large_answer_has_a_buffer_of_its_own_into_which_little_is_moved() -> None:
+    reader = FrameReader(is_lone=True)
+    feed(reader, framed(b"a" * (300 * KIB)))  # it learns that answers are large
+    for size in (300 * KIB, 500 * KIB, 700 * KIB, 1_100 * KIB, 400 * KIB):
+        feed(reader, framed(b"nothing new"))  # between two large ones
+        rooms = []
+        rest = memoryview(framed(b"b" * size))
+        while (frame := reader.next_frame()) is None:
+            room = reader.writable()
+            count = min(len(room), len(rest), 100 * KIB)
+            room[:count] = rest[:count]
+            reader.received(count)
+            rest = rest[count:]
+            rooms.append(count)
+        assert isinstance(frame.obj, bytearray) and len(frame.obj) == 4 + size
+        assert rooms[0] <= FIRST_BUFFER_BYTES, "only that is moved"
+
+
+def test_the_last_bytes_of_a_frame_come_into_the_buffer_that_has_room_for_them() -> None:
+    reader = FrameReader(is_lone=True)
+    feed(reader, framed(b"a" * (40 * KIB)))
+    feed(reader, framed(b"b" * (50 * KIB))[:-10])
+    assert len(reader.writable()) == 10
+    (frame,) = feed(reader, b"b" * 10)
+    assert bytes(frame) == b"b" * (50 * KIB)
 
 
 def test_a_frame_arrives_byte_by_byte() -> None:
