@@ -125,6 +125,7 @@ class CoordinatorProcess:
         context = CoordinatorContext(
             view=self.view,
             is_view_complete=lambda: self.session.has_full_state,
+            may_judge=lambda: self.session.has_full_state and lease.is_held(clock.mono_ms()),
             administration=Administration(
                 broker_id=settings.coordinator_id,
                 broker_epoch=lambda: self.session.broker_epoch,

@@ -263,6 +263,7 @@ class StorageBroker:
                 end_turn=self.end_turn,
             ),
             is_view_complete=self.is_view_complete,
+            may_judge=lambda: self.is_view_complete() and self.holds_lease(),
             quotas=self.quotas,
             wall_ms=clock.wall_ms,
             mono_ms=clock.mono_ms,

@@ -200,6 +200,37 @@ def test_a_broker_that_stood_still_until_the_answer_does_nothing_for_them_afterw
         process.resume()
 
 
+def test_a_broker_that_stood_still_until_the_answer_asks_no_controller_for_them_afterwards(
+    cluster: LocalCluster,
+) -> None:
+    """By what it knows alice may create topics, and the controller does not judge again."""
+    made = {"resource_type": "topic", "resource_name": "made-by-", "pattern_type": "prefixed"}
+    right = {**made, "principal": f"User:{ALICE}", "operation": "create"}
+    cluster.api.post(f"/clusters/{cluster.name}/acls", {"bindings": [right]})
+    process = cluster.brokers[2].process
+
+    async def test() -> None:
+        async with logged_in(cluster, cluster.brokers[2], topic_of(2)) as client:
+            assert await client.create("made-by-alice-before") is ErrorCode.NONE
+            process.pause()
+            await trio.to_thread.run_sync(delete_acls, cluster)
+            answers: list[Answer] = []
+            async with trio.open_nursery() as nursery:
+
+                async def ask() -> None:
+                    answers.append(await client.create("made-by-alice-after"))
+
+                nursery.start_soon(ask)
+                await trio.sleep(0.5)
+                process.resume()
+            assert answers == [ErrorCode.NOT_CONTROLLER]
+
+    try:
+        trio.run(test)
+    finally:
+        process.resume()
+
+
 def test_the_answer_names_a_coordinator_that_stands_still_and_it_is_true_once_it_is_given(
     cluster: LocalCluster,
 ) -> None:
@@ -262,6 +293,18 @@ class Client:
             return ErrorCode(answer.topics[0].partitions[0].error_code)
         except (EOFError, trio.BrokenResourceError):
             return CLOSED
+
+    async def create(self, topic: str) -> Answer:
+        asked = {
+            "name": topic,
+            "num_partitions": 1,
+            "replication_factor": 3,
+            "assignments": [],
+            "configs": [],
+        }
+        fields: dict[str, object] = {"topics": [asked], "timeout": 20_000, "validate_only": False}
+        answer = await self._raw.ask(ApiKey.CREATE_TOPICS, 5, fields)
+        return ErrorCode(answer.topics[0].error_code)
 
     async def wait_ms(self) -> float:
         fields: dict[str, object] = {

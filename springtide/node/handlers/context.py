@@ -124,6 +124,9 @@ class NodeContext:
     view: ClusterView
     #: Whether a FULL state has been applied since this process started.
     is_view_complete: Callable[[], bool]
+    #: Whether what it has applied may be judged by: it has a FULL state, and its lease. A process that was
+    #: paused for longer than that knows neither the ACLs of now nor whether they decide.
+    may_judge: Callable[[], bool]
     administration: Administration
     authorizer: Authorizer
     producer_ids: ProducerIds

@@ -26,8 +26,8 @@ def refusal_to_describe(
     refused = refusal_of_client(request, operation)
     if refused is not None:
         return refused
-    if not context.is_view_complete():
-        return AdminOutcome(error_code=ErrorCode.NOT_CONTROLLER, message="this broker knows nothing yet")
+    if not context.may_judge():
+        return AdminOutcome(error_code=ErrorCode.NOT_CONTROLLER, message="this broker knows nothing of now")
     if needs_authorizer and not context.view.is_authorizer_on:
         return AdminOutcome(
             error_code=ErrorCode.SECURITY_DISABLED,

@@ -124,6 +124,7 @@ class Asking:
             effects=table,
             view=View(),
             is_view_complete=lambda: True,
+            may_judge=lambda: True,
             administration=SimpleNamespace(start=start),
             mono_ms=lambda: NOW_MS,
         )

@@ -53,7 +53,10 @@ def ask(api_key: int, version: int, fields: dict[str, Any], way: Forwarded, **pa
         now_ms=0,
     )
     context = cast(
-        BrokerContext, SimpleNamespace(**{"administration": way, "is_view_complete": lambda: True} | parts)
+        BrokerContext,
+        SimpleNamespace(
+            **{"administration": way, "is_view_complete": lambda: True, "may_judge": lambda: True} | parts
+        ),
     )
     HANDLERS[api_key](context, request)
     assert all(who == {"client_id": "ops", "client_host": "10.0.0.1", "principal": None} for who in way.who)

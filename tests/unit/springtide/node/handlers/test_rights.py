@@ -347,6 +347,7 @@ class World:
         self.context: Any = SimpleNamespace(
             view=self.view,
             is_view_complete=lambda: True,
+            may_judge=lambda: True,
             first_uses=FirstUses(),
             missing_topics=MissingTopics(),
             broker_id=1,
@@ -628,7 +629,7 @@ def test_a_first_use_makes_a_topic_only_for_a_client_that_may_create_it(world: W
 
 def test_before_the_first_full_state_nothing_is_done_or_told_that_acls_may_forbid(world: World) -> None:
     world.view.is_authorizer_on = False
-    world.context.is_view_complete = lambda: False
+    world.context.is_view_complete = world.context.may_judge = lambda: False
     everything: Any = None
     copy = f"orders-0.{'A' * 22}.{3:020}-{8:020}.0"
     for key, fields, told in (
@@ -640,6 +641,19 @@ def test_before_the_first_full_state_nothing_is_done_or_told_that_acls_may_forbi
     asked = {"session_epoch": -1, "replica_id": -2, "topics": topics(KNOWN._replace(topic=copy))}
     (answer,) = world.start(ApiKey.FETCH, 12, asked, everything)
     assert error_codes(answer) - {ErrorCode.NONE} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+
+def test_without_its_lease_a_broker_asks_and_tells_nothing_that_the_acls_of_now_may_forbid(
+    world: World,
+) -> None:
+    """It stood still while they changed: what it knows allows the calls."""
+    world.context.may_judge = lambda: False
+    for key, fields, right in (
+        (ApiKey.DELETE_TOPICS, {"topics": [{"name": "orders", "topic_id": None}]}, "DELETE TOPIC orders"),
+        (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, {"users": None}, f"DESCRIBE {CLUSTER}"),
+    ):
+        answer = world.ask(key, APIS[key].version_max, fields, "DESCRIBE TOPIC orders", right)
+        assert error_codes(answer) == {ErrorCode.NOT_CONTROLLER}
 
 
 # Records

@@ -95,7 +95,7 @@ def ask(
     view.apply(settings.get("stored", STORED), now_ms=0)
     way = Forwarded(*outcomes)
     context = SimpleNamespace(
-        view=view, is_view_complete=lambda: settings.get("is_complete", True), administration=way
+        view=view, may_judge=lambda: settings.get("is_complete", True), administration=way
     )
     answer = answer_of(SHARED_HANDLERS[key], key, version, fields, context=context)
     for call in way.calls:  # the JSON in which the controller is asked says the same

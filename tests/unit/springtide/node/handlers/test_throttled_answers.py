@@ -78,7 +78,9 @@ def context(calls: list[Any]) -> Any:
         done(AdminResponse(outcomes=tuple(AdminOutcome() for _ in named)))
 
     way = SimpleNamespace(start=start)
-    return SimpleNamespace(view=view, is_view_complete=lambda: True, administration=way)
+    return SimpleNamespace(
+        view=view, is_view_complete=lambda: True, may_judge=lambda: True, administration=way
+    )
 
 
 def new_topic(name: str, partitions: int, *assigned: int) -> dict[str, object]:

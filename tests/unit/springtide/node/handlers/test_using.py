@@ -69,6 +69,7 @@ class Desk:
         self.context: Any = SimpleNamespace(
             view=self.view,
             is_view_complete=lambda: True,
+            may_judge=lambda: True,
             administration=self.controller,
             first_uses=FirstUses(),
             missing_topics=MissingTopics(),
