@@ -15,7 +15,7 @@ Bounds: `partition_bytes_max` a partition and one budget for the broker; the old
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence, Sized
 from typing import cast
@@ -271,10 +271,7 @@ class TailCache:
             del self._bases[:], self._nexts[:], self._starts[:]
             self._bytes = 0
             return
-        oldest = self._block_starts[0]
-        count = 0
-        while count < len(self._starts) and self._starts[count] < oldest:
-            count += 1
+        count = bisect_left(self._starts, self._block_starts[0])
         del self._bases[:count], self._nexts[:count], self._starts[:count]
 
 

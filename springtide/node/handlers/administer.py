@@ -52,8 +52,8 @@ def administer(
     named: how many the call names; -1: any number, then a failure of the whole is one outcome without a
     topic. refused: the outcomes of things that the controller is not asked about, by their place among all.
 
-    Before the first full state, and from the end of its lease until it has applied what it missed, this process
-    knows neither the ACLs of now nor whether they decide: it asks nothing.
+    Before the first full state, and from the end of its lease until it has applied what it missed, this
+    process knows neither the ACLs of now nor whether they decide: it asks nothing.
     """
 
     def merge(outcomes: Sequence[AdminOutcome]) -> None:
