@@ -3,11 +3,25 @@ returns)."""
 
 from __future__ import annotations
 
+import pytest
+
 from controller.contract.partition_state import NO_LEADER
 from controller.core.effects import AlarmCode, AlarmKey
 from controller.core.events import ElectUnclean, LeadersElected
+from controller.core.floor import Floors
+from controller.core.image import ClusterImage
+from controller.core.loss import LogEnds
 from controller.core.records import Cause
-from tests.kit.controller.core_cluster import Cluster, hear, seats, tell, topic_id, way_out
+from tests.kit.controller.core_cluster import (
+    Cluster,
+    changed,
+    hear,
+    log_end,
+    seats,
+    tell,
+    topic_id,
+    way_out,
+)
 
 
 def short(broker_id: int) -> AlarmKey:
@@ -234,3 +248,52 @@ def test_of_several_live_members_of_the_elr_each_tells_and_the_longest_leads() -
         else:
             tell(cluster, 3, 743, (0, 0))
             assert cluster.partition().leader == 3
+
+
+# The rule alone.
+
+
+@pytest.mark.parametrize(
+    ("live", "told", "floor", "out", "expected"),
+    [
+        ((2,), {}, 0, None, ((), False)),  # nothing to compare it with
+        ((), {}, 1, None, ((2, 3), False)),
+        ((2,), {}, 1, None, ((2, 3), True)),
+        ((2, 3), {2: 5}, 0, None, ((2, 3), True)),
+        ((2,), {3: 5}, 0, None, ((2, 3), True)),
+        ((2,), {2: 5, 3: 9}, 0, None, ((2,), False)),
+        ((2, 3), {2: 5, 3: 9}, 0, 3, ((3,), False)),  # the longer one loses its seat
+        ((2, 3), {2: 5}, 0, 3, ((3,), True)),  # and needs not tell for that
+    ],
+)
+def test_who_may_not_lead_and_whether_a_live_one_has_yet_to_tell(
+    live: tuple[int, ...],
+    told: dict[int, int],
+    floor: int,
+    out: int | None,
+    expected: tuple[tuple[int, ...], bool],
+) -> None:
+    cluster = all_stopped(high_watermark=7)
+    for broker_id in live:
+        cluster.restart(broker_id)
+    state = changed(cluster.partition(), high_watermark_floor=floor)
+    log_ends = LogEnds()
+    for broker_id, end in told.items():
+        said = log_end(end, (0, 0), leader_epoch=state.leader_epoch)
+        assert log_ends.note(cluster.image, broker_id, cluster.broker(broker_id).broker_epoch, said)
+    floors = Floors(log_ends)
+    unproven, awaits = floors.unproven(cluster.image, state, out=out), floors.awaits(cluster.image, state)
+    assert (unproven, awaits) == expected
+
+
+def test_a_replica_counts_that_knows_of_the_last_unclean_election_while_its_partition_is_there() -> None:
+    cluster = all_stopped(high_watermark=0)
+    state = changed(cluster.partition(), unclean_leader_epoch=3)
+    floors = Floors(LogEnds())
+    for latest_epoch, high_watermark, known in ((2, 9, 0), (3, 7, 7), (4, 8, 8)):
+        floors.note_log_end(state, log_end(9, (latest_epoch, 0), high_watermark=high_watermark))
+        assert floors.of(state) == known
+    floors.forget(cluster.image)
+    assert floors.of(state) == 8
+    floors.forget(ClusterImage())
+    assert floors.of(state) == 0

@@ -17,7 +17,7 @@ from controller.contract.session import (
     RegisterResponse,
     ShutdownKind,
 )
-from controller.core.effects import Alarm, AlarmCode, AlarmKey, ClearAlarm, ProbeBroker
+from controller.core.effects import Alarm, AlarmCode, AlarmKey, ClearAlarm, Note, ProbeBroker
 from controller.core.events import (
     AdmitBrokers,
     BrokerFenceReply,
@@ -36,6 +36,14 @@ from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster, seats, topic_
 CLEAN, CRASH = ShutdownKind.CLEAN, ShutdownKind.PROCESS_CRASH
 POWER_CUT, FIRST = ShutdownKind.MACHINE_CRASH, ShutdownKind.FIRST_START
 DAY_MS = 86_400_000
+
+
+def alarm_keys(cluster: Cluster) -> set[AlarmKey]:
+    return {alarm.key for alarm in cluster.machine.alarms()}
+
+
+def fenced_alarm(broker_id: int) -> AlarmKey:
+    return AlarmKey(code=AlarmCode.BROKER_FENCED, broker_id=broker_id)
 
 
 # --- silence ---
@@ -128,20 +136,24 @@ def test_a_second_live_process_is_refused_and_the_holder_probed_at_a_bounded_rat
 
 def test_a_double_that_insists_while_the_holder_lives_is_alarmed() -> None:
     cluster = Cluster()
-    cluster.register(1, "b")
-    cluster.now_ms += cluster.options.grace_ms // 2
-    cluster.heartbeat(1)
-    cluster.now_ms += cluster.options.grace_ms // 2 + 1
-    cluster.register(1, "b")
     key = AlarmKey(code=AlarmCode.DUPLICATE_BROKER, broker_id=1)
-    assert key in [e.key for e in cluster.last.effects if isinstance(e, Alarm)]
-
-
-def test_the_second_process_is_accepted_once_the_first_is_proven_dead() -> None:
-    cluster = Cluster()
-    assert cluster.register(1, "b", last_shutdown=CRASH).error == "duplicate_broker_registration"
+    for passed_ms in (0, cluster.options.grace_ms // 2, cluster.options.grace_ms // 2, 1):
+        assert key not in alarm_keys(cluster)
+        cluster.now_ms += passed_ms
+        cluster.heartbeat(1)
+        cluster.register(1, "b")
+    assert key in alarm_keys(cluster)
     cluster.kill(1)
-    assert cluster.register(1, "b", last_shutdown=CRASH).broker_epoch == 4
+    cluster.register(1, "b")
+    assert key not in alarm_keys(cluster)
+
+
+@pytest.mark.parametrize("incarnation", ["A", "b"])  # the first one is "a"
+def test_the_second_process_is_accepted_once_the_first_is_proven_dead(incarnation: str) -> None:
+    cluster = Cluster()
+    assert cluster.register(1, incarnation, last_shutdown=CRASH).error == "duplicate_broker_registration"
+    cluster.kill(1)
+    assert cluster.register(1, incarnation, last_shutdown=CRASH).broker_epoch == 4
 
 
 def test_the_second_process_is_accepted_once_the_first_was_silent_for_the_grace() -> None:
@@ -167,6 +179,14 @@ def test_the_same_incarnation_registers_again_with_the_same_broker_epoch() -> No
     assert cluster.last.records == ()
     moved = cluster.register(1, host="elsewhere")
     assert (moved.broker_epoch, cluster.broker(1).host) == (1, "elsewhere")
+
+
+def test_a_registration_of_the_same_incarnation_is_a_sign_of_life() -> None:
+    cluster = Cluster()
+    cluster.now_ms += cluster.options.grace_ms
+    cluster.register(1)
+    cluster.pass_ms(1)
+    assert [cluster.broker(b).fenced for b in (1, 2, 3)] == [False, True, True]
 
 
 def test_a_directory_of_another_cluster_or_of_another_broker_is_refused() -> None:
@@ -319,6 +339,17 @@ def test_that_seats_were_taken_is_an_alarm_until_the_broker_is_in_sync_again() -
     assert ClearAlarm(key=unproven) in cluster.last.effects
 
 
+@pytest.mark.parametrize(("replicas", "last_shutdown"), [((2, 3), POWER_CUT), ((1, 2, 3), CRASH)])
+def test_where_no_seat_was_taken_for_want_of_proof_there_is_no_such_alarm(
+    replicas: tuple[int, ...], last_shutdown: ShutdownKind
+) -> None:
+    cluster = Cluster()
+    cluster.create(replicas)
+    cluster.now_ms += cluster.options.grace_ms + 1
+    cluster.register(1, "b", last_shutdown=last_shutdown)
+    assert AlarmKey(code=AlarmCode.LOGS_UNPROVEN, broker_id=1) not in alarm_keys(cluster)
+
+
 def test_a_controller_that_dies_within_a_registration_leaves_what_a_repetition_finishes() -> None:
     cluster = Cluster()
     cluster.create_each((1, 2, 3), (1, 2), (1,))
@@ -366,6 +397,8 @@ def test_a_broker_epoch_is_never_reused_even_after_its_holder_was_forgotten() ->
     cluster = Cluster()
     cluster.kill(3)
     cluster.ask(RemoveBroker(wall_ms=0, actor="ann", broker_id=3), BrokerRemoved)
+    cluster.pass_ms(1)
+    assert not alarm_keys(cluster)
     cluster.fail_over()
     assert cluster.register(3, "c").broker_epoch == 4
 
@@ -376,7 +409,7 @@ def test_a_broker_epoch_is_never_reused_even_after_its_holder_was_forgotten() ->
 def test_heartbeats_of_strangers_and_of_earlier_incarnations_renew_nothing() -> None:
     cluster = Cluster()
     good = cluster.heartbeat(1)
-    assert (good.error, good.status) == ("none", BrokerStatus.ACTIVE)
+    assert (good.error, good.status, good.may_shut_down) == ("none", BrokerStatus.ACTIVE, False)
     request = cluster.request(1)
     for broker_id, epoch, incarnation, error in [
         (9, 1, "9-a", "broker_not_registered"),
@@ -402,6 +435,17 @@ def test_silence_is_counted_from_when_a_heartbeat_arrived_not_from_when_it_was_h
     cluster.pass_ms(1)
     assert cluster.broker(1).fenced
     assert not cluster.broker(2).fenced
+
+
+@pytest.mark.parametrize("off_ms", [-5_000, 5_000])
+def test_a_heartbeat_that_is_dated_in_the_past_or_in_the_future_moves_nothing(off_ms: int) -> None:
+    cluster = Cluster()
+    beat = HeartbeatRequest(broker_id=1, broker_epoch=1, incarnation_id="1-a")
+    cluster.step(Heartbeat(wall_ms=0, request=beat, received_ms=cluster.now_ms + off_ms))
+    cluster.pass_ms(cluster.options.grace_ms)
+    assert not cluster.broker(1).fenced
+    cluster.pass_ms(1)
+    assert cluster.broker(1).fenced
 
 
 def test_a_late_broker_is_probed_again_and_again_at_a_bounded_rate_until_it_speaks() -> None:
@@ -473,6 +517,19 @@ def test_a_fenced_broker_is_alarmed_until_it_is_trusted_again() -> None:
     assert cluster.machine.alarms() == ()
 
 
+def test_who_stopped_on_purpose_or_was_never_admitted_is_no_alarm_but_fencing_is_a_line_in_the_log() -> None:
+    cluster = Cluster()
+    cluster.register(9)
+    cluster.heartbeat(2, wants_shutdown=True)
+    cluster.kill(2)
+    (note,) = (effect for effect in cluster.last.effects if isinstance(effect, Note))
+    assert (note.code, note.fields) == ("broker_died", {"broker": 2, "partitions": 0})
+    cluster.kill(3)
+    assert alarm_keys(cluster) == {fenced_alarm(3)}
+    cluster.fail_over()
+    assert alarm_keys(cluster) == {fenced_alarm(3)}
+
+
 # --- takeover: 2.10 (the controller's authority), S18 (a successor right after heartbeats) ---------
 
 
@@ -515,6 +572,9 @@ def test_a_new_controller_finishes_a_fencing_that_its_predecessor_began() -> Non
         step = cluster.fail_over(everything[:cut])
         assert [seats(cluster.partition(number=i)) for i in range(4)] == whole
         assert len(step.records) == len(everything) - cut
+        if step.records:  # the fenced broker must apply these, too
+            assert cluster.heartbeat(1, applied=cluster.image.sequence - 1).status is BrokerStatus.FENCED
+        assert cluster.heartbeat(1).status is BrokerStatus.ACTIVE
 
 
 # --- disks -----------------------------------------------------------------------------------------
@@ -531,6 +591,15 @@ def test_a_broker_whose_last_directory_fails_loses_every_seat_and_stays_fenced()
     assert cluster.heartbeat(1, offline=("dir-1",)).status is BrokerStatus.FENCED
 
 
+def test_a_fenced_broker_whose_last_directory_fails_loses_what_it_would_have_returned_to() -> None:
+    cluster = Cluster()
+    cluster.create((1,))
+    cluster.kill(1)
+    assert cluster.partition().elr == (1,)
+    cluster.heartbeat(1, applied=-1, offline=("dir-1",))
+    assert (cluster.partition().elr, cluster.partition().last_known_elr) == ((), (1,))
+
+
 def test_one_failed_directory_of_two_is_alarmed_and_takes_no_seat_by_itself() -> None:
     cluster = Cluster(brokers=())
     cluster.register(1, dirs=("x", "y"))
@@ -542,6 +611,9 @@ def test_one_failed_directory_of_two_is_alarmed_and_takes_no_seat_by_itself() ->
     assert [a.key.code for a in cluster.machine.alarms()] == [AlarmCode.LOG_DIRS_OFFLINE]
     assert cluster.heartbeat(1, offline=("y",)) == cluster.heartbeat(1, offline=("y",))
     assert cluster.last.records == ()
+    cluster.kill(1)
+    cluster.register(1, "b", dirs=("x", "y"))
+    assert AlarmCode.LOG_DIRS_OFFLINE not in [key.code for key in alarm_keys(cluster)]
 
 
 def test_a_leap_of_a_brokers_clocks_is_an_alarm_in_words_that_stay_and_ends_with_it() -> None:
@@ -608,6 +680,39 @@ def test_shutdown_moves_leadership_leaves_the_isr_and_waits_until_every_other_br
     cluster.heartbeat(3)
     assert cluster.heartbeat(1, wants_shutdown=True).may_shut_down is True
     assert {r.change.cause for r in cluster.records[-3:]} == {Cause.CONTROLLED_SHUTDOWN}
+    assert "shutdown_below_min_isr" not in [getattr(e, "code", "") for e in cluster.effects]
+
+
+def test_a_broker_that_holds_nothing_may_stop_at_once() -> None:
+    cluster = Cluster()
+    cluster.register(9)
+    cluster.kill(3)
+    for broker_id in (9, 3):
+        assert cluster.heartbeat(broker_id, wants_shutdown=True).may_shut_down
+        assert cluster.last.records == ()
+
+
+def test_shutdown_waits_for_what_concerned_it_and_for_the_broker_itself_before_its_deadline() -> None:
+    cluster = Cluster()
+    cluster.kill(1)
+    assert not cluster.heartbeat(3, wants_shutdown=True).may_shut_down
+    sequence = cluster.image.sequence
+    cluster.heartbeat(2, applied=sequence - 1)
+    assert not cluster.heartbeat(3, applied=sequence, wants_shutdown=True).may_shut_down
+    cluster.heartbeat(2, applied=sequence)
+    cluster.heartbeat(2, applied=sequence - 1)  # late, and a position never goes back
+    cluster.create((2,))
+    assert cluster.heartbeat(3, wants_shutdown=True).may_shut_down
+    cluster.fail_over()
+    late = cluster.image.sequence - 1
+    cluster.heartbeat(2)
+    assert not cluster.heartbeat(3, applied=late, wants_shutdown=True).may_shut_down
+    for _ in range(cluster.options.shutdown_wait_ms_max // 2_000):
+        cluster.now_ms += 2_000
+        cluster.heartbeat(2)
+        assert not cluster.heartbeat(3, applied=late, wants_shutdown=True).may_shut_down
+    cluster.now_ms += 1
+    assert cluster.heartbeat(3, applied=late, wants_shutdown=True).may_shut_down
 
 
 def test_shutdown_waits_for_brokers_to_apply_what_changed_last_but_not_for_dead_ones() -> None:
@@ -634,6 +739,28 @@ def test_shutdown_does_not_take_the_isr_below_its_minimum_while_someone_may_stil
     assert seats(cluster.partition()) == (2, (2, 3), ())
     cluster.beat_all()
     assert cluster.heartbeat(1, wants_shutdown=True).may_shut_down is True
+
+
+@pytest.mark.parametrize(
+    ("of_the_third", "isr"),
+    [("lives", (1, 2)), ("is back, and is not trusted yet", (1, 2)), ("is dead", (2,)), ("stops", (2,))],
+)
+def test_shutdown_waits_for_another_replica_only_if_it_may_join(
+    of_the_third: str, isr: tuple[int, ...]
+) -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    match of_the_third:
+        case "lives":
+            cluster.propose(1, 2)
+        case "stops":
+            cluster.heartbeat(3, wants_shutdown=True)
+        case _:
+            cluster.kill(3)
+    if of_the_third == "is back, and is not trusted yet":
+        cluster.heartbeat(3, applied=-1)
+    cluster.heartbeat(1, wants_shutdown=True)
+    assert cluster.partition().isr == isr
 
 
 def test_after_its_deadline_a_shutdown_goes_below_the_minimum_into_the_elr_and_says_so() -> None:
@@ -757,8 +884,9 @@ def test_s67_the_next_controller_learns_from_others_what_this_one_had_heard() ->
     # What is told of another incarnation says nothing of this one.
     cluster.fail_over()
     (of_another,) = told.others
-    other = msgspec.structs.replace(of_another, broker_epoch=epoch - 1)
-    beat(cluster, 5, broker_id=2, others=(other,))
+    others = tuple(msgspec.structs.replace(of_another, broker_epoch=epoch + step) for step in (-1, 1))
+    gone = Heard(broker_id=99, broker_epoch=epoch, count=8, answered=7)
+    beat(cluster, 5, broker_id=2, others=(*others, gone))
     assert beat(cluster, 4).error is ControllerError.NONE
 
 
@@ -773,6 +901,33 @@ def test_s67_a_count_that_has_caught_up_is_held_against_what_others_tell_later()
     assert (refused.error, refused.has_gone_back) == (ControllerError.STALE_BROKER_EPOCH, True)
 
 
+@pytest.mark.parametrize(
+    ("count", "answered", "has_gone_back"),
+    [(12, 5, True), (13, 5, False), (12, 4, False), (11, 4, False), (11, 9, True)],
+)
+def test_s67_of_two_heartbeats_the_later_one_knows_of_as_many_answers(
+    count: int, answered: int, has_gone_back: bool
+) -> None:
+    cluster = Cluster()
+    beat(cluster, 12, answered=4)
+    heard = Heard(broker_id=1, broker_epoch=cluster.broker(1).broker_epoch, count=count, answered=answered)
+    beat(cluster, 1, broker_id=2, others=(heard,))
+    assert beat(cluster, 11, answered=11).error is ControllerError.STALE_BROKER_EPOCH
+    assert beat(cluster, 14, answered=11).has_gone_back is has_gone_back
+
+
+def test_a_repeated_heartbeat_is_none_that_has_gone_back_nor_is_one_without_a_number() -> None:
+    cluster = Cluster()
+    for count in (0, 0, 8, 8, -1):
+        assert beat(cluster, count, answered=count).error is ControllerError.NONE
+    for count in (7, 0):
+        assert beat(cluster, count, answered=8).error is ControllerError.STALE_BROKER_EPOCH
+    first = Cluster()
+    beat(first, 0, answered=5)
+    assert beat(first, 0, answered=4).error is ControllerError.STALE_BROKER_EPOCH
+    assert [each.count for each in beat(first, 1, broker_id=2).others] == [0]
+
+
 def test_s67_each_broker_is_told_of_the_few_that_follow_it() -> None:
     cluster = Cluster(brokers=range(1, 7))
     for broker_id in range(1, 7):
@@ -785,3 +940,6 @@ def test_s68_a_broker_that_has_asked_to_stop_and_does_not_remember_it_is_told() 
     assert not beat(cluster, 1).has_asked_to_stop
     beat(cluster, 2, wants_shutdown=True)
     assert beat(cluster, 3).has_asked_to_stop
+    cluster.kill(1)
+    assert cluster.heartbeat(1).status is not BrokerStatus.ACTIVE
+    assert cluster.broker(1).fenced
