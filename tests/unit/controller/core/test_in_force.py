@@ -106,6 +106,17 @@ def test_a_raised_minimum_waits_until_every_broker_has_applied_it() -> None:
     assert late == [(1, 2, 3), (1, 3), (3,), ()]
 
 
+def test_a_broker_is_waited_for_from_its_registration_on_if_it_is_admitted() -> None:
+    cluster = Cluster(brokers=(7,))
+    cluster.fail_over()  # it has applied nothing of this controller's yet
+    cluster.register(8)
+    for sequence, late in ((cluster.image.registered_sequences[7] - 1, ()), (cluster.image.sequence, (7,))):
+        awaited = Awaited(sequence, by_coordinators=False)
+        assert cluster.machine.not_in_force(awaited, cluster.now_ms) == late
+    awaited = Awaited(cluster.image.registered_sequences[7], by_coordinators=False)
+    assert cluster.machine.not_in_force(awaited, cluster.now_ms) == (7,)
+
+
 @pytest.mark.parametrize(
     "event",
     [

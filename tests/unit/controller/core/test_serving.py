@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from controller.contract.lag_report import CreatedLogs
 from tests.kit.controller.coordinator_cluster import CoordinatorCluster
-from tests.kit.controller.core_cluster import Cluster, topic_id
+from tests.kit.controller.core_cluster import Cluster, report, topic_id
 
 
 def late(cluster: Cluster, sequence: int) -> tuple[int, ...]:
@@ -66,3 +67,18 @@ def test_coordinators_answer_clients_too() -> None:
         cluster.created(broker_id)
     cluster.beat(101)
     assert late(cluster, made_at) == (102,)
+
+
+def test_what_an_earlier_process_made_or_what_is_said_of_an_unknown_topic_is_no_log_of_this_one() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    for broker_id in (1, 2, 3):
+        cluster.created(broker_id)
+    cluster.propose(1, 3)
+    cluster.kill(2)
+    cluster.restart(2)
+    cluster.beat_all()
+    report(cluster, 2, created=(CreatedLogs(topic_id=topic_id(7), partitions=(0,)),))
+    assert late(cluster, cluster.image.sequence) == (2,)
+    cluster.created(2)
+    assert late(cluster, cluster.image.sequence) == ()

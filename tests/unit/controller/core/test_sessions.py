@@ -20,6 +20,8 @@ from controller.contract.session import (
 from controller.core.effects import Alarm, AlarmCode, AlarmKey, ClearAlarm, Note, ProbeBroker
 from controller.core.events import (
     AdmitBrokers,
+    AppliedReply,
+    BrokerApplied,
     BrokerFenceReply,
     BrokerProvenDead,
     BrokerRemoved,
@@ -743,7 +745,13 @@ def test_shutdown_does_not_take_the_isr_below_its_minimum_while_someone_may_stil
 
 @pytest.mark.parametrize(
     ("of_the_third", "isr"),
-    [("lives", (1, 2)), ("is back, and is not trusted yet", (1, 2)), ("is dead", (2,)), ("stops", (2,))],
+    [
+        ("lives", (1, 2)),
+        ("is silent, and not fenced yet", (1, 2)),
+        ("is back, and is not trusted yet", (1, 2)),
+        ("is dead", (2,)),
+        ("stops", (2,)),
+    ],
 )
 def test_shutdown_waits_for_another_replica_only_if_it_may_join(
     of_the_third: str, isr: tuple[int, ...]
@@ -751,7 +759,7 @@ def test_shutdown_waits_for_another_replica_only_if_it_may_join(
     cluster = Cluster()
     cluster.create((1, 2, 3))
     match of_the_third:
-        case "lives":
+        case "lives" | "is silent, and not fenced yet":
             cluster.propose(1, 2)
         case "stops":
             cluster.heartbeat(3, wants_shutdown=True)
@@ -759,6 +767,9 @@ def test_shutdown_waits_for_another_replica_only_if_it_may_join(
             cluster.kill(3)
     if of_the_third == "is back, and is not trusted yet":
         cluster.heartbeat(3, applied=-1)
+    if of_the_third == "is silent, and not fenced yet":
+        cluster.now_ms += cluster.options.grace_ms + 1
+        cluster.heartbeat(2)
     cluster.heartbeat(1, wants_shutdown=True)
     assert cluster.partition().isr == isr
 
@@ -806,6 +817,20 @@ def test_the_last_in_sync_leader_lets_others_in_before_it_goes() -> None:
     assert cluster.propose(1, 2, 3).error == "none"
     cluster.heartbeat(1, wants_shutdown=True)
     assert seats(cluster.partition()) == (2, (2, 3), ())
+
+
+def test_the_last_in_sync_leader_goes_at_its_deadline_if_nobody_came() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.propose(1)
+    cluster.beat_all()
+    assert not cluster.heartbeat(1, wants_shutdown=True).may_shut_down
+    cluster.beat_all()
+    cluster.now_ms += cluster.options.shutdown_wait_ms_max
+    assert not cluster.heartbeat(1, wants_shutdown=True).may_shut_down
+    cluster.now_ms += 1
+    assert cluster.heartbeat(1, wants_shutdown=True).may_shut_down
+    assert seats(cluster.partition()) == (1, (1,), (2, 3))
 
 
 def test_a_whole_cluster_can_be_stopped_without_waiting_for_deadlines() -> None:
@@ -922,6 +947,12 @@ def test_a_repeated_heartbeat_is_none_that_has_gone_back_nor_is_one_without_a_nu
         assert beat(cluster, count, answered=count).error is ControllerError.NONE
     for count in (7, 0):
         assert beat(cluster, count, answered=8).error is ControllerError.STALE_BROKER_EPOCH
+    # A position has the number of the last heartbeat before it.
+    for count, error in ((8, ControllerError.NONE), (7, ControllerError.OUTCOME_UNKNOWN)):
+        position = BrokerApplied(
+            wall_ms=0, broker_id=1, broker_epoch=1, controller_epoch=1, sequence=1, heartbeat_count=count
+        )
+        assert cluster.ask(position, AppliedReply).error is error
     first = Cluster()
     beat(first, 0, answered=5)
     assert beat(first, 0, answered=4).error is ControllerError.STALE_BROKER_EPOCH

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from controller.contract.session import ShutdownKind
 from controller.core.effects import ProbeBroker
 from controller.core.events import (
     BrokerRemoved,
@@ -79,6 +80,20 @@ def test_a_dead_leader_holds_no_name_and_its_log_is_deleted_when_it_is_back() ->
     cluster.restart(1)
     assert topic_id() not in cluster.image.topics
     assert cluster.image.topic_ids == {"orders-0": topic_id(1)}
+
+
+def test_a_process_that_has_begun_since_must_confirm_the_deletion_itself() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.delete()
+    cluster.applied(1)
+    cluster.applied(2)
+    cluster.kill(1)
+    cluster.register(1, "b", last_shutdown=ShutdownKind.PROCESS_CRASH)
+    cluster.applied(3)
+    assert topic_id() in cluster.image.deletions
+    cluster.heartbeat(1)
+    assert topic_id() not in cluster.image.deletions
 
 
 def test_a_name_that_is_free_is_free_under_the_next_controller() -> None:
