@@ -12,6 +12,7 @@ from controller.contract.holdings import HeldLog, Holdings, SetAsideLog
 from controller.contract.lag_report import LagReport
 from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
 from controller.contract.session import ShutdownKind, Witness
+from controller.core.draft import Draft
 from controller.core.events import (
     MetadataRecovered,
     RecoverMetadata,
@@ -20,11 +21,22 @@ from controller.core.events import (
     RegisterBroker,
     Report,
 )
+from controller.core.floor import Floors
+from controller.core.loss import LogEnds
 from controller.core.records import RemoveTopicRecord
-from controller.core.recovery import EPOCH_MARGIN, HOLDINGS_MS_MAX, HeardBook, topic_by_logs
+from controller.core.recovery import (
+    EPOCH_MARGIN,
+    HOLDINGS_MS_MAX,
+    PARTITION_EPOCH_FLOOR_MAX,
+    HeardBook,
+    partition_epoch_floor,
+    recover,
+    topic_by_logs,
+)
 from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster, topic_id
 
 KEY = (topic_id(), 0)
+DRY_RUN = RecoverMetadata(wall_ms=0, actor="ann", dry_run=True)
 #: As witnesses have heard.
 RECORDS = 500
 MINTED = RECORDS + EPOCH_MARGIN + 1
@@ -58,8 +70,13 @@ class LostHistory:
         broker_epoch: int = 60,
         set_aside: tuple[SetAsideLog, ...] = (),
         topics: tuple[TopicState, ...] | None = None,
+        witness_epoch: int = 9,
+        **fields: object,
     ) -> None:
-        witness = Witness(cluster_id=CLUSTER_ID, controller_epoch=9, lineage="lost", records=RECORDS)
+        """fields: of the holdings, besides."""
+        witness = Witness(
+            cluster_id=CLUSTER_ID, controller_epoch=witness_epoch, lineage="lost", records=RECORDS
+        )
         known = self.cluster.image.brokers.get(broker_id)
         worker_of = None if known is None else known.worker_of
         identity = msgspec.structs.replace(
@@ -84,6 +101,7 @@ class LostHistory:
             ),
             set_aside=set_aside,
         )
+        holdings = msgspec.structs.replace(holdings, **fields)
         report = LagReport(broker_id=broker_id, broker_epoch=60, witness=witness, holdings=holdings)
         self.cluster.step(Report(wall_ms=0, request=report))
 
@@ -122,20 +140,30 @@ def test_the_leader_of_the_highest_epoch_stays_whatever_the_other_logs_look_like
 def test_without_that_leader_it_is_the_longest_of_all_logs_by_epoch_and_then_by_end() -> None:
     lost = LostHistory(held={}, ends={1: (5, 200), 2: (6, 90), 3: (6, 80)})
     after = lost.recover()
-    assert (after.isr, after.leader_epoch) == ((2,), MINTED)
+    assert (after.isr, after.leader_epoch, after.last_known_leader) == ((2,), MINTED, 2)
+    assert after.high_watermark_floor == 0
 
 
 def test_where_a_log_may_have_been_longer_nobody_is_chosen() -> None:
     lost = LostHistory(held={}, ends={1: (5, 200), 2: (6, 90), 3: (6, 80)}, lost=(1,))
+    undecided = lost.cluster.ask(DRY_RUN, MetadataRecovered).undecided
     after = lost.recover()
-    assert (after.isr, after.elr, after.leader) == ((), (), NO_LEADER)
+    assert (after.isr, after.elr, after.leader, undecided) == ((), (), NO_LEADER, (KEY,))
+    assert after.last_known_leader == 1  # as the rows have it
 
 
-def test_a_replica_on_another_disk_than_the_rows_know_may_have_had_more() -> None:
+@pytest.mark.parametrize("dirs", [("another",), ("another", "dir-2")])
+def test_a_replica_on_another_disk_than_the_rows_know_may_have_had_more(dirs: tuple[str, ...]) -> None:
     """It says that only its process crashed, and means the disk that it has now."""
     lost = LostHistory(held={}, ends={1: (5, 200), 3: (5, 200)})
-    lost.tell(2, None, (5, 10), dirs=("another",))
+    lost.tell(2, None, (5, 10), dirs=dirs)
     assert lost.recover().isr == ()
+
+
+def test_a_replica_without_a_row_is_believed_that_only_its_process_crashed() -> None:
+    lost = LostHistory(held={}, ends={1: (5, 200), 2: (5, 210), 3: (5, 200)})
+    del lost.cluster.image.brokers[2]
+    assert lost.recover().isr == (2,)
 
 
 def test_a_process_that_began_on_an_empty_disk_is_believed_where_it_is_in_sync_by_its_own_latest_state() -> (
@@ -169,13 +197,16 @@ def test_a_seat_proves_nothing_if_another_replica_registered_and_lost_something_
         assert lost.recover().isr == ()
 
 
-def test_of_two_topics_of_one_name_the_one_that_brokers_were_told_of_last_stays() -> None:
+@pytest.mark.parametrize("other", ["a-topic-id", topic_id(9)])
+def test_of_two_topics_of_one_name_the_one_that_brokers_were_told_of_last_stays(other: str) -> None:
     """A topic was deleted and made anew after the backup: logs of the first are set aside, not deleted."""
-    lost = LostHistory(held={}, ends={3: None})
-    other = topic_id(9)
+    lost = LostHistory(held={}, ends={})
+    older = HeldLog(topic_id="older", topic="orders-0", partition=0, leader_epoch=6, log_end_offset=80)
+    lost.tell(3, None, None, logs=(older,))
     state = msgspec.structs.replace(later(1, 6, 14, 1, 2), topic_id=other)
+    ends = msgspec.structs.replace(lost.topic("ends", "ends"), deleting=True)
     for broker_id in (1, 2):
-        lost.tell(broker_id, state, None, topics=(lost.topic(other, "orders-0"),))
+        lost.tell(broker_id, state, None, topics=(lost.topic(other, "orders-0"), ends))
     lost.cluster.ask(RecoverMetadata(wall_ms=0, actor="ann"), MetadataRecovered)
     assert list(lost.cluster.image.topics) == [other]
     assert KEY not in lost.cluster.image.partitions
@@ -185,7 +216,7 @@ def test_of_two_topics_of_one_name_the_one_that_brokers_were_told_of_last_stays(
 def test_partitions_that_were_added_after_the_restore_stay() -> None:
     lost = LostHistory(held={}, ends={2: None, 3: None})
     known = lost.cluster.image.topics[KEY[0]]
-    lost.tell(1, later(1, 6, 14, 1), (6, 80), topics=(msgspec.structs.replace(known, partitions=0),))
+    lost.tell(1, later(1, 6, 14, 1), None, topics=(msgspec.structs.replace(known, partitions=0),))
     lost.recover()
     assert lost.cluster.image.topics[KEY[0]].partitions == 1
 
@@ -220,6 +251,27 @@ def test_a_whole_log_that_was_set_aside_counts_if_its_topic_is_known() -> None:
         assert lost.recover().isr == isr
 
 
+def test_a_log_that_was_set_aside_does_not_count_beside_a_later_one_of_its_broker_or_if_it_is_damaged() -> (
+    None
+):
+    lost = LostHistory(held={}, ends={2: (6, 85), 3: (6, 70)})
+    lost.tell(1, None, (6, 80), set_aside=(aside(1, end=90),))
+    assert lost.recover().isr == (2,)
+    state = msgspec.structs.replace(later(NO_LEADER, 6, 14), elr=(1, 2))
+    lost = LostHistory(held={2: state, 3: state}, ends={2: (6, 80), 3: (6, 70)})
+    lost.tell(1, state, None, set_aside=(aside(1, end=90, is_whole=False),))
+    assert lost.recover().isr == (2,)
+
+
+def test_the_state_that_was_noted_beside_a_log_counts_with_it() -> None:
+    lost = LostHistory(held={}, ends={})
+    noted = msgspec.structs.replace(aside(1, end=80), state=later(NO_LEADER, 6, 14))
+    lost.tell(1, None, None, set_aside=(noted,))
+    for broker_id in (2, 3):
+        lost.tell(broker_id, None, None, set_aside=(aside(broker_id, end=80),))
+    assert lost.recover().isr == ()
+
+
 def test_a_partition_comes_back_of_which_every_log_was_set_aside() -> None:
     """One broker was away when the others set the topic's logs aside, and had no log of this partition."""
     lost = LostHistory(held={}, ends={1: (6, 80)})
@@ -237,10 +289,20 @@ def test_on_the_disk_that_the_rows_know_a_first_start_lost_nothing_since() -> No
     assert lost.recover().isr == (2,)
 
 
-def test_who_had_lost_every_seat_before_is_not_whole_because_rows_were_lost() -> None:
+@pytest.mark.parametrize("has_row", [True, False])
+def test_who_had_lost_every_seat_before_is_not_whole_because_rows_were_lost(has_row: bool) -> None:
     nobody = later(NO_LEADER, 6, 14)
     lost = LostHistory(held={1: nobody}, ends={1: (6, 80), 2: (6, 70), 3: (6, 70)})
+    if not has_row:
+        del lost.cluster.image.topics[KEY[0]], lost.cluster.image.partitions[KEY]
     assert lost.recover().isr == ()
+
+
+@pytest.mark.parametrize("leader", [2, 3])
+def test_a_leader_that_still_runs_is_not_believed_if_it_does_not_know_of_its_leadership(leader: int) -> None:
+    held = {1: later(2, 6, 14, 1, 2), 2: later(leader, 5, 12, 1, 2, 3)}
+    lost = LostHistory(held=held, ends={1: (6, 80), 2: (6, 70), 3: (6, 70)})
+    assert lost.recover().isr == (1,)
 
 
 def test_where_two_histories_were_led_under_one_epoch_nobody_is_chosen() -> None:
@@ -268,6 +330,11 @@ def test_where_nobody_has_a_log_of_a_new_partition_its_first_leader_begins_it() 
     assert (after.isr, after.new_replicas) == ((first,), (first,))
 
 
+def test_of_a_partition_whose_replicas_all_are_new_one_may_have_no_log_yet() -> None:
+    lost = LostHistory(held={}, ends={1: (0, 5), 2: None, 3: (0, 9)})
+    assert lost.recover().isr == (3,)
+
+
 def test_where_nobody_has_a_log_and_one_may_have_lost_it_nobody_is_chosen() -> None:
     lost = LostHistory(held={}, ends={1: None, 2: None, 3: None}, lost=(2,))
     assert lost.recover().isr == ()
@@ -280,6 +347,13 @@ def test_a_leader_that_was_still_making_its_log_may_go_on() -> None:
     lost = LostHistory(held={2: state}, ends={1: None, 2: None, 3: None})
     after = lost.recover()
     assert (after.isr, after.new_replicas) == ((2,), (2,))
+
+
+def test_one_that_has_made_its_log_is_new_no_more() -> None:
+    state = msgspec.structs.replace(later(2, 6, 14, 2, 3), new_replicas=(2, 3))
+    lost = LostHistory(held={2: state}, ends={1: None, 2: (6, 80), 3: None})
+    after = lost.recover()
+    assert (after.isr, after.new_replicas) == ((2,), ())
 
 
 def test_who_dies_before_it_hears_of_its_new_epoch_is_still_the_one_that_holds_everything() -> None:
@@ -310,7 +384,7 @@ def test_a_deletion_that_the_rows_know_of_stands_against_an_older_view() -> None
     lost = LostHistory(held={}, ends={})
     lost.cluster.delete()
     for broker_id in (1, 2, 3):
-        lost.tell(broker_id, state if broker_id == 2 else None, None)
+        lost.tell(broker_id, state if broker_id == 2 else None, (6, 80))
     planned = lost.cluster.ask(RecoverMetadata(wall_ms=0, actor="ann"), MetadataRecovered)
     assert (planned.partitions, planned.topics_brought_back) == (0, ())
     assert KEY[0] in lost.cluster.image.deletions
@@ -329,9 +403,8 @@ def test_a_topic_of_the_lost_history_comes_back_by_its_logs_and_every_epoch_is_a
     lost = LostHistory(held={}, ends={1: (6, 80), 2: (6, 80), 3: (6, 80)})
     cluster = lost.cluster
     del cluster.image.topics[KEY[0]], cluster.image.partitions[KEY]
-    event = RecoverMetadata(wall_ms=0, actor="ann", dry_run=True)
-    planned = cluster.ask(event, MetadataRecovered)
-    assert (planned.topics_brought_back, cluster.last.records) == (("t0",), ())
+    planned = cluster.ask(DRY_RUN, MetadataRecovered)
+    assert (planned.topics_brought_back, planned.undecided, cluster.last.records) == (("t0",), (), ())
     assert (planned.controller_epoch_min, planned.records_min) == (9 + 1_000, 500 + 1_000_000)
     after = lost.recover()
     assert (after.replicas, after.isr, after.min_insync_replicas) == ((1, 2, 3), (1,), 2)
@@ -394,12 +467,21 @@ def test_a_broker_registers_anew_whatever_its_row_says_of_it_or_without_one() ->
     assert (new.host, new.log_dir_ids, new.fenced, new.admitted) == ("store4", ("dir-4",), True, True)
 
 
+def test_who_was_told_of_the_state_of_all_since_it_lost_something_can_not_have_led_since() -> None:
+    state = msgspec.structs.replace(later(NO_LEADER, 6, 14), elr=(1,), last_known_leader=2)
+    lost = LostHistory(
+        held={1: state, 2: later(1, 5, 12, 1, 2, 3)}, ends={1: (6, 80), 2: (5, 70), 3: (5, 60)}, lost=(2,)
+    )
+    assert lost.recover().isr == (1,)
+
+
 @pytest.mark.parametrize(("broker_epoch", "isr"), [(70, (1,)), (71, ())])
 def test_a_registration_counts_as_known_up_to_the_highest_that_was_told(
     broker_epoch: int, isr: tuple[int, ...]
 ) -> None:
     state = msgspec.structs.replace(later(NO_LEADER, 6, 14), elr=(1,), last_known_leader=2)
-    lost = LostHistory(held={}, ends={1: (5, 80)})
+    lost = LostHistory(held={}, ends={})
+    lost.tell(1, state, (5, 80), broker_epoch_max=65)
     lost.tell(2, state, None, last_shutdown=ShutdownKind.FIRST_START, dirs=("another",))
     lost.tell(3, None, (5, 90), broker_epoch=broker_epoch)
     assert lost.recover().isr == isr
@@ -414,16 +496,71 @@ def test_a_topic_that_only_logs_tell_of_has_as_many_replicas_as_its_widest_parti
     ]
     topic = topic_by_logs(KEY[0], logs)
     assert (topic.topic, topic.partitions, topic.replication_factor) == ("t0", 4, 3)
+    for known, partitions in ((2, 4), (9, 9)):
+        wider = msgspec.structs.replace(topic, partitions=known)
+        assert topic_by_logs(KEY[0], logs, wider).partitions == partitions
+
+
+def test_a_topic_by_its_logs_whose_leader_epoch_is_the_first_is_no_topic_without_seats() -> None:
+    lost = LostHistory(held={}, ends=dict.fromkeys((1, 2, 3), (0, 80)))
+    del lost.cluster.image.topics[KEY[0]], lost.cluster.image.partitions[KEY]
+    assert lost.recover().isr == (1,)
+
+
+def test_new_epochs_are_above_those_of_logs() -> None:
+    lost = LostHistory(held={}, ends={1: (6, 80), 2: (7_000, 80), 3: (6, 80)})
+    assert lost.recover().leader_epoch == 7_001
+    assert partition_epoch_floor(2**40) == PARTITION_EPOCH_FLOOR_MAX
+
+
+def test_a_broker_of_the_rows_is_waited_for_where_no_broker_has_a_view() -> None:
+    lost = LostHistory(held={}, ends={1: (6, 80), 2: (6, 80)})
+    assert lost.cluster.ask(DRY_RUN, Refusal).detail.endswith("[3]")
+
+
+def test_what_the_rows_have_counts_where_brokers_were_given_up() -> None:
+    """Nobody has told anything: epochs are above those of the rows, and no broker is trusted."""
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    records = cluster.image.records
+    event = RecoverMetadata(wall_ms=0, actor="ann", gone_brokers=(1, 2, 3))
+    recover(Draft(cluster.image, wall_ms=0, floors=Floors(LogEnds())), HeardBook(), event, 0)
+    assert cluster.partition().leader_epoch == records + EPOCH_MARGIN + 1
+    assert cluster.image.last_broker_epoch == 3 + EPOCH_MARGIN
+    assert all(broker.fenced for broker in cluster.image.brokers.values())
+
+
+@pytest.mark.parametrize("newest", [{"retention.ms": "2"}, {}])
+def test_the_settings_of_the_newest_view_count_and_where_it_has_none_those_of_the_rows(
+    newest: dict[str, str],
+) -> None:
+    lost = LostHistory(held={}, ends={1: None, 2: None, 3: None})
+    lost.cluster.image.configs["retention.ms"] = "1"
+    view = {"retention.ms": "3"}
+    for broker_id, epoch, configs in ((1, 8, view), (2, 9, newest), (3, 7, view)):
+        state = later(1, 6, 14, 1, 2)
+        lost.tell(broker_id, state, None, cluster_configs=configs, witness_epoch=epoch)
+    lost.recover()
+    assert lost.cluster.image.configs == {"retention.ms": newest.get("retention.ms", "1")}
 
 
 # What a halted controller hears.
 
 
-def report_of(broker_id: int = 1, *, cluster_id: str = CLUSTER_ID) -> Report:
+def report_of(
+    broker_id: int = 1,
+    *,
+    cluster_id: str = CLUSTER_ID,
+    of_disk: str = CLUSTER_ID,
+    less: int = 0,
+    broker_epoch_max: int = 70,
+) -> Report:
     cluster = Cluster()
-    witness = Witness(cluster_id=cluster_id, controller_epoch=9, lineage="lost", records=RECORDS)
-    identity = msgspec.structs.replace(cluster.request(broker_id), cluster_id=CLUSTER_ID, witness=witness)
-    holdings = Holdings(identity=identity, broker_ids=(1,), broker_epoch_max=70)
+    witness = Witness(
+        cluster_id=cluster_id, controller_epoch=9 - less, lineage="lost", records=RECORDS - less
+    )
+    identity = msgspec.structs.replace(cluster.request(broker_id), cluster_id=of_disk, witness=witness)
+    holdings = Holdings(identity=identity, broker_ids=(1,), broker_epoch_max=broker_epoch_max)
     return Report(
         wall_ms=0,
         request=LagReport(broker_id=broker_id, broker_epoch=60, witness=witness, holdings=holdings),
@@ -448,9 +585,24 @@ def test_what_a_process_held_ends_with_it(incarnation: str, still: list[int]) ->
 def test_what_another_cluster_was_told_raises_nothing() -> None:
     book, image = HeardBook(), Cluster().image
     book.note(image, report_of(cluster_id="another"), 0)
-    assert (book.records, book.broker_ids) == (-1, set())
+    assert (book.records, book.controller_epoch, book.broker_epoch, book.broker_ids) == (-1, -1, -1, set())
     book.note(image, report_of(), 0)
+    book.note(image, report_of(2, less=1, broker_epoch_max=65), 0)
     assert (book.records, book.controller_epoch, book.broker_epoch) == (RECORDS, 9, 70)
+    assert book.broker_ids == {1, 2}
+
+
+def test_a_brokers_own_epoch_counts_if_what_it_holds_tells_of_lower_ones() -> None:
+    book = HeardBook()
+    book.note(Cluster().image, report_of(broker_epoch_max=50), 0)
+    assert book.broker_epoch == 60
+
+
+@pytest.mark.parametrize("of_disk", ["another", "z-another"])
+def test_what_a_disk_of_another_cluster_holds_does_not_count(of_disk: str) -> None:
+    book = HeardBook()
+    book.note(Cluster().image, report_of(of_disk=of_disk), 0)
+    assert not book.held(0)
 
 
 def test_a_cluster_that_lost_nothing_is_not_recovered() -> None:
@@ -468,4 +620,5 @@ def test_a_partition_that_no_broker_has_comes_back_on_one_worker_of_each_broker(
         lost.tell(broker_id, None, None)
     lost.recover(3)
     assert lost.cluster.partition(1).replicas == (1, 2)
+    assert lost.cluster.partition(1).min_insync_replicas == 2
     assert lost.cluster.broker(1_000_001).worker_of == 1

@@ -32,6 +32,7 @@ from controller.core.events import (
     RemoveBroker,
     Tick,
 )
+from controller.core.options import ControllerOptions
 from controller.core.records import BrokerRecord, Cause, PartitionRecord
 from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster, seats, topic_id
 
@@ -403,6 +404,15 @@ def test_a_broker_epoch_is_never_reused_even_after_its_holder_was_forgotten() ->
     assert not alarm_keys(cluster)
     cluster.fail_over()
     assert cluster.register(3, "c").broker_epoch == 4
+
+
+def test_a_broker_may_be_removed_while_it_loses_its_seats() -> None:
+    cluster = Cluster(msgspec.structs.replace(ControllerOptions(), vacated_per_step_max=1))
+    cluster.create((2, 1), (2, 1), (2, 1))
+    cluster.kill(1)
+    cluster.delete()
+    cluster.ask(RemoveBroker(wall_ms=0, actor="ann", broker_id=1), BrokerRemoved)
+    assert cluster.pass_ms(1).records == ()
 
 
 # --- heartbeats, silence, death --------------------------------------------------------------------
