@@ -8,14 +8,24 @@ from copy import deepcopy
 
 import msgspec
 
-from controller.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionKey, PartitionState
+from controller.contract.partition_state import (
+    NO_LEADER,
+    LeaderRecovery,
+    PartitionKey,
+    PartitionState,
+    Shard,
+    WriterId,
+)
 from controller.core.image import ClusterImage
 from controller.core.records import (
     BrokerRecord,
     Cause,
     Change,
+    CoordinatorRecord,
+    CoordinatorRegistration,
     PartitionRecord,
     RemoveBrokerRecord,
+    RemoveCoordinatorRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -38,6 +48,7 @@ def test_what_a_copy_replays_does_not_move_its_original() -> None:
     assert (len(copy.leaderless), len(copy.below_min), copy.demoted) == (2, 2, {1: None})
     assert vars(image) == before
     rows = copy.rows()
+    assert (rows.brokers, rows.topics, rows.partitions) == (copy.brokers, copy.topics, copy.partitions)
     shown = deepcopy(vars(rows))
     copy.replay(RemoveTopicRecord(topic_id=topic_id(0), topic="orders-0", change=change))
     assert (copy.partitions, copy.topics, copy.leaderless) == ({}, {}, {})
@@ -72,6 +83,7 @@ def check_indexes(image: ClusterImage) -> None:
     assert set(image.recovering) == {key for key, one in rows if one.recovery is LeaderRecovery.RECOVERING}
     assert set(image.reassigning) == {key for key, one in rows if one.original_replicas}
     assert set(image.unconfirmed_new) == {key for key, one in rows if one.new_replicas}
+    assert set(image.shards) == {key for key, one in rows if one.shard is not None}
 
 
 CHANGE = Change(cause=Cause.LEADER_ELECTED, at_ms=1)
@@ -136,6 +148,74 @@ def test_a_removed_broker_leaves_nothing_behind() -> None:
         image.admitted_sequences,
     ):
         assert set(rows) == {1}
+
+
+def test_a_worker_is_found_under_the_broker_that_it_belongs_to_now() -> None:
+    image = Cluster(brokers=(1, 2)).image
+    for worker_of, workers in ((1, {1: (1, 2)}), (None, {1: (1,), 2: (2,)})):
+        row = msgspec.structs.replace(image.brokers[2], worker_of=worker_of)
+        for _ in range(2):
+            image.replay(BrokerRecord(registration=row, change=CHANGE))
+            assert {broker_id: found for broker_id, found in image.worker_ids.items() if found} == workers
+
+
+def test_when_a_coordinator_registered_and_was_admitted_is_known_until_it_is_removed() -> None:
+    image = ClusterImage()
+    assert image.cluster_id == ""
+    known = []
+    for epoch, admitted in ((5, False), (5, True), (7, True), (7, True)):
+        row = CoordinatorRegistration(
+            coordinator_id=9,
+            coordinator_epoch=epoch,
+            incarnation_id="a",
+            host="h",
+            port=1,
+            admitted=admitted,
+        )
+        image.replay(CoordinatorRecord(registration=row, change=CHANGE))
+        known.append((image.registered_sequences[9], image.admitted_sequences.get(9)))
+    assert known == [(1, None), (1, 2), (3, 2), (3, 2)]
+    older = msgspec.structs.replace(row, coordinator_id=8, coordinator_epoch=6)
+    image.replay(CoordinatorRecord(registration=older, change=CHANGE))
+    assert image.last_broker_epoch == 7
+    image.replay(RemoveCoordinatorRecord(coordinator_id=9, change=CHANGE))
+    assert [set(of) for of in (image.registered_sequences, image.admitted_sequences)] == [{8}, {8}]
+
+
+def test_a_topic_goes_with_the_partitions_that_it_has_whether_it_was_announced_or_not() -> None:
+    cluster = Cluster()
+    for number in (0, 1, 2):
+        cluster.create((1, 2, 3), (2, 3, 1), number=number)
+    whole = cluster.image
+    removal = RemoveTopicRecord(topic_id=topic_id(1), topic="orders-1", change=CHANGE)
+    for is_announced in (True, False):
+        image = whole.copy()
+        if is_announced:
+            wider = msgspec.structs.replace(image.topics[topic_id(1)], partitions=3)
+            image.replay(TopicRecord(state=wider, change=CHANGE))
+        else:
+            del image.topics[topic_id(1)]
+        image.replay(removal)
+        check_indexes(image)
+        assert {key[0] for key in image.partitions} == {topic_id(0), topic_id(2)}
+        assert image.changes_since(image.sequence - 1) == [("topic", topic_id(1))]
+
+
+def test_of_a_topic_that_ends_a_late_state_is_a_change_like_any_other_and_its_shards_are_none() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    image = cluster.image
+    sharded = changed(cluster.partition(), partition=1, shard=Shard(writer=WriterId(1)))
+    wider = msgspec.structs.replace(image.topics[topic_id()], partitions=2)
+    for record in (PartitionRecord(state=sharded, change=CHANGE), TopicRecord(state=wider, change=CHANGE)):
+        image.replay(record)
+    check_indexes(image)
+    assert set(image.shards) == {(topic_id(), 1)}
+    ends = msgspec.structs.replace(image.topics[topic_id()], deleting=True)
+    image.replay(TopicRecord(state=ends, change=CHANGE))
+    image.replay(PartitionRecord(state=sharded, change=CHANGE))
+    assert image.changes_since(image.sequence - 1) == [("partition", (topic_id(), 1))]
+    assert not image.shards
 
 
 def test_changes_are_remembered_so_far_back_and_no_further() -> None:

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.contract.partition_state import PartitionKey, PartitionState
+from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from controller.contract.session import BrokerStatus
+from controller.core.events import ConfigureTopic
 from controller.core.image import ClusterImage
+from controller.core.options import ControllerOptions
 from controller.core.resilience import (
     Condition,
     Tally,
@@ -20,7 +22,7 @@ from controller.core.resilience import (
     tally,
     worst_loss,
 )
-from tests.kit.controller.core_cluster import Cluster, log_end, report
+from tests.kit.controller.core_cluster import Cluster, changed, log_end, report
 
 BROKERS = (1, 2, 3, 4, 5)
 
@@ -103,6 +105,44 @@ def test_the_worst_loss_is_the_one_that_takes_most_offline() -> None:
     assert losses_by_group(cluster.image, by_rack)["rack:a"] == Tally(
         stops_acks_all=2, under_min_isr=2, under_replicated=1
     )
+
+
+def test_of_two_that_are_equally_bad_the_first_by_name_is_the_worst() -> None:
+    cluster = Cluster(brokers=BROKERS)
+    cluster.create((2,), (1,))
+    worst = worst_loss(cluster.image, {b: f"broker:{b}" for b in BROKERS})
+    assert worst is not None and worst.name == "broker:1"
+
+
+def test_a_partition_that_waits_for_its_leader_takes_no_acks_all() -> None:
+    """So it is after a recovery of metadata: one is in sync and may lead."""
+    cluster = Cluster()
+    cluster.create((1,))
+    assert takes_acks_all(cluster.partition())
+    assert not takes_acks_all(changed(cluster.partition(), leader=NO_LEADER))
+
+
+def test_counting_finds_what_a_look_at_each_partition_finds() -> None:
+    """One broker is dead and has a seat left; one partition was below its new minimum before."""
+    cluster = Cluster(msgspec.structs.replace(ControllerOptions(), vacated_per_step_max=1), brokers=BROKERS)
+    cluster.create((1, 2, 3), (1, 2, 3))
+    cluster.create((1, 2, 4), number=1)
+    cluster.propose(1, 2, base=cluster.partition(number=1))
+    for number, minimum in ((0, "1"), (1, "3")):
+        cluster.step(
+            ConfigureTopic(
+                wall_ms=0,
+                actor="ann",
+                topic_id=cluster.partition(number=number).topic_id,
+                configs={"min.insync.replicas": minimum},
+            )
+        )
+    cluster.kill(3)
+    assert [len(cluster.partition(number).isr) for number in (0, 1)] == [2, 3]
+    assert cluster.partition(number=1).elr == ()
+    assert losses_by_group(cluster.image, {b: b for b in BROKERS}) == {
+        b: tally(lose(cluster.image, (b,))) for b in BROKERS
+    }
 
 
 # --- against the machine itself -------------------------------------------------------------------------
