@@ -163,7 +163,8 @@ def test_a_broker_that_fell_out_of_the_change_log_gets_the_full_state() -> None:
     late = build_update(image, request, controller_epoch=1)
     assert late is not None
     assert late.full
-    request = poll(cluster, applied=image.sequence - 4)
+    assert position < image.change_log_start < image.sequence
+    request = poll(cluster, applied=image.change_log_start)
     near = build_update(image, request, controller_epoch=1)
     assert near is not None
     assert not near.full
@@ -192,6 +193,43 @@ def test_a_long_delta_comes_in_bounded_parts_in_order() -> None:
     assert follower.catch_up(cluster, 3, partitions_max=7) == 3
     assert follower.partitions == cluster.image.partitions
     assert (follower.full_batches, follower.position) == (1, cluster.image.sequence)
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_what_a_bounded_delta_counts(is_removed: bool) -> None:
+    """A partition once, a topic that is there for its partitions, one that ends for nothing."""
+    cluster = Cluster()
+    position = cluster.image.sequence
+
+    def covers(entries_max: int) -> int:
+        request = poll(cluster, applied=position)
+        update = plan_update(cluster.image, request, controller_epoch=1, partitions_max=entries_max)
+        assert update is not None
+        return update.to_sequence - position
+
+    for number in (0, 1):
+        cluster.create((1, 2, 3), (1, 2, 3), (1, 2, 3), number=number)
+    assert [covers(entries_max) for entries_max in (4, 6, 7)] == [4, 4, 5]
+    position = cluster.image.sequence
+    cluster.delete()
+    if is_removed:
+        cluster.beat_all()
+        assert topic_id() not in cluster.image.topics
+    gone = cluster.image.sequence - position
+    for isr in ((1, 2), (1, 2, 3), (1, 2)):
+        cluster.propose(*isr, base=cluster.partition(number=1))
+    cluster.propose(1, 2, base=cluster.partition(1, number=1))
+    cluster.propose(1, 2, base=cluster.partition(2, number=1))
+    assert [covers(entries_max) - gone for entries_max in (1, 2, 3)] == [1, 4, 5]
+    delta = answer(cluster, poll(cluster, applied=position))
+    assert (delta.deleted_topics, len(delta.partitions)) == ((topic_id(),), 3)
+
+
+def test_a_batch_says_how_many_records_the_cluster_ever_had() -> None:
+    cluster = Cluster()
+    cluster.image.records_before = 100
+    for applied in (-1, cluster.image.sequence - 1):
+        assert answer(cluster, poll(cluster, applied=applied)).records == 100 + cluster.image.sequence
 
 
 def test_a_deleted_topic_is_named_until_every_replica_has_acknowledged() -> None:
@@ -303,9 +341,15 @@ def test_a_delta_has_the_security_data_that_changed_and_a_full_batch_has_all() -
         assert view.users == {"alice": UserSecrets(user="alice", scram=(SHA_256,))}
         assert view.quotas == {}
     assert [acls.bindings for acls in delta.acls] == [()]
+    since = answer(cluster, poll(cluster, applied=position - 2))
+    assert [acls.bindings for acls in since.acls] == [(first,), ()]
     assert [len(told) for told in (delta.users, delta.quotas)] == [1, 1]
     later = answer(cluster, poll(cluster, applied=position + 3))
     assert (later.acls, later.users, len(later.quotas)) == ((), (), 1)
+    change = QuotasToAlter(entity=alice, quotas={"producer_byte_rate": 2.0})
+    cluster.step(AlterQuotas(wall_ms=0, actor="ann", changes=(change,)))
+    (told,) = answer(cluster, poll(cluster, applied=position)).quotas
+    assert told.quotas == {"producer_byte_rate": 2.0}
 
 
 def alter_user(cluster: Cluster, user: str) -> None:
@@ -340,22 +384,46 @@ def test_a_process_that_only_registered_is_told_no_secrets_and_all_of_them_once_
 def test_the_key_of_unknown_users_is_made_once_and_told_to_admitted_members_but_is_no_user() -> None:
     cluster = Cluster()
     view = ClusterView()
-    for number, user in enumerate(("alice", "bob")):
+    for number, user in enumerate(("alice", "7")):
         asked = (UserToAlter(user=user, upsertions=(SHA_256,)),)
         key, position = bytes([number]) * 32, cluster.image.sequence
         cluster.step(AlterUsers(wall_ms=0, actor="ann", users=asked, salt_key=key, dry_run=True))
         cluster.step(AlterUsers(wall_ms=0, actor="ann", users=asked, salt_key=key))
         view.apply(answer(cluster, poll(cluster, applied=position)), now_ms=0)
+        assert view.users[user] == UserSecrets(user=user, scram=(SHA_256,))
     cluster.step(
         AlterUsers(wall_ms=0, actor="ann", users=(UserToAlter(user="alice", deletions=(SHA_256.mechanism,)),))
     )
+    delta = answer(cluster, poll(cluster, applied=cluster.image.sequence - 1))
+    assert delta.users == (UserSecrets(user="alice"),)
     cluster.register(4)
     whole, without = ClusterView(), ClusterView()
     whole.apply(answer(cluster, poll(cluster)), now_ms=0)
     without.apply(answer(cluster, poll(cluster, 4)), now_ms=0)
     assert whole.unknown_users == view.unknown_users == key_of_unknown_users(bytes(32))
     assert (without.unknown_users, without.users) == (None, {})
-    assert (names_of(whole), set(cluster.image.users)) == ({"bob"}, {"bob"})
+    assert (names_of(whole), set(cluster.image.users)) == ({"7"}, {"7"})
+
+
+def test_an_admission_alone_costs_a_full_batch_only_where_there_are_secrets_and_only_once() -> None:
+    cluster = Cluster()
+    for broker_id in (4, 5, 6):
+        cluster.register(broker_id)
+    is_full = []
+    for broker_id in (4, 5, 6):
+        if broker_id > 4:
+            asked = UserToAlter(user="alice", upsertions=(SHA_256,))
+            cluster.step(AlterUsers(wall_ms=0, actor="ann", users=(asked,), salt_key=bytes(32)))
+        if broker_id > 5:
+            asked = UserToAlter(user="alice", deletions=(SHA_256.mechanism,))
+            cluster.step(AlterUsers(wall_ms=0, actor="ann", users=(asked,)))
+        position = cluster.image.sequence
+        cluster.step(AdmitBrokers(broker_ids=(broker_id,), actor="ann", wall_ms=0))
+        is_full.append(answer(cluster, poll(cluster, broker_id, applied=position)).full)
+        position = cluster.image.sequence
+        cluster.create((1, 2, 3), number=broker_id)
+        is_full.append(answer(cluster, poll(cluster, broker_id, applied=position)).full)
+    assert is_full == [False, False, True, False, True, False]
 
 
 def test_a_coordinator_that_only_registered_is_told_no_secrets() -> None:
@@ -373,3 +441,4 @@ def test_a_coordinator_that_only_registered_is_told_no_secrets() -> None:
     cluster.image.replay(CoordinatorRecord(registration=admitted, change=change))
     told = answer(cluster, msgspec.structs.replace(request, applied_sequence=position))
     assert [secrets.user for secrets in told.users] == ["alice"]
+    assert [(one.broker_id, one.may_join) for one in told.coordinators] == [(1001, False)]
