@@ -182,6 +182,7 @@ def test_each_direction_counts() -> None:
         ]
         assert failed.detail.startswith(words)
         assert failed.detail.endswith("Connection refused")
+        assert [c.name for c in judge(IMAGE, reports, [4], LIMITS, now_ms=NOW_MS)].count("peers") == 1
 
 
 @pytest.mark.parametrize(
@@ -213,11 +214,22 @@ def test_what_a_broker_says_of_itself_is_judged(
     "fine",
     [
         {"clock": ClockFigures(ahead_ms=1_150, error_ms=400)},  # as far as can be told, within the bound
+        {"clock": ClockFigures(ahead_ms=1_040, error_ms=40)},
         {"disk": DiskFigures(free_bytes=1_000, flush_us=100_000, flush_us_max=900_000)},
+        {"disk": DiskFigures(free_bytes=1_000, flush_us=0, flush_us_max=0)},
     ],
 )
 def test_bounds_are_inclusive_and_doubt_is_in_favour(fine: dict[str, object]) -> None:
     assert unmet(all_heard(changed={4: heard(IMAGE, 4, **fine)})) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("ahead_ms", "words"), [(1_390, "1300 ms behind"), (-1_390, "1300 ms ahead of")])
+def test_a_clock_that_is_off_is_told_in_words_that_stay_while_it_drifts(ahead_ms: int, words: str) -> None:
+    """The controller's clock is ahead of the broker's, or behind it."""
+    changed = heard(IMAGE, 4, clock=ClockFigures(ahead_ms=ahead_ms, error_ms=40))
+    checks = judge(IMAGE, all_heard(changed={4: changed}), [4], LIMITS, now_ms=NOW_MS)
+    (failed,) = (check for check in checks if check.state is CheckState.FAILED)
+    assert f"is at least {words} the controller's" in failed.detail
 
 
 def test_racks_are_named_by_all_or_by_none() -> None:
@@ -229,6 +241,16 @@ def test_racks_are_named_by_all_or_by_none() -> None:
     assert unmet(all_heard(bare), image=bare) == [(4, "rack", "rack_unexpected")]
     founders = image_of(broker(4, admitted=False, rack="r1"), broker(5, admitted=False, rack="r2"))
     assert unmet(all_heard(founders), candidates=(4, 5), image=founders) == []
+    one_bare = image_of(broker(4, admitted=False), broker(5, admitted=False, rack="r2"))
+    assert unmet(all_heard(one_bare), candidates=(4, 5), image=one_bare) == [
+        (4, "rack", "rack_missing"),
+        (5, "rack", "rack_unexpected"),
+    ]
+    assert unmet(all_heard(one_bare), candidates=(4,), image=one_bare) == []  # 5 may never be admitted
+    for rack, words in (("r1", "in rack 'r1'"), (None, "no racks are named")):
+        alone = image_of(broker(4, admitted=False, rack=rack))
+        (check,) = (c for c in judge(alone, {}, [4], LIMITS, now_ms=NOW_MS) if c.name == "rack")
+        assert (check.state, check.detail) == (CheckState.PASSED, words)
 
 
 def test_two_brokers_may_not_advertise_one_address() -> None:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+import pytest
+
 from controller.contract.lag_report import FollowerLag, LagReport, PartitionLag
 from controller.contract.partition_state import NO_LEADER
 from controller.contract.session import ShutdownKind
@@ -12,6 +18,7 @@ from controller.core.reassignment_progress import (
     BlockedReason,
     ReassignmentProgress,
     TargetProgress,
+    behind_throttle,
 )
 from tests.kit.controller.core_cluster import Cluster, topic_id
 
@@ -32,8 +39,8 @@ def progress_of(cluster: Cluster) -> ReassignmentProgress:
     return progress
 
 
-def report(cluster: Cluster, **ends: int) -> None:
-    """The leader tells how far its followers are; it is at 100 itself."""
+def report(cluster: Cluster, *, remaining: Mapping[int, int] = MappingProxyType({}), **ends: int) -> None:
+    """The leader tells how far its followers are; it is at 100 itself. remaining: bytes, by follower."""
     state = cluster.partition()
     lag = PartitionLag(
         topic_id=topic_id(),
@@ -49,6 +56,7 @@ def report(cluster: Cluster, **ends: int) -> None:
                 log_end_offset=end,
                 lag_records=-1 if end < 0 else 100 - end,
                 lag_ms=5,
+                remaining_bytes=remaining.get(int(name[1:]), -1),
             )
             for name, end in ends.items()
         ),
@@ -93,12 +101,44 @@ def test_a_replica_that_stands_still_blocks_and_one_that_advances_does_not() -> 
         BlockedReason.NO_PROGRESS,
         "broker 4 has not advanced for 5 s",
     )
-    assert stuck.targets[2].log_end_offset is None
+    assert (stuck.targets[2].log_end_offset, stuck.targets[2].lag_records) == (None, None)
     report(cluster, b4=1)
     assert progress_of(cluster).blocked is None
     cluster.now_ms += STALL_MS
     report(cluster, b4=100)
     assert progress_of(cluster).blocked is None, "it has everything: its leader has only to ask for it"
+
+
+@pytest.mark.parametrize(
+    ("end", "blocked"), [(100, None), (99, BlockedReason.NO_PROGRESS), (-1, BlockedReason.NO_PROGRESS)]
+)
+def test_who_stands_at_the_end_has_nothing_to_copy(end: int, blocked: BlockedReason | None) -> None:
+    cluster = moving(1, 2, 4)
+    report(cluster, b4=end)
+    cluster.now_ms += STALL_MS
+    report(cluster, b4=end)
+    assert progress_of(cluster).blocked is blocked
+
+
+@pytest.mark.parametrize(
+    ("remaining", "shown"),
+    [(-1, (None, None)), (0, (0, 7_000)), (6_999, (6_999, 1)), (7_001, (7_001, 0))],
+)
+def test_what_a_learner_has_and_lacks_is_told_of_no_other_target(
+    remaining: int, shown: tuple[int | None, int | None]
+) -> None:
+    cluster = moving(1, 2, 4)
+    report(cluster, b2=100, b4=0, remaining={2: 10, 4: remaining})
+    progress = progress_of(cluster)
+    _, follower, learner = progress.targets
+    assert (follower.remaining_bytes, follower.copied_bytes, learner.log_end_offset) == (None, None, 0)
+    assert (learner.remaining_bytes, learner.copied_bytes) == shown
+    lags_behind = msgspec.structs.replace(follower, in_sync=False)
+    progress = msgspec.structs.replace(progress, targets=(lags_behind, learner))
+    assert (progress.remaining_bytes, progress.copied_bytes) == shown
+    lag = cluster.machine.lags[topic_id(), 0]
+    found = behind_throttle(cluster.image, AdvanceBook(), lag, behind_ms=0)
+    assert found == ({} if remaining < 0 else {4: None})
 
 
 def test_a_target_that_is_down_or_going_blocks() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
 import pytest
 
@@ -52,12 +54,12 @@ def log(
     )
 
 
-def tell(cluster: Cluster, logs: dict[int, SetAsideLog | None]) -> None:
+def tell(cluster: Cluster, logs: Mapping[int, SetAsideLog | Sequence[SetAsideLog] | None]) -> None:
     for broker_id, found in logs.items():
         report = LagReport(
             broker_id=broker_id,
             broker_epoch=cluster.broker(broker_id).broker_epoch,
-            set_aside=() if found is None else (found,),
+            set_aside=(found,) if isinstance(found, SetAsideLog) else tuple(found or ()),
         )
         cluster.step(Report(wall_ms=0, request=report))
 
@@ -77,7 +79,7 @@ def test_the_leader_of_the_highest_epoch_leads_again_and_every_epoch_is_above_wh
     cluster.ask(BringBackTopics(wall_ms=0, actor="ann"), TopicsBroughtBack)
     after = cluster.image.partitions[KEY]
     assert (after.replicas, after.leader, after.isr, after.elr) == ((1, 2, 3), 2, (2,), ())
-    assert (after.leader_epoch, after.partition_epoch) == (15, 15)
+    assert (after.leader_epoch, after.partition_epoch, after.last_known_leader) == (15, 15, NO_LEADER)
     assert cluster.image.topics[ID] == TOPIC  # with its settings
     assert cluster.image.next_producer_id > before
 
@@ -118,8 +120,74 @@ def test_a_broker_that_has_not_told_is_waited_for_or_given_up() -> None:
     event = BringBackTopics(wall_ms=0, actor="ann")
     refused = cluster.ask(event, Refusal)
     assert (refused.code, cluster.last.records) == (RefusalCode.RECOVERY_INCOMPLETE, ())
+    tell(cluster, {3: None})
+    cluster.register(9)  # waits, and can have no log of the cluster's
+    cluster.kill(3)  # and may have a longer log when it is back
+    assert cluster.ask(event, Refusal).code is RefusalCode.RECOVERY_INCOMPLETE
     cluster.ask(msgspec.structs.replace(event, gone_brokers=(3,)), TopicsBroughtBack)
     assert cluster.image.partitions[KEY].isr == (1,)
+
+
+def test_where_nothing_is_set_aside_nobody_is_waited_for() -> None:
+    assert Cluster().ask(BringBackTopics(wall_ms=0, actor="ann"), TopicsBroughtBack).topics == ()
+
+
+def named(number: int, name: str, found: SetAsideLog, *, partition: int = 0) -> SetAsideLog:
+    return msgspec.structs.replace(found, topic_id=topic_id(number), topic=name, partition=partition)
+
+
+def test_each_of_several_topics_is_judged_by_its_own_logs() -> None:
+    """Those of 7 are whole; of 6 and of 8 one is damaged, which may have been the longest."""
+    cluster = Cluster()
+    others = [(6, "sooner", 3), (8, "latest", 2)]
+    whole = [log(9), *(named(number, name, log(9), partition=last) for number, name, last in others)]
+    damaged = [
+        log(9),
+        *(named(number, name, log(8, is_whole=False), partition=last) for number, name, last in others),
+    ]
+    tell(cluster, {1: damaged, 2: whole, 3: whole})
+    done = cluster.ask(BringBackTopics(wall_ms=0, actor="ann"), TopicsBroughtBack)
+    assert [(topic.topic, topic.partitions) for topic in done.topics] == [
+        ("sooner", 4),
+        ("later", 1),
+        ("latest", 3),
+    ]
+    assert KEY not in done.undecided
+    assert {(topic_id(6), 3), (topic_id(8), 2)} <= set(done.undecided)
+
+
+def test_two_topics_of_one_name_are_not_both_brought_back() -> None:
+    cluster = Cluster()
+    tell(cluster, {1: [log(9), named(8, "later", log(9))], 2: None, 3: None})
+    refused = cluster.ask(BringBackTopics(wall_ms=0, actor="ann"), Refusal)
+    assert (refused.code, refused.field) == (RefusalCode.TOPIC_ALREADY_EXISTS, "topic_ids")
+    assert "two topics" in refused.detail
+
+
+def test_a_topic_of_which_only_a_damaged_log_is_left_comes_back_for_a_person_to_decide() -> None:
+    after = brought_back({1: log(5, state=state(2, 2), is_whole=False), 2: None, 3: None})
+    assert (after.isr, after.leader) == ((), NO_LEADER)
+
+
+def test_where_all_replicas_are_gone_those_that_hold_a_log_are_the_replicas() -> None:
+    elsewhere = msgspec.structs.replace(state(7, 7), replicas=(7, 8))
+    assert brought_back({1: None, 2: log(9, state=elsewhere), 3: None}).replicas == (2,)
+
+
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [(0, "is being deleted"), (1, None), (7, None), (9, "is set aside by no broker")],
+)
+def test_which_topics_can_be_asked_for(number: int, why: str | None) -> None:
+    """0 is being deleted, 1 is there, 7 is set aside, 9 is unknown."""
+    cluster = Cluster()
+    for there in (0, 1):
+        cluster.create((1, 2, 3), number=there)
+    cluster.delete()
+    tell(cluster, {1: log(9), 2: None, 3: None})
+    reply = cluster.step(BringBackTopics(wall_ms=0, actor="ann", topic_ids=(topic_id(number),))).reply
+    assert isinstance(reply, TopicsBroughtBack) if why is None else isinstance(reply, Refusal)
+    assert why is None or (isinstance(reply, Refusal) and why in reply.detail)
 
 
 def test_a_dry_run_writes_nothing_and_a_second_call_changes_nothing() -> None:
@@ -153,10 +221,13 @@ def test_a_topic_of_which_nobody_holds_a_log_is_not_made_up() -> None:
 
 def test_a_log_with_records_that_was_set_aside_is_an_alarm_until_it_is_told_of_no_more() -> None:
     cluster = Cluster()
-    tell(cluster, {1: log(0), 2: log(12)})
+    cluster.create((1, 2, 3))
+    cluster.delete()
+    of_topic_that_ends = named(0, "orders-0", log(12), partition=1)
+    tell(cluster, {1: log(0), 2: [log(1), of_topic_that_ends]})
     (alarm,) = cluster.machine.alarms()
     assert alarm.key == AlarmKey(code=AlarmCode.LOG_SET_ASIDE, topic_id=ID, partition=0, broker_id=2)
-    assert "12 records" in alarm.detail
+    assert "1 records" in alarm.detail
     tell(cluster, {2: None})
     assert cluster.machine.alarms() == ()
 

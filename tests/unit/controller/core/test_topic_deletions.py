@@ -15,8 +15,9 @@ from controller.core.events import (
     RemoveBroker,
     TopicCreated,
 )
+from controller.core.options import ControllerOptions
 from controller.core.records import Cause, RemoveTopicRecord, TopicRecord
-from tests.kit.controller.core_cluster import Cluster, topic_id
+from tests.kit.controller.core_cluster import Cluster, hear, topic_id
 
 GRACE_MS = 6_000
 
@@ -106,6 +107,52 @@ def test_a_name_that_is_free_is_free_under_the_next_controller() -> None:
     cluster.fail_over()
     assert topic_id() in cluster.image.deletions
     cluster.ask(again(), TopicCreated)
+
+
+def test_once_the_name_is_free_only_the_replicas_are_waited_for() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2))
+    cluster.kill(1)
+    cluster.delete()
+    cluster.applied(2)
+    cluster.applied(3)
+    cluster.fail_over()
+    cluster.restart(1)
+    assert topic_id() in cluster.image.deletions
+    cluster.applied(2)
+    assert topic_id() not in cluster.image.topics
+
+
+def test_what_a_leader_reported_goes_with_its_topic() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    hear(cluster, 7)
+    cluster.delete()
+    cluster.beat_all()
+    assert not cluster.machine.lags
+
+
+def test_a_name_is_held_for_a_grace_from_when_its_last_broker_was_fenced_alone() -> None:
+    cluster = Cluster(ControllerOptions(auto_leader_rebalance=False), brokers=(1,))
+    cluster.create((1,))
+    cluster.create((1,), number=1)
+    cluster.delete()
+    cluster.pass_ms(GRACE_MS + 1)
+    first_ms = cluster.now_ms + GRACE_MS + 1
+    assert cluster.broker(1).fenced
+    cluster.now_ms += 10
+    cluster.delete(1)
+    cluster.pass_ms(2_000)
+    assert cluster.machine.next_deadline_ms() == first_ms
+    cluster.now_ms = first_ms - 1
+    cluster.pass_ms(0)
+    assert is_held(cluster)
+    cluster.pass_ms(1)
+    assert not is_held(cluster)
+    assert cluster.machine.next_deadline_ms() == first_ms + 10
+    cluster.pass_ms(10)
+    assert not cluster.image.held_names
+    assert cluster.machine.next_deadline_ms() is None
 
 
 def test_a_name_is_held_by_the_next_controller_until_its_own_stream_was_applied() -> None:
@@ -204,12 +251,14 @@ def test_a_controller_that_took_over_asks_once_whether_the_fenced_brokers_are_de
     cluster = Cluster()
     cluster.create((1, 2))
     cluster.kill(1, 2)
+    cluster.register(9)  # waits, and can lead nothing
     cluster.delete()
     cluster.fail_over()
     cluster.applied(3)
     assert is_held(cluster)
     probed = [effect.broker_id for effect in cluster.last.effects if isinstance(effect, ProbeBroker)]
     assert probed == [1, 2]
+    cluster.now_ms += cluster.options.probe_interval_ms
     cluster.heartbeat(3)
     assert not [effect for effect in cluster.last.effects if isinstance(effect, ProbeBroker)]
     cluster.kill(1, 2)
