@@ -316,3 +316,13 @@ def test_of_many_alarms_of_a_step_the_first_are_told_and_the_others_counted() ->
     draft = book.draft()
     AlarmBook(alarms_max=1).refresh_all(draft)
     assert draft.effects[-1] == MoreAlarms(code=LEADERLESS, is_cleared=False, count=many - most)
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "key"), [("t", 0, ("t", 0)), ("t", None, None), (None, 0, None)]
+)
+def test_an_alarm_is_of_a_partition_where_it_names_a_topic_and_a_number(
+    topic: str | None, partition: int | None, key: tuple[str, int] | None
+) -> None:
+    alarm = AlarmKey(code=AlarmCode.LOG_SHORT, topic_id=topic, partition=partition)
+    assert alarm.partition_key == key

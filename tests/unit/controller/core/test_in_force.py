@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from controller.contract.administration import QuotasToAlter
@@ -17,7 +18,15 @@ from controller.core.events import (
     Event,
     UserToAlter,
 )
-from controller.core.in_force import Awaited
+from controller.core.in_force import Awaited, forbids
+from controller.core.records import (
+    Cause,
+    Change,
+    PartitionRecord,
+    ProducerIdsRecord,
+    QuotasRecord,
+    TopicRecord,
+)
 from springtide.security.acls.model import (
     AclBinding,
     AclFilter,
@@ -27,7 +36,7 @@ from springtide.security.acls.model import (
     ResourceType,
 )
 from tests.kit.controller.coordinator_cluster import CoordinatorCluster
-from tests.kit.controller.core_cluster import Cluster, topic_id
+from tests.kit.controller.core_cluster import Cluster, changed, topic_id
 
 ALLOWED = AclBinding(
     ResourceType.TOPIC, "t", PatternType.LITERAL, "User:bob", "*", Operation.READ, Permission.ALLOW
@@ -252,3 +261,31 @@ def test_another_controller_waits_for_a_fenced_coordinator_and_asks_whether_it_i
     probed = [effect.broker_id for effect in step.effects if isinstance(effect, ProbeBroker)]
     assert step.awaited is not None
     assert (5 in cluster.machine.not_in_force(step.awaited, cluster.now_ms), probed) == (True, [5])
+
+
+def test_another_allowance_on_a_resource_that_has_some_closes_nothing() -> None:
+    cluster = with_topic()
+    cluster.step(cluster_configs({ALLOW_EVERYONE: "true"}))
+    cluster.step(acls(added=(ALLOWED,)))
+    all_applied(cluster)
+    also = AclBinding(
+        ResourceType.TOPIC, "t", PatternType.LITERAL, "User:ann", "*", Operation.READ, Permission.ALLOW
+    )
+    assert not late_after(cluster, acls(added=(also,)))
+
+
+def test_a_row_that_is_new_or_the_same_forbids_nothing() -> None:
+    cluster = with_topic()
+    cluster.step(quota(1000.0))
+    image, change = cluster.image, Change(cause=Cause.TOPIC_CONFIGURED, at_ms=0)
+    topic, state = image.topics[topic_id()], cluster.partition()
+    limited = msgspec.structs.replace(topic, topic_id="new", configs={"max.message.bytes": "1"})
+    for record in (
+        PartitionRecord(state=state, change=change),
+        PartitionRecord(state=changed(state, topic_id="new"), change=change),
+        TopicRecord(state=topic, change=change),
+        TopicRecord(state=limited, change=change),
+        QuotasRecord(quotas=image.quotas[BOB], change=change),
+        ProducerIdsRecord(next_producer_id=9, change=change),
+    ):
+        assert not forbids(image, record)

@@ -8,7 +8,9 @@ import pytest
 
 from controller.contract.session import ShutdownKind
 from controller.core.events import (
+    BrokersConfigured,
     BrokersMaintained,
+    ConfigureBrokers,
     CreateTopic,
     ElectPreferred,
     ElectPreferredLeaders,
@@ -91,7 +93,7 @@ def test_a_demoted_broker_hands_its_leaderships_over_and_stays_in_sync() -> None
     cluster.create((1, 2, 3), (2, 3, 1), (1, 3, 2))
     dry = maintain(cluster, 1, demoted=True, dry_run=True)
     assert not cluster.last.records
-    assert dry.leaders_moved == 2
+    assert (dry.leaders_moved, dry.dry_run) == (2, True)
     reply = maintain(cluster, 1, demoted=True)
     assert (reply.leaders_moved, reply.brokers) == (dry.leaders_moved, dry.brokers)
     assert [type(r) for r in cluster.last.records] == [BrokerRecord, PartitionRecord, PartitionRecord]
@@ -113,6 +115,32 @@ def test_brokers_that_are_demoted_together_do_not_hand_over_to_each_other() -> N
     assert maintain(cluster, 1, 2, demoted=True).leaders_moved == 2
     assert [cluster.partition(n).leader for n in range(2)] == [3, 3]
     assert cluster.partition(number=1).leader == 1
+
+
+def test_a_plan_to_demote_counts_on_nobody_who_is_demoted_or_may_not_lead() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2), (1, 3))
+    maintain(cluster, 2, demoted=True)
+    assert maintain(cluster, 1, demoted=True, dry_run=True).leaders_moved == 1
+    alone = Cluster(brokers=(1,))
+    alone.create((1,))
+    alone.heartbeat(1, wants_shutdown=True)
+    assert maintain(alone, 1, demoted=True, dry_run=True).leaders_moved == 0
+
+
+def test_the_same_setting_again_writes_nothing() -> None:
+    cluster = Cluster()
+    for records in (1, 0):
+        cluster.ask(
+            ConfigureBrokers(
+                wall_ms=0,
+                actor="ann",
+                broker_ids=(1,),
+                configs={"leader.replication.throttled.rate": "1000"},
+            ),
+            BrokersConfigured,
+        )
+        assert len(cluster.last.records) == records
 
 
 def test_a_demoted_broker_leads_when_nobody_else_may_and_gives_up_when_somebody_may() -> None:

@@ -26,6 +26,11 @@ def test_names_can_be_read() -> None:
     assert entity_name(QuotaEntity(ip=DEFAULT_ENTITY)) == "ip=%3Cdefault%3E"
 
 
+def test_a_name_is_kept_whole_up_to_its_bound() -> None:
+    for length in (NAME_CHARS_MAX, NAME_CHARS_MAX + 1):
+        assert (user_name("x" * length) == "x" * length) is (length == NAME_CHARS_MAX)
+
+
 def test_zookeepers_own_names_are_not_used() -> None:
     assert [user_name(name) for name in (".", "..", "...")] == ["%2E", "%2E%2E", "..."]
 

@@ -12,6 +12,7 @@ from controller.contract.security import DEFAULT_ENTITY, EntityQuotas, QuotaEnti
 from controller.core import quotas as rules
 from controller.core.events import AlterQuotas, EntityAltered, QuotasAltered, Refusal, RefusalCode
 from controller.core.records import Cause, QuotasRecord
+from controller.core.request_size import CHANGES_MAX, check_size
 from tests.kit.controller.core_cluster import Cluster
 
 ALICE = QuotaEntity(user="alice")
@@ -144,3 +145,60 @@ def test_entities_and_requests_are_bounded(cluster: Cluster, monkeypatch: pytest
     changes = (QuotasToAlter(entity=ALICE, quotas={}),) * 1_001
     refusal = cluster.ask(AlterQuotas(wall_ms=7, actor="ann", changes=changes), Refusal)
     assert (refusal.code, refusal.limit) == (RefusalCode.TOO_MANY_CHANGES, 1_000)
+
+
+def test_the_bound_counts_what_a_request_removes_and_adds(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "ENTITIES_MAX", 2)
+
+    def codes(*changes: tuple[str, float | None]) -> list[RefusalCode | None]:
+        asked = tuple(
+            QuotasToAlter(entity=QuotaEntity(user=user), quotas={"producer_byte_rate": rate})
+            for user, rate in changes
+        )
+        reply = cluster.ask(AlterQuotas(wall_ms=7, actor="ann", changes=asked), QuotasAltered)
+        return [code(outcome) for outcome in reply.entities]
+
+    full = RefusalCode.TOO_MANY_QUOTAS
+    assert codes(("a", 1), ("a2", 1), ("a3", 1)) == [None, None, full]
+    assert codes(("a", 2), ("a3", 1)) == [None, full]
+    assert codes(("a9", None), ("a", None), ("a3", 1)) == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("entity", "is_there"),
+    [
+        (QuotaEntity(user="a" * 255), True),
+        (QuotaEntity(user="a"), True),
+        (QuotaEntity(ip="10.0.0.1"), True),
+        (QuotaEntity(user="alice", ip="10.0.0.1"), False),
+    ],
+)
+def test_which_entities_there_are(entity: QuotaEntity, is_there: bool) -> None:
+    assert isinstance(rules.checked_entity(entity), QuotaEntity) is is_there
+
+
+@pytest.mark.parametrize(
+    ("entity", "name", "value", "detail"),
+    [
+        (ADDRESS, "connection_creation_rate", 2**31 - 1, None),
+        (
+            ADDRESS,
+            "connection_creation_rate",
+            2**31,
+            "must be above 0 and at most 2147483647, not 2147483648",
+        ),
+        (ALICE, "request_percentage", -1.0, "must be above 0, not -1.0"),
+    ],
+)
+def test_the_bounds_of_a_value_are_told(
+    cluster: Cluster, entity: QuotaEntity, name: str, value: float, detail: str | None
+) -> None:
+    refusal = alter(cluster, entity, {name: value}).refusal
+    assert (refusal and refusal.detail) == (detail and f"{name} {detail}")
+
+
+def test_a_request_may_have_as_many_changes_as_the_bound() -> None:
+    assert check_size(CHANGES_MAX) is None
+    assert check_size(CHANGES_MAX + 1) is not None

@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from controller.contract.errors import ControllerError
-from controller.contract.partition_state import NO_LEADER
+from controller.contract.partition_state import NO_LEADER, PartitionState
 from controller.contract.session import ShutdownKind
 from controller.contract.updates import ApplyFailure, PollRequest
 from controller.core.alarms import replica_alarm
+from controller.core.assignment import Obstacle, completed, first_leader, grown, rolled_back
 from controller.core.effects import AlarmCode, ClearAlarm
 from controller.core.events import (
     AlterReassignments,
@@ -23,6 +24,7 @@ from controller.core.events import (
     RefusalCode,
     TopicConfigured,
 )
+from controller.core.image import ClusterImage
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord, TopicRecord
 from tests.kit.controller.core_cluster import Cluster, changed, seats, topic_id
@@ -509,3 +511,53 @@ def test_the_old_leaders_proposals_are_stale_after_a_cancellation() -> None:
     cluster.reassign(1, 2, 4)
     assert cluster.send(late, sender=1).error is ControllerError.FENCED_LEADER_EPOCH
     assert cluster.partition().isr == (1, 2, 3)
+
+
+# --- the functions alone ---
+
+
+def growing(**fields: object) -> tuple[ClusterImage, PartitionState]:
+    """1, 2, 3 become 4, 2, 3; two must be in sync."""
+    cluster = cluster_of(1, 2, 3)
+    cluster.reassign(4, 2, 3)
+    return cluster.image, changed(cluster.partition(), **fields)
+
+
+def test_the_minimum_in_sync_outlives_every_change_of_targets_or_the_change_has_to_wait() -> None:
+    image, state = growing(isr=(1, 4), leader=1)
+    assert isinstance(grown(image, state, (1, 2, 5)), Obstacle)
+    image, state = growing(isr=(1,), elr=(4,), leader=1)
+    assert isinstance(rolled_back(image, state), Obstacle), "4 may hold what 1 lacks"
+    image, state = growing(isr=(4, 1, 2), leader=4)
+    assert not isinstance(rolled_back(image, state), Obstacle)
+    image.brokers.update({b: msgspec.structs.replace(image.brokers[b], fenced=True) for b in (1, 2)})
+    assert isinstance(rolled_back(image, state), Obstacle), "nobody could lead"
+
+
+def test_what_is_taken_back_without_a_leader_keeps_what_is_known_of_its_logs() -> None:
+    image, state = growing(isr=(), elr=(1,), last_known_elr=(4, 2), leader=NO_LEADER)
+    after = rolled_back(image, state)
+    assert isinstance(after, PartitionState)
+    assert (*seats(after), after.last_known_elr) == (NO_LEADER, (), (1,), (2,))
+
+
+def test_a_lower_minimum_at_the_end_makes_what_was_known_of_others_void() -> None:
+    cluster = cluster_of(1, 2, 3, 4, 5, minimum=None)
+    state = cluster.partition()
+    assert completed(cluster.image, state) is None, "nothing moves"
+    state = changed(
+        state,
+        replicas=(2, 1, 3, 4, 5),
+        original_replicas=(1, 2, 3, 4, 5),
+        removing_replicas=(1, 3, 4, 5),
+        isr=(2,),
+        leader=2,
+        last_known_elr=(2,),
+    )
+    after = completed(cluster.image, state)
+    assert after is not None
+    assert (after.replicas, after.min_insync_replicas, after.last_known_elr) == ((2,), 1, ())
+
+
+def test_of_demoted_brokers_alone_the_first_leads() -> None:
+    assert first_leader((3, 2, 1), {1, 2}, {1, 2}) == 2

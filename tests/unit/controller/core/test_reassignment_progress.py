@@ -11,6 +11,7 @@ import pytest
 from controller.contract.lag_report import FollowerLag, LagReport, PartitionLag
 from controller.contract.partition_state import NO_LEADER
 from controller.contract.session import ShutdownKind
+from controller.core.copying import SAMPLE_MS
 from controller.core.events import ElectUnclean, Report
 from controller.core.options import ControllerOptions
 from controller.core.reassignment_progress import (
@@ -139,6 +140,16 @@ def test_what_a_learner_has_and_lacks_is_told_of_no_other_target(
     lag = cluster.machine.lags[topic_id(), 0]
     found = behind_throttle(cluster.image, AdvanceBook(), lag, behind_ms=0)
     assert found == ({} if remaining < 0 else {4: None})
+
+
+def test_how_fast_a_learner_copies_is_told_while_its_leader_knows_what_it_lacks() -> None:
+    cluster = moving(1, 2, 4)
+    rates = []
+    for end, remaining in ((10, 6_000), (20, 1_000), (30, -1)):
+        report(cluster, b4=end, remaining={4: remaining})
+        rates.append(progress_of(cluster).targets[2].rate)
+        cluster.now_ms += SAMPLE_MS
+    assert rates == [None, 1_000, None]
 
 
 def test_a_target_that_is_down_or_going_blocks() -> None:

@@ -5,10 +5,18 @@ from __future__ import annotations
 import pytest
 
 from controller.contract.security import AUTHORIZER, STANDARD_AUTHORIZER, SUPER_USERS
-from controller.core.configs import changed_configs, check_lags, checked_configs, effective
+from controller.core.configs import (
+    PRINCIPALS_LENGTH_MAX,
+    changed_configs,
+    check_lags,
+    checked_configs,
+    effective,
+    is_cluster_protected,
+)
 from controller.core.events import Refusal, RefusalCode
 from controller.core.settings_table import (
     BROKER_SETTINGS,
+    CLUSTER_PROTECTED,
     CLUSTER_SETTINGS,
     TOPIC_SETTINGS,
     Setting,
@@ -251,3 +259,20 @@ def test_a_setting_that_all_brokers_share_is_not_a_single_brokers() -> None:
     assert isinstance(refusal, Refusal)
     assert refusal.hint is not None and "--entity-default" in refusal.hint
     assert checked_configs({"log.cleaner.threads": "1"}, BROKER_SETTINGS) == {"log.cleaner.threads": "1"}
+
+
+def test_numbers_are_taken_up_to_their_last_digit_and_fractions_too() -> None:
+    wanted = {"retention.ms": str(2**63 - 1), "min.cleanable.dirty.ratio": "0.5"}
+    assert checked_configs(wanted) == wanted
+
+
+@pytest.mark.parametrize("too_many", [0, 1])
+def test_super_users_are_taken_up_to_so_many_characters(too_many: int) -> None:
+    name = "User:".ljust(PRINCIPALS_LENGTH_MAX + too_many, "a")
+    checked = checked_configs({SUPER_USERS: name}, CLUSTER_SETTINGS)
+    assert isinstance(checked, Refusal) is bool(too_many)
+
+
+@pytest.mark.parametrize(("configs", "is_protected"), [({}, False), ({CLUSTER_PROTECTED: "true"}, True)])
+def test_a_cluster_is_protected_where_it_says_so(configs: dict[str, str], is_protected: bool) -> None:
+    assert is_cluster_protected(configs) is is_protected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from controller.contract.updates import PollRequest
@@ -15,6 +16,7 @@ from controller.core.events import (
     RefusalCode,
     TopicConfigured,
 )
+from controller.core.minimum import below_minimum, changed_minimums, own_minimum, with_minimum
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, ClusterRecord, PartitionRecord, TopicRecord
 from tests.kit.controller.core_cluster import Cluster, changed, seats, topic_id
@@ -69,6 +71,23 @@ def test_after_a_higher_minimum_whoever_leaves_stays_eligible() -> None:
     configure(cluster, min_insync_replicas="3")
     cluster.kill(3)
     assert seats(cluster.partition()) == (1, (1, 2), (3,))
+
+
+def test_what_is_known_of_others_stays_until_the_minimum_is_reached() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    state = changed(cluster.partition(), isr=(1,), last_known_elr=(2,))
+    assert [with_minimum(state, minimum).last_known_elr for minimum in (1, 2)] == [(), (2,)]
+    topic = cluster.image.topics[topic_id()]
+    assert own_minimum(topic) == 0
+    other = msgspec.structs.replace(topic, configs={"min.insync.replicas": "1"})
+    assert len(list(changed_minimums(cluster.image, [other]))) == 1
+    assert not list(changed_minimums(cluster.image, [msgspec.structs.replace(other, deleting=True)]))
+
+
+def test_a_partition_with_fewer_replicas_than_its_minimum_may_keep_as_many() -> None:
+    assert below_minimum(before=1, after=1, minimum=2) is None
+    assert below_minimum(before=2, after=1, minimum=2) is not None
 
 
 @pytest.mark.parametrize(("configured", "minimum"), [("3", 3), ("1", 1), (None, 2)])

@@ -29,6 +29,7 @@ from controller.core.events import (
     TopicCreated,
 )
 from controller.core.records import BrokerRegistration
+from controller.core.workers import brokers_of, ids_of, status_of
 from tests.kit.controller.core_cluster import Cluster, image_of_rows, topic_id
 
 FIVE = (5, 1_000_005, 2_000_005)
@@ -278,3 +279,20 @@ def test_a_row_of_the_version_before_reads_as_that_of_a_broker_alone() -> None:
     assert (read.owner_id, read.worker_number, read.name) == (1_000_005, 0, "broker 1000005")
     known = cluster.broker(1_000_005)
     assert (known.owner_id, known.worker_number, known.name) == (5, 1, "worker 1 of broker 5")
+
+
+def test_a_broker_is_as_its_worker_that_is_worst_off_and_is_known_by_those_that_registered() -> None:
+    cluster = with_workers(1_000_005)
+    cluster.kill(3)
+    found = {broker_id: status_of(workers) for broker_id, workers in brokers_of(cluster.image).items()}
+    assert list(found) == [1, 2, 3, 5]
+    assert found[3] is BrokerStatus.FENCED
+    assert [ids_of(cluster.image, broker_id) for broker_id in (1, 5, 9)] == [(1,), (1_000_005,), (9,)]
+    assert status_of(cluster.image.brokers[b] for b in (1, 1_000_005)) is BrokerStatus.WAITING
+    assert admit(cluster, 5).brokers, "it is named by its own id, which none of its workers has"
+
+
+def test_broker_0_may_have_workers_and_one_with_the_id_of_a_worker_may_not() -> None:
+    cluster = Cluster()
+    assert cluster.register(1_000_000, worker_of=0).error is ControllerError.NONE
+    assert "is the id of no worker" in refused(cluster, 2_000_000, 1_000_000)
