@@ -264,6 +264,9 @@ def test_a_setting_that_all_brokers_share_is_not_a_single_brokers() -> None:
 def test_numbers_are_taken_up_to_their_last_digit_and_fractions_too() -> None:
     wanted = {"retention.ms": str(2**63 - 1), "min.cleanable.dirty.ratio": "0.5"}
     assert checked_configs(wanted) == wanted
+    for name, noun in (("retention.ms", "an integer"), ("min.cleanable.dirty.ratio", "a number")):
+        refusal = checked_configs({name: "many"})
+        assert isinstance(refusal, Refusal) and f"must be {noun}" in refusal.detail
 
 
 @pytest.mark.parametrize("too_many", [0, 1])
