@@ -152,7 +152,7 @@ def vacate_seat(
     may still be elected uncleanly. Return whether it lost a seat."""
     image = draft.image
     state = image.partitions[key]
-    if broker_id not in state.isr and broker_id not in state.elr and broker_id != state.leader:
+    if broker_id not in state.isr and broker_id not in state.elr:
         return False
     after = settle(
         state,
@@ -222,9 +222,9 @@ def _elect(
 def _elect_sealed(draft: Draft, key: PartitionKey, told: Mapping[int, ReplicaLogEnd]) -> None:
     """Elect the replica whose sealed log proves that it holds every committed record, when power loss has
     taken all seats (3.9, after total power loss). It leads alone; the others come back by fetching."""
-    state = draft.image.partitions.get(key)
-    candidate = None if state is None else sealed_candidate(draft.image, state, told)
-    if state is None or candidate is None:
+    state = draft.image.partitions[key]
+    candidate = sealed_candidate(draft.image, state, told)
+    if candidate is None:
         return
     after = advance(state, isr=(candidate,), leader=candidate)
     assert after is not None
@@ -275,16 +275,12 @@ def unclean_candidate(state: PartitionState, eligible: Collection[int]) -> int |
     return next(had_seats, live[0])
 
 
-def elect_preferred(draft: Draft, key: PartitionKey, change: Change) -> bool:
-    """Move leadership back to the preferred replica when it is in sync and eligible (3.6, preferred
-    leaders)."""
+def elect_preferred(draft: Draft, key: PartitionKey, change: Change) -> None:
+    """Move leadership back to the preferred replica, which can lead (3.6, preferred leaders)."""
     state = draft.image.partitions[key]
-    if not can_lead_preferred(draft.image, state):
-        return False
     after = advance(state, isr=state.isr, leader=state.preferred_leader)
     assert after is not None
     draft.write_partition(after, change)
-    return True
 
 
 def can_lead_preferred(image: ClusterImage, state: PartitionState) -> bool:

@@ -183,7 +183,7 @@ def _is_already_so(state: PartitionState, proposal: IsrProposal) -> bool:
 def _accept(draft: Draft, state: PartitionState, broker_id: int, proposal: IsrProposal) -> None:
     proposed = {member.broker_id for member in proposal.isr}
     members = tuple(b for b in state.replicas if b in proposed)
-    if len(members) > len(state.isr) or not set(members) <= set(state.isr):
+    if not set(members) <= set(state.isr):
         cause = Cause.ISR_EXPANDED
     elif len(members) < len(state.isr):
         cause = Cause.ISR_SHRUNK

@@ -628,7 +628,8 @@ class ClusterMachine:
                 return
             ripe = now_ms - since_ms >= self.options.preferred_leader_delay_ms
             if ripe and self._is_preferred_near(key):
-                moves += elect_preferred(draft, key, change)
+                elect_preferred(draft, key, change)
+                moves += 1
 
     def _is_preferred_near(self, key: PartitionKey) -> bool:
         """Return whether the preferred leader is near, by the leader's last report in this leader epoch;
