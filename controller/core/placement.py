@@ -54,7 +54,6 @@ def place_replicas(
     assert 1 <= replication_factor <= len({_owner(broker) for broker in brokers})
     assert len({broker.broker_id for broker in brokers}) == len(brokers)
     ordered = sorted(brokers)
-    start %= len(ordered)
     if has_shared_domains(ordered):
         leaders = [(start + number) % len(ordered) for number in range(partitions)]
         return _place_apart(ordered, leaders, replication_factor, shift, held or [0] * len(ordered))
@@ -236,7 +235,7 @@ def _find_move(
 ) -> list[int] | None:
     """A partition, latest first, whose follower `source` can become `target` without crowding it more."""
     for chosen in reversed(placed):
-        if source not in chosen[1:] or target in chosen:
+        if source not in chosen[1:]:
             continue
         others = [brokers[c] for c in chosen if c != source]
         if any(_owner(other) == _owner(brokers[target]) for other in others):
