@@ -1,0 +1,232 @@
+"""Bounds of what the machine makes of events, each found by a mutant that no other test noticed
+(tests/mutation)."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.contract.errors import ControllerError
+from controller.contract.lag_report import FollowerLag, PartitionLag, ReplicaProblem
+from controller.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
+from controller.core.effects import AlarmCode
+from controller.core.events import (
+    AllocateProducerIds,
+    AppliedReply,
+    BrokerApplied,
+    ClusterConfigured,
+    ConfigureCluster,
+    ConfigureTopic,
+)
+from controller.core.records import PartitionRecord
+from controller.core.settings_table import INT64_MAX
+from tests.kit.controller.core_cluster import Cluster, report, seats, topic_id
+
+KEY = (topic_id(), 0)
+
+
+def created(*, configs: dict[str, str] | None = None) -> Cluster:
+    cluster = Cluster()
+    cluster.create((1, 2, 3), configs=configs)
+    return cluster
+
+
+def failure(cluster: Cluster, code: str, detail: str = "", *, later: int = 0) -> ApplyFailure:
+    epoch = cluster.partition().partition_epoch + later
+    return ApplyFailure(topic_id=topic_id(), partition=0, partition_epoch=epoch, code=code, detail=detail)
+
+
+def problem(code: str, *, number: int = 0, broker_id: int = -1, detail: str = "") -> ReplicaProblem:
+    return ReplicaProblem(
+        topic_id=topic_id(number), partition=0, code=code, detail=detail, broker_id=broker_id
+    )
+
+
+def lag(cluster: Cluster, *followers: tuple[int, int], later: int = 0) -> PartitionLag:
+    """followers: their ids and how many records they lack."""
+    return PartitionLag(
+        topic_id=topic_id(),
+        partition=0,
+        leader_epoch=cluster.partition().leader_epoch + later,
+        log_start_offset=0,
+        log_end_offset=9,
+        high_watermark=9,
+        size_bytes=1,
+        followers=tuple(
+            FollowerLag(broker_id=broker_id, log_end_offset=0, lag_records=records, lag_ms=0)
+            for broker_id, records in followers
+        ),
+    )
+
+
+# What brokers say.
+
+
+def test_an_applied_position_of_another_incarnation_or_of_a_host_that_went_back_is_refused() -> None:
+    cluster = created()
+    cluster.machine._sessions._by_id[1].on_heard(5, 5)
+    for epoch, count, error in [
+        (cluster.broker(1).broker_epoch - 1, -1, ControllerError.STALE_BROKER_EPOCH),
+        (cluster.broker(1).broker_epoch, 4, ControllerError.OUTCOME_UNKNOWN),
+    ]:
+        event = BrokerApplied(
+            wall_ms=0,
+            broker_id=1,
+            broker_epoch=epoch,
+            controller_epoch=cluster.controller_epoch,
+            sequence=cluster.image.sequence,
+            failures=(failure(cluster, "log_missing"),),
+            heartbeat_count=count,
+        )
+        assert cluster.ask(event, AppliedReply).error is error
+        assert cluster.last.records == ()
+
+
+@pytest.mark.parametrize("later", [-1, 1])
+def test_a_failure_about_another_state_takes_no_seat(later: int) -> None:
+    cluster = created()
+    cluster.propose(1, 2, 3)
+    before = cluster.partition()
+    cluster.applied(2, failure(cluster, "log_missing", later=later))
+    assert cluster.partition() == before
+
+
+@pytest.mark.parametrize(
+    ("leader", "sender", "later", "is_heard"),
+    [(2, 2, 0, True), (2, 1, 0, False), (2, 3, 0, False), (2, 2, -1, False), (2, 2, 1, False)],
+)
+def test_lags_are_heard_of_the_leader_in_its_leader_epoch_alone(
+    leader: int, sender: int, later: int, is_heard: bool
+) -> None:
+    cluster = Cluster()
+    cluster.create((leader, 1, 3))
+    report(cluster, sender, lags=(lag(cluster, later=later),))
+    assert (KEY in cluster.machine.lags) is is_heard
+
+
+@pytest.mark.parametrize("code", ["log_missing", "storage_error", "rotten", "went_back"])
+@pytest.mark.parametrize("detail", ["", "no such directory"])
+def test_a_seat_that_trouble_takes_is_recorded_with_its_cause_and_what_was_told(
+    code: str, detail: str
+) -> None:
+    cluster = created()
+    report(cluster, 2, problems=(problem(code, detail=detail),))
+    (record,) = cluster.last.records
+    assert isinstance(record, PartitionRecord)
+    assert record.change.cause.value == {"rotten": "replica_rotten", "went_back": "log_missing"}.get(
+        code, code
+    )
+    assert record.change.reason == (detail or None)
+    assert seats(cluster.partition()) == (1, (1, 3), ())
+
+
+def test_only_quarantine_names_a_way_out_and_only_replicas_are_heard_of_it() -> None:
+    cluster = Cluster(brokers=(1, 2, 3, 4))
+    cluster.create((1, 2, 3))
+    report(cluster, 4, problems=(problem("quarantined"),))
+    report(cluster, 2, problems=(problem("batch_refused", detail="why"),))
+    assert cluster.machine._quarantined._told == {}
+    (alarm,) = cluster.machine.alarms()
+    assert (alarm.key.code, alarm.detail) == (
+        AlarmCode.BATCH_REFUSED,
+        "orders-0-0 on broker 2: batch_refused: why",
+    )
+
+
+def test_trouble_of_a_topic_that_is_gone_or_going_is_nothing() -> None:
+    cluster = created()
+    report(cluster, 2, problems=(problem("log_missing", number=9),))
+    cluster.delete()
+    before = cluster.partition()
+    report(cluster, 2, problems=(problem("log_missing"),))
+    assert (cluster.partition(), cluster.machine.alarms()) == (before, ())
+
+
+def test_what_was_heard_of_a_topic_is_forgotten_with_it() -> None:
+    cluster = created()
+    report(cluster, 1, lags=(lag(cluster),))
+    report(cluster, 2, problems=(problem("quarantined"),))
+    machine = cluster.machine
+    heard = [machine.lags, machine._floors._highest, machine._quarantined._told]
+    assert [list(each) for each in heard] == [[KEY]] * 3
+    cluster.delete()
+    for broker_id in (1, 2, 3):
+        cluster.applied(broker_id)
+    assert KEY not in cluster.image.partitions
+    assert (machine.lags, machine._floors._highest, machine._quarantined._told) == ({}, {}, {})
+
+
+def test_producer_ids_end_where_64_bits_do() -> None:
+    cluster = Cluster()
+    epoch = cluster.broker(1).broker_epoch
+    answers = []
+    for first, broker_epoch in [
+        (INT64_MAX - 5, epoch),
+        (INT64_MAX - 1, epoch),
+        (INT64_MAX, epoch),
+        (INT64_MAX, epoch - 1),
+    ]:
+        cluster.image.next_producer_id = first
+        request = ProducerIdsRequest(broker_id=1, broker_epoch=broker_epoch)
+        reply = cluster.ask(AllocateProducerIds(wall_ms=0, request=request), ProducerIdsResponse)
+        answers.append((reply.error.value, reply.count))
+    assert answers == [("none", 5), ("none", 1), ("invalid_request", 0), ("stale_broker_epoch", 0)]
+
+
+# Takeovers and rounds.
+
+
+def test_what_a_takeover_forbids_is_waited_for_when_it_is_asked_for_again() -> None:
+    """The predecessor stored the topic's minimum, and died before it had stored that of the partition."""
+    cluster = created(configs={"min.insync.replicas": "1"})
+    event = ConfigureTopic(wall_ms=0, actor="ann", topic_id=topic_id(), configs={"min.insync.replicas": "2"})
+    cluster.step(event)
+    assert isinstance(cluster.records[-1], PartitionRecord)
+    cluster.fail_over(cluster.records[:-1])
+    assert cluster.partition().min_insync_replicas == 2
+    step = cluster.step(event)
+    assert step.awaited is not None
+    assert (step.records, step.awaited.sequence) == ((), cluster.image.sequence)
+
+
+def displaced(*, leader: int = 2) -> Cluster:
+    """Broker 1 came back and is in sync again; another leads its partition."""
+    cluster = created()
+    cluster.kill(*range(1, leader))
+    cluster.restart(1)
+    cluster.propose(1, *range(leader, 4))
+    assert cluster.partition().leader == leader
+    return cluster
+
+
+def run(cluster: Cluster, ms: int = 8_000) -> int:
+    for _ in range(ms // 1_000):
+        cluster.now_ms += 1_000
+        cluster.beat_all()
+        cluster.pass_ms(0)
+    return cluster.partition().leader
+
+
+def test_a_preferred_leader_returns_without_the_second_replica() -> None:
+    assert run(displaced(leader=3)) == 1
+
+
+@pytest.mark.parametrize(("more", "leader"), [(0, 1), (1, 2)])
+def test_how_far_a_preferred_leader_may_be_behind_and_others_do_not_matter(more: int, leader: int) -> None:
+    cluster = displaced()
+    bound = cluster.options.preferred_leader_lag_records_max
+    report(cluster, 2, lags=(lag(cluster, (1, bound + more), (3, 10 * bound)),))
+    assert run(cluster) == leader
+
+
+def test_leaders_stay_where_they_are_when_the_cluster_is_configured_so() -> None:
+    cluster = displaced()
+    configs = {"auto.leader.rebalance.enable": "false"}
+    cluster.ask(ConfigureCluster(wall_ms=0, actor="ann", configs=configs), ClusterConfigured)
+    assert run(cluster) == 2
+
+
+def test_metadata_that_went_back_counts_among_the_alarms() -> None:
+    cluster = Cluster()
+    counts = [cluster.machine.alarm_counts()[AlarmCode.METADATA_WENT_BACK]]
+    cluster.machine.went_back = "a broker epoch that was never given"
+    assert [*counts, cluster.machine.alarm_counts()[AlarmCode.METADATA_WENT_BACK]] == [0, 1]
