@@ -213,8 +213,6 @@ def _complete_if_ready(draft: Draft, key: PartitionKey) -> None:
     done = completed(draft.image, state)
     if done is not None:
         draft.write_partition(next_epoch(state, done), draft.change(Cause.REASSIGNMENT_COMPLETED))
-        if state.partition == 0:
-            _follow_replication_factor(draft, state.topic_id)
 
 
 def _follow_replication_factor(draft: Draft, topic_id: str) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from controller.contract.lag_report import FollowerLag, LagReport, PartitionLag
 from controller.contract.throttles import FOLLOWER_RATE, LEADER_RATE
-from controller.core.copying import SAMPLE_MS
+from controller.core import copying
+from controller.core.copying import SAMPLE_MS, CopyBook, CopyEstimate, eta_ms
 from controller.core.effects import AlarmCode
 from controller.core.events import (
     AlterReassignments,
@@ -20,7 +21,7 @@ from controller.core.events import (
 )
 from controller.core.options import ControllerOptions
 from controller.core.reassignment_progress import BlockedReason, ReassignmentProgress, TargetProgress
-from tests.kit.controller.core_cluster import Cluster, topic_id
+from tests.kit.controller.core_cluster import Cluster, changed, topic_id
 
 GB = 10**9
 BEHIND_MS = 30_000
@@ -234,3 +235,129 @@ def test_falling_behind_without_a_throttle_is_no_alarm_of_this_kind() -> None:
     move = Move()
     fall_behind(move, reports=20)
     assert (move.alarms, move.progress.blocked) == ([], None)
+
+
+# The book itself.
+
+
+def moving(*numbers: int) -> Cluster:
+    """orders-N moves from (1, 2, 3) to (1, 2, 4) for each N, so that broker 4 learns."""
+    cluster = Cluster(ControllerOptions(auto_leader_rebalance=False), brokers=(1, 2, 3, 4))
+    for number in numbers:
+        cluster.create((1, 2, 3), number=number)
+        assert cluster.reassign(1, 2, 4, number=number).refusal is None
+    return cluster
+
+
+def tell(
+    book: CopyBook, cluster: Cluster, now_ms: int, missing: int, *, number: int = 0, **fields: int
+) -> None:
+    state = cluster.partition(number=number)
+    lag = PartitionLag(
+        topic_id=state.topic_id,
+        partition=0,
+        leader_epoch=fields.get("leader_epoch", state.leader_epoch),
+        log_start_offset=fields.get("log_start_offset", 0),
+        log_end_offset=9,
+        high_watermark=9,
+        size_bytes=fields.get("size", GB),
+        followers=(follower(missing, fields.get("broker_id", 4)),),
+    )
+    book.note(cluster.image, state, lag, now_ms)
+
+
+def follower(missing: int, broker_id: int = 4) -> FollowerLag:
+    return FollowerLag(
+        broker_id=broker_id, log_end_offset=0, lag_records=0, lag_ms=0, remaining_bytes=missing
+    )
+
+
+def estimate(book: CopyBook, cluster: Cluster, missing: int = 1, number: int = 0) -> CopyEstimate:
+    return book.estimate(cluster.partition(number=number), follower(missing), behind_ms=BEHIND_MS)
+
+
+def rate(book: CopyBook, cluster: Cluster, number: int = 0) -> int | None:
+    return estimate(book, cluster, number=number).rate
+
+
+def test_learners_beyond_the_bound_are_shown_without_an_estimate_until_others_have_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(copying, "LEARNERS_MAX", 2)
+    cluster, book = moving(0, 1, 2), CopyBook()
+    found = []
+    for round_number in range(3):
+        for number in range(3):
+            for turn in range(2):
+                at_ms = (2 * round_number + turn) * SAMPLE_MS
+                tell(book, cluster, at_ms, GB - at_ms * 1_000, number=number, leader_epoch=round_number)
+        if round_number == 0:
+            found.append([rate(book, cluster, number) for number in range(3)])
+            cluster.cancel(number=1)
+            for number in (0, 2):
+                state = cluster.partition(number=number)
+                cluster.image.partitions[state.topic_id, 0] = changed(state, leader_epoch=2)
+    found.append([rate(book, cluster, number) for number in range(3)])
+    assert found == [[1_000_000, 1_000_000, None], [1_000_000, None, 1_000_000]]
+
+
+def test_only_learners_that_said_what_they_lack_are_noted_and_those_that_lack_nothing_are() -> None:
+    cluster, book = moving(0), CopyBook()
+    for broker_id, missing in ((2, 5), (4, -1)):
+        for at_ms in (0, SAMPLE_MS):
+            tell(book, cluster, at_ms, missing, broker_id=broker_id)
+        state = cluster.partition()
+        assert book.estimate(state, follower(0, broker_id), behind_ms=1) == CopyEstimate()
+    for at_ms in (0, SAMPLE_MS):
+        tell(book, cluster, at_ms, 0)
+    assert rate(book, cluster) == 0
+
+
+def test_samples_are_so_far_apart_and_not_less() -> None:
+    cluster, book = moving(0), CopyBook()
+    for at_ms, missing in ((9_000, 100_000), (9_000 + SAMPLE_MS - 1, 50_000), (9_000 + SAMPLE_MS, 90_000)):
+        tell(book, cluster, at_ms, missing)
+    assert rate(book, cluster) == 10_000 * 1_000 // SAMPLE_MS
+
+
+@pytest.mark.parametrize(
+    ("missing", "now_missing", "is_behind"),
+    [(11, 11, True), (10, 10, False), (9, 9, False), (11, 1, True), (11, 0, False)],
+)
+def test_a_learner_falls_behind_if_it_lacks_more_than_before_and_anything(
+    missing: int, now_missing: int, is_behind: bool
+) -> None:
+    cluster, book = moving(0), CopyBook()
+    tell(book, cluster, 0, 10)
+    tell(book, cluster, BEHIND_MS, missing)
+    assert estimate(book, cluster, now_missing).is_falling_behind is is_behind
+
+
+def test_the_speeds_that_half_and_nine_of_ten_intervals_reached() -> None:
+    cluster, book = moving(0), CopyBook()
+    missing, found = GB, []
+    for number, speed in enumerate((0, 3, 1, 2, 4, 5, 6, 7, 8, 9, 10)):
+        missing -= speed * 1_000 * SAMPLE_MS // 1_000
+        tell(book, cluster, number * SAMPLE_MS, missing)
+        told = estimate(book, cluster, 1_000_000)
+        found.append((told.eta_ms_p50, told.eta_ms_p90))
+    eta = [0, *(-(-1_000_000 // speed) for speed in range(1, 11))]
+    assert found[:3] == [(None, None)] * 3
+    assert found[3:] == [
+        (eta[of_half], eta[1 if count < 10 else 2])
+        for count, of_half in zip(range(3, 11), (2, 2, 3, 3, 4, 4, 5, 5), strict=True)
+    ]
+
+
+def test_a_gap_that_grows_by_more_than_was_written_is_no_copying_backwards() -> None:
+    cluster, book = moving(0), CopyBook()
+    for number, missing in enumerate((100_000, 50_000, 90_000)):
+        tell(book, cluster, number * SAMPLE_MS, missing)
+    assert rate(book, cluster) == 50_000 * 1_000 // (2 * SAMPLE_MS)
+
+
+@pytest.mark.parametrize(
+    ("remaining", "speed", "ms"), [(0, 0, 0), (1, 0, None), (1, 1, 1_000), (1, 1_001, 1), (1, -1, None)]
+)
+def test_the_time_that_a_copy_still_takes(remaining: int, speed: int, ms: int | None) -> None:
+    assert eta_ms(remaining, speed) == ms
