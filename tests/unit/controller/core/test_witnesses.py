@@ -7,10 +7,18 @@ import pytest
 
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReport, LagReportResponse
+from controller.contract.partition_state import WRITER_IDS, WriterId
 from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterResponse, Witness
-from controller.contract.updates import AHEAD, ApplyFailure
+from controller.contract.updates import (
+    AHEAD,
+    ApplyFailure,
+    NameWriterRequest,
+    ProducerIdsRequest,
+    ProducerIdsResponse,
+)
 from controller.core.effects import Alarm, AlarmCode, AlarmKey
 from controller.core.events import (
+    AllocateProducerIds,
     AppliedReply,
     BrokerApplied,
     BrokerFenceReply,
@@ -18,13 +26,15 @@ from controller.core.events import (
     CreateTopic,
     Event,
     Heartbeat,
+    NameWriter,
     Refusal,
     RefusalCode,
     RegisterBroker,
     Report,
     Tick,
 )
-from controller.core.witnesses import TermStart
+from controller.core.witnesses import TermStart, evidence_in, evidence_in_rows, reply_of_halted
+from tests.kit.controller.coordinator_cluster import OFFSETS_ID, CoordinatorCluster
 from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster, topic_id
 
 WENT_BACK = ControllerError.METADATA_WENT_BACK
@@ -192,3 +202,113 @@ def test_a_controller_epoch_below_that_of_the_clusters_rows_is_evidence_by_itsel
     step = cluster.fail_over(terms=(*TERMS, TermStart(controller_epoch=2, lineage="two")))
     assert step.records == ()
     assert cluster.machine.went_back is not None
+
+
+@pytest.mark.parametrize(("before", "mine", "is_evidence"), [(3, 3, True), (4, 3, True), (2, 3, False)])
+def test_two_terms_never_have_one_controller_epoch(before: int, mine: int, is_evidence: bool) -> None:
+    terms = (TermStart(controller_epoch=before), TermStart(controller_epoch=mine))
+    assert (evidence_in_rows(terms) is not None) is is_evidence
+
+
+def test_a_record_that_a_broker_was_told_of_before_the_first_that_there_is_is_evidence() -> None:
+    cluster = cluster_in_term_six()
+    terms = (TermStart(controller_epoch=5, records=0), TermStart(controller_epoch=6, records=1))
+    for records, is_evidence in ((0, False), (1, True)):
+        event = heartbeat(cluster, heard(4, "", records))
+        assert (evidence_in(cluster.image, terms, event) is not None) is is_evidence
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "epoch", "is_evidence"),
+    [(CLUSTER_ID, 3, False), (CLUSTER_ID, 4, True), ("another cluster's id..", 4, False)],
+)
+def test_directories_name_an_epoch_that_was_minted_or_another_cluster(
+    cluster_id: str, epoch: int, is_evidence: bool
+) -> None:
+    cluster = cluster_in_term_six()
+    request = cluster.request(1, "b", previous_broker_epoch=epoch)
+    event = RegisterBroker(wall_ms=0, request=msgspec.structs.replace(request, cluster_id=cluster_id))
+    assert (evidence_in(cluster.image, TERMS, event) is not None) is is_evidence
+
+
+@pytest.mark.parametrize(
+    ("sender", "epochs_above", "who", "witness", "is_evidence"),
+    [
+        (1, 0, "a", heard(6, "six"), False),
+        (1, 0, "b", heard(6, "six"), True),
+        (1, 2, "b", heard(6, "six"), False),  # a later broker epoch, of which the row tells nothing
+        (3, -2, "b", heard(6, "six"), False),  # an incarnation that was replaced
+        (3, 0, "a", heard(6, "six"), False),  # the highest that there is
+        (3, 1, "a", heard(6, "six"), True),
+        (3, 1, "a", heard(6, "six", cluster_id="another cluster's id.."), False),
+        (9, 0, "a", heard(6, "six"), False),
+    ],
+)
+def test_a_broker_epoch_is_evidence_where_it_was_never_given_or_given_twice(
+    sender: int, epochs_above: int, who: str, witness: Witness, is_evidence: bool
+) -> None:
+    cluster = cluster_in_term_six()
+    request = HeartbeatRequest(
+        broker_id=sender,
+        broker_epoch=epochs_above + (1 if sender == 9 else cluster.broker(sender).broker_epoch),
+        incarnation_id=f"{sender}-{who}",
+        witness=witness,
+    )
+    event = Heartbeat(wall_ms=0, received_ms=cluster.now_ms, request=request)
+    assert (evidence_in(cluster.image, TERMS, event) is not None) is is_evidence
+
+
+@pytest.mark.parametrize(
+    ("sender", "epochs_above", "code", "number", "is_evidence"),
+    [
+        (1, 0, AHEAD, 0, True),
+        (1, 1, AHEAD, 0, False),
+        (9, 0, AHEAD, 0, False),
+        (1, 0, AHEAD, 9, False),
+        (1, 0, "a", 0, False),
+        (1, 0, "log_missing", 0, False),
+    ],
+)
+def test_only_a_registered_broker_that_holds_a_later_state_is_evidence(
+    sender: int, epochs_above: int, code: str, number: int, is_evidence: bool
+) -> None:
+    cluster = cluster_in_term_six()
+    event = BrokerApplied(
+        wall_ms=0,
+        broker_id=sender,
+        broker_epoch=cluster.broker(1).broker_epoch + epochs_above,
+        controller_epoch=1,
+        sequence=0,
+        failures=(
+            ApplyFailure(
+                topic_id=topic_id(number), partition=0, partition_epoch=9, leader_epoch=9, code=code
+            ),
+        ),
+    )
+    assert (evidence_in(cluster.image, TERMS, event) is not None) is is_evidence
+
+
+@pytest.mark.parametrize(
+    ("sender", "epochs_above", "partition", "is_evidence"),
+    [(1001, 0, 0, True), (1002, 0, 0, False), (1001, 1, 0, False), (1001, 0, 999, False)],
+)
+def test_a_writer_to_come_is_evidence_if_a_registered_coordinator_found_it(
+    sender: int, epochs_above: int, partition: int, is_evidence: bool
+) -> None:
+    cluster = CoordinatorCluster(1001)
+    request = NameWriterRequest(
+        broker_id=sender,
+        broker_epoch=cluster.image.coordinators[1001].coordinator_epoch + epochs_above,
+        topic_id=OFFSETS_ID,
+        partition=partition,
+        found=WriterId(WRITER_IDS.start + cluster.shard_state().partition_epoch + 1),
+    )
+    found = evidence_in(cluster.image, cluster.machine.terms, NameWriter(wall_ms=0, request=request))
+    assert (found is not None) is is_evidence
+
+
+def test_a_halted_controller_hands_out_no_producer_ids() -> None:
+    request = ProducerIdsRequest(broker_id=1, broker_epoch=1)
+    event = AllocateProducerIds(wall_ms=0, request=request)
+    reply = reply_of_halted(event, evidence="why", controller_epoch=6)
+    assert reply == ProducerIdsResponse(error=WENT_BACK, controller_epoch=6)
