@@ -53,9 +53,10 @@ class Draft:
         self.records.append(record)
 
     def write_partition(self, state: PartitionState, change: Change) -> None:
-        before = self.image.partitions.get((state.topic_id, state.partition))
-        assert before is None or state.partition_epoch == before.partition_epoch + 1, "I6"
-        assert before is None or state.leader_epoch >= before.leader_epoch, "I7"
+        """Write the next state of a partition that there is."""
+        before = self.image.partitions[state.topic_id, state.partition]
+        assert state.partition_epoch == before.partition_epoch + 1, "I6"
+        assert state.leader_epoch >= before.leader_epoch, "I7"
         # The next controller has heard of nothing.
         floor = self.floors.of(state) if state.elr or state.leader == NO_LEADER else 0
         if floor != state.high_watermark_floor:

@@ -59,6 +59,13 @@ def test_a_dry_run_admits_nobody() -> None:
     assert [type(record) for record in cluster.last.records] == [BrokerRecord]
 
 
+def test_a_broker_of_which_only_a_worker_above_0_has_registered_is_admitted() -> None:
+    cluster = Cluster()
+    assert cluster.register(1_000_005, worker_of=5).error == "none"
+    (worker,) = cluster.ask(admit(5), BrokersAdmitted).brokers
+    assert (worker.broker_id, worker.admitted) == (1_000_005, True)
+
+
 def test_a_broker_that_is_not_there_is_not_removed() -> None:
     assert Cluster().ask(remove(9), Refusal).code is RefusalCode.UNKNOWN_BROKER
 
