@@ -361,3 +361,15 @@ def test_a_gap_that_grows_by_more_than_was_written_is_no_copying_backwards() -> 
 )
 def test_the_time_that_a_copy_still_takes(remaining: int, speed: int, ms: int | None) -> None:
     assert eta_ms(remaining, speed) == ms
+
+
+def test_a_learner_has_the_place_of_one_that_ended_from_its_first_report_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(copying, "LEARNERS_MAX", 1)
+    cluster, book = moving(0, 1), CopyBook()
+    tell(book, cluster, 0, 100_000)
+    cluster.cancel()
+    for at_ms, missing in ((0, 100_000), (SAMPLE_MS, 50_000)):
+        tell(book, cluster, at_ms, missing, number=1)
+    assert rate(book, cluster, 1) == 50_000 * 1_000 // SAMPLE_MS
