@@ -313,6 +313,15 @@ def test_only_learners_that_said_what_they_lack_are_noted_and_those_that_lack_no
     assert rate(book, cluster) == 0
 
 
+def test_samples_of_another_leader_are_no_estimate() -> None:
+    cluster, book = moving(0), CopyBook()
+    for at_ms in (0, SAMPLE_MS):
+        tell(book, cluster, at_ms, 5)
+    later = changed(cluster.partition(), leader_epoch=cluster.partition().leader_epoch + 1)
+    assert rate(book, cluster) == 0
+    assert book.estimate(later, follower(5), behind_ms=1) == CopyEstimate()
+
+
 def test_samples_are_so_far_apart_and_not_less() -> None:
     cluster, book = moving(0), CopyBook()
     for at_ms, missing in ((9_000, 100_000), (9_000 + SAMPLE_MS - 1, 50_000), (9_000 + SAMPLE_MS, 90_000)):

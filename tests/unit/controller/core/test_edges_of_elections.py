@@ -111,17 +111,22 @@ def test_a_topic_that_opted_in_is_led_cleanly_by_the_member_that_returns() -> No
 
 
 @pytest.mark.parametrize(
-    ("setting", "fenced", "leader"),
-    [("true", (1, 2), 3), ("false", (1, 2), NO_LEADER), ("true", (1, 2, 3), NO_LEADER)],
+    ("setting", "fenced", "elr", "leader"),
+    [
+        ("true", (1, 2), (2,), 3),
+        ("false", (1, 2), (2,), NO_LEADER),
+        ("true", (1, 2, 3), (2,), NO_LEADER),
+        ("true", (1, 2), (2, 3), NO_LEADER),  # broker 3 is waited for as well
+    ],
 )
 def test_a_fenced_broker_that_was_waited_for_changes_only_what_is_led_from_then_on(
-    setting: str, fenced: tuple[int, ...], leader: int
+    setting: str, fenced: tuple[int, ...], elr: tuple[int, ...], leader: int
 ) -> None:
     """Broker 2 keeps its seat: it may hold all. What changes is who is waited for."""
     cluster = Cluster()
     cluster.create((1, 2, 3), configs={**OPTED_IN, "unclean.leader.election.enable": setting})
     cluster.image.partitions[FIRST] = changed(
-        cluster.partition(), leader=NO_LEADER, isr=(), elr=(2,), min_insync_replicas=2
+        cluster.partition(), leader=NO_LEADER, isr=(), elr=elr, min_insync_replicas=2, high_watermark_floor=5
     )
     for broker_id in fenced:
         set_broker(cluster, broker_id, fenced=True)

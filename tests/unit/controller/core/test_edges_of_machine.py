@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from controller.contract.errors import ControllerError
@@ -132,6 +133,25 @@ def test_only_quarantine_names_a_way_out_and_only_replicas_are_heard_of_it() -> 
     )
 
 
+def test_a_broker_is_trusted_by_its_applied_position_before_its_next_heartbeat() -> None:
+    cluster = created()
+    cluster.kill(3)
+    cluster.register(3, "b")
+    assert cluster.broker(3).fenced
+    cluster.applied(3)
+    assert not cluster.broker(3).fenced
+
+
+def test_a_log_that_is_short_is_no_alarm_once_its_replica_is_in_sync() -> None:
+    cluster = created()
+    cluster.propose(1, 2)
+    found = []
+    for broker_id in (2, 3):
+        report(cluster, broker_id, problems=(problem("log_short"),))
+        found.append([alarm.key.broker_id for alarm in cluster.machine.alarms()])
+    assert found == [[], [3]]
+
+
 def test_trouble_of_a_topic_that_is_gone_or_going_is_nothing() -> None:
     cluster = created()
     report(cluster, 2, problems=(problem("log_missing", number=9),))
@@ -186,14 +206,35 @@ def test_what_a_takeover_forbids_is_waited_for_when_it_is_asked_for_again() -> N
     step = cluster.step(event)
     assert step.awaited is not None
     assert (step.records, step.awaited.sequence) == ((), cluster.image.sequence)
+    assert cluster.step(msgspec.structs.replace(event, dry_run=True)).awaited is None
 
 
-def displaced(*, leader: int = 2) -> Cluster:
-    """Broker 1 came back and is in sync again; another leads its partition."""
+def test_new_replicas_are_confirmed_once_reports_were_collected_and_then_no_tick_is_due() -> None:
     cluster = created()
-    cluster.kill(*range(1, leader))
-    cluster.restart(1)
-    cluster.propose(1, *range(leader, 4))
+    for broker_id in (1, 2, 3):
+        cluster.created(broker_id)
+    written = [len(cluster.pass_ms(ms).records) for ms in (cluster.options.new_replica_confirm_ms - 1, 1)]
+    due_ms = cluster.machine.next_deadline_ms()
+    assert due_ms is not None and due_ms > cluster.now_ms
+    assert written == [0, 1]
+
+
+def test_one_millisecond_without_ears_is_held_against_nobody() -> None:
+    cluster = Cluster()
+    cluster.now_ms += cluster.options.grace_ms + 1
+    cluster.machine.forgive_silence(1, cluster.now_ms)
+    cluster.pass_ms(0)
+    assert not any(broker.fenced for broker in cluster.image.brokers.values())
+
+
+def displaced(*replicas: int, leader: int = 2) -> Cluster:
+    """The preferred leader came back and is in sync again; another leads the partition."""
+    replicas = replicas or (1, 2, 3)
+    cluster, at = Cluster(), replicas.index(leader)
+    cluster.create(replicas)
+    cluster.kill(*replicas[:at])
+    cluster.restart(replicas[0])
+    cluster.propose(replicas[0], *replicas[at:])
     assert cluster.partition().leader == leader
     return cluster
 
@@ -210,12 +251,15 @@ def test_a_preferred_leader_returns_without_the_second_replica() -> None:
     assert run(displaced(leader=3)) == 1
 
 
-@pytest.mark.parametrize(("more", "leader"), [(0, 1), (1, 2)])
-def test_how_far_a_preferred_leader_may_be_behind_and_others_do_not_matter(more: int, leader: int) -> None:
-    cluster = displaced()
+@pytest.mark.parametrize("replicas", [(1, 2, 3), (3, 2, 1)])
+@pytest.mark.parametrize(("more", "returns"), [(0, True), (1, False)])
+def test_how_far_a_preferred_leader_may_be_behind_and_others_do_not_matter(
+    replicas: tuple[int, ...], more: int, returns: bool
+) -> None:
+    cluster = displaced(*replicas)
     bound = cluster.options.preferred_leader_lag_records_max
-    report(cluster, 2, lags=(lag(cluster, (1, bound + more), (3, 10 * bound)),))
-    assert run(cluster) == leader
+    report(cluster, 2, lags=(lag(cluster, (replicas[0], bound + more), (replicas[2], 10 * bound)),))
+    assert run(cluster) == (replicas[0] if returns else 2)
 
 
 def test_leaders_stay_where_they_are_when_the_cluster_is_configured_so() -> None:
