@@ -160,7 +160,6 @@ class ClusterMachine:
         self,
         image: ClusterImage,
         *,
-        cluster: str,
         controller_epoch: int,
         options: ControllerOptions,
         now_ms: int,
@@ -171,7 +170,6 @@ class ClusterMachine:
         self.went_back: str | None = None
         self.set_aside = SetAsideBook()
         self._heard = HeardBook()
-        self.cluster = cluster
         self.controller_epoch = controller_epoch
         self.options = options
         self.lags: dict[PartitionKey, PartitionLag] = {}

@@ -225,7 +225,6 @@ class ClusterDriver:
         speculative = self.published.image.copy()
         self._machine = ClusterMachine(
             speculative,
-            cluster=self.cluster,
             controller_epoch=self._term.controller_epoch,
             options=self._options,
             now_ms=self._clock.now_mono_ms(),

@@ -309,7 +309,6 @@ class ControllerNode:
         self.published.records_before = image.records_before = self.records - image.sequence
         self.machine = ClusterMachine(
             image,
-            cluster=CLUSTER,
             controller_epoch=epoch,
             options=self.options,
             now_ms=self.clock.mono_ms,

@@ -106,7 +106,6 @@ class Cluster:
     def _machine(self, image: ClusterImage, *, terms: tuple[TermStart, ...] = ()) -> ClusterMachine:
         return ClusterMachine(
             image,
-            cluster="prod",
             controller_epoch=self.controller_epoch,
             options=self.options,
             now_ms=self.now_ms,

@@ -82,7 +82,6 @@ class CoreController(httpx.AsyncBaseTransport):
         self.image = ClusterImage()
         self.machine = ClusterMachine(
             self.image,
-            cluster=CLUSTER,
             controller_epoch=1,
             options=options or ControllerOptions(new_replica_confirm_ms=50),
             now_ms=self._clock.mono_ms(),

@@ -9,7 +9,7 @@ import pytest
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import FollowerLag, PartitionLag, ReplicaProblem
 from controller.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
-from controller.core.effects import AlarmCode
+from controller.core.effects import AlarmCode, Note
 from controller.core.events import (
     AllocateProducerIds,
     AppliedReply,
@@ -105,7 +105,7 @@ def test_lags_are_heard_of_the_leader_in_its_leader_epoch_alone(
 
 
 @pytest.mark.parametrize("code", ["log_missing", "storage_error", "rotten", "went_back"])
-@pytest.mark.parametrize("detail", ["", "no such directory"])
+@pytest.mark.parametrize("detail", ["", "no such directory", "x" * 600])
 def test_a_seat_that_trouble_takes_is_recorded_with_its_cause_and_what_was_told(
     code: str, detail: str
 ) -> None:
@@ -116,7 +116,7 @@ def test_a_seat_that_trouble_takes_is_recorded_with_its_cause_and_what_was_told(
     assert record.change.cause.value == {"rotten": "replica_rotten", "went_back": "log_missing"}.get(
         code, code
     )
-    assert record.change.reason == (detail or None)
+    assert record.change.reason == (detail[:500] or None)
     assert seats(cluster.partition()) == (1, (1, 3), ())
 
 
@@ -131,6 +131,13 @@ def test_only_quarantine_names_a_way_out_and_only_replicas_are_heard_of_it() -> 
         AlarmCode.BATCH_REFUSED,
         "orders-0-0 on broker 2: batch_refused: why",
     )
+
+
+def test_a_replica_that_is_whole_again_is_a_line_in_the_log() -> None:
+    cluster = created()
+    cluster.effects.clear()
+    report(cluster, 2, problems=(problem("mended"),))
+    assert [effect.code for effect in cluster.effects if isinstance(effect, Note)] == ["replica_mended"]
 
 
 def test_a_broker_is_trusted_by_its_applied_position_before_its_next_heartbeat() -> None:
@@ -154,7 +161,11 @@ def test_a_log_that_is_short_is_no_alarm_once_its_replica_is_in_sync() -> None:
 
 def test_trouble_of_a_topic_that_is_gone_or_going_is_nothing() -> None:
     cluster = created()
+    unknown = topic_id(9)
     report(cluster, 2, problems=(problem("log_missing", number=9),))
+    report(cluster, 1, lags=(msgspec.structs.replace(lag(cluster), topic_id=unknown),))
+    cluster.applied(2, msgspec.structs.replace(failure(cluster, "log_missing"), topic_id=unknown))
+    assert cluster.machine.lags == {}
     cluster.delete()
     before = cluster.partition()
     report(cluster, 2, problems=(problem("log_missing"),))
@@ -260,6 +271,13 @@ def test_how_far_a_preferred_leader_may_be_behind_and_others_do_not_matter(
     bound = cluster.options.preferred_leader_lag_records_max
     report(cluster, 2, lags=(lag(cluster, (replicas[0], bound + more), (replicas[2], 10 * bound)),))
     assert run(cluster) == (replicas[0] if returns else 2)
+
+
+def test_what_a_leader_before_this_one_told_keeps_nobody_away() -> None:
+    cluster = displaced()
+    far = 10 * cluster.options.preferred_leader_lag_records_max
+    cluster.machine.lags[KEY] = lag(cluster, (1, far), later=-1)
+    assert run(cluster) == 1
 
 
 def test_leaders_stay_where_they_are_when_the_cluster_is_configured_so() -> None:

@@ -312,3 +312,17 @@ def test_a_halted_controller_hands_out_no_producer_ids() -> None:
     event = AllocateProducerIds(wall_ms=0, request=request)
     reply = reply_of_halted(event, evidence="why", controller_epoch=6)
     assert reply == ProducerIdsResponse(error=WENT_BACK, controller_epoch=6)
+
+
+@pytest.mark.parametrize(
+    ("sender", "epochs_above", "is_evidence"), [(1, 0, True), (1, 1, False), (9, 0, False)]
+)
+def test_a_proposal_of_an_incarnation_that_is_not_registered_is_no_evidence(
+    sender: int, epochs_above: int, is_evidence: bool
+) -> None:
+    cluster = cluster_in_term_six()
+    wrong = msgspec.structs.replace(cluster.proposal(1), partition_epoch=9)
+    epoch = cluster.broker(1).broker_epoch + epochs_above
+    request = LagReport(broker_id=sender, broker_epoch=epoch, proposals=(wrong,))
+    found = evidence_in(cluster.image, TERMS, Report(wall_ms=0, request=request))
+    assert (found is not None) is is_evidence
