@@ -230,6 +230,18 @@ def test_new_replicas_are_confirmed_once_reports_were_collected_and_then_no_tick
     assert written == [0, 1]
 
 
+def test_a_dead_replica_without_a_seat_does_not_hold_up_the_others_that_are_new() -> None:
+    cluster = created()
+    cluster.propose(1, 2)
+    for broker_id in (1, 2):
+        cluster.created(broker_id)
+    cluster.pass_ms(1_000)
+    assert cluster.partition().new_replicas == (1, 2, 3)
+    cluster.kill(3)
+    cluster.pass_ms(1_000)
+    assert cluster.partition().new_replicas == (3,)
+
+
 def test_one_millisecond_without_ears_is_held_against_nobody() -> None:
     cluster = Cluster()
     cluster.now_ms += cluster.options.grace_ms + 1
