@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from controller.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionKey, PartitionState
@@ -33,7 +34,7 @@ def draft_of(cluster: Cluster) -> Draft:
 
 
 def set_broker(cluster: Cluster, broker_id: int, **fields: object) -> None:
-    cluster.image.brokers[broker_id] = changed(cluster.broker(broker_id), **fields)  # type: ignore[type-var]
+    cluster.image.brokers[broker_id] = msgspec.structs.replace(cluster.broker(broker_id), **fields)
 
 
 def log_missing(cluster: Cluster, broker_id: int) -> None:
@@ -227,7 +228,8 @@ SHUTDOWNS: dict[str, Shutdown] = {
 @pytest.mark.parametrize("case", SHUTDOWNS.values(), ids=SHUTDOWNS)
 def test_what_a_shutdown_leaves_waiting_and_below_the_minimum(case: Shutdown) -> None:
     broker_id, fields, unfit, returning, expected = case
-    cluster = with_state(1, 2, 3, 4, **fields)
+    cluster = with_state(1, 2, 3, 4)
+    cluster.image.partitions[FIRST] = changed(cluster.partition(), **fields)
     for other in unfit:
         set_broker(cluster, other, shutting_down=True)
     left = drain(draft_of(cluster), broker_id, may_return=returning.__contains__, force=False)

@@ -177,8 +177,7 @@ def test_what_was_heard_of_a_topic_is_forgotten_with_it() -> None:
     report(cluster, 1, lags=(lag(cluster),))
     report(cluster, 2, problems=(problem("quarantined"),))
     machine = cluster.machine
-    heard = [machine.lags, machine._floors._highest, machine._quarantined._told]
-    assert [list(each) for each in heard] == [[KEY]] * 3
+    assert [*machine.lags, *machine._floors._highest, *machine._quarantined._told] == [KEY] * 3
     cluster.delete()
     for broker_id in (1, 2, 3):
         cluster.applied(broker_id)
@@ -294,7 +293,7 @@ def test_what_a_leader_before_this_one_told_keeps_nobody_away() -> None:
 
 def test_leaders_stay_where_they_are_when_the_cluster_is_configured_so() -> None:
     cluster = displaced()
-    configs = {"auto.leader.rebalance.enable": "false"}
+    configs: dict[str, str | None] = {"auto.leader.rebalance.enable": "false"}
     cluster.ask(ConfigureCluster(wall_ms=0, actor="ann", configs=configs), ClusterConfigured)
     assert run(cluster) == 2
 

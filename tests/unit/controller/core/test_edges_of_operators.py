@@ -3,6 +3,7 @@ noticed (tests/mutation)."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from controller.contract.partition_state import NO_LEADER, LeaderRecovery
@@ -76,7 +77,7 @@ def test_a_broker_is_removed_when_it_is_fenced_and_silent_and_not_before(
 ) -> None:
     cluster = Cluster()
     assert cluster.options.grace_ms == 6_000
-    cluster.image.brokers[3] = changed(cluster.broker(3), fenced=is_fenced)  # type: ignore[type-var]
+    cluster.image.brokers[3] = msgspec.structs.replace(cluster.broker(3), fenced=is_fenced)
     cluster.now_ms += silent_ms
     reply = cluster.step(remove(3)).reply
     assert isinstance(reply, BrokerRemoved) is (is_fenced and silent_ms > 0)
@@ -135,7 +136,7 @@ def test_an_unclean_election_is_clean_where_it_can_be_and_where_not_it_elects(
     cluster.create((1, 2, 3), configs={"min.insync.replicas": "2"})
     cluster.image.partitions[KEY] = changed(cluster.partition(), leader=NO_LEADER, isr=isr, elr=elr)
     for broker_id in fenced:
-        cluster.image.brokers[broker_id] = changed(cluster.broker(broker_id), fenced=True)  # type: ignore[type-var]
+        cluster.image.brokers[broker_id] = msgspec.structs.replace(cluster.broker(broker_id), fenced=True)
     (after,) = cluster.ask(unclean(cluster, 3), LeadersElected).partitions
     assert (seats(after), after.recovery) == (expected, recovery)
 
@@ -162,7 +163,7 @@ def test_what_is_wrong_with_a_target_is_said_with_its_bound_and_the_brokers_stan
     empty = alter(cluster)
     assert empty is not None and empty.limit == 1
     cluster.kill(4)
-    cluster.image.brokers[5] = changed(cluster.broker(5), cordoned=True)  # type: ignore[type-var]
+    cluster.image.brokers[5] = msgspec.structs.replace(cluster.broker(5), cordoned=True)
     found = [alter(cluster, 1, 2, broker_id) for broker_id in (4, 5)]
     assert [each and each.detail.split(":")[0] for each in found] == [
         "broker 4 is fenced",

@@ -41,7 +41,7 @@ from controller.core.request_size import CHANGES_MAX
 from springtide.security.acls.model import AclBinding, AclFilter, PatternType, ResourceType
 from springtide.security.acls.validation import NAME_LENGTH_MAX
 from tests.kit.controller.coordinator_cluster import CoordinatorCluster
-from tests.kit.controller.core_cluster import Cluster, changed, topic_id
+from tests.kit.controller.core_cluster import Cluster, topic_id
 from tests.kit.controller.security import SHA_256, SHA_512
 from tests.kit.springtide.acl_lines import acl
 from tests.unit.controller.core.test_authorizer import request, secure_cluster
@@ -159,7 +159,7 @@ def test_who_holds_a_deleted_topics_name_up_is_named_if_it_is_down() -> None:
 def test_a_dry_run_configures_nothing_and_says_that_it_was_one() -> None:
     cluster = Cluster()
     cluster.create((1, 2, 3))
-    configs = {"min.insync.replicas": "1"}
+    configs: dict[str, str | None] = {"min.insync.replicas": "1"}
     of_cluster = ConfigureCluster(wall_ms=0, actor="ann", configs=configs, dry_run=True)
     of_topic = ConfigureTopic(wall_ms=0, actor="ann", topic_id=topic_id(), configs=configs, dry_run=True)
     assert (cluster.ask(of_cluster, ClusterConfigured).dry_run, cluster.last.records) == (True, ())
@@ -170,7 +170,7 @@ def test_a_minimum_is_held_against_the_partition_that_has_the_fewest_replicas() 
     cluster = Cluster()
     cluster.create((1, 2, 3), (1, 2, 3), configs={"min.insync.replicas": "1"})
     assert cluster.reassign(1, 2, partition=1).refusal is None
-    configs = {"min.insync.replicas": "3"}
+    configs: dict[str, str | None] = {"min.insync.replicas": "3"}
     event = ConfigureTopic(wall_ms=0, actor="ann", topic_id=topic_id(), configs=configs)
     assert isinstance(cluster.step(event).reply, Refusal)
 
@@ -187,7 +187,7 @@ def test_a_new_controller_announces_all_added_partitions_but_not_of_a_topic_that
     last = cluster.records.pop()
     assert isinstance(last, TopicRecord)
     if is_deleting:
-        gone = changed(last.state, partitions=1, deleting=True)  # type: ignore[type-var]
+        gone = msgspec.structs.replace(last.state, partitions=1, deleting=True)
         cluster.records.append(TopicRecord(state=gone, change=Change(cause=Cause.TAKEOVER_REPAIR, at_ms=0)))
     cluster.fail_over()
     assert cluster.image.topics[topic_id()].partitions == (1 if is_deleting else 1 + more)
@@ -224,7 +224,7 @@ def alter(cluster: Cluster, **fields: Any) -> AclsAltered:
 
 
 def codes(altered: AclsAltered) -> list[RefusalCode | None]:
-    return [each.refusal and each.refusal.code for each in altered.added]
+    return [None if each.refusal is None else each.refusal.code for each in altered.added]
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,11 @@ def test_at_the_bound_users_may_still_be_changed(monkeypatch: pytest.MonkeyPatch
         UserToAlter(user="carol"),
     )
     done = cluster.ask(AlterUsers(wall_ms=0, actor="ann", users=users), UsersAltered).users
-    assert [each.refusal and each.refusal.code for each in done] == [None, RefusalCode.TOO_MANY_USERS, None]
+    assert [None if each.refusal is None else each.refusal.code for each in done] == [
+        None,
+        RefusalCode.TOO_MANY_USERS,
+        None,
+    ]
     again = AlterUsers(wall_ms=0, actor="ann", users=(UserToAlter(user=longest, upsertions=(SHA_512,)),))
     assert cluster.ask(again, UsersAltered).users[0].refusal is None
 
