@@ -241,6 +241,17 @@ def test_a_dead_replica_without_a_seat_does_not_hold_up_the_others_that_are_new(
     assert cluster.partition().new_replicas == (3,)
 
 
+def test_a_new_replica_that_is_moved_away_does_not_hold_up_the_others() -> None:
+    cluster = created(configs={"min.insync.replicas": "1"})
+    for broker_id in (1, 2):
+        cluster.created(broker_id)
+    cluster.pass_ms(1_000)
+    assert cluster.reassign(1, 2).refusal is None
+    assert (cluster.partition().replicas, cluster.partition().partition_epoch) == ((1, 2), 1)
+    cluster.pass_ms(1_000)
+    assert cluster.partition().new_replicas == ()
+
+
 def test_one_millisecond_without_ears_is_held_against_nobody() -> None:
     cluster = Cluster()
     cluster.now_ms += cluster.options.grace_ms + 1
