@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from controller.contract.groups import GroupNews, GroupRebalance
-from controller.contract.security import UNKNOWN_USERS, UserSecrets
+from controller.contract.security import AUTHORIZER, STANDARD_AUTHORIZER, UNKNOWN_USERS, UserSecrets
 from controller.contract.session import ListenerAddress
 from controller.core import acls as acl_rules
 from controller.core import users as user_rules
@@ -44,7 +44,6 @@ from tests.kit.controller.coordinator_cluster import CoordinatorCluster
 from tests.kit.controller.core_cluster import Cluster, topic_id
 from tests.kit.controller.security import SHA_256, SHA_512
 from tests.kit.springtide.acl_lines import acl
-from tests.unit.controller.core.test_authorizer import request, secure_cluster
 
 LITERAL = PatternType.LITERAL
 
@@ -321,8 +320,10 @@ def test_only_one_name_stands_for_users_that_there_are_not() -> None:
 @pytest.mark.parametrize(("port", "is_fault"), [(9091, True), (9092, False), (9093, True)])
 def test_the_listener_with_tls_is_the_one_that_other_processes_reach(port: int, is_fault: bool) -> None:
     listeners = {"CLIENTS": ListenerAddress(host="store", port=port, protocol="SSL")}
-    asked = msgspec.structs.replace(request(2, "SSL"), listeners=listeners)
-    assert (registration_fault(secure_cluster().image, asked) is not None) is is_fault
+    cluster = Cluster(brokers=())
+    cluster.image.configs = {AUTHORIZER: STANDARD_AUTHORIZER}
+    asked = msgspec.structs.replace(cluster.request(2, host="store"), listeners=listeners)
+    assert (registration_fault(cluster.image, asked) is not None) is is_fault
 
 
 # Groups and options.
