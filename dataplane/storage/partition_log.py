@@ -386,7 +386,7 @@ class PartitionLog:
             self._round_file.write()
         if self.log_end_offset == self.log_start_offset and self.size_bytes:
             self._drop_deleted_bytes()
-        self._epoch_file.truncate_from_end(min(offset, self.log_end_offset))
+        self._epoch_file.truncate_from_end(self.log_end_offset)
 
     def _cut(self, log_offset: int) -> None:
         segments = self._segments
