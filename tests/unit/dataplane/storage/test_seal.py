@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from controller.contract.session import ShutdownKind
+from dataplane.core.leader_epochs import EpochStart, LeaderEpochs
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import OpenedLog
-from dataplane.storage.seal import SEAL_FILE
+from dataplane.storage.seal import SEAL_FILE, Seal
 from tests.kit.dataplane.storage import DIRECTORY, append, batch, open_log
 from tests.simulation.memory_disk import MemoryDisk
 
@@ -144,3 +145,33 @@ def test_a_seal_that_can_not_be_read_is_none() -> None:
     log.close_cleanly()
     disk.content(SEAL_PATH)[:] = b"{"
     assert opened(disk, recovery_point=3).seal_chain_epoch == -1
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "end_offset", "is_kept"),
+    [
+        (-1, 20, True),  # of a log without any epoch
+        (-1, 19, True),
+        (-1, 21, False),
+        (5, 20, True),
+        (5, 21, False),
+        (2, 10, True),
+        (2, 11, False),
+        (3, 10, False),  # this history has no such epoch
+        (6, 10, False),
+    ],
+)
+def test_a_seal_is_kept_by_a_log_that_reaches_it_in_its_epoch(
+    leader_epoch: int, end_offset: int, is_kept: bool
+) -> None:
+    seal = Seal(chain_epoch=1, leader_epoch=leader_epoch, end_offset=end_offset)
+    epochs = LeaderEpochs([EpochStart(2, 0), EpochStart(5, 10)])
+    assert seal.is_kept_by(epochs, log_end_offset=20) is is_kept
+
+
+def test_a_recovery_point_below_the_seal_takes_nothing_back() -> None:
+    disk = MemoryDisk()
+    sealed(disk).close_cleanly()
+    log = opened(disk, recovery_point=0)
+    log.seal.vouch_for_flushed()
+    assert log.vouched_end_offset == 3
