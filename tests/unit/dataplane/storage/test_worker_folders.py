@@ -71,3 +71,12 @@ def test_the_folder_of_a_worker_that_will_be_started_is_for_itself_to_read() -> 
         running(disk, f"/data/worker-{number}", number * 1_000_000 + 5).create(ORDERS, now_ms=0)
     disk.fail_always("listdir", OSError(errno.EIO, "broken"), path_contains="worker-1")
     assert workers_with_data(disk, "/data", 2) == [2]
+
+
+def test_a_file_of_such_a_name_and_a_folder_with_an_empty_one_hold_nothing() -> None:
+    disk = MemoryDisk()
+    disk.mkdir("/data/worker-1/orders-0")
+    disk.open("/data/worker-2", create=True)
+    assert workers_with_data(disk, "/data", 1) == []
+    disk.open("/data/worker-1/orders-0/partition.json", create=True)
+    assert workers_with_data(disk, "/data", 1) == [1]
