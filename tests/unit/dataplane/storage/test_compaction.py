@@ -8,19 +8,28 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from controller.contract.session import ShutdownKind
 from dataplane.core.compaction.known import PlacedRound
 from dataplane.core.compaction.rounds import Dirt, Round, encode_round
 from dataplane.core.leader_epochs import EpochStart
-from dataplane.core.log_port import LogChanged, SuspectBytes
+from dataplane.core.log_port import LogChanged, LogError, SuspectBytes
 from dataplane.storage import rewritten_files
 from dataplane.storage.compaction import PassPutOff
 from dataplane.storage.epoch_file import EPOCHS_FILE
 from dataplane.storage.health import ClosedLog, CorruptLog
 from dataplane.storage.log_settings import LogOptions
-from dataplane.storage.manifest import MANIFEST_FILE
+from dataplane.storage.manifest import (
+    MANIFEST_FILE,
+    CompactionManifest,
+    RewrittenSegment,
+    finish_pass,
+    read_manifest,
+    take_places,
+    write_manifest,
+)
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import DamagedLog, OpenedLog
 from dataplane.storage.retention import SegmentView, segments_to_delete
@@ -36,6 +45,7 @@ from tests.kit.dataplane.storage import (
     SMALL,
     append,
     at_each_operation,
+    batch,
     new_log,
     open_log,
     opened,
@@ -230,6 +240,37 @@ def test_a_cut_within_a_rewritten_segment_takes_it_out_of_the_manifest() -> None
     seen = headers(found.log)
     for kind in KINDS:
         assert headers(found.reopen(kind)) == seen
+
+
+def test_cuts_ever_farther_back_take_one_rewritten_segment_after_another_out_of_the_manifest() -> None:
+    found = distinct(30)
+    disk, log = found.disk, found.log
+    found.compact()
+    rewritten = found.bases[:-1]
+    assert len(rewritten) > 3
+    for end in (31, rewritten[2] + 1, rewritten[1] + 1, 1, 0):
+        log.truncate_to(end)
+        listed = [base for base in rewritten if base + 1 < end]
+        for stood in (log.compacted, read_manifest(disk, DIRECTORY)):
+            assert stood is not None
+            assert [each.base_offset for each in stood.segments] == (rewritten if end == 31 else listed)
+
+
+def test_what_a_pass_does_not_replace_keeps_its_index_its_flush_and_its_snapshot() -> None:
+    found = world(end=15)
+    log, segments = found.log, found.log._segments
+    begun = log.begin_compaction(found.placed, now_ms=1000)
+    begun.write()
+    log.roll(now_ms=1000)
+    append(log, keyed(32, leader_epoch=2))
+    kept = [segment for segment in log.segments if segment.base_offset >= begun._inputs[-1].next_offset]
+    indexes = [segment.index for segment in kept]
+    begun.commit()
+    log.finish_compaction()
+    assert list(log.segments[-len(kept) :]) == kept
+    assert [segment.index for segment in kept] == indexes
+    assert segments.take_unflushed(include_active=False).closed == (kept[-2],)
+    assert segments.snapshots.offsets == [segment.base_offset for segment in kept]
 
 
 def test_a_cut_finishes_a_committed_pass_first() -> None:
@@ -612,3 +653,234 @@ def test_the_active_segment_is_closed_for_the_greatest_lag_but_not_for_a_round_a
     append(log, keyed(2))
     log.roll_for_compaction(now_ms=9000, max_lag_ms=600)
     assert len(log.segments) == 3
+
+
+# What happens on the disk, and in which order.
+
+
+def watched(disk: MemoryDisk) -> list[tuple[str, str]]:
+    """The operations from now on: (operation, file name), each when it is done."""
+    operations: list[tuple[str, str]] = []
+
+    def note(operation: str, path: str, is_done: bool) -> None:
+        if is_done:
+            operations.append((operation, path.rpartition("/")[2]))
+
+    disk.on_operation = note
+    return operations
+
+
+FOLDER = DIRECTORY.rpartition("/")[2]
+
+
+def positions(operations: list[tuple[str, str]], operation: str, suffix: str) -> list[int]:
+    return [at for at, (done, name) in enumerate(operations) if done == operation and name.endswith(suffix)]
+
+
+def test_a_restart_removes_the_manifest_once_all_else_is_gone_durably() -> None:
+    found = world()
+    found.compact()
+    operations = watched(found.disk)
+    found.log.restart_at(50)
+    assert (found.log.compacted, read_manifest(found.disk, DIRECTORY)) == (None, None)
+    unlinked = max(*positions(operations, "unlink", ".log"), *positions(operations, "unlink", ".snapshot"))
+    (removed,) = positions(operations, "unlink", MANIFEST_FILE)
+    assert any(unlinked < at < removed for at in positions(operations, "fsync_dir", FOLDER))
+    created = max(positions(operations, "create", ".log"))
+    assert any(at > created for at in positions(operations, "fsync_dir", FOLDER))
+
+
+def test_a_restart_that_a_crash_broke_off_is_finished_in_the_same_order() -> None:
+    found = world()
+    found.compact()
+    manifest = read_manifest(found.disk, DIRECTORY)
+    assert manifest is not None
+    write_manifest(found.disk, DIRECTORY, msgspec.structs.replace(manifest, is_restarting=True))
+    operations = watched(found.disk)
+    assert finish_pass(found.disk, DIRECTORY) is None
+    unlinked = max(*positions(operations, "unlink", ".log"), *positions(operations, "unlink", ".snapshot"))
+    (removed,) = positions(operations, "unlink", MANIFEST_FILE)
+    assert any(unlinked < at < removed for at in positions(operations, "fsync_dir", FOLDER))
+    assert finish_pass(found.disk, DIRECTORY) is None
+    assert not [path for path in found.disk.files() if path.endswith((".log", MANIFEST_FILE))]
+
+
+def test_a_cut_has_dropped_later_segments_durably_before_it_cuts_within_one() -> None:
+    found = world()
+    operations = watched(found.disk)
+    found.log.truncate_to(found.bases[1] + 1)
+    unlinked = max(positions(operations, "unlink", ".log"))
+    cut = max(positions(operations, "truncate", ".log"))
+    assert any(unlinked < at < cut for at in positions(operations, "fsync_dir", FOLDER))
+
+
+def test_a_pass_flushes_what_it_reads_and_its_own_files_with_their_names() -> None:
+    found = world()
+    assert found.log.recovery_point == 0
+    begun = found.log.begin_compaction(found.placed, now_ms=1000)
+    operations = watched(found.disk)
+    begun.write()
+    assert found.log.recovery_point == found.log.log_end_offset
+    assert operations[-1] == ("fsync_dir", FOLDER)
+    assert begun.reaches == found.placed.round_.end_offset
+    assert begun.bytes_before > begun.bytes_after > 0
+    begun.release()
+    assert begun.bytes_before == 0
+
+
+def test_only_what_lies_within_a_rewritten_segment_gives_way_to_it() -> None:
+    disk = MemoryDisk()
+    disk.mkdir(DIRECTORY)
+    names = [f"{base:020d}" for base in (5, 10, 15, 20, 25, 30)]
+    for name in (*names, "a-strangers"):
+        disk.open(f"{DIRECTORY}/{name}.log", create=True)
+    manifest = CompactionManifest(
+        number=1,
+        applied_at=40,
+        round_=Round(30, 0, tombstone_floor=0, producers_floor=0),
+        reaches=30,
+        tombstone_floor=0,
+        segments=(RewrittenSegment(10, 20, 0, 0), RewrittenSegment(20, 30, 0, 0)),
+    )
+    take_places(disk, DIRECTORY, manifest)
+    left = [name.removesuffix(".log") for name in disk.listdir(DIRECTORY)]
+    assert left == [*(names[index] for index in (0, 1, 3, 5)), "a-strangers"]
+    assert manifest.end_offset == 30
+    assert msgspec.structs.replace(manifest, segments=()).end_offset == 0
+
+
+def test_the_floor_of_tombstones_is_the_highest_of_all_rounds() -> None:
+    found = world()
+    for end, floor, highest in ((12, 3, 3), (20, 9, 9), (30, 4, 9)):
+        found.placed = PlacedRound(30, Round(end, 0, tombstone_floor=floor, producers_floor=0))
+        found.compact()
+        assert found.log.compacted is not None
+        assert found.log.compacted.tombstone_floor == highest
+    found = world(end=0)
+    found.compact()  # nothing to rewrite
+    assert found.log.compacted is not None
+    assert (found.log.compacted.tombstone_floor, found.log.compacted.segments) == (0, ())
+
+
+def test_a_pass_is_not_committed_over_what_was_found_rotten_meanwhile() -> None:
+    found = world()
+    begun = found.log.begin_compaction(found.placed, now_ms=1000)
+    begun.write()
+    found.disk.flip_bit(log_path(DIRECTORY, found.bases[1]), 66)
+    holes = found.log.holes
+    hole = holes.check(holes.place_near(found.bases[1]), end_offset=30, bytes_max=10_000).hole
+    assert hole is not None
+    holes.note(hole, log_start_offset=0)
+    with pytest.raises(PassPutOff, match="until it is mended"):
+        begun.commit()
+    assert not [path for path in found.disk.files() if path.endswith(".cleaned")]
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_pass_leaves_the_files_of_a_log_that_has_ended_alone(is_closed: bool) -> None:
+    """Its directory may be another log's by now, or its disk broken."""
+    found = world()
+    begun = found.log.begin_compaction(found.placed, now_ms=1000)
+    begun.write()
+    cleaned = [path for path in found.disk.files() if path.endswith(".cleaned")]
+    assert cleaned
+    if is_closed:
+        found.log.abandon()
+    else:
+        found.log._health.directory.fail(OSError(errno.EIO, "broken"), "writing")
+    with pytest.raises(LogError):
+        begun.commit()
+    assert [path for path in found.disk.files() if path.endswith(".cleaned")] == cleaned
+
+
+# What is written.
+
+
+def distinct(count: int = 12) -> World:
+    """A log of that many keys, of which a round takes nothing away."""
+    disk, log = new_log(NO_TAIL)
+    placed = PlacedRound(count, Round(count, 0, tombstone_floor=0, producers_floor=0))
+    batches = [keyed(offset, key=offset) for offset in range(count)]
+    batches.append(encode_round(placed.round_, leader_epoch=0, base_offset=count))
+    for each in batches:
+        append(log, each)
+    return World(disk, log, batches, placed)
+
+
+@pytest.mark.parametrize("segment_bytes", [10, 2 * 83, 2 * 83 - 1, 600])
+def test_a_rewritten_segment_is_as_full_as_an_append_makes_it_however_large_the_buffer_is(
+    monkeypatch: pytest.MonkeyPatch, segment_bytes: int
+) -> None:
+    """Also where no batch fits: then each has a segment of its own."""
+    assert len(distinct().batches[0]) == 83
+    left: list[tuple[list[int], bytes]] = []
+    for buffer_bytes in (rewritten_files.WRITE_BUFFER_BYTES, 150, 1):
+        monkeypatch.setattr(rewritten_files, "WRITE_BUFFER_BYTES", buffer_bytes)
+        found = distinct()
+        log = found.log
+        log.options = replace(NO_TAIL, segment_bytes=segment_bytes)
+        sizes = [len(each) for each in found.batches]
+        found.compact()
+        rewritten = log.segments[:-1]
+        assert len({segment.base_offset for segment in log.segments}) == len(log.segments)
+        for segment, following in zip(rewritten, log.segments[1:], strict=True):
+            held = sizes[segment.base_offset : following.base_offset]
+            assert segment.size_bytes == sum(held)
+            assert len(held) == 1 or sum(held) <= segment_bytes
+            assert following is log.segments[-1] or sum(held) + sizes[following.base_offset] > segment_bytes
+        left.append(([segment.base_offset for segment in rewritten], read_all(log)))
+    assert left[0] == left[1] == left[2]
+
+
+def test_a_rewritten_segment_ends_where_its_index_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as it is written: what is in the buffer has no entries yet."""
+    monkeypatch.setattr(rewritten_files, "WRITE_BUFFER_BYTES", 1)
+    found = distinct()
+    found.log.options = replace(NO_TAIL, index_interval_bytes=1, index_bytes_max=16)
+    found.compact()
+    assert len(found.bases) > 3
+
+
+@pytest.mark.parametrize(("at", "epoch_of"), [(7, 0), (15, 0), (15, 12), (15, 22)])
+def test_a_header_that_does_not_continue_the_log_is_not_rewritten(at: int, epoch_of: int) -> None:
+    """The batch's CRC covers neither its base offset (bytes 0 to 7) nor its leader epoch (12 to 15)."""
+    found = world()
+    base = max(base for base in found.bases if base <= epoch_of)
+    size = len(keyed(base, leader_epoch=base // 10))
+    found.disk.content(log_path(DIRECTORY, base))[size + at] ^= 1 if at == 15 else 0x40
+    if at == 7:
+        found.disk.content(log_path(DIRECTORY, base))[size + at] = 0
+    begun = found.log.begin_compaction(found.placed, now_ms=1000)
+    with pytest.raises(SuspectBytes):
+        begun.write()
+
+
+def test_batches_below_the_log_start_have_no_epoch_to_be_checked_by() -> None:
+    found = world()
+    found.log.advance_log_start(3)
+    found.compact()
+    assert headers(found.log)[-1] == (31, 1)
+
+
+def test_dirt_is_told_in_proportion_within_a_segment_and_by_the_first_header_of_each() -> None:
+    _, log = new_log(NO_TAIL)
+    for offset in range(12):
+        append(log, batch(offset, timestamp=40 - offset, value=b"v" * 60))
+    first, second = log.segments[:2]
+    assert first.next_offset == 4
+
+    def dirt(clean_to: int, young_ms: int | None = None) -> Dirt:
+        return log.measure_dirt(clean_to=clean_to, high_watermark=8, young_ms=young_ms, has_max_lag=True)
+
+    size = first.size_bytes
+    assert second.size_bytes == size
+    assert dirt(0) == Dirt(8, 0, 2 * size, 36)
+    assert dirt(1) == Dirt(8, size // 4, 2 * size - size // 4, 36)
+    assert dirt(5) == Dirt(8, size + size // 4, size - size // 4, 36)
+    assert [dirt(0, young_ms).end_offset for young_ms in (40, 41)] == [0, 8]
+    _, log = new_log(NO_TAIL)
+    append(log, batch(0, timestamp=0))
+    log.roll(now_ms=0)
+    assert (
+        log.measure_dirt(clean_to=0, high_watermark=1, young_ms=None, has_max_lag=True).oldest_dirty_ms == 0
+    )
