@@ -269,7 +269,6 @@ class TailCache:
         if not self._blocks:
             self._open = None
             del self._bases[:], self._nexts[:], self._starts[:]
-            self._bytes = 0
             return
         count = bisect_left(self._starts, self._block_starts[0])
         del self._bases[:count], self._nexts[:count], self._starts[:count]
