@@ -8,6 +8,7 @@ import pytest
 from controller.contract.session import ShutdownKind
 from dataplane.core.compaction.known import PlacedRound
 from dataplane.core.compaction.rounds import Round, encode_round
+from dataplane.core.log_port import LogError
 from dataplane.storage.health import DAMAGED_FILE
 from dataplane.storage.manifest import read_manifest
 from dataplane.storage.partition_log import PartitionLog
@@ -15,7 +16,17 @@ from dataplane.storage.recovery import DamagedLog, OpenedLog
 from dataplane.storage.round_file import ROUNDS_FILE
 from dataplane.storage.scan import ScanStop
 from springtide.wire.records import NewRecord, encode_batch
-from tests.kit.dataplane.storage import DIRECTORY, NO_TAIL, append, batch, new_log, open_log, opened, read_all
+from tests.kit.dataplane.storage import (
+    DIRECTORY,
+    NO_TAIL,
+    append,
+    batch,
+    new_log,
+    open_log,
+    opened,
+    read_all,
+    settings_for,
+)
 from tests.simulation.memory_disk import MemoryDisk
 
 KINDS = [ShutdownKind.PROCESS_CRASH, ShutdownKind.MACHINE_CRASH]
@@ -292,3 +303,58 @@ def test_that_the_rounds_were_found_in_the_batches_is_told() -> None:
     assert isinstance(entry, OpenedLog)
     assert any("rounds of compaction found in the batches" in note for note in entry.report.notes)
     assert read_all(entry.log) == b"".join(batches)
+
+
+# What a start leaves behind it.
+
+
+@pytest.mark.parametrize("kind", [ShutdownKind.CLEAN, *KINDS])
+def test_after_a_start_closed_segments_have_their_index_in_a_file_and_the_active_one_in_memory(
+    kind: ShutdownKind,
+) -> None:
+    disk, bases = in_segments()
+    if kind is ShutdownKind.CLEAN:
+        opened(open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH)).close_cleanly()
+    else:
+        for base in bases:
+            if disk.exists(name(base).replace(".log", ".index")):
+                disk.unlink(name(base).replace(".log", ".index"))
+    log = opened(open_log(disk, last_shutdown=kind))
+    assert [disk.exists(name(base).replace(".log", ".index")) for base in bases[:-1]] == [True] * len(
+        bases[:-1]
+    )
+    *closed, active = log.segments
+    assert [segment.index.is_in_memory for segment in (*closed, active)] == [*[False] * len(closed), True]
+    assert active.bytes_since_index == active.size_bytes - active.index.last().position
+
+
+def test_a_disk_that_fails_during_a_start_ends_the_directory() -> None:
+    disk, _ = in_segments()
+    disk.fail_next("pread", OSError(5, "broken"))
+    settings = settings_for(disk)
+    with pytest.raises(LogError, match="recovering"):
+        open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH, settings=settings)
+    assert settings.health.failure is not None
+
+
+def test_damage_refutes_a_stop_only_where_a_stop_was_told() -> None:
+    disk, bases = in_segments()
+    disk.unlink(name(bases[1]))
+    for kind, refutes in ((ShutdownKind.PROCESS_CRASH, True), (ShutdownKind.MACHINE_CRASH, False)):
+        entry = open_log(disk, last_shutdown=kind, recovery_point=20)
+        assert isinstance(entry, DamagedLog)
+        assert (entry.refutes, entry.valid_end_offset) == (refutes, bases[1])
+
+
+def test_a_snapshot_beyond_what_was_scanned_is_not_believed() -> None:
+    """It may tell of a log that was truncated since."""
+    disk, log = new_log()
+    append(log, batch(0, producer_id=7, base_sequence=0))
+    log.learn_producers(log.producers)
+    stale = bytes(disk.content(f"{DIRECTORY}/{1:020d}.snapshot"))
+    log.producers.clear(is_whole=True)
+    log.truncate_to(0)
+    append(log, batch(0), batch(1))
+    disk.open(f"{DIRECTORY}/{1:020d}.snapshot", create=True).pwrite(stale, 0)
+    for kind in KINDS:
+        assert not opened(open_log(disk, last_shutdown=kind)).producers
