@@ -358,3 +358,30 @@ def test_a_snapshot_beyond_what_was_scanned_is_not_believed() -> None:
     disk.open(f"{DIRECTORY}/{1:020d}.snapshot", create=True).pwrite(stale, 0)
     for kind in KINDS:
         assert not opened(open_log(disk, last_shutdown=kind)).producers
+
+
+def test_a_cut_is_noted_and_a_file_of_another_kind_is_no_snapshot() -> None:
+    disk, bases = in_segments()
+    disk.open(f"{DIRECTORY}/{5:020d}.text", create=True)
+    del disk.content(name(bases[-1]))[-5:]
+    entry = open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH)
+    assert isinstance(entry, OpenedLog)
+    assert any(note.startswith(f"cut to offset {entry.log.log_end_offset}: ") for note in entry.report.notes)
+    assert 5 not in entry.log._segments.snapshots.offsets
+    assert disk.exists(f"{DIRECTORY}/{5:020d}.text")
+
+
+def test_a_compacted_log_of_which_no_segment_is_left_is_damaged() -> None:
+    disk, log, _ = with_a_round(is_applied=True)
+    for segment in log.segments:
+        disk.unlink(name(segment.base_offset))
+    entry = open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH, options=log.options)
+    assert isinstance(entry, DamagedLog)
+    assert "not what a compaction left" in entry.reason
+
+
+def test_a_batch_without_a_timestamp_does_not_make_its_segment_old() -> None:
+    disk, log = new_log()
+    append(log, encode_batch([NewRecord(b"value", timestamp=-1)], base_offset=0, leader_epoch=0))
+    log = opened(open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH))
+    assert log.segments[0].first_append_ms == 1000
