@@ -9,7 +9,7 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import aiokafka
 import aiokafka.errors
