@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from uuid import UUID
 
 from pipeline.client.config import ClientConfig
-from pipeline.client.errors import OffsetsGone, RetriesExhausted
+from pipeline.client.errors import ConnectionLost, OffsetsGone, RetriesExhausted
 from pipeline.client.values import (
     EARLIEST,
     BrokerAddress,
@@ -182,19 +182,31 @@ class WorldClient:
         return self._known
 
     def metadata(self, topics: list[str] | None) -> ClusterMetadata:
+        self._known = self._told(self._heard())
+        return self._known
+
+    def metadata_of_each(self, topics: list[str] | None) -> list[ClusterMetadata]:
+        """One of them is never behind: what the source knows it has from one of them."""
+        told = [self._told(self._heard()) for _ in range(2)]
+        if self.world.rng.random() < 0.2:
+            raise ConnectionLost("one of them has died")
+        return [*told, self._told(self.world.topic)]
+
+    def _heard(self) -> Topic | None:
         world = self.world
         world.happen()
-        told = world.topic
-        if world.rng.random() < 0.3 and world.topic_before is not told:
+        if world.rng.random() < 0.3 and world.topic_before is not world.topic:
             world.marks["metadata behind"] += 1
-            told = world.topic_before
+            return world.topic_before
+        return world.topic
+
+    def _told(self, topic: Topic | None) -> ClusterMetadata:
         absent = TopicMetadata(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        self._known = ClusterMetadata(
+        return ClusterMetadata(
             "memory",
             {1: BrokerAddress(1, "memory", 1)},
-            {TOPIC: absent if told is None else told.metadata()},
+            {TOPIC: absent if topic is None else topic.metadata()},
         )
-        return self._known
 
     def list_offsets(
         self, asked: Mapping[TopicPartition, int], *, isolation_level: int = 0

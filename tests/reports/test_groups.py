@@ -32,8 +32,9 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture(scope="module")
-def admin(cluster: LocalCluster) -> AdminClient:
-    return AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+def admin(cluster: LocalCluster) -> Iterator[AdminClient]:
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as client:
+        yield client
 
 
 @pytest.fixture
@@ -80,11 +81,9 @@ def commit(admin: AdminClient, group: str, topic: str, offset: int) -> None:
 def groups_told(cluster: LocalCluster) -> list[str]:
     """Return what a tool of librdkafka is told that has just been started. One that has heard of a dead
     coordinator waits for it."""
-    tool = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    return [
-        each.group_id
-        for each in tool.list_consumer_groups(request_timeout=TOOL_SECONDS).result(SECONDS_MAX).valid
-    ]
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as tool:
+        told = tool.list_consumer_groups(request_timeout=TOOL_SECONDS).result(SECONDS_MAX)
+        return [each.group_id for each in told.valid]
 
 
 def groups_told_to(python: KafkaAdminClient) -> list[str]:
