@@ -1,6 +1,6 @@
-"""Topics that are deleted and made again at once, over REST or by Kafka's calls, while clients that know only
-the old topic go on writing, and its leader is slow, stands still or is cut off (I39, acknowledged in the
-topic that there is).
+"""Topics that are deleted and made again at once: over REST, by Kafka's calls, by a tool that reads back what
+it did, or by a first use. Clients that know only the old topic go on writing, and its leader is slow, stands
+still or is cut off (I39, acknowledged in the topic that there is).
 
 The clients ask each broker, again and again, as those do whose metadata is old. What is acknowledged of a
 write that began after the creation was answered must be there when the topic is read at the end: to the
@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from controller.contract.administration import FIRST_USE
 from controller.contract.partition_state import NO_LEADER, PartitionState
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
@@ -49,7 +50,7 @@ _own = register_in(KINDS)
 
 def _draw(cluster: Cluster, random: Random) -> Arguments | None:
     return {
-        "way": random.choice(("rest", "kafka")),
+        "way": random.choice(("rest", "kafka", "tool", "first use")),
         "trouble": random.choice(("none", "slow", "slow", "pause", "cut", "cut", "controller")),
         "followers": random.choice((1, 9, 9)),
         "after_ms": random.choice((0, 20, 300)),
@@ -132,8 +133,16 @@ class Remaker:
         cluster = self._cluster
         sleep_ms = cluster.clients.life.clock.sleep_ms
         operator = Operator(cluster.clients, cluster.name, cluster.controller_urls, name=f"on-{made.topic}")
-        desk = _OverRest(operator, cluster, made) if way == "rest" else _ByKafka(cluster, made)
-        if await self._until(_OverRest(operator, cluster, made).create):
+        over_rest = _OverRest(operator, cluster, made)
+        desk: _Desk
+        match way:
+            case "tool":
+                desk = _ByTool(cluster, made)
+            case "first use":
+                desk = _ByFirstUse(over_rest, cluster, made)
+            case _:
+                desk = over_rest if way == "rest" else _ByKafka(cluster, made)
+        if await self._until(over_rest.create):
             writers = [_Writer(cluster, made, broker) for broker in cluster.brokers.values()]
             for writer in writers:
                 cluster.spawn(writer.run)
@@ -193,6 +202,14 @@ def _state_of(cluster: Cluster, topic: str) -> PartitionState | None:
     return next((state for state in states if state.topic == topic), None)
 
 
+class _Desk(Protocol):
+    """Both return whether it was answered that it is done."""
+
+    async def create(self) -> bool: ...
+
+    async def delete(self) -> bool: ...
+
+
 class _OverRest:
     def __init__(self, operator: Operator, cluster: Cluster, made: _Made) -> None:
         self._operator, self._cluster, self._topic = operator, cluster, made.topic
@@ -209,6 +226,11 @@ class _OverRest:
 
     async def delete(self) -> bool:
         return await self._ask("DELETE", f"/clusters/{self._cluster.name}/topics/{self._topic}", None)
+
+    async def let_first_use_create(self) -> bool:
+        factor = str(self._cluster.options.replication_factor)
+        configs = {FIRST_USE: "true", "default.replication.factor": factor}
+        return await self._ask("POST", f"/clusters/{self._cluster.name}/configs:alter", {"configs": configs})
 
     async def _ask(self, method: str, path: str, body: Any) -> bool:
         try:
@@ -247,6 +269,14 @@ class _ByKafka:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         )
 
+    async def told(self, *, may_create: bool = False) -> Any:
+        """Return what the next broker says of the topic; None: it does not answer."""
+        topic = {"name": self._topic, "topic_id": None}
+        answer = await self._ask(
+            ApiKey.METADATA, {"topics": (topic,), "allow_auto_topic_creation": may_create}
+        )
+        return None if answer is None else answer.topics[0]
+
     async def _ask(self, api: ApiKey, fields: dict[str, object]) -> Any:
         """Return the answer; None: there was none."""
         clients, bootstrap = self._cluster.clients, self._cluster.clients.bootstrap
@@ -263,6 +293,46 @@ class _ByKafka:
             return None
         finally:
             connection.close()
+
+
+class _ByTool(_ByKafka):
+    """As Terraform's providers do: a deletion is done when a broker knows the topic no more."""
+
+    async def delete(self) -> bool:
+        if not await super().delete():
+            return False
+        told = await self.told()
+        return told is not None and told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class _ByFirstUse(_ByKafka):
+    """A client asks for the topic until a broker tells it one with a leader that is not the old one."""
+
+    def __init__(self, over_rest: _OverRest, cluster: Cluster, made: _Made) -> None:
+        super().__init__(cluster, made)
+        self._over_rest = over_rest
+        self._old_id: object = None
+
+    async def delete(self) -> bool:
+        if self._old_id is None:
+            told = await self.told()
+            if (
+                told is None
+                or told.error_code != ErrorCode.NONE
+                or not await self._over_rest.let_first_use_create()
+            ):
+                return False
+            self._old_id = told.topic_id
+        return await super().delete()
+
+    async def create(self) -> bool:
+        told = await self.told(may_create=True)
+        return (
+            told is not None
+            and told.error_code == ErrorCode.NONE
+            and told.topic_id != self._old_id
+            and told.partitions[0].error_code == ErrorCode.NONE
+        )
 
 
 class _Writer:
