@@ -339,19 +339,17 @@ class _Recovery:
             if self.epochs.latest < entry.leader_epoch <= header.leader_epoch:
                 self.epochs.assign(entry.leader_epoch, start_offset=entry.start_offset)
         if header.leader_epoch < self.epochs.latest:
-            # The file is ahead of the log (a truncation that was not written back yet).
-            self.epochs.truncate_from_end(header.base_offset + 1)
-            if header.leader_epoch < self.epochs.latest:
-                raise self.segments[-1].corrupt(-1, f"epoch goes back at offset {header.base_offset}")
+            raise self.segments[-1].corrupt(-1, f"epoch goes back at offset {header.base_offset}")
         is_behind_all = end_offset > self.epochs.latest_start_offset
         start_offset = end_offset if is_behind_all else header.base_offset
         self.epochs.assign(header.leader_epoch, start_offset=start_offset)
 
     def _settle_epochs(self, log_end_offset: int) -> None:
+        """Take what began at the end, where nothing was written yet. Beyond it, or within the last batch, an
+        entry is left over from a truncation."""
         for entry in self.pending_epochs:
-            if entry.start_offset <= log_end_offset and entry.leader_epoch > self.epochs.latest:
+            if entry.start_offset == log_end_offset and entry.leader_epoch > self.epochs.latest:
                 self.epochs.assign(entry.leader_epoch, start_offset=entry.start_offset)
-        self.epochs.truncate_from_end(log_end_offset + 1)
         self.epochs.truncate_from_start(self.log_start_offset)
 
     def _load_rounds(self, *, scan_start: int) -> None:
@@ -416,7 +414,7 @@ class _Recovery:
             index_interval_bytes=self.settings.options.index_interval_bytes,
             now_ms=self.now_ms,
         )
-        scan = SegmentScan(file, next_offset=base, leader_epoch=_latest_before(self.epochs, base))
+        scan = SegmentScan(file, next_offset=base, leader_epoch=self.epochs.latest)
         self.valid_end_offset = base
         for position, header in scan:
             segment.note_batch(header, position)
@@ -529,8 +527,3 @@ class _Recovery:
             log.seal.adopt(seal)
         else:
             remove_seal(self.disk, self.directory)
-
-
-def _latest_before(epochs: LeaderEpochs, log_offset: int) -> int:
-    """The epoch that reigned just before an offset, -1 if none: later entries may be stale."""
-    return epochs.epoch_at(log_offset - 1)

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from random import Random
+
 import pytest
 
 from controller.contract.session import ShutdownKind
@@ -15,6 +18,7 @@ from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import DamagedLog, OpenedLog
 from dataplane.storage.round_file import ROUNDS_FILE
 from dataplane.storage.scan import ScanStop
+from springtide.wire.fetch_response import Compacted
 from springtide.wire.records import NewRecord, encode_batch
 from tests.kit.dataplane.storage import (
     DIRECTORY,
@@ -249,23 +253,34 @@ def test_epochs_that_were_rebuilt_are_written_back_and_told() -> None:
 # After a compaction.
 
 
-def with_a_round(*, is_applied: bool) -> tuple[MemoryDisk, PartitionLog, list[bytes]]:
-    """Thirty batches of four keys, a round of compaction over them, and a batch more; all flushed."""
+FOUR_KEYS = [offset % 4 for offset in range(30)]
+
+
+def with_a_round(
+    *, is_applied: bool, keys: Sequence[int] = FOUR_KEYS, keys_max: int = 100
+) -> tuple[MemoryDisk, PartitionLog, list[bytes]]:
+    """Thirty batches of these keys, a round of compaction over them, and a batch more; all flushed. The first
+    batch has a producer, and is rewritten without its record."""
     disk, log = new_log(NO_TAIL)
-    round_ = Round(30, 0, tombstone_floor=0, producers_floor=0)
+    round_ = Round(30, 0, tombstone_floor=0, producers_floor=30)
     batches = [
         encode_batch(
-            [NewRecord(b"key %d" % (offset % 4), b"value", timestamp=1_000)],
+            [NewRecord(b"key %d" % keys[offset], b"value", timestamp=1_000)],
             base_offset=offset,
             leader_epoch=0,
+            producer_id=-1 if offset else 7,
+            producer_epoch=-1 if offset else 0,
+            base_sequence=-1 if offset else 0,
         )
         for offset in range(30)
     ]
     batches += [encode_round(round_, leader_epoch=0, base_offset=30), batch(31)]
-    for each in batches:
+    for offset, each in enumerate(batches):
+        if offset == 30:
+            log.roll(now_ms=1000)
         append(log, each)
     if is_applied:
-        begun = log.begin_compaction(PlacedRound(30, round_), now_ms=1000)
+        begun = log.begin_compaction(PlacedRound(30, round_), now_ms=1000, keys_max=keys_max)
         begun.write()
         begun.commit()
         log.finish_compaction()
@@ -385,3 +400,112 @@ def test_a_batch_without_a_timestamp_does_not_make_its_segment_old() -> None:
     append(log, encode_batch([NewRecord(b"value", timestamp=-1)], base_offset=0, leader_epoch=0))
     log = opened(open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH))
     assert log.segments[0].first_append_ms == 1000
+
+
+def test_a_rewritten_segment_that_has_grown_is_damage() -> None:
+    disk, log, _ = with_a_round(is_applied=True)
+    disk.content(name(0)).append(0)
+    entry = open_log(disk, options=log.options)
+    assert isinstance(entry, DamagedLog)
+    assert "not what a compaction left" in entry.reason
+
+
+@pytest.mark.parametrize("kind", [ShutdownKind.CLEAN, *KINDS])
+def test_a_rewritten_segment_ends_where_it_did_though_its_last_batches_are_gone(kind: ShutdownKind) -> None:
+    twice = range(100, 107)
+    disk, log, _ = with_a_round(is_applied=True, keys=[*range(7), *twice, *range(7, 16), *twice])
+    first, second = log.segments[:2]
+    assert [header.next_offset for _, header in first.walk()][-1] < second.base_offset
+    log.close_cleanly()
+    assert opened(open_log(disk, last_shutdown=kind, options=log.options)).log_end_offset == 32
+
+
+@pytest.mark.parametrize("kind", [ShutdownKind.CLEAN, *KINDS])
+def test_a_log_that_ends_before_the_round_that_was_applied_to_it_is_damage(kind: ShutdownKind) -> None:
+    disk, log, batches = with_a_round(is_applied=True)
+    active = log.segments[-1]
+    assert active.base_offset <= 30
+    lost = sum(map(len, batches[30:]))
+    log.abandon()
+    del disk.content(name(active.base_offset))[-lost:]
+    entry = open_log(disk, last_shutdown=kind, options=log.options)
+    assert isinstance(entry, DamagedLog)
+    assert "below the round that was applied" in entry.reason
+
+
+@pytest.mark.parametrize("kind", [ShutdownKind.CLEAN, *KINDS])
+def test_each_round_that_was_not_applied_as_a_whole_is_known_once(kind: ShutdownKind) -> None:
+    disk, log, _ = with_a_round(is_applied=True, keys_max=2)
+    log.roll(now_ms=1000)
+    later = Round(32, 0, tombstone_floor=0, producers_floor=0)
+    append(log, encode_round(later, leader_epoch=0, base_offset=32))
+    log.durability.flush()
+    begun, reaches = log.rounds.pending, log.rounds.reaches
+    assert [placed.offset for placed in begun] == [30, 32]
+    assert 0 < reaches < 30
+    for point in (0, 32):
+        entry = open_log(disk, last_shutdown=kind, recovery_point=point, options=log.options)
+        rounds = opened(entry).rounds
+        assert (rounds.pending, rounds.reaches) == (begun, reaches)
+
+
+@pytest.mark.parametrize(("kind", "floor"), [(ShutdownKind.CLEAN, 40), *[(kind, 32) for kind in KINDS]])
+def test_what_is_known_of_a_leaders_tombstones_ends_with_a_log_that_may_have_lost_its_end(
+    kind: ShutdownKind, floor: int
+) -> None:
+    disk, log = new_log()
+    log.note_compacted(Compacted(tombstone_floor=40, end_offset=0))
+    append(log, *[batch(offset) for offset in range(32)])
+    log.close_cleanly()
+    assert opened(open_log(disk, last_shutdown=kind)).rounds.floor_known == floor
+
+
+@pytest.mark.parametrize("kind", [ShutdownKind.CLEAN, *KINDS])
+def test_snapshots_of_rewritten_segments_are_kept_and_that_of_the_end(kind: ShutdownKind) -> None:
+    disk, log, _ = with_a_round(is_applied=True)
+    log.close_cleanly()
+    log = opened(open_log(disk, last_shutdown=kind, options=log.options))
+    assert [each.producer_id for each in log.producers.active_producers()] == [7]
+    assert log._segments.snapshots.offsets[-1] == 32
+
+
+def test_an_overlapping_segment_is_damage() -> None:
+    disk, bases = in_segments()
+    disk.content(name(bases[0])).extend(batch(bases[1]))
+    disk.unlink(name(bases[0]).replace(".log", ".index"))
+    entry = open_log(disk)
+    assert isinstance(entry, DamagedLog)
+    assert "does not begin where the one before it ends" in entry.reason
+
+
+def test_all_segments_behind_a_torn_one_are_dropped_and_counted() -> None:
+    disk, bases = in_segments()
+    dropped = [len(disk.content(name(base))) for base in bases[2:]]
+    torn = len(batch(0, value=b"v" * 60)) - 5
+    del disk.content(name(bases[1]))[-5:]
+    entry = open_log(disk, last_shutdown=ShutdownKind.MACHINE_CRASH)
+    assert isinstance(entry, OpenedLog)
+    assert sorted(files(disk)) == [f"{base:020d}.log" for base in bases[:2]]
+    assert entry.report.cut_bytes == sum(dropped) + torn
+
+
+def test_an_empty_log_begins_at_its_start_without_a_word() -> None:
+    disk = MemoryDisk()
+    entry = open_log(disk, last_shutdown=ShutdownKind.MACHINE_CRASH, log_start_offset=21)
+    assert isinstance(entry, OpenedLog)
+    assert (entry.log.log_end_offset, entry.report.notes) == (21, [])
+
+
+def test_a_new_logs_file_survives_a_power_cut() -> None:
+    disk, _ = new_log()
+    images = [disk.power_cut_image(Random(seed)) for seed in range(20)]
+    assert all(image.exists(name(0)) for image in images)
+
+
+def test_snapshots_that_a_killed_process_left_are_made_durable() -> None:
+    disk, bases = in_segments()
+    snapshots = [f"{DIRECTORY}/{base:020d}.snapshot" for base in bases[1:]]
+    assert not any(map(disk.is_clean, snapshots))
+    entry = open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH, recovery_point=bases[-1])
+    assert isinstance(entry, OpenedLog)
+    assert all(map(disk.is_clean, snapshots))
