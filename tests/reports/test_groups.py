@@ -65,8 +65,12 @@ def without(cluster: LocalCluster, coordinator_id: int) -> Iterator[None]:
         )
 
 
+SOON = KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
 def commit(admin: AdminClient, group: str, topic: str, offset: int) -> None:
-    """Set the offset of a group that need not exist; librdkafka does not ask again while its shard opens."""
+    """Set the offset of a group that need not exist; librdkafka does not ask again while its shard opens, or
+    while the coordinator has not heard of a new topic."""
     until = time.monotonic() + SECONDS_MAX
     while True:
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, offset)])
@@ -74,7 +78,7 @@ def commit(admin: AdminClient, group: str, topic: str, offset: int) -> None:
         (done,) = future.result(SECONDS_MAX).topic_partitions
         if done.error is None:
             return
-        assert done.error.code() == KafkaError.COORDINATOR_LOAD_IN_PROGRESS and time.monotonic() < until
+        assert done.error.code() in SOON and time.monotonic() < until
         time.sleep(0.1)
 
 

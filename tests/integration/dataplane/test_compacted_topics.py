@@ -218,10 +218,10 @@ def test_clients_read_from_below_the_tombstone_floor(tmp_path: Path) -> None:
                 await produce(cluster, written[-300:])
                 await settle(cluster, topic_id, 1, 2, 3)
             bootstrap = cluster.bootstrap()
-            count = len(await consume(cluster))
             for client in CLIENTS:
                 if client.name == "kcat" and shutil.which("kcat") is None:
                     continue
+                count = len(await consume(cluster))  # on a busy machine a last pass comes between two of them
                 read = partial(client.read, bootstrap, "state", count=count)
                 found = [item.record for item in await trio.to_thread.run_sync(read)]
                 values = [(record.key or b"", record.value) for record in found]
