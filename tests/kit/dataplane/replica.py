@@ -10,6 +10,7 @@ from controller.contract.session import BrokerStatus, HeartbeatResponse
 from controller.contract.updates import BrokerEndpoint
 from dataplane.core.effects import Effects
 from dataplane.core.fetch_session import Contact, FetchPosition
+from dataplane.core.leader import Leader
 from dataplane.core.replica import Replica
 from dataplane.core.results import AppendResult, DeletionResult, FetchResult, LeaderAnswer, ReplicaOptions
 from springtide.node.lease import Lease
@@ -223,3 +224,15 @@ def log_of(*epochs: int, start: int = 0) -> MemoryLog:
 
 def records_of(log: MemoryLog, first_offset: int = 0) -> bytes:
     return b"".join(data for header, data in log.batches if header.base_offset >= first_offset)
+
+
+def leading(**state: object) -> Bench:
+    """Return a bench whose broker leads with an empty log, under `partition_state(**state)`."""
+    bench = Bench()
+    bench.apply(**state)
+    return bench
+
+
+def leader_of(bench: Bench) -> Leader:
+    assert isinstance(bench.replica.role, Leader)
+    return bench.replica.role

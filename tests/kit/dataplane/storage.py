@@ -107,6 +107,18 @@ def new_log(options: LogOptions = SMALL) -> tuple[MemoryDisk, PartitionLog]:
     return disk, opened(open_log(disk, last_shutdown=ShutdownKind.FIRST_START, options=options))
 
 
+def filled(count: int = 20, options: LogOptions = NO_TAIL) -> tuple[MemoryDisk, PartitionLog]:
+    """A log of `count` batches in segments of about four."""
+    disk, log = new_log(options)
+    for offset in range(count):
+        append(log, batch(offset, value=b"v" * 60))
+    return disk, log
+
+
+def bases(log: PartitionLog) -> list[int]:
+    return [segment.base_offset for segment in log.segments]
+
+
 def content(piece: LogSlice) -> bytes:
     """The bytes of a slice, from wherever they are."""
     parts: list[bytes] = []

@@ -19,7 +19,6 @@ from dataplane.core.effects import (
     ReportProblem,
 )
 from dataplane.core.fetch_session import Contact
-from dataplane.core.leader import Leader
 from dataplane.core.producer_state import decode_told_states
 from dataplane.core.results import OffsetResult, TimestampLookup
 from dataplane.core.role import Offline
@@ -27,19 +26,16 @@ from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
 from springtide.wire.fetch_response import EpochEnd
 from springtide.wire.record_batch import decode_header
-from tests.kit.dataplane.replica import TOPIC_ID, Bench, batch_of, held_lease, log_of, partition_state
-
-
-def leading(**state: object) -> Bench:
-    bench = Bench()
-    bench.apply(**state)
-    return bench
-
-
-def leader_of(bench: Bench) -> Leader:
-    assert isinstance(bench.replica.role, Leader)
-    return bench.replica.role
-
+from tests.kit.dataplane.replica import (
+    TOPIC_ID,
+    Bench,
+    batch_of,
+    held_lease,
+    leader_of,
+    leading,
+    log_of,
+    partition_state,
+)
 
 # Commit.
 

@@ -19,7 +19,6 @@ from dataplane.core.effects import (
     WriteAside,
 )
 from dataplane.core.fetch_session import Contact
-from dataplane.core.leader import Leader
 from dataplane.core.leader_epochs import (
     CorruptEpochCheckpoint,
     EpochStart,
@@ -35,20 +34,17 @@ from dataplane.core.watermarks import StoredLogStart
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
 from springtide.wire.record_batch import decode_header
-from tests.kit.dataplane.replica import TOPIC_ID, Bench, batch_of, held_lease, log_of, partition_state
+from tests.kit.dataplane.replica import (
+    TOPIC_ID,
+    Bench,
+    batch_of,
+    held_lease,
+    leader_of,
+    leading,
+    log_of,
+    partition_state,
+)
 from tests.simulation.memory_log import MemoryLog
-
-
-def leading(**state: object) -> Bench:
-    bench = Bench()
-    bench.apply(**state)
-    return bench
-
-
-def leader_of(bench: Bench) -> Leader:
-    assert isinstance(bench.replica.role, Leader)
-    return bench.replica.role
-
 
 # Producers.
 

@@ -24,21 +24,15 @@ from dataplane.core.leader_epochs import EpochStart
 from dataplane.core.results import LeaderAnswer
 from dataplane.core.role import Offline
 from springtide.wire.fetch_response import EpochEnd
-from tests.kit.dataplane.replica import Bench, held_lease, log_of, partition_state
+from tests.kit.dataplane.replica import Bench, held_lease, leader_of, log_of, partition_state
 from tests.simulation.memory_log import MemoryLog
-
-
-def leading(bench: Bench) -> Leader:
-    role = bench.replica.role
-    assert isinstance(role, Leader)
-    return role
 
 
 def test_i20_the_start_of_a_leader_epoch_is_recorded_even_if_no_record_follows() -> None:
     bench = Bench(log=log_of(1, 1))
     assert bench.apply(leader_epoch=4) == (PERSIST_EPOCHS, LEADERSHIP_CHANGED)
     assert bench.log.epochs.entries == (EpochStart(1, 0), EpochStart(4, 2))
-    assert leading(bench).in_sync.epoch_start_offset == 2
+    assert leader_of(bench).in_sync.epoch_start_offset == 2
 
 
 def test_a_follower_that_is_elected_stops_fetching_first() -> None:
@@ -137,7 +131,7 @@ def test_who_is_elected_into_the_past_touches_nothing_and_calls_for_help() -> No
 def test_a_leader_that_is_told_its_own_epoch_after_a_restart_keeps_where_it_began() -> None:
     bench = Bench(log=log_of(1, 3, 3), high_watermark=1)
     bench.apply(leader_epoch=3)
-    assert leading(bench).in_sync.epoch_start_offset == 1
+    assert leader_of(bench).in_sync.epoch_start_offset == 1
 
 
 def test_i21_another_topic_id_never_reaches_the_log() -> None:

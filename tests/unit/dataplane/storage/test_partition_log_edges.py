@@ -28,8 +28,10 @@ from tests.kit.dataplane.storage import (
     NO_TAIL,
     SMALL,
     append,
+    bases,
     batch,
     content,
+    filled,
     new_log,
     open_log,
     opened,
@@ -45,18 +47,6 @@ RETENTION: dict[str, Any] = {
     "retention_bytes": -1,
     "high_watermark": 0,
 }
-
-
-def filled(count: int = 20, options: LogOptions = NO_TAIL) -> tuple[MemoryDisk, PartitionLog]:
-    """A log of `count` batches in segments of about four."""
-    disk, log = new_log(options)
-    for offset in range(count):
-        append(log, batch(offset, value=b"v" * 60))
-    return disk, log
-
-
-def bases(log: PartitionLog) -> list[int]:
-    return [segment.base_offset for segment in log.segments]
 
 
 USES: dict[str, Callable[[PartitionLog], object]] = {

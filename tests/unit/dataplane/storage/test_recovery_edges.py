@@ -23,8 +23,10 @@ from springtide.wire.records import NewRecord, encode_batch
 from tests.kit.dataplane.storage import (
     DIRECTORY,
     NO_TAIL,
+    SMALL,
     append,
     batch,
+    filled,
     new_log,
     open_log,
     opened,
@@ -42,12 +44,9 @@ def name(base: int) -> str:
 
 def in_segments(count: int = 20) -> tuple[MemoryDisk, list[int]]:
     """A log of `count` batches that nothing of was flushed, and the bases of its segments, four at least."""
-    disk, log = new_log()
-    for offset in range(count):
-        append(log, batch(offset, value=b"v" * 60))
-    bases = [segment.base_offset for segment in log.segments]
-    assert len(bases) >= 4
-    return disk, bases
+    disk, log = filled(count, SMALL)
+    assert len(log.segments) >= 4
+    return disk, [segment.base_offset for segment in log.segments]
 
 
 def files(disk: MemoryDisk) -> dict[str, bytes]:

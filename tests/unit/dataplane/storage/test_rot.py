@@ -15,7 +15,17 @@ from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.rot import BATCHES_MAX, ROTTEN_FILE, ScrubPlace, read_at_rest
 from dataplane.storage.segment import Hole
 from springtide.wire.record_batch import HEADER_BYTES
-from tests.kit.dataplane.storage import DIRECTORY, NO_TAIL, append, batch, new_log, open_log, opened, read_all
+from tests.kit.dataplane.storage import (
+    DIRECTORY,
+    NO_TAIL,
+    append,
+    bases,
+    batch,
+    new_log,
+    open_log,
+    opened,
+    read_all,
+)
 from tests.simulation.memory_disk import MemoryDisk
 
 START = ScrubPlace(0, 0, 0)
@@ -47,10 +57,6 @@ def scrub(log: PartitionLog, *, end_offset: int = COUNT, bytes_max: int = 100) -
             return holes
         place = checked.place
     raise AssertionError("the pass does not end")
-
-
-def bases(log: PartitionLog) -> list[int]:
-    return [segment.base_offset for segment in log.segments]
 
 
 @pytest.mark.parametrize("bytes_max", [1, 61, 100, 1_000_000])
