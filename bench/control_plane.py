@@ -21,7 +21,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from bench.written_rows import REPLICATION_FACTOR, healthy
-from controller.contract.partition_state import TopicState
 from controller.core.image import ClusterImage
 from controller.core.placement import PlacementBroker, place_replicas
 from controller.core.planning.goals import Drain, Goal, Rebalance, RebalanceMode
@@ -37,6 +36,7 @@ from controller.core.records import (
     TopicRecord,
 )
 from controller.core.resilience import lose, losses_by_group
+from springtide.contract.partition_state import TopicState
 
 BROKERS: Final = 200
 RACKS: Final = 10

@@ -24,9 +24,6 @@ from statistics import median
 
 from bench.cases import HUGE_1KB, LARGE_100B, SMALL
 from bench.protocol import encode_produce, encode_produced_batch
-from controller.contract.partition_state import PartitionState
-from controller.contract.session import BrokerStatus, HeartbeatResponse
-from controller.contract.updates import BrokerEndpoint
 from dataplane.core.effects import CompleteProduce
 from dataplane.core.fetch_session import (
     AskedPartition,
@@ -41,6 +38,9 @@ from dataplane.core.results import FetchResult, LeaderAnswer, ReplicaOptions
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.log_settings import LogOptions, PartitionId
+from springtide.contract.partition_state import PartitionState
+from springtide.contract.session import BrokerStatus, HeartbeatResponse
+from springtide.contract.updates import BrokerEndpoint
 from springtide.native.record_walk import choose_implementation, use
 from springtide.node.lease import Lease
 from springtide.node.topic_ids import topic_id_bytes, topic_id_text

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from controller.contract.partition_state import WRITER_IDS
 from coordinator.core.group_records import CommittedOffset, OffsetKey, encode_offset, encode_offset_key
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.replay import ShardReplay
 from coordinator.shell.log_client import FOLLOW_BYTES_MIN, READ_BYTES_MAX
+from springtide.contract.partition_state import WRITER_IDS
 from springtide.wire.records import NewRecord, encode_batch
 
 MIB: Final = 1024 * 1024

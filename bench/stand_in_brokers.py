@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from controller.contract.lag_report import CreatedLogs, FollowerLag, LagReport, PartitionLag
-from controller.contract.preflight import ClockFigures, DiskFigures, PeerReach, PreflightReport
-from controller.contract.session import (
+from springtide.contract.lag_report import CreatedLogs, FollowerLag, LagReport, PartitionLag
+from springtide.contract.preflight import ClockFigures, DiskFigures, PeerReach, PreflightReport
+from springtide.contract.session import (
     DiskSpace,
     HeartbeatRequest,
     HeartbeatResponse,
@@ -28,7 +28,7 @@ from controller.contract.session import (
     RegisterResponse,
     ShutdownKind,
 )
-from controller.contract.updates import PollRequest
+from springtide.contract.updates import PollRequest
 
 RACKS: Final = 3
 HEARTBEAT_S: Final = 0.5

@@ -8,7 +8,6 @@ from typing import Final
 import msgspec
 from kazoo.client import KazooClient
 
-from controller.contract.partition_state import PartitionState, TopicState
 from controller.core.records import Cause, Change, PartitionRecord, TopicRecord
 from controller.shell.rows import (
     PARTITIONS_PER_CHUNK,
@@ -20,6 +19,7 @@ from controller.shell.rows import (
     head_path,
     topic_path,
 )
+from springtide.contract.partition_state import PartitionState, TopicState
 
 ROOT: Final = "/springtide"
 WRITE_BYTES: Final = 500_000

@@ -18,9 +18,6 @@ from functools import partial
 import trio
 from prometheus_client.metrics_core import Metric
 
-from controller.contract.partition_state import WriterId
-from controller.contract.session import BrokerStatus, RegisterRequest, RegisterResponse, ShutdownKind
-from controller.contract.updates import ApplyFailure, NameWriterRequest, NameWriterResponse, UpdateBatch
 from coordinator.config import CoordinatorConfig
 from coordinator.core.group_news import NewsOfGroups
 from coordinator.core.groups.machine import GroupMachine
@@ -29,6 +26,9 @@ from coordinator.handlers.table import HANDLERS
 from coordinator.shell.group_watch import GroupWatch, write_groups
 from coordinator.shell.log_ends import PartitionEnds
 from coordinator.shell.shards import Shards
+from springtide.contract.partition_state import WriterId
+from springtide.contract.session import BrokerStatus, RegisterRequest, RegisterResponse, ShutdownKind
+from springtide.contract.updates import ApplyFailure, NameWriterRequest, NameWriterResponse, UpdateBatch
 from springtide.node.administration import Administration
 from springtide.node.authentication import Authentication
 from springtide.node.authorization import Authorizer

@@ -20,7 +20,6 @@ from pathlib import Path
 
 import trio
 
-from controller.contract.lag_report import ReplicaProblem
 from dataplane.broker import BrokerSettings, Ports, StorageBroker, listen
 from dataplane.core.log_port import LogError
 from dataplane.core.workers import WorkersRefused, check_folders, worker_directory
@@ -36,6 +35,7 @@ from dataplane.storage.tail_cache import TailBudget
 from dataplane.storage.worker_folders import workers_with_data
 from dataplane.supervisor import EXIT_DIRECTORY_REFUSED, Supervisor, end_with_supervisor
 from dataplane.worker_settings import check_settings, settings_of_worker
+from springtide.contract.lag_report import ReplicaProblem
 from springtide.log_lines import configure_logging, ids_in_log
 from springtide.native.record_walk import BadNativeChoice, Implementation, choose_implementation, use
 from springtide.node.command_line import (

@@ -18,9 +18,6 @@ from dataclasses import dataclass, field
 import trio
 from prometheus_client.metrics_core import Metric
 
-from controller.contract.lag_report import ReplicaProblem
-from controller.contract.session import BrokerStatus, RegisterRequest, RegisterResponse
-from controller.contract.updates import ApplyFailure, UpdateBatch
 from dataplane.core.creations import PendingCreations
 from dataplane.core.fetch_session import FetchSession, FetchSessions, FollowedPartition
 from dataplane.core.leader import Leader
@@ -51,6 +48,9 @@ from dataplane.shell.untold import Untold
 from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import DIVERGENT, LogDir
 from dataplane.storage.tail_cache import BROKER_BYTES_MAX
+from springtide.contract.lag_report import ReplicaProblem
+from springtide.contract.session import BrokerStatus, RegisterRequest, RegisterResponse
+from springtide.contract.updates import ApplyFailure, UpdateBatch
 from springtide.native.record_walk import implementation_in_use
 from springtide.node.administration import Administration
 from springtide.node.authentication import Authentication

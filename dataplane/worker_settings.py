@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from controller.contract.session import worker_id
 from dataplane.broker import BrokerSettings
 from dataplane.core.workers import Endpoint, check_workers, worker_port, worker_share
 from dataplane.shell.config import BrokerConfig
+from springtide.contract.session import worker_id
 from springtide.node.listeners import HostPort, ListenerSettings, ListenersSettings
 
 SHARED_KEYS = ("queued.max.request.bytes", "log.scrub.bytes.per.second")

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from admin_api.acls.models import Explanation, binding_view
-from controller.contract.security import AclsOfPattern, PatternKey
 from controller.core.acls import acls_about
+from springtide.contract.security import AclsOfPattern, PatternKey
 from springtide.security.acls.model import (
     ANY_USER,
     WILDCARD,

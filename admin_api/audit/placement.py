@@ -30,8 +30,8 @@ from admin_api.partitions.service import find_partition
 from controller.audit.change import Snapshot
 from controller.audit.placements import Page, Placement, Position, audited_since_ms, placements_at
 from controller.audit.provenance import Origin, ReplicaOrigins, explain_replicas
-from controller.contract.partition_state import NO_LEADER, PartitionState
 from controller.shell.published import Published
+from springtide.contract.partition_state import NO_LEADER, PartitionState
 
 router = APIRouter(route_class=StrictRoute)
 _LIST = "assignment"

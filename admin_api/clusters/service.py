@@ -29,8 +29,6 @@ from admin_api.http.problems import refusal_problem
 from admin_api.http.services import Services
 from admin_api.http.writes import Attempt, submit
 from controller.audit.change import Entity
-from controller.contract.partition_state import PartitionKey
-from controller.contract.session import BrokerStatus
 from controller.core import events
 from controller.core.configs import checked_configs, is_cluster_protected
 from controller.core.effects import Alarm
@@ -40,6 +38,8 @@ from controller.core.workers import brokers_of, status_of
 from controller.shell.engine import Engine
 from controller.shell.outcomes import ClusterExists
 from controller.shell.published import Published
+from springtide.contract.partition_state import PartitionKey
+from springtide.contract.session import BrokerStatus
 
 
 async def create_cluster(services: Services, body: NewCluster, attempt: Attempt) -> Answer:

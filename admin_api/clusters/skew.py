@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from admin_api.http.models import View
-from controller.contract.lag_report import PartitionLag
-from controller.contract.partition_state import PartitionKey
 from controller.core.image import ClusterImage
+from springtide.contract.lag_report import PartitionLag
+from springtide.contract.partition_state import PartitionKey
 
 
 class WeightSkew(View):

@@ -17,7 +17,6 @@ from admin_api.http.services import Services
 from admin_api.http.writes import Asked, Attempt, submit
 from admin_api.topics import service as topics
 from controller.audit.change import Entity
-from controller.contract.partition_state import TopicState
 from controller.core.configs import effective_min_insync_replicas, honoured_names
 from controller.core.events import (
     BrokersConfigured,
@@ -31,6 +30,7 @@ from controller.core.records import BrokerRegistration
 from controller.core.settings_table import BROKER_SETTINGS, CLUSTER_SETTINGS, TOPIC_SETTINGS, Setting
 from controller.shell.engine import Engine
 from controller.shell.published import Published
+from springtide.contract.partition_state import TopicState
 
 MINIMUM = "min.insync.replicas"
 

@@ -26,7 +26,6 @@ from admin_api.http.models import optional_timestamp
 from admin_api.http.problems import ProblemError
 from admin_api.http.services import Services
 from admin_api.http.writes import Attempt
-from controller.contract.groups import GroupRebalance
 from controller.core.image import ClusterImage
 from controller.shell.client_groups import (
     LATEST,
@@ -40,6 +39,7 @@ from controller.shell.client_groups import (
     MemberDetail,
     Place,
 )
+from springtide.contract.groups import GroupRebalance
 
 #: Kafka's names are shorter than 32 KiB; a request's target is shorter by its own limit.
 GroupPath = Annotated[

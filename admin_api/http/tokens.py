@@ -28,7 +28,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from controller.contract.session import WORKER_ID_STEP
+from springtide.contract.session import WORKER_ID_STEP
 from springtide.secret_places import SecretExposed, check_secret_file
 
 #: The end of a line in an environment variable, where a line break is hard to write.

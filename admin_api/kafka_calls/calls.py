@@ -20,9 +20,9 @@ from admin_api.http.problems import ProblemError
 from admin_api.http.rights import CHANGE_ACCESS
 from admin_api.http.services import Services
 from admin_api.http.writes import Asked, Service, Writing
-from controller.contract.administration import AdminOutcome
 from controller.core.events import Refusal
 from controller.database.sql import DatabaseRejected, DatabaseUnavailable
+from springtide.contract.administration import AdminOutcome
 
 MESSAGE_CHARS_MAX: Final = 1_000
 

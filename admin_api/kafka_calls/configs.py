@@ -29,7 +29,8 @@ from admin_api.kafka_calls.calls import (
     outcome_of_problem,
 )
 from controller.audit.change import Entity
-from controller.contract.administration import (
+from controller.core.settings_table import AUTHORIZATION_SETTINGS
+from springtide.contract.administration import (
     AdminOutcome,
     AlterConfigsCall,
     ConfigSource,
@@ -42,8 +43,7 @@ from controller.contract.administration import (
     ListChange,
     ResourceKind,
 )
-from controller.contract.partition_state import TopicState
-from controller.core.settings_table import AUTHORIZATION_SETTINGS
+from springtide.contract.partition_state import TopicState
 
 _TYPES = {
     "int": ConfigType.LONG,

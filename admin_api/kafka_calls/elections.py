@@ -14,10 +14,10 @@ from admin_api.kafka_calls.calls import UNCONDITIONAL, Calls, Kafka, failed, mes
 from admin_api.partitions import elections
 from admin_api.partitions.models import ElectUncleanLeader
 from controller.audit.change import Entity
-from controller.contract.administration import AdminOutcome, ElectLeadersCall
-from controller.contract.partition_state import PartitionKey
 from controller.core.events import PartitionResult, Refusal, RefusalCode
 from controller.operations.model import Refused
+from springtide.contract.administration import AdminOutcome, ElectLeadersCall
+from springtide.contract.partition_state import PartitionKey
 
 UNCLEAN_REASON = "ElectLeaders UNCLEAN over the Kafka protocol"
 

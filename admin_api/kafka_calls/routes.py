@@ -22,7 +22,17 @@ from admin_api.http.tokens import Principal, Role
 from admin_api.http.writes import Writing
 from admin_api.kafka_calls import configs, elections, reassignments, security, topics
 from admin_api.kafka_calls.calls import Calls, Kafka, failed
-from controller.contract.administration import (
+from controller.shell.broker_api import (
+    BODY_TIMEOUT_MS,
+    COORDINATORS_TAG,
+    TAG,
+    BodyRefused,
+    add_endpoint,
+    read_body,
+    refused_body,
+)
+from controller.shell.outcomes import MetadataWentBack, NotActive, OutcomeUnknown, Overloaded, UnknownCluster
+from springtide.contract.administration import (
     FIRST_USE,
     AdminCall,
     AdminOutcome,
@@ -40,17 +50,7 @@ from controller.contract.administration import (
     DescribeConfigsCall,
     ElectLeadersCall,
 )
-from controller.contract.errors import ControllerError
-from controller.shell.broker_api import (
-    BODY_TIMEOUT_MS,
-    COORDINATORS_TAG,
-    TAG,
-    BodyRefused,
-    add_endpoint,
-    read_body,
-    refused_body,
-)
-from controller.shell.outcomes import MetadataWentBack, NotActive, OutcomeUnknown, Overloaded, UnknownCluster
+from springtide.contract.errors import ControllerError
 
 #: How much of a principal's name the audit has: an actor's name has room for its address, too.
 PRINCIPAL_CHARS_MAX: Final = 160

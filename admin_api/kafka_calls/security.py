@@ -16,14 +16,6 @@ from admin_api.http.writes import Asked, Attempt, submit
 from admin_api.kafka_calls.calls import Calls, Kafka, failed, outcome_of_problem
 from admin_api.users.service import SALT_KEY_BYTES, secret_of
 from controller.audit.change import Entity
-from controller.contract.administration import (
-    AdminOutcome,
-    AlterAclsCall,
-    AlterQuotasCall,
-    AlterScramCall,
-    ScramUpsertion,
-)
-from controller.contract.security import AUTHORIZER, ScramSecret, is_authorizer_on
 from controller.core.events import (
     AclsAltered,
     AlterAcls,
@@ -36,6 +28,14 @@ from controller.core.events import (
     UsersAltered,
     UserToAlter,
 )
+from springtide.contract.administration import (
+    AdminOutcome,
+    AlterAclsCall,
+    AlterQuotasCall,
+    AlterScramCall,
+    ScramUpsertion,
+)
+from springtide.contract.security import AUTHORIZER, ScramSecret, is_authorizer_on
 from springtide.security.acls.model import AclBinding, AclFilter
 from springtide.security.sasl.credentials import (
     CredentialInvalid,

@@ -19,7 +19,9 @@ from admin_api.topics.models import ChangeTopic, NewTopic
 from admin_api.topics.names import NAME_WAIT_MS, until_free
 from admin_api.topics.serving import until_serving
 from controller.audit.change import Entity
-from controller.contract.administration import (
+from controller.operations.shell.guarding import is_protected
+from controller.shell.outcomes import NotInForce
+from springtide.contract.administration import (
     AdminOutcome,
     CreatedTopic,
     CreatePartitionsCall,
@@ -31,9 +33,7 @@ from controller.contract.administration import (
     TopicToCreate,
     TopicToDelete,
 )
-from controller.contract.partition_state import TopicState
-from controller.operations.shell.guarding import is_protected
-from controller.shell.outcomes import NotInForce
+from springtide.contract.partition_state import TopicState
 
 FIRST_USE_REASON: Final = "first use"
 

@@ -19,7 +19,6 @@ from admin_api.http.models import (
     timestamp,
 )
 from admin_api.settings import RETRY_AFTER_S
-from controller.contract.partition_state import PartitionKey
 from controller.core.reassignment_progress import ReassignmentProgress, TargetProgress
 from controller.database.rows import OperationRow
 from controller.operations.hours import DailyWindow
@@ -40,6 +39,7 @@ from controller.operations.model import (
 )
 from controller.operations.pace import OperationPace
 from controller.operations.reassignments import Progress
+from springtide.contract.partition_state import PartitionKey
 
 
 class StepView(View):

@@ -27,11 +27,6 @@ from admin_api.partitions.models import (
 )
 from admin_api.partitions.service import decided_partition, partition_view
 from admin_api.topics.service import find_topic
-from controller.contract.partition_state import (
-    NO_LEADER,
-    PartitionKey,
-    PartitionState,
-)
 from controller.core import events
 from controller.core.alarms import explain_replicas
 from controller.core.events import ElectPreferred, ElectUnclean, LeadersElected
@@ -50,6 +45,11 @@ from controller.operations.model import (
 )
 from controller.shell.engine import Engine
 from controller.shell.published import Published
+from springtide.contract.partition_state import (
+    NO_LEADER,
+    PartitionKey,
+    PartitionState,
+)
 
 
 def find_loss(engine: Engine, cluster: str, state: PartitionState) -> LossPreviewView:

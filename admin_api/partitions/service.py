@@ -10,10 +10,10 @@ from admin_api.partitions.models import (
     PartitionView,
 )
 from admin_api.topics.service import find_topic
-from controller.contract.lag_report import PartitionLag
-from controller.contract.partition_state import NO_EPOCH, NO_LEADER, LeaderRecovery, PartitionState
 from controller.shell.engine import Engine
 from controller.shell.published import Published
+from springtide.contract.lag_report import PartitionLag
+from springtide.contract.partition_state import NO_EPOCH, NO_LEADER, LeaderRecovery, PartitionState
 
 
 def find_partition(view: Published, cluster: str, topic: str, number: int) -> PartitionState:

@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Final
 
 from admin_api.partitions.service import state_word
-from controller.contract.partition_state import PartitionKey, PartitionState
 from controller.core.image import ClusterImage
+from springtide.contract.partition_state import PartitionKey, PartitionState
 
 #: Severity, topic, number.
 Position = tuple[int, str, int]

@@ -23,7 +23,6 @@ from admin_api.plans.models import (
     ReplicationFactorGoal,
     SeparateGoal,
 )
-from controller.contract.partition_state import PartitionKey
 from controller.core.image import ClusterImage
 from controller.core.planning.goals import (
     Assign,
@@ -41,6 +40,7 @@ from controller.core.planning.goals import (
 )
 from controller.core.planning.snapshot import Measured, Rates
 from controller.core.workers import ids_of
+from springtide.contract.partition_state import PartitionKey
 
 
 def goal_of(body: GoalBody, image: ClusterImage) -> Goal:

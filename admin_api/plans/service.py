@@ -28,7 +28,6 @@ from admin_api.plans.models import (
     stored_plan_view,
 )
 from admin_api.policies.service import check_verdicts
-from controller.contract.partition_state import PartitionKey
 from controller.core.image import ClusterImage
 from controller.core.planning.goals import Assign
 from controller.core.planning.plan import Plan, PlanOutcome, Rejection, content_hash
@@ -47,6 +46,7 @@ from controller.operations.shell.plans import (
     snapshot_of,
     store_plan,
 )
+from springtide.contract.partition_state import PartitionKey
 
 
 async def load_plan(services: Services, cluster: str, plan_id: str) -> StoredPlan:

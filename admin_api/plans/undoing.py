@@ -22,7 +22,6 @@ from admin_api.operations.models import OperationView
 from admin_api.operations.service import Changing, OperationChange
 from admin_api.plans.models import PlanView, UndoOperation, plan_view
 from admin_api.plans.service import carry_out, check_outcome, order_of, origin_of
-from controller.contract.partition_state import PartitionKey
 from controller.core.image import ClusterImage
 from controller.core.planning.goals import Assign, WantedAssignment
 from controller.core.planning.plan import Plan, PlanOutcome
@@ -30,6 +29,7 @@ from controller.database.plan_rows import get_moves, plans_of
 from controller.database.rows import OperationRow
 from controller.operations.model import FINISHED, Fate, Reassignment, ReassignmentMove, decode_work
 from controller.operations.shell.plans import make, store_plan
+from springtide.contract.partition_state import PartitionKey
 
 router = APIRouter(route_class=StrictRoute, tags=["Operations"])
 

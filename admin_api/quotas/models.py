@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from admin_api.http.models import LastChange, Reason, RequestBody, View, ViewList
-from controller.contract.security import DEFAULT_ENTITY, QuotaEntity
+from springtide.contract.security import DEFAULT_ENTITY, QuotaEntity
 
 ENTITIES_PER_REQUEST_MAX = 100
 QUOTAS_PER_ENTITY_MAX = 20

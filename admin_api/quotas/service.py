@@ -11,11 +11,11 @@ from admin_api.http.services import Services
 from admin_api.http.writes import Attempt
 from admin_api.quotas.models import AlterQuotasBody, QuotasAlteredView, QuotasView
 from controller.audit.change import Entity
-from controller.contract.administration import QuotasToAlter
-from controller.contract.security import EntityQuotas
 from controller.core.events import AlterQuotas, QuotasAltered
 from controller.core.names import entity_name
 from controller.shell.published import Published
+from springtide.contract.administration import QuotasToAlter
+from springtide.contract.security import EntityQuotas
 
 
 async def alter_quotas(services: Services, cluster: str, body: AlterQuotasBody, attempt: Attempt) -> Answer:

@@ -20,7 +20,6 @@ from admin_api.reassignments.models import (
     ReassignmentView,
     TargetView,
 )
-from controller.contract.partition_state import PartitionKey, PartitionState
 from controller.core.events import (
     AlterReassignments,
     PartitionResult,
@@ -38,6 +37,7 @@ from controller.operations.model import (
 )
 from controller.operations.reassignments import advance_reassignment, begin_reassignment, finished_cancel
 from controller.shell.engine import Engine
+from springtide.contract.partition_state import PartitionKey, PartitionState
 
 
 async def assign(

@@ -23,7 +23,6 @@ from admin_api.topics.models import (
 from admin_api.topics.names import NAME_WAIT_MS, until_free
 from admin_api.topics.serving import until_serving
 from controller.audit.change import Entity
-from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
 from controller.core.configs import effective
 from controller.core.events import (
     AddPartitions,
@@ -49,6 +48,7 @@ from controller.operations.shell.plans import make, store_plan
 from controller.operations.waiting import begin_partitions_add, begin_topic_delete
 from controller.shell.engine import Engine
 from controller.shell.published import Published
+from springtide.contract.partition_state import NO_LEADER, PartitionState, TopicState
 
 
 def cluster_for(engine: Engine, body: NewTopic) -> str:

@@ -19,10 +19,10 @@ from admin_api.http.services import Serving
 from admin_api.http.writes import Asked, Attempt, ChangeFields, ResourceChange, Write
 from admin_api.users.models import MECHANISMS, CredentialView, PutUser, UserView
 from controller.audit.change import Entity
-from controller.contract.security import ScramSecret, UserSecrets
 from controller.core.events import AlterUsers, UsersAltered, UserToAlter
 from controller.core.names import user_name
 from controller.shell.published import Published
+from springtide.contract.security import ScramSecret, UserSecrets
 from springtide.security.sasl.credentials import (
     ScramCredential,
     ScramMechanism,

@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from controller.audit.change import Entity, partition_id
 from controller.audit.history import BEGINNINGS
 from controller.audit.queries import ROWS, AuditRow, row_of
-from controller.contract.partition_state import NO_LEADER, PartitionState
 from controller.database.tables import audit
+from springtide.contract.partition_state import NO_LEADER, PartitionState
 
 _ROWS_PER_PAGE: Final = 200
 #: Rows of one partition that are read at most: its ISR may have flapped for months.

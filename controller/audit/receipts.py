@@ -17,9 +17,9 @@ from controller.audit.change import Entity, partition_id
 from controller.audit.placements import audited_since_ms, followed_by_a_gap
 from controller.audit.removal import anchoring_row
 from controller.audit.safety import AuditedState, History, MeasuredSafety, Meter
-from controller.contract.partition_state import NO_LEADER
 from controller.database.sql import Database
 from controller.database.tables import audit, inert, plan_moves, plans
+from springtide.contract.partition_state import NO_LEADER
 
 #: Partitions per unit of work: well under SQLite's limit on bound parameters.
 PARTITIONS_PER_READ: Final = 300

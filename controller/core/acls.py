@@ -11,13 +11,13 @@ from typing import Final
 
 import msgspec
 
-from controller.contract.security import AclsOfPattern, PatternKey, is_everyone_allowed, super_users
 from controller.core.draft import Draft
 from controller.core.events import AclAdded, AclsAltered, AclsRemoved, AlterAcls, Refusal, RefusalCode
 from controller.core.image import ClusterImage
 from controller.core.records import AclsRecord, Cause
 from controller.core.request_size import check_size
 from controller.core.topics import operator_change
+from springtide.contract.security import AclsOfPattern, PatternKey, is_everyone_allowed, super_users
 from springtide.security.acls.model import WILDCARD, AclBinding, AclFilter, PatternType, ResourceType
 from springtide.security.acls.table import Acls
 from springtide.security.acls.validation import (

@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
-from controller.contract.session import ClockLeap
 from controller.core.draft import Draft
 from controller.core.effects import Alarm, AlarmCode, AlarmKey, ClearAlarm, MoreAlarms
 from controller.core.image import ClusterImage
 from controller.core.records import PartitionRecord, Record, RemoveTopicRecord, TopicRecord
+from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
+from springtide.contract.session import ClockLeap
 
 _PARTITION_CODES = (
     AlarmCode.PARTITION_LEADERLESS,

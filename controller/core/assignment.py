@@ -23,10 +23,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from controller.contract.partition_state import NO_LEADER, MoveThrottle, PartitionState
 from controller.core.configs import effective_min_insync_replicas
 from controller.core.image import ClusterImage
 from controller.core.shards import cluster_defaults
+from springtide.contract.partition_state import NO_LEADER, MoveThrottle, PartitionState
 
 
 class Obstacle(NamedTuple):

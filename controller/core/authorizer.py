@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from controller.contract.security import is_authorizer_on
-from controller.contract.session import ListenerAddress, RegisterRequest
 from controller.core.events import Refusal, RefusalCode
 from controller.core.image import ClusterImage
 from controller.core.records import BrokerRegistration, CoordinatorRegistration
+from springtide.contract.security import is_authorizer_on
+from springtide.contract.session import ListenerAddress, RegisterRequest
 
 _TLS: Final = ("SSL", "SASL_SSL")
 HINT: Final = "give its inter.broker.listener.name a listener of protocol SSL, and start it again"

@@ -14,10 +14,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from controller.contract.errors import ControllerError
-from controller.contract.groups import GroupTrouble
-from controller.contract.partition_state import PartitionKey
-from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterRequest, RegisterResponse
 from controller.core.alarms import AlarmBook
 from controller.core.authorizer import check_admission
 from controller.core.draft import Draft, actor_of_coordinator
@@ -50,6 +46,10 @@ from controller.core.records import (
 from controller.core.registration import check_node
 from controller.core.shards import assign_shards, ordinary_topics
 from controller.core.topics import operator_change
+from springtide.contract.errors import ControllerError
+from springtide.contract.groups import GroupTrouble
+from springtide.contract.partition_state import PartitionKey
+from springtide.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterRequest, RegisterResponse
 
 _DECISIVE = (CoordinatorRecord, RemoveCoordinatorRecord, RemoveTopicRecord, TopicRecord)
 """Records after which a shard may have to go to another coordinator."""

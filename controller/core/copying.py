@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from controller.contract.lag_report import FollowerLag, PartitionLag
-from controller.contract.partition_state import PartitionKey, PartitionState
-from controller.contract.throttles import FOLLOWER_RATE, LEADER_RATE, effective_rate, is_learner
 from controller.core.image import ClusterImage
+from springtide.contract.lag_report import FollowerLag, PartitionLag
+from springtide.contract.partition_state import PartitionKey, PartitionState
+from springtide.contract.throttles import FOLLOWER_RATE, LEADER_RATE, effective_rate, is_learner
 
 SAMPLE_MS = 5_000
 """The least time between two samples: longer than a throttled learner usually waits for its turn."""

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.contract.partition_state import NO_EPOCH, PartitionState
 from controller.core.draft import Draft
 from controller.core.image import ClusterImage, Deletion
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, RemoveTopicRecord, TopicRecord
 from controller.core.sessions import Sessions
+from springtide.contract.partition_state import NO_EPOCH, PartitionState
 
 
 class Deletions:

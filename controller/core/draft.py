@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.contract.partition_state import NO_LEADER, PartitionState
 from controller.core.effects import Effect, Note
 from controller.core.floor import Floors
 from controller.core.image import ClusterImage
@@ -23,6 +22,7 @@ from controller.core.records import (
     PartitionRecord,
     Record,
 )
+from springtide.contract.partition_state import NO_LEADER, PartitionState
 
 
 class Draft:

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from controller.contract.partition_state import PartitionKey
+from springtide.contract.partition_state import PartitionKey
 
 
 class AlarmCode(StrEnum):

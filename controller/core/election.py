@@ -21,8 +21,6 @@ from typing import Final
 
 import msgspec
 
-from controller.contract.lag_report import ReplicaLogEnd
-from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from controller.core.assignment import first_leader
 from controller.core.configs import is_unclean_election_allowed
 from controller.core.draft import Draft
@@ -30,6 +28,8 @@ from controller.core.image import ClusterImage
 from controller.core.isr import NOBODY, advance, with_unclean_leader
 from controller.core.loss import LogEnds, sealed_candidate
 from controller.core.records import Cause, Change
+from springtide.contract.lag_report import ReplicaLogEnd
+from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 
 
 def settle(

@@ -12,12 +12,14 @@ from enum import StrEnum
 
 import msgspec
 
-from controller.contract.administration import QuotasToAlter
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import LagReport, LagReportResponse
-from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
-from controller.contract.security import EntityQuotas, ScramSecret, UserSecrets
-from controller.contract.session import (
+from controller.core.loss import LossPreview
+from controller.core.records import BrokerRegistration, CoordinatorRegistration
+from springtide.contract.administration import QuotasToAlter
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import LagReport, LagReportResponse
+from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
+from springtide.contract.security import EntityQuotas, ScramSecret, UserSecrets
+from springtide.contract.session import (
     ClockLeap,
     HeartbeatRequest,
     HeartbeatResponse,
@@ -25,15 +27,13 @@ from controller.contract.session import (
     RegisterResponse,
     Witness,
 )
-from controller.contract.updates import (
+from springtide.contract.updates import (
     ApplyFailure,
     NameWriterRequest,
     NameWriterResponse,
     ProducerIdsRequest,
     ProducerIdsResponse,
 )
-from controller.core.loss import LossPreview
-from controller.core.records import BrokerRegistration, CoordinatorRegistration
 from springtide.security.acls.model import AclBinding, AclFilter
 
 

@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controller.contract.lag_report import PartitionLag, ReplicaLogEnd
-from controller.contract.partition_state import PartitionKey, PartitionState
 from controller.core.image import ClusterImage
 from controller.core.loss import LogEnds
+from springtide.contract.lag_report import PartitionLag, ReplicaLogEnd
+from springtide.contract.partition_state import PartitionKey, PartitionState
 
 
 class Floors:

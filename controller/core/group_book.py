@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller.contract.groups import GroupNews, GroupRebalance
+from springtide.contract.groups import GroupNews, GroupRebalance
 
 #: Of one cluster; those that were told longest ago are forgotten first. Some hundred bytes each.
 GROUPS_MAX: Final = 20_000

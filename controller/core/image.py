@@ -11,20 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, assert_never
 
-from controller.contract.partition_state import (
-    NO_LEADER,
-    LeaderRecovery,
-    PartitionKey,
-    PartitionState,
-    TopicState,
-)
-from controller.contract.security import (
-    AclsOfPattern,
-    EntityQuotas,
-    PatternKey,
-    QuotaEntity,
-    UserSecrets,
-)
 from controller.core.records import (
     AclsRecord,
     BrokerRecord,
@@ -41,6 +27,20 @@ from controller.core.records import (
     RemoveTopicRecord,
     TopicRecord,
     UserRecord,
+)
+from springtide.contract.partition_state import (
+    NO_LEADER,
+    LeaderRecovery,
+    PartitionKey,
+    PartitionState,
+    TopicState,
+)
+from springtide.contract.security import (
+    AclsOfPattern,
+    EntityQuotas,
+    PatternKey,
+    QuotaEntity,
+    UserSecrets,
 )
 
 #: Changes remembered for deltas; a broker that is further behind gets a FULL batch.

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from controller.contract.security import is_everyone_allowed
 from controller.core.events import (
     AlterAcls,
     AlterQuotas,
@@ -40,6 +39,7 @@ from controller.core.records import (
     UserRecord,
 )
 from controller.core.settings_table import AUTHORIZATION_SETTINGS, TOPIC_SETTINGS
+from springtide.contract.security import is_everyone_allowed
 from springtide.security.acls.model import Permission
 
 #: Settings that say which records a leader may take. The minimum in sync is not among them: it is part of

@@ -14,13 +14,13 @@ from collections.abc import Collection
 
 import msgspec
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import IsrProposal, IsrProposalResult
-from controller.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionState
 from controller.core.assignment import completed, next_epoch
 from controller.core.draft import Draft, actor_of
 from controller.core.image import ClusterImage
 from controller.core.records import Cause
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import IsrProposal, IsrProposalResult
+from springtide.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionState
 
 NOBODY = -1
 

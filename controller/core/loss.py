@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from controller.contract.lag_report import LOG_EPOCHS_MAX, PartitionLag, ReplicaLogEnd
-from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from controller.core.image import ClusterImage
+from springtide.contract.lag_report import LOG_EPOCHS_MAX, PartitionLag, ReplicaLogEnd
+from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 
 SEALS_MIN: Final = 2
 """Members with a seal, for an election by it: one disk alone may have gone back."""

@@ -12,16 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, assert_never
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import (
-    LagReport,
-    LagReportResponse,
-    PartitionLag,
-    ReplicaLogEnd,
-    ReplicaProblem,
-)
-from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
-from controller.contract.updates import AHEAD, ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
 from controller.core.acls import alter_acls
 from controller.core.alarms import (
     PROBLEM_ALARMS,
@@ -128,6 +118,16 @@ from controller.core.topics import (
 from controller.core.users import alter_users
 from controller.core.ways_out import QuarantinedReplicas, way_out_of_quarantine, way_out_without_leader
 from controller.core.witnesses import HINT, TermStart, evidence_in, evidence_in_rows, reply_of_halted
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import (
+    LagReport,
+    LagReportResponse,
+    PartitionLag,
+    ReplicaLogEnd,
+    ReplicaProblem,
+)
+from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
+from springtide.contract.updates import AHEAD, ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
 
 #: Partitions whose new replicas are confirmed per tick; the rest follows at the next, after so long.
 CONFIRMATIONS_MAX = 2_000

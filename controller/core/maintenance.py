@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.contract.partition_state import NO_LEADER
 from controller.core.assignment import first_leader
 from controller.core.configs import changed_configs
 from controller.core.draft import Draft
@@ -32,6 +31,7 @@ from controller.core.records import BrokerRegistration, Cause
 from controller.core.settings_table import BROKER_SETTINGS
 from controller.core.topics import operator_change
 from controller.core.workers import check_named, workers_named, workers_of
+from springtide.contract.partition_state import NO_LEADER
 
 
 def maintain_brokers(draft: Draft, event: MaintainBrokers) -> BrokersMaintained | Refusal:

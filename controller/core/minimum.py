@@ -20,13 +20,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from controller.contract.partition_state import PartitionState, TopicState
 from controller.core.configs import effective_min_insync_replicas
 from controller.core.draft import Draft
 from controller.core.events import Refusal, RefusalCode
 from controller.core.image import ClusterImage
 from controller.core.records import Change
 from controller.core.shards import cluster_defaults
+from springtide.contract.partition_state import PartitionState, TopicState
 
 MINIMUM = "min.insync.replicas"
 

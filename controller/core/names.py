@@ -11,8 +11,8 @@ from hashlib import sha256
 from typing import Final
 from urllib.parse import quote
 
-from controller.contract.security import PatternKey, QuotaEntity
 from controller.core.records import AclsRecord, QuotasRecord, SecurityRecord, UserRecord
+from springtide.contract.security import PatternKey, QuotaEntity
 
 NAME_CHARS_MAX: Final = 200
 _KEPT_CHARS: Final = 120

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.contract.partition_state import NO_LEADER, PartitionState
 from controller.core.alarms import way_on
 from controller.core.authorizer import check_admission
 from controller.core.draft import Draft
@@ -31,6 +30,7 @@ from controller.core.records import Cause, Change, ClusterRecord, RemoveBrokerRe
 from controller.core.sessions import Sessions
 from controller.core.topics import broker_facts, check_epoch, find_partition, operator_change
 from controller.core.workers import check_named, workers_named, workers_of
+from springtide.contract.partition_state import NO_LEADER, PartitionState
 
 STILL_RUNNING_HINT = "stop it first; where its host does not answer, it is presumed to run until it is fenced"
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from controller.contract.session import owner_of
+from springtide.contract.session import owner_of
 
 
 class PlacementBroker(NamedTuple):

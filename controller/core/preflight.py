@@ -13,12 +13,12 @@ from enum import StrEnum
 
 import msgspec
 
-from controller.contract.preflight import PeerReach, PreflightReport, PreflightTarget
-from controller.contract.session import BrokerStatus
 from controller.core.image import ClusterImage
 from controller.core.options import PreflightLimits
 from controller.core.records import BrokerRegistration
 from controller.core.workers import workers_named
+from springtide.contract.preflight import PeerReach, PreflightReport, PreflightTarget
+from springtide.contract.session import BrokerStatus
 
 
 class CheckState(StrEnum):

@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
 
-from controller.contract.errors import ControllerError
-from controller.contract.session import BrokerStatus, RegisterResponse
 from controller.core.draft import Draft
 from controller.core.effects import ProbeBroker
 from controller.core.image import ClusterImage
 from controller.core.options import ControllerOptions
+from springtide.contract.errors import ControllerError
+from springtide.contract.session import BrokerStatus, RegisterResponse
 
 HEARD_MAX = 16
 """The number of a broker's last heartbeats that are held against what others tell of it later."""

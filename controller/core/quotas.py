@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from controller.contract.administration import QuotasToAlter
-from controller.contract.security import DEFAULT_ENTITY, EntityQuotas, QuotaEntity
 from controller.core.draft import Draft
 from controller.core.events import AlterQuotas, EntityAltered, QuotasAltered, Refusal, RefusalCode
 from controller.core.records import Cause, QuotasRecord
 from controller.core.request_size import check_size
 from controller.core.settings_table import INT32_MAX, INT64_MAX
 from controller.core.topics import operator_change
+from springtide.contract.administration import QuotasToAlter
+from springtide.contract.security import DEFAULT_ENTITY, EntityQuotas, QuotaEntity
 from springtide.security.acls.model import WILDCARD
 from springtide.security.acls.validation import InvalidAcl, canonical_host
 

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from controller.contract.partition_state import MoveThrottle, PartitionKey, PartitionState
-from controller.contract.throttles import FOLLOWER_RATE
 from controller.core.assignment import Obstacle, completed, grown, next_epoch, rolled_back
 from controller.core.configs import BadValueError, checked_value
 from controller.core.draft import Draft
@@ -30,6 +28,8 @@ from controller.core.records import Cause, PartitionRecord, Record, TopicRecord,
 from controller.core.settings_table import BROKER_SETTINGS
 from controller.core.topics import check_epoch, find_partition, operator_change
 from controller.core.workers import crowding_fault
+from springtide.contract.partition_state import MoveThrottle, PartitionKey, PartitionState
+from springtide.contract.throttles import FOLLOWER_RATE
 
 #: A throttle stands in each row of its operation.
 OPERATION_CHARS_MAX = 64

@@ -8,11 +8,11 @@ from enum import StrEnum
 
 import msgspec
 
-from controller.contract.lag_report import FollowerLag, PartitionLag
-from controller.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionKey, PartitionState
-from controller.contract.throttles import is_learner
 from controller.core.copying import CopyBook, CopyEstimate, throttled_rate
 from controller.core.image import ClusterImage
+from springtide.contract.lag_report import FollowerLag, PartitionLag
+from springtide.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionKey, PartitionState
+from springtide.contract.throttles import is_learner
 
 
 class BlockedReason(StrEnum):

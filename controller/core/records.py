@@ -13,16 +13,16 @@ from enum import StrEnum
 
 import msgspec
 
-from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
-from controller.contract.security import UNKNOWN_USERS, AclsOfPattern, EntityQuotas, UserSecrets
-from controller.contract.session import (
+from controller.core.effects import ProbeBroker
+from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
+from springtide.contract.security import UNKNOWN_USERS, AclsOfPattern, EntityQuotas, UserSecrets
+from springtide.contract.session import (
     WORKER_ID_STEP,
     BrokerStatus,
     ListenerAddress,
     ShutdownKind,
     owner_of,
 )
-from controller.core.effects import ProbeBroker
 
 #: Who acts when no operator does.
 ACTOR_CONTROLLER = "controller"

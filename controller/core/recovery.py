@@ -27,9 +27,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from controller.contract.holdings import HeldLog, Holdings, SetAsideLog
-from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, TopicState
-from controller.contract.session import ShutdownKind, Witness, owner_of
 from controller.core.draft import Draft
 from controller.core.events import (
     BrokerApplied,
@@ -56,6 +53,9 @@ from controller.core.records import (
 )
 from controller.core.shards import unnamed_shard
 from controller.core.topics import operator_change
+from springtide.contract.holdings import HeldLog, Holdings, SetAsideLog
+from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, TopicState
+from springtide.contract.session import ShutdownKind, Witness, owner_of
 
 #: By how much epochs are minted above the highest heard: who could not be asked may have heard more.
 EPOCH_MARGIN: Final = 1_000

@@ -3,18 +3,18 @@ sessions.py to act on. All claims of a broker about its disks are judged here (3
 
 from __future__ import annotations
 
-from controller.contract.errors import ControllerError
-from controller.contract.session import (
-    LISTENERS_MAX,
-    UNANSWERED_INCARNATIONS_MAX,
-    RegisterRequest,
-    ShutdownKind,
-)
 from controller.core.authorizer import registration_fault
 from controller.core.image import ClusterImage
 from controller.core.options import ControllerOptions
 from controller.core.records import BrokerRegistration
 from controller.core.workers import claim_fault
+from springtide.contract.errors import ControllerError
+from springtide.contract.session import (
+    LISTENERS_MAX,
+    UNANSWERED_INCARNATIONS_MAX,
+    RegisterRequest,
+    ShutdownKind,
+)
 
 LOG_DIRS_MAX = 64
 TEXT_LENGTH_MAX = 255

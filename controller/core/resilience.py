@@ -14,11 +14,11 @@ from collections.abc import Collection, Hashable, Iterator, Mapping
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
-from controller.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionKey, PartitionState
 from controller.core.configs import is_unclean_election_allowed
 from controller.core.election import eligible_ids, live_brokers, settle, unclean_candidate
 from controller.core.image import ClusterImage
 from controller.core.isr import with_unclean_leader
+from springtide.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionKey, PartitionState
 
 Group = TypeVar("Group", bound=Hashable)
 

@@ -17,17 +17,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import CreatedLogs
-from controller.contract.partition_state import PartitionKey
-from controller.contract.session import (
-    Heard,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    RegisterRequest,
-    RegisterResponse,
-    owner_of,
-)
 from controller.core.alarms import AlarmBook
 from controller.core.draft import Draft, actor_of
 from controller.core.effects import AlarmCode, AlarmKey
@@ -44,6 +33,17 @@ from controller.core.registration import (
     vouches_for_seats,
 )
 from controller.core.workers import workers_of
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import CreatedLogs
+from springtide.contract.partition_state import PartitionKey
+from springtide.contract.session import (
+    Heard,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RegisterRequest,
+    RegisterResponse,
+    owner_of,
+)
 
 WITNESSED_MAX = 3
 """The number of other brokers of which each broker is told how many heartbeats were heard."""

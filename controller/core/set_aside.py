@@ -16,9 +16,6 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from controller.contract.holdings import Holdings, SetAsideLog
-from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, TopicState
-from controller.contract.session import RegisterRequest, ShutdownKind
 from controller.core.alarms import AlarmBook, replica_alarm
 from controller.core.configs import effective_min_insync_replicas
 from controller.core.draft import Draft
@@ -38,6 +35,9 @@ from controller.core.recovery import (
 )
 from controller.core.shards import cluster_defaults
 from controller.core.topics import check_topic_name, operator_change
+from springtide.contract.holdings import Holdings, SetAsideLog
+from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, TopicState
+from springtide.contract.session import RegisterRequest, ShutdownKind
 
 
 class SetAsideBook:

@@ -13,14 +13,14 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from controller.contract.administration import FIRST_USE
-from controller.contract.security import (
+from springtide.contract.administration import FIRST_USE
+from springtide.contract.security import (
     ALLOW_EVERYONE,
     AUTHORIZER,
     STANDARD_AUTHORIZER,
     SUPER_USERS,
 )
-from controller.contract.throttles import FOLLOWER_RATE, LEADER_RATE
+from springtide.contract.throttles import FOLLOWER_RATE, LEADER_RATE
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1

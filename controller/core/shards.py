@@ -15,8 +15,12 @@ from typing import Final
 
 import msgspec
 
-from controller.contract.errors import ControllerError
-from controller.contract.partition_state import (
+from controller.core.draft import Draft, actor_of_coordinator
+from controller.core.events import Refusal, RefusalCode
+from controller.core.image import ClusterImage
+from controller.core.records import Cause
+from springtide.contract.errors import ControllerError
+from springtide.contract.partition_state import (
     NO_COORDINATOR,
     NO_EPOCH,
     WRITER_IDS,
@@ -25,11 +29,7 @@ from controller.contract.partition_state import (
     Shard,
     WriterId,
 )
-from controller.contract.updates import NameWriterRequest, NameWriterResponse
-from controller.core.draft import Draft, actor_of_coordinator
-from controller.core.events import Refusal, RefusalCode
-from controller.core.image import ClusterImage
-from controller.core.records import Cause
+from springtide.contract.updates import NameWriterRequest, NameWriterResponse
 
 SHARDS: Final = 50
 """Partitions of a coordinator topic, for good: which shard a name belongs to depends on it. As Kafka's

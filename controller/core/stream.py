@@ -18,19 +18,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from controller.contract.errors import ControllerError
-from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
-from controller.contract.security import (
+from controller.core.image import ClusterImage
+from controller.core.records import BrokerRegistration, CoordinatorRegistration
+from springtide.contract.errors import ControllerError
+from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
+from springtide.contract.security import (
     UNKNOWN_USERS,
     AclsOfPattern,
     EntityQuotas,
     QuotaEntity,
     UserSecrets,
 )
-from controller.contract.session import BrokerStatus
-from controller.contract.updates import BrokerEndpoint, PollRequest, UpdateBatch
-from controller.core.image import ClusterImage
-from controller.core.records import BrokerRegistration, CoordinatorRegistration
+from springtide.contract.session import BrokerStatus
+from springtide.contract.updates import BrokerEndpoint, PollRequest, UpdateBatch
 from springtide.security.acls.model import PatternType, ResourceType
 
 #: Entries of a delta; the rest follows with the next poll.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.contract.partition_state import TopicState
 from controller.core.configs import changed_configs, check_lags
 from controller.core.draft import Draft
 from controller.core.events import (
@@ -34,6 +33,7 @@ from controller.core.topics import (
     operator_change,
     spread,
 )
+from springtide.contract.partition_state import TopicState
 
 
 def add_partitions(

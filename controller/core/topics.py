@@ -12,8 +12,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from controller.contract.partition_state import PartitionState, TopicState
-from controller.contract.session import BrokerStatus
 from controller.core.assignment import first_leader
 from controller.core.authorizer import check_switched_on
 from controller.core.configs import (
@@ -51,6 +49,8 @@ from controller.core.records import (
 from controller.core.settings_table import CLUSTER_SETTINGS
 from controller.core.shards import PINNED, cluster_defaults, reserved, unnamed_shard, wanted_factor
 from controller.core.workers import crowding_fault
+from springtide.contract.partition_state import PartitionState, TopicState
+from springtide.contract.session import BrokerStatus
 
 TOPIC_NAME_LENGTH_MAX = 249
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")

@@ -7,13 +7,6 @@ from __future__ import annotations
 
 from typing import Final, get_args
 
-from controller.contract.security import (
-    DEFAULT_ENTITY,
-    UNKNOWN_USERS,
-    ScramSecret,
-    UserSecrets,
-    key_of_unknown_users,
-)
 from controller.core.draft import Draft
 from controller.core.events import (
     AlterUsers,
@@ -26,6 +19,13 @@ from controller.core.events import (
 from controller.core.records import Cause, UserRecord
 from controller.core.request_size import check_size
 from controller.core.topics import operator_change
+from springtide.contract.security import (
+    DEFAULT_ENTITY,
+    UNKNOWN_USERS,
+    ScramSecret,
+    UserSecrets,
+    key_of_unknown_users,
+)
 from springtide.security.sasl.credentials import (
     CredentialInvalid,
     ScramMechanism,

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from controller.contract.holdings import SetAsideLog
-from controller.contract.lag_report import PartitionLag, ReplicaProblem
-from controller.contract.partition_state import PartitionKey, PartitionState
 from controller.core.image import ClusterImage
 from controller.core.loss import LossPreview
+from springtide.contract.holdings import SetAsideLog
+from springtide.contract.lag_report import PartitionLag, ReplicaProblem
+from springtide.contract.partition_state import PartitionKey, PartitionState
 
 
 class QuarantinedReplicas:

@@ -19,10 +19,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import LagReport, LagReportResponse
-from controller.contract.session import HeartbeatResponse, RegisterRequest, RegisterResponse, Witness
-from controller.contract.updates import AHEAD, NameWriterRequest, NameWriterResponse, ProducerIdsResponse
 from controller.core.events import (
     AllocateProducerIds,
     AppliedReply,
@@ -42,6 +38,10 @@ from controller.core.events import (
 )
 from controller.core.image import ClusterImage
 from controller.core.shards import is_beyond
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import LagReport, LagReportResponse
+from springtide.contract.session import HeartbeatResponse, RegisterRequest, RegisterResponse, Witness
+from springtide.contract.updates import AHEAD, NameWriterRequest, NameWriterResponse, ProducerIdsResponse
 
 HINT = "docs/backup.md tells how to go on"
 

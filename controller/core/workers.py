@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from controller.contract.session import WORKER_ID_STEP, WORKERS_MAX, BrokerStatus, RegisterRequest, owner_of
 from controller.core.events import Refusal, RefusalCode
 from controller.core.image import ClusterImage
 from controller.core.records import BrokerRegistration
+from springtide.contract.session import WORKER_ID_STEP, WORKERS_MAX, BrokerStatus, RegisterRequest, owner_of
 
 _FROM_WORST: Final = (
     BrokerStatus.WAITING,

@@ -14,7 +14,6 @@ from typing import Final
 
 import msgspec
 
-from controller.contract.session import BrokerStatus, ListenerAddress
 from controller.core.image import ClusterImage
 from controller.core.planning.goals import Drain, Goal, Rebalance, RebalanceMode, Replace
 from controller.core.preflight import CheckState, PreflightCheck
@@ -34,6 +33,7 @@ from controller.operations.model import (
     with_steps,
 )
 from controller.operations.outcome import Advance, DrainMark, cancelled, fail, succeed, wait
+from springtide.contract.session import BrokerStatus, ListenerAddress
 
 #: Plans made for one goal of an addition before it is given up: about six minutes' worth.
 PLANS_PER_GOAL_MAX: Final = 10

@@ -23,7 +23,6 @@ from typing import Final
 
 import msgspec
 
-from controller.contract.partition_state import PartitionKey
 from controller.core.events import PartitionResult, ReassignmentTarget, RefusalCode
 from controller.core.image import ClusterImage
 from controller.core.planning.plan import Move, Plan, PlanOutcome
@@ -44,6 +43,7 @@ from controller.operations.model import (
 )
 from controller.operations.outcome import Advance, PlanOrder, cancelled, fail, outside, succeed, wait
 from controller.operations.reassignments import Progress, blocked_view, fate_in
+from springtide.contract.partition_state import PartitionKey
 
 #: Moves submitted in one event.
 STARTED_AT_ONCE: Final = 200

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.contract.partition_state import PartitionKey
 from controller.database.rows import OperationRow
 from controller.operations.hours import DailyWindow
+from springtide.contract.partition_state import PartitionKey
 
 #: Of many, so that an operation's row stays small; its summary has the number of all.
 BLOCKED_SHOWN: Final = 100

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from controller.contract.partition_state import PartitionKey
 from controller.core.events import ReassignmentTarget
 from controller.core.planning.goals import Goal
 from controller.database.rows import MoveRow
@@ -24,6 +23,7 @@ from controller.operations.model import (
     Work,
     with_steps,
 )
+from springtide.contract.partition_state import PartitionKey
 
 
 class PlanOrder(MoveOptions, frozen=True, kw_only=True):

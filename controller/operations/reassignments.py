@@ -16,7 +16,6 @@ from typing import Final
 
 import msgspec
 
-from controller.contract.partition_state import PartitionKey
 from controller.core.events import PartitionResult, ReassignmentTarget, RefusalCode
 from controller.core.image import ClusterImage
 from controller.core.reassignment_progress import BlockedReason, ReassignmentProgress
@@ -33,6 +32,7 @@ from controller.operations.model import (
     begun,
 )
 from controller.operations.outcome import Advance, cancelled, fail, succeed, wait
+from springtide.contract.partition_state import PartitionKey
 
 Progress = Mapping[PartitionKey, ReassignmentProgress]
 

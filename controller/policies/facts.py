@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
-from controller.contract.partition_state import PartitionKey
 from controller.core.planning.plan import Plan
 from controller.core.planning.snapshot import Snapshot
+from springtide.contract.partition_state import PartitionKey
 
 Value = str | int | float | None
 Row = tuple[Value, ...]

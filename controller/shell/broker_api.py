@@ -24,24 +24,6 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from controller.contract.administration import AdminRequest
-from controller.contract.errors import ControllerAnswer, ControllerError
-from controller.contract.lag_report import LagReport, LagReportResponse
-from controller.contract.preflight import PreflightReport, PreflightResponse
-from controller.contract.session import (
-    HeartbeatRequest,
-    HeartbeatResponse,
-    RegisterRequest,
-    RegisterResponse,
-)
-from controller.contract.updates import (
-    NameWriterRequest,
-    NameWriterResponse,
-    PollRequest,
-    ProducerIdsRequest,
-    ProducerIdsResponse,
-    UpdateBatch,
-)
 from controller.core.events import (
     AllocateProducerIds,
     AppliedReply,
@@ -58,6 +40,24 @@ from controller.core.stream import UpdateRange, build_range, check_poll, plan_up
 from controller.shell.driver import ClusterDriver
 from controller.shell.engine import Engine
 from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
+from springtide.contract.administration import AdminRequest
+from springtide.contract.errors import ControllerAnswer, ControllerError
+from springtide.contract.lag_report import LagReport, LagReportResponse
+from springtide.contract.preflight import PreflightReport, PreflightResponse
+from springtide.contract.session import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RegisterRequest,
+    RegisterResponse,
+)
+from springtide.contract.updates import (
+    NameWriterRequest,
+    NameWriterResponse,
+    PollRequest,
+    ProducerIdsRequest,
+    ProducerIdsResponse,
+    UpdateBatch,
+)
 
 log = logging.getLogger(__name__)
 

@@ -26,11 +26,6 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from controller.audit.change import AuditedChange
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import PartitionLag
-from controller.contract.missing_topics import MISSING_TOLD_MAX, MissingTopic
-from controller.contract.partition_state import PartitionKey
-from controller.contract.session import DiskSpace, HeartbeatRequest, HeartbeatResponse
 from controller.core.effects import (
     Alarm,
     AlarmCode,
@@ -66,6 +61,11 @@ from controller.shell.metadata_store import ClusterStore, Conflict, Fenced
 from controller.shell.outcomes import MetadataWentBack, NotActive, NotInForce, OutcomeUnknown, Overloaded
 from controller.shell.published import PersistedChange, Published, observe, render
 from controller.shell.timekeeper import Timekeeper
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import PartitionLag
+from springtide.contract.missing_topics import MISSING_TOLD_MAX, MissingTopic
+from springtide.contract.partition_state import PartitionKey
+from springtide.contract.session import DiskSpace, HeartbeatRequest, HeartbeatResponse
 from springtide.log_lines import current_ids, ids_in_log
 
 log = logging.getLogger(__name__)

@@ -17,14 +17,6 @@ import anyio.lowlevel
 from anyio.abc import TaskStatus
 
 from controller.audit.change import AuditedChange
-from controller.contract.errors import ControllerError
-from controller.contract.groups import GroupRebalance
-from controller.contract.holdings import SetAsideLog
-from controller.contract.lag_report import PartitionLag
-from controller.contract.missing_topics import MissingTopic
-from controller.contract.partition_state import PartitionKey
-from controller.contract.preflight import PreflightReport, PreflightResponse, PreflightTarget
-from controller.contract.session import DiskSpace
 from controller.core.alarms import ReplicaVerdict, explain_replicas, way_on
 from controller.core.effects import Alarm
 from controller.core.events import Event, MetadataRecovered, RecoverMetadata, Refusal, Reply
@@ -54,6 +46,14 @@ from controller.shell.outcomes import ClusterExists, NotActive, OutcomeUnknown, 
 from controller.shell.published import Published, truth
 from controller.shell.rows import head_path
 from controller.shell.timekeeper import Timekeeper
+from springtide.contract.errors import ControllerError
+from springtide.contract.groups import GroupRebalance
+from springtide.contract.holdings import SetAsideLog
+from springtide.contract.lag_report import PartitionLag
+from springtide.contract.missing_topics import MissingTopic
+from springtide.contract.partition_state import PartitionKey
+from springtide.contract.preflight import PreflightReport, PreflightResponse, PreflightTarget
+from springtide.contract.session import DiskSpace
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,6 @@ from typing import Final, assert_never
 import anyio.lowlevel
 import msgspec
 
-from controller.contract.partition_state import TopicState
 from controller.core.records import (
     AclsRecord,
     BrokerRecord,
@@ -96,6 +95,7 @@ from controller.shell.security_rows import (
     folder_path,
     security_path,
 )
+from springtide.contract.partition_state import TopicState
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from controller.contract.session import BrokerStatus
 from controller.core.image import ClusterImage
 from controller.shell.engine import Engine
+from springtide.contract.session import BrokerStatus
 
 _KAFKA: Final = "kafka_controller_kafkacontroller_"
 _OURS: Final = "springtide_controller_"

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple, assert_never
 import msgspec
 
 from controller.audit.change import AuditedChange, Entity, partition_id
-from controller.contract.partition_state import PartitionKey, PartitionState
-from controller.contract.security import AclsOfPattern, UserSecrets
 from controller.core.image import ClusterImage
 from controller.core.names import name_of
 from controller.core.records import (
@@ -34,6 +32,8 @@ from controller.core.records import (
     UserRecord,
 )
 from controller.shell.security_rows import pattern_row
+from springtide.contract.partition_state import PartitionKey, PartitionState
+from springtide.contract.security import AclsOfPattern, UserSecrets
 
 
 class Published:

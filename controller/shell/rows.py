@@ -26,7 +26,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from controller.contract.partition_state import (
+from controller.core.records import Change, PartitionRecord, Record
+from controller.core.witnesses import TermStart
+from springtide.contract.partition_state import (
     NO_EPOCH,
     NO_LEADER,
     LeaderRecovery,
@@ -34,8 +36,6 @@ from controller.contract.partition_state import (
     PartitionState,
     Shard,
 )
-from controller.core.records import Change, PartitionRecord, Record
-from controller.core.witnesses import TermStart
 
 PARTITIONS_PER_CHUNK: Final = 100
 #: ZooKeeper refuses a request above jute.maxbuffer, 1 MiB unless configured, by closing the connection; a

@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
-from controller.contract.security import AclsOfPattern
 from controller.core.names import name_of
 from controller.core.records import AclsRecord, Change, QuotasRecord, SecurityRecord, UserRecord
 from controller.shell.rows import cluster_path, decode_row, encode_row, shorten
+from springtide.contract.security import AclsOfPattern
 from springtide.security.acls.model import AclBinding, Operation, PatternType, Permission, ResourceType
 
 ACLS: Final = "acls"

@@ -12,8 +12,6 @@ from typing import Final
 
 import anyio
 
-from controller.contract.agreed_time import AgreedTime
-from controller.contract.session import ClockLeap
 from controller.shell.clock import ControllerClock
 from controller.shell.meta import (
     ANY_VERSION,
@@ -26,6 +24,8 @@ from controller.shell.meta import (
     SetData,
     WriteRejection,
 )
+from springtide.contract.agreed_time import AgreedTime
+from springtide.contract.session import ClockLeap
 
 CLOCK_PATH: Final = "/clock"
 READ_EVERY_MS: Final = 10_000

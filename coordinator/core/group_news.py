@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
-from controller.contract.groups import (
+from coordinator.core.groups.machine import GroupMachine
+from coordinator.core.groups.registry import Registry
+from springtide.contract.groups import (
     GROUP_ID_CHARS_MAX,
     REBALANCES_TOLD_MAX,
     GroupNews,
     GroupRebalance,
     GroupTrouble,
 )
-from controller.contract.session import HeartbeatResponse
-from coordinator.core.groups.machine import GroupMachine
-from coordinator.core.groups.registry import Registry
+from springtide.contract.session import HeartbeatResponse
 
 
 class NewsOfGroups:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from itertools import islice
 
-from controller.contract.partition_state import WriterId
 from coordinator.core.machine import Machine, ShardRecord
 from coordinator.core.opening import OPENING_KEY
+from springtide.contract.partition_state import WriterId
 from springtide.wire.record_batch import BatchHeader, CorruptBatch, crc_is_valid, iter_headers
 from springtide.wire.record_spans import offset_of, read_payload, read_spans, value_of
 

@@ -43,7 +43,6 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import assert_never
 
-from controller.contract.partition_state import WriterId
 from coordinator.core.machine import Machine, StepOutcome, TimerDue
 from coordinator.core.opening import opening_record
 from coordinator.core.replay import NO_WRITER, ShardReplay
@@ -69,6 +68,7 @@ from coordinator.core.shard_ports import (
     WriterNamed,
 )
 from coordinator.core.writer import ShardWriter, Stand
+from springtide.contract.partition_state import WriterId
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import CorruptBatch
 

@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from msgspec import Struct
 
-from controller.contract.partition_state import WriterId
+from springtide.contract.partition_state import WriterId
 from springtide.wire.errors import ErrorCode
 
 LOST = ErrorCode.NETWORK_EXCEPTION

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from controller.contract.groups import GROUP_ID_CHARS_MAX, TROUBLES_TOLD_MAX, GroupTrouble
 from coordinator.core.groups.figures import GroupFigures
 from coordinator.core.lag_watch import PERIOD_MS, PERIODS, LagWatch
+from springtide.contract.groups import GROUP_ID_CHARS_MAX, TROUBLES_TOLD_MAX, GroupTrouble
 
 UNSETTLED_MS: Final = 600_000
 """A group that has not been stable for a minute on end for so long is told."""

@@ -23,9 +23,9 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from controller.contract.partition_state import WRITER_BATCHES_MAX, WriterId
 from coordinator.core.machine import RequestReply, ShardRecord
 from coordinator.core.shard_ports import AppendBatch, BatchAnswered
+from springtide.contract.partition_state import WRITER_BATCHES_MAX, WriterId
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import HEADER_BYTES, SEQUENCE_MAX
 from springtide.wire.records import NewRecord, encode_batch

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from controller.contract.partition_state import TopicState
 from coordinator.core.groups.requests import OffsetPlace
+from springtide.contract.partition_state import TopicState
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.group_refusals import Fields, topic_fields

@@ -12,11 +12,11 @@ from typing import Final
 
 import trio
 
-from controller.contract.groups import GroupTrouble
 from coordinator.core.groups.figures import GroupFigures, figures_of
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.troubles import Troubles
 from coordinator.shell.log_ends import PartitionEnds, Place
+from springtide.contract.groups import GroupTrouble
 from springtide.node.clock import Clock
 from springtide.node.status import escape
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 import trio
 
-from controller.contract.partition_state import PartitionKey
-from controller.contract.updates import BrokerEndpoint
 from coordinator.core.shard_ports import LOST, AppendBatch, BatchAnswered, LogWasRead, ReadLog
 from coordinator.shell.timers import Spawn
+from springtide.contract.partition_state import PartitionKey
+from springtide.contract.updates import BrokerEndpoint
 from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Channel, Net

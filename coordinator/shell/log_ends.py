@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 import trio
 
-from controller.contract.updates import BrokerEndpoint
+from springtide.contract.updates import BrokerEndpoint
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Net

@@ -13,9 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
 
-from controller.contract.errors import ControllerError
-from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, WriterId
-from controller.contract.updates import NameWriterResponse
 from coordinator.core.machine import Machine
 from coordinator.core.shard import ShardPhase, ShardRuntime
 from coordinator.core.shard_ports import (
@@ -41,6 +38,9 @@ from coordinator.core.shard_ports import (
 )
 from coordinator.shell.log_client import LogClient, LogParts
 from coordinator.shell.timers import ShardTimers
+from springtide.contract.errors import ControllerError
+from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, WriterId
+from springtide.contract.updates import NameWriterResponse
 from springtide.node.controller_client import ControllerUnavailable
 from springtide.wire.errors import ErrorCode
 

@@ -15,13 +15,13 @@ from functools import partial
 import trio
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from controller.contract.partition_state import NO_EPOCH, PartitionKey, PartitionState, WriterId
-from controller.contract.session import LevelShards
-from controller.contract.updates import NameWriterResponse
 from coordinator.core.machine import Machine
 from coordinator.core.shard import ShardPhase
 from coordinator.shell.shard_host import ShardCounters, ShardHost, ShardParts, WriterNamer
 from coordinator.shell.timers import Spawn
+from springtide.contract.partition_state import NO_EPOCH, PartitionKey, PartitionState, WriterId
+from springtide.contract.session import LevelShards
+from springtide.contract.updates import NameWriterResponse
 from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Net

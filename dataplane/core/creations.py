@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from controller.contract.lag_report import CreatedLogs
-from controller.contract.partition_state import PartitionKey, PartitionState
+from springtide.contract.lag_report import CreatedLogs
+from springtide.contract.partition_state import PartitionKey, PartitionState
 
 
 def may_create(state: PartitionState, broker_id: int, *, is_known_lost: bool = False) -> bool:

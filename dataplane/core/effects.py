@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.contract.lag_report import ReplicaProblem
 from dataplane.core.results import DeletionResult
+from springtide.contract.lag_report import ReplicaProblem
 from springtide.wire.errors import ErrorCode
 
 

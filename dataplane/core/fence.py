@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from controller.contract.partition_state import WRITER_BATCHES_MAX, WRITER_IDS, WriterId
 from dataplane.core.producer_state import Duplicate
+from springtide.contract.partition_state import WRITER_BATCHES_MAX, WRITER_IDS, WriterId
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import SEQUENCE_MAX, BatchHeader
 

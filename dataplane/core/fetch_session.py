@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from controller.contract.partition_state import PartitionKey
+from springtide.contract.partition_state import PartitionKey
 from springtide.node.lease import NEVER_MS
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark

@@ -30,7 +30,6 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from controller.contract.partition_state import NO_LEADER, PartitionState
 from dataplane.core.effects import (
     HIGH_WATERMARK_MOVED,
     LOG_START_MOVED,
@@ -53,6 +52,7 @@ from dataplane.core.producer_state import CorruptProducerSnapshot, decode_told_s
 from dataplane.core.results import FetchResult, LeaderAnswer
 from dataplane.core.role import ReplicaParts, ReplicaRole, check_position, out_of_range
 from dataplane.core.watermarks import UNKNOWN_OFFSET
+from springtide.contract.partition_state import NO_LEADER, PartitionState
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
 from springtide.wire.fetch_response import Compacted, EpochEnd

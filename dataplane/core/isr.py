@@ -21,12 +21,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from controller.contract.lag_report import FollowerLag, IsrMember, IsrProposal, IsrProposalResult
-from controller.contract.partition_state import LeaderRecovery, PartitionState
-from controller.contract.throttles import is_learner
-from controller.contract.updates import BrokerEndpoint
 from dataplane.core.fetch_session import Contact
 from dataplane.core.watermarks import UNKNOWN_OFFSET
+from springtide.contract.lag_report import FollowerLag, IsrMember, IsrProposal, IsrProposalResult
+from springtide.contract.partition_state import LeaderRecovery, PartitionState
+from springtide.contract.throttles import is_learner
+from springtide.contract.updates import BrokerEndpoint
 from springtide.node.lease import NEVER_MS
 
 _NO_FETCH_YET = 2**62

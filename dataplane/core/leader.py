@@ -16,9 +16,6 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag
-from controller.contract.partition_state import WRITER_BATCHES_MAX, PartitionState, Shard
 from dataplane.core.compaction.deciding import due_round
 from dataplane.core.compaction.rounds import Dirt, encode_round
 from dataplane.core.effects import (
@@ -60,6 +57,9 @@ from dataplane.core.results import (
 )
 from dataplane.core.role import ReplicaParts, ReplicaRole, check_epoch_start, check_position
 from dataplane.core.watermarks import UNKNOWN_OFFSET, committable_offset
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag
+from springtide.contract.partition_state import WRITER_BATCHES_MAX, PartitionState, Shard
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
 from springtide.wire.fetch_response import EpochEnd

@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from controller.contract.partition_state import WRITER_IDS
+from springtide.contract.partition_state import WRITER_IDS
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import SEQUENCE_MAX, BatchHeader
 

@@ -22,9 +22,6 @@ leader and the clock.
 
 from __future__ import annotations
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import IsrProposalResult
-from controller.contract.partition_state import PartitionState
 from dataplane.core.effects import (
     LEADERSHIP_CHANGED,
     NO_EFFECTS,
@@ -37,6 +34,9 @@ from dataplane.core.follower import Follower
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
 from dataplane.core.role import Offline, ReplicaParts
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import IsrProposalResult
+from springtide.contract.partition_state import PartitionState
 from springtide.wire.errors import ErrorCode
 
 

@@ -14,9 +14,6 @@ from itertools import count
 from typing import ClassVar
 from weakref import proxy
 
-from controller.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag, ReplicaProblem
-from controller.contract.partition_state import PartitionState
-from controller.contract.updates import BrokerEndpoint
 from dataplane.core.compaction.rounds import Dirt
 from dataplane.core.effects import (
     LEADERSHIP_CHANGED,
@@ -44,6 +41,9 @@ from dataplane.core.results import (
     TimestampLookup,
 )
 from dataplane.core.watermarks import UNKNOWN_OFFSET, HighWatermark, StoredLogStart
+from springtide.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag, ReplicaProblem
+from springtide.contract.partition_state import PartitionState
+from springtide.contract.updates import BrokerEndpoint
 from springtide.node.lease import Lease
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark

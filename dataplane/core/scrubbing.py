@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from controller.contract.partition_state import PartitionKey
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.log_port import LogPort, RottenRange
+from springtide.contract.partition_state import PartitionKey
 from springtide.wire.record_batch import CorruptBatch, crc_is_valid, iter_headers
 
 NEVER_MS = -1

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from controller.contract.partition_state import MoveThrottle, PartitionKey
+from springtide.contract.partition_state import MoveThrottle, PartitionKey
 
 GRANT_BYTES_MIN = 64 * 1024
 """The least grant: a bucket with less collects first, unless it can't hold as much."""

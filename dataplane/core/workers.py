@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from controller.contract.session import WORKER_ID_STEP, WORKERS_MAX
+from springtide.contract.session import WORKER_ID_STEP, WORKERS_MAX
 
 PORT_MAX = 65_535
 RESTART_MS_MIN = 1_000

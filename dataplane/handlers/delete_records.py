@@ -14,12 +14,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, cast
 
-from controller.contract.administration import AdminOutcome, DeleteRecordsCall, RecordsBefore, RecordsToDelete
 from dataplane.core.results import DeletionResult
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.list_offsets import error_of_unhosted
 from dataplane.handlers.produce import TIMEOUT_MS_MAX
 from dataplane.shell.hosted import HostedPartition
+from springtide.contract.administration import AdminOutcome, DeleteRecordsCall, RecordsBefore, RecordsToDelete
 from springtide.node.handlers.administer import administer
 from springtide.node.handlers.context import Request
 from springtide.security.acls.model import Operation, ResourceType

@@ -15,7 +15,6 @@ from typing import cast
 
 import msgspec
 
-from controller.contract.partition_state import PartitionKey
 from dataplane.core.fetch_session import (
     FINAL_EPOCH,
     NO_SESSION,
@@ -30,6 +29,7 @@ from dataplane.handlers.leaders import LeaderHints
 from dataplane.handlers.list_offsets import ISOLATION_LEVELS, error_of_unhosted_id
 from dataplane.shell.fetches import Fetch, FetchedAnswer
 from dataplane.shell.hosted import HostedPartition
+from springtide.contract.partition_state import PartitionKey
 from springtide.node.authorization import ClientRights
 from springtide.node.clock import last_beat
 from springtide.node.handlers.context import Request

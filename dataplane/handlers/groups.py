@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from controller.contract.updates import BrokerEndpoint
 from dataplane.handlers.context import BrokerContext
+from springtide.contract.updates import BrokerEndpoint
 from springtide.node.handlers import authorized_operations
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.group_lists import asks_coordinators, visible

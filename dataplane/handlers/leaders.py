@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.contract.partition_state import NO_LEADER
 from dataplane.handlers.context import BrokerContext
+from springtide.contract.partition_state import NO_LEADER
 from springtide.wire.leader_hints import CurrentLeader, NodeEndpoint
 
 

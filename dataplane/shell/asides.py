@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
-from controller.contract.partition_state import PartitionKey
 from dataplane.core.log_port import LogSlice
 from dataplane.core.results import FetchResult
 from dataplane.storage.aside_log import AsideLog, open_aside
 from dataplane.storage.disk import Disk
 from dataplane.storage.divergent import FoundAside, find_aside, is_aside_name, list_aside, topic_of_aside
 from dataplane.storage.health import CorruptLog
+from springtide.contract.partition_state import PartitionKey
 from springtide.node.threads import Threads
 from springtide.wire.errors import ErrorCode
 

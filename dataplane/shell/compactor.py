@@ -15,7 +15,6 @@ from functools import partial
 import trio
 from prometheus_client.metrics_core import Metric
 
-from controller.contract.partition_state import PartitionKey
 from dataplane.core.compaction.known import PlacedRound
 from dataplane.core.compaction.rounds import CompactionOptions, Dirt
 from dataplane.core.leader import Leader
@@ -29,6 +28,7 @@ from dataplane.shell.partitions import PartitionTable
 from dataplane.storage.compaction import PassPutOff
 from dataplane.storage.health import ClosedLog
 from dataplane.storage.rewritten_files import rewrite_files
+from springtide.contract.partition_state import PartitionKey
 from springtide.node.clock import BrokerClock
 from springtide.node.config import LONG_MAX
 from springtide.node.status import counter, gauge

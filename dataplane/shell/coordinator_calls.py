@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import trio
 
-from controller.contract.updates import BrokerEndpoint
+from springtide.contract.updates import BrokerEndpoint
 from springtide.node.clock import Clock
 from springtide.node.net import Net
 from springtide.node.question import ask, connect

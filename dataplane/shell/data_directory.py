@@ -16,9 +16,6 @@ from typing import Final
 import trio
 from prometheus_client.metrics_core import Metric
 
-from controller.contract.holdings import SetAsideLog
-from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
-from controller.contract.session import DiskSpace
 from dataplane.core.effects import WriteAside
 from dataplane.core.log_port import LogChanged, LogError, RottenBytes
 from dataplane.shell.config import TopicSettings
@@ -36,6 +33,9 @@ from dataplane.storage.health import ClosedLog
 from dataplane.storage.log_dir import DIVERGENT, LogDir
 from dataplane.storage.log_settings import PartitionId
 from dataplane.storage.partition_log import PartitionLog
+from springtide.contract.holdings import SetAsideLog
+from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
+from springtide.contract.session import DiskSpace
 from springtide.node.clock import Clock
 from springtide.node.controller_client import Seen
 from springtide.node.status import gauge

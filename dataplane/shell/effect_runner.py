@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable
 from typing import Protocol, assert_never, cast
 
-from controller.contract.partition_state import PartitionKey
 from dataplane.core.effects import (
     BackOff,
     CheckAtRest,
@@ -37,6 +36,7 @@ from dataplane.shell.fetches import Fetches
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.produces import Produces
 from dataplane.shell.untold import Untold
+from springtide.contract.partition_state import PartitionKey
 from springtide.node.clock import Clock
 
 _log = logging.getLogger(__name__)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from controller.contract.partition_state import PartitionKey
 from dataplane.core.fetch_session import FINAL_EPOCH, FollowerRequest
 from dataplane.shell.config import BrokerConfig
+from springtide.contract.partition_state import PartitionKey
 from springtide.node.topic_ids import topic_id_bytes
 from springtide.wire import fetch_request
 from springtide.wire.apis import REPLICA_FETCH_VERSION, ApiKey

@@ -19,7 +19,6 @@ from itertools import count
 
 import trio
 
-from controller.contract.partition_state import PartitionKey
 from dataplane.core.fetch_session import (
     HIGH_WATERMARK_TELL_MS,
     NO_SESSION,
@@ -28,6 +27,7 @@ from dataplane.core.fetch_session import (
     FollowedPartition,
 )
 from dataplane.core.results import FetchResult
+from springtide.contract.partition_state import PartitionKey
 from springtide.node.clock import Clock
 from springtide.wire.errors import ErrorCode
 

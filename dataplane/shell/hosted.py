@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from controller.contract.lag_report import PartitionLag
-from controller.contract.partition_state import PartitionKey
 from dataplane.core.replica import Replica
 from dataplane.storage.partition_log import PartitionLog
+from springtide.contract.lag_report import PartitionLag
+from springtide.contract.partition_state import PartitionKey
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -26,8 +26,6 @@ from dataclasses import dataclass
 
 import trio
 
-from controller.contract.partition_state import PartitionKey
-from controller.contract.updates import BrokerEndpoint
 from dataplane.core.fetch_session import NO_SESSION, FetchPosition, FollowerSession
 from dataplane.core.results import LeaderAnswer
 from dataplane.shell.effect_runner import EffectRunner
@@ -35,6 +33,8 @@ from dataplane.shell.fetch_encoder import HURRY_CORRELATION_ID, FetchEncoder
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.learner_turns import LearnerTurns
 from dataplane.shell.metrics import BrokerCounters
+from springtide.contract.partition_state import PartitionKey
+from springtide.contract.updates import BrokerEndpoint
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Channel, ChannelReadiness, Net, Poller

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import trio
 
-from controller.contract.partition_state import PartitionKey
-from controller.contract.throttles import FOLLOWER_RATE, effective_rate, is_learner
 from dataplane.core.throttle import LearnerThrottle
 from dataplane.shell.hosted import HostedPartition
+from springtide.contract.partition_state import PartitionKey
+from springtide.contract.throttles import FOLLOWER_RATE, effective_rate, is_learner
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
 

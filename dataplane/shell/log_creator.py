@@ -11,11 +11,11 @@ from typing import Final
 
 import trio
 
-from controller.contract.partition_state import PartitionState
 from dataplane.core.creations import PendingCreations
 from dataplane.core.log_port import LogError
 from dataplane.shell.data_directory import DataDirectory
 from dataplane.storage.partition_log import PartitionLog
+from springtide.contract.partition_state import PartitionState
 
 CREATIONS_AT_ONCE: Final = 64
 """Logs of one slice: they share an fsync of the directory, and the loop's turn in which they begin."""

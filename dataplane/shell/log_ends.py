@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.contract.lag_report import LOG_EPOCHS_MAX, ReplicaLogEnd
-from controller.contract.partition_state import NO_LEADER, PartitionKey
 from dataplane.core.replica import Replica
 from dataplane.core.role import Offline
 from dataplane.shell.hosted import HostedPartition
+from springtide.contract.lag_report import LOG_EPOCHS_MAX, ReplicaLogEnd
+from springtide.contract.partition_state import NO_LEADER, PartitionKey
 
 
 def log_end_of(replica: Replica) -> ReplicaLogEnd | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from controller.contract.lag_report import ReplicaProblem
 from dataplane.storage.log_dir import LogDir, StrayDirectory
 from dataplane.storage.log_settings import PartitionId
 from dataplane.storage.recovery import DamagedLog
+from springtide.contract.lag_report import ReplicaProblem
 
 _log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from controller.contract.partition_state import PartitionState
 from dataplane.core.leader import Leader
 from dataplane.shell.hosted import HostedPartition
+from springtide.contract.partition_state import PartitionState
 from springtide.node.status import gauge
 
 

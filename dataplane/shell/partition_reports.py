@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from controller.contract.holdings import HeldLog, Holdings, SetAsideLog
-from controller.contract.lag_report import (
+from dataplane.core.replica import Replica
+from dataplane.shell.data_directory import DataDirectory
+from dataplane.shell.effect_runner import EffectRunner
+from dataplane.shell.hosted import HostedPartition
+from dataplane.shell.metrics import BrokerCounters
+from dataplane.shell.partitions import PartitionTable
+from dataplane.shell.untold import Untold
+from springtide.contract.holdings import HeldLog, Holdings, SetAsideLog
+from springtide.contract.lag_report import (
     CreatedLogs,
     IsrProposal,
     IsrProposalResult,
@@ -15,14 +22,7 @@ from controller.contract.lag_report import (
     ReplicaLogEnd,
     ReplicaProblem,
 )
-from controller.contract.session import RegisterRequest
-from dataplane.core.replica import Replica
-from dataplane.shell.data_directory import DataDirectory
-from dataplane.shell.effect_runner import EffectRunner
-from dataplane.shell.hosted import HostedPartition
-from dataplane.shell.metrics import BrokerCounters
-from dataplane.shell.partitions import PartitionTable
-from dataplane.shell.untold import Untold
+from springtide.contract.session import RegisterRequest
 from springtide.node.cluster_view import ClusterView
 
 SET_ASIDE_TOLD_MAX: Final = 2_000

@@ -21,12 +21,6 @@ from typing import Final
 
 import trio
 
-from controller.contract.lag_report import (
-    ReplicaProblem,
-)
-from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
-from controller.contract.throttles import LEADER_RATE, effective_rate
-from controller.contract.updates import AHEAD, ApplyFailure, BrokerEndpoint, UpdateBatch
 from dataplane.core.creations import PendingCreations, has_seat, may_create
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
@@ -41,6 +35,12 @@ from dataplane.shell.log_creator import LogCreator
 from dataplane.shell.served_learners import ServedLearners
 from dataplane.shell.untold import Untold
 from dataplane.storage.partition_log import PartitionLog
+from springtide.contract.lag_report import (
+    ReplicaProblem,
+)
+from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
+from springtide.contract.throttles import LEADER_RATE, effective_rate
+from springtide.contract.updates import AHEAD, ApplyFailure, BrokerEndpoint, UpdateBatch
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.lease import Lease

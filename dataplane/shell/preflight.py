@@ -13,7 +13,8 @@ from typing import Any, Final, Protocol
 
 import trio
 
-from controller.contract.preflight import (
+from dataplane.storage.disk import Disk
+from springtide.contract.preflight import (
     DiskFigures,
     PeerReach,
     PreflightReport,
@@ -21,8 +22,7 @@ from controller.contract.preflight import (
     PreflightTarget,
     ReachFailure,
 )
-from controller.contract.session import BrokerStatus, HeartbeatResponse
-from dataplane.storage.disk import Disk
+from springtide.contract.session import BrokerStatus, HeartbeatResponse
 from springtide.node.clock import Clock
 from springtide.node.clock_comparison import ClockComparison
 from springtide.node.controller_client import ControllerUnavailable

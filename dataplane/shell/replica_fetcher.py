@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 import trio
 
-from controller.contract.partition_state import PartitionKey
 from dataplane.shell.config import BrokerConfig
 from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.fetch_encoder import FetchEncoder
@@ -22,6 +21,7 @@ from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.leader_fetcher import FetcherParts, LeaderFetcher
 from dataplane.shell.learner_turns import LearnerTurns
 from dataplane.shell.metrics import BrokerCounters
+from springtide.contract.partition_state import PartitionKey
 from springtide.node.clock import Clock, sleep_to_beat
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Net, Poller

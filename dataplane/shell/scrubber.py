@@ -22,7 +22,6 @@ import msgspec
 import trio
 from prometheus_client.metrics_core import Metric
 
-from controller.contract.partition_state import PartitionKey
 from dataplane.core.effects import MendLog
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.log_port import LogChanged, LogError
@@ -45,6 +44,7 @@ from dataplane.shell.partitions import PartitionTable
 from dataplane.storage.health import ClosedLog, CorruptLog
 from dataplane.storage.rot import CheckedSlice, ScrubPlace
 from dataplane.storage.segment import Hole
+from springtide.contract.partition_state import PartitionKey
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Net

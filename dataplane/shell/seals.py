@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final
 
-from controller.contract.partition_state import PartitionKey
 from dataplane.core.log_port import LogError
 from dataplane.shell.hosted import HostedPartition
 from dataplane.storage.health import ClosedLog
+from springtide.contract.partition_state import PartitionKey
 from springtide.node.threads import Threads
 
 ROUND_MS: Final = 5_000

@@ -9,10 +9,10 @@ same fetch do not wait for it.
 
 from __future__ import annotations
 
-from controller.contract.partition_state import PartitionKey
 from dataplane.core.leader import Leader
 from dataplane.core.replica import Replica
 from dataplane.core.throttle import TokenBucket
+from springtide.contract.partition_state import PartitionKey
 
 WINDOW_MS = 1_000
 """Longer than a follower's fetch waits (replica.fetch.wait.max.ms), or the rate would not be reached."""

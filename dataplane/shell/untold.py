@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from controller.contract.lag_report import ReplicaProblem
-from controller.contract.partition_state import PartitionKey
 from dataplane.core.creations import UntoldCreations
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.log_ends import UntoldLogEnds
+from springtide.contract.lag_report import ReplicaProblem
+from springtide.contract.partition_state import PartitionKey
 
 UNREPORTED_PROBLEMS_MAX = 10_000
 """Limit of problems that wait for a controller; the oldest are dropped, but remain in the log file."""

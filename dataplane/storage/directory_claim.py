@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controller.contract.session import UNANSWERED_INCARNATIONS_MAX, ShutdownKind
 from dataplane.core.log_port import LogError
 from dataplane.core.workers import folder_number
 from dataplane.storage.checkpoints import RECOVERY_POINTS, read_title
@@ -50,6 +49,7 @@ from dataplane.storage.log_dir_identity import (
     encode_meta,
     shutdown_kind,
 )
+from springtide.contract.session import UNANSWERED_INCARNATIONS_MAX, ShutdownKind
 
 MARKER_FILE = "clean-shutdown"
 LOCK_FILE = ".lock"

@@ -29,9 +29,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from controller.contract.holdings import SetAsideLog
-from controller.contract.partition_state import PartitionState, TopicState
-from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import LogError
 from dataplane.storage.checkpoints import PartitionKey
 from dataplane.storage.directory_claim import DirectoryClaim, claim_directory, is_anothers
@@ -50,6 +47,9 @@ from dataplane.storage.quarantine import Quarantine, SetAsideNote, free_name, re
 from dataplane.storage.recovery import DamagedLog, OpenedLog, open_partition_log
 from dataplane.storage.stored_offsets import StoredOffsets
 from dataplane.storage.tail_cache import TailBudget
+from springtide.contract.holdings import SetAsideLog
+from springtide.contract.partition_state import PartitionState, TopicState
+from springtide.contract.session import ShutdownKind
 
 DIVERGENT = "divergent"
 QUARANTINE = "quarantine"

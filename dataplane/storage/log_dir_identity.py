@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from controller.contract.session import ShutdownKind
 from dataplane.storage.checked_json import CorruptJson, decode_checked, encode_checked
+from springtide.contract.session import ShutdownKind
 
 META_FILE = "meta.json"
 NO_BROKER_EPOCH = -1

@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 
-from controller.contract.holdings import SetAsideLog
 from dataplane.storage.checkpoints import PartitionKey
 from dataplane.storage.disk import (
     Disk,
@@ -24,6 +23,7 @@ from dataplane.storage.disk import (
 from dataplane.storage.health import DirectoryHealth
 from dataplane.storage.log_dir_identity import LogDirRefused
 from dataplane.storage.partition_file import read_partition
+from springtide.contract.holdings import SetAsideLog
 
 DESCRIPTION_FILE: Final = "set-aside.json"
 DESCRIPTION_BYTES_MAX: Final = 1024 * 1024

@@ -35,7 +35,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.compaction.known import KnownRounds, PlacedRound
 from dataplane.core.compaction.rounds import encode_round
 from dataplane.core.leader_epochs import (
@@ -71,6 +70,7 @@ from dataplane.storage.segment import (
 )
 from dataplane.storage.snapshots import SUFFIX as SNAPSHOT_SUFFIX
 from dataplane.storage.snapshots import ProducerSnapshots
+from springtide.contract.session import ShutdownKind
 from springtide.wire.record_batch import BatchHeader, decode_header
 
 DAMAGED_BYTES_MAX = 64 * 1024

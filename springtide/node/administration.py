@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from controller.contract.administration import AdminCall, AdminRequest, AdminResponse
-from controller.contract.errors import ControllerError
+from springtide.contract.administration import AdminCall, AdminRequest, AdminResponse
+from springtide.contract.errors import ControllerError
 from springtide.node.controller_client import AnswerLost, ControllerUnavailable
 
 IN_FLIGHT_MAX = 64

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import trio
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 
-from controller.contract.security import UserSecrets
+from springtide.contract.security import UserSecrets
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.connection import Connection

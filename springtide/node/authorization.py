@@ -24,7 +24,7 @@ from springtide.security.acls.validation import host_of_peer
 from springtide.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from controller.contract.updates import BrokerEndpoint
+    from springtide.contract.updates import BrokerEndpoint
     from springtide.node.cluster_view import ClusterView
     from springtide.node.connection import Connection
 

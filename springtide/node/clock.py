@@ -13,8 +13,8 @@ from typing import Protocol
 
 import trio
 
-from controller.contract.agreed_time import AgreedTime
-from controller.contract.session import ClockLeap, HeartbeatResponse
+from springtide.contract.agreed_time import AgreedTime
+from springtide.contract.session import ClockLeap, HeartbeatResponse
 
 NANOSECONDS_PER_MS = 1_000_000
 BEAT_MS_MAX = 1_000

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from controller.contract.preflight import ClockFigures
+from springtide.contract.preflight import ClockFigures
 
 READINGS_MAX: Final = 8
 

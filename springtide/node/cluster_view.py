@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
-from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
-from controller.contract.security import (
+from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
+from springtide.contract.security import (
     UNKNOWN_USERS,
     EntityQuotas,
     QuotaEntity,
@@ -29,7 +29,7 @@ from controller.contract.security import (
     is_everyone_allowed,
     super_users,
 )
-from controller.contract.updates import BrokerEndpoint, UpdateBatch
+from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.sharding import GROUPS_TOPIC
 from springtide.security.acls.model import AclBinding, AclFilter
 from springtide.security.acls.table import Acls

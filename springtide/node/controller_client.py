@@ -16,18 +16,18 @@ from typing import Literal, NamedTuple, TypeVar
 import httpx
 import msgspec
 
-from controller.contract.administration import AdminRequest, AdminResponse
-from controller.contract.errors import ControllerAnswer, ControllerError
-from controller.contract.lag_report import LagReport, LagReportResponse
-from controller.contract.preflight import PreflightReport, PreflightResponse
-from controller.contract.session import (
+from springtide.contract.administration import AdminRequest, AdminResponse
+from springtide.contract.errors import ControllerAnswer, ControllerError
+from springtide.contract.lag_report import LagReport, LagReportResponse
+from springtide.contract.preflight import PreflightReport, PreflightResponse
+from springtide.contract.session import (
     HeartbeatRequest,
     HeartbeatResponse,
     RegisterRequest,
     RegisterResponse,
     Witness,
 )
-from controller.contract.updates import (
+from springtide.contract.updates import (
     NameWriterRequest,
     NameWriterResponse,
     PollRequest,

@@ -23,10 +23,10 @@ from typing import Protocol
 import msgspec
 import trio
 
-from controller.contract.errors import ControllerError
-from controller.contract.groups import GroupNews
-from controller.contract.holdings import Holdings, SetAsideLog
-from controller.contract.lag_report import (
+from springtide.contract.errors import ControllerError
+from springtide.contract.groups import GroupNews
+from springtide.contract.holdings import Holdings, SetAsideLog
+from springtide.contract.lag_report import (
     CreatedLogs,
     IsrProposal,
     LagReport,
@@ -35,8 +35,8 @@ from controller.contract.lag_report import (
     ReplicaLogEnd,
     ReplicaProblem,
 )
-from controller.contract.missing_topics import MissingTopic
-from controller.contract.session import (
+from springtide.contract.missing_topics import MissingTopic
+from springtide.contract.session import (
     BrokerStatus,
     ClockLeap,
     DiskSpace,
@@ -48,7 +48,7 @@ from controller.contract.session import (
     ShutdownKind,
     Witness,
 )
-from controller.contract.updates import ApplyFailure, PollRequest, UpdateBatch
+from springtide.contract.updates import ApplyFailure, PollRequest, UpdateBatch
 from springtide.node.clock import BrokerClock, last_beat, ms_to_beat
 from springtide.node.controller_client import ControllerClient, ControllerUnavailable
 from springtide.node.heartbeats import Heartbeats

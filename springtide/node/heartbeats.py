@@ -8,7 +8,7 @@ controller is replaced, its successor learns that from them.
 
 from __future__ import annotations
 
-from controller.contract.session import Heard, HeartbeatResponse
+from springtide.contract.session import Heard, HeartbeatResponse
 
 
 class Heartbeats:

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
-from controller.contract.security import ScramSecret, UserSecrets
+from springtide.contract.security import ScramSecret, UserSecrets
 from springtide.security.sasl.credentials import (
     ITERATIONS_MIN,
     CredentialInvalid,

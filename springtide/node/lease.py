@@ -16,8 +16,8 @@ are milliseconds of one monotonic clock that counts suspended time (CLOCK_BOOTTI
 
 from __future__ import annotations
 
-from controller.contract.errors import ControllerError
-from controller.contract.session import BrokerStatus, HeartbeatResponse
+from springtide.contract.errors import ControllerError
+from springtide.contract.session import BrokerStatus, HeartbeatResponse
 
 NEVER_MS = -(2**62)
 

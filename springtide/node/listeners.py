@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from controller.contract.session import LISTENERS_MAX, ListenerAddress
+from springtide.contract.session import LISTENERS_MAX, ListenerAddress
 from springtide.node.config import (
     PLAINTEXT,
     PROTOCOLS,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from controller.contract.missing_topics import MISSING_TOLD_MAX, OTHERS, MissingTopic
+from springtide.contract.missing_topics import MISSING_TOLD_MAX, OTHERS, MissingTopic
 from springtide.node.refusals import client_id_of
 
 if TYPE_CHECKING:

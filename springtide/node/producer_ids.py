@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-from controller.contract.errors import ControllerError
-from controller.contract.updates import ProducerIdsRequest, ProducerIdsResponse
+from springtide.contract.errors import ControllerError
+from springtide.contract.updates import ProducerIdsRequest, ProducerIdsResponse
 from springtide.node.clock import Clock
 from springtide.node.controller_client import ControllerUnavailable
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
-from controller.contract.security import ScramSecret, UserSecrets
+from springtide.contract.security import ScramSecret, UserSecrets
 from springtide.node.clock import Clock
 from springtide.node.known_users import KnownUsers, VerifiedPasswords, credential_of, is_current
 from springtide.node.sasl_counters import SaslCounters

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from controller.contract.session import worker_id
 from localcluster.cluster import LocalCluster
 from localcluster.load import read_everything
 from localcluster.processes import ProcessFailed
+from springtide.contract.session import worker_id
 from tests.faults.battle import Battle, battle
 from tests.kit.dataplane.clients_in_threads import produce_blocking
 

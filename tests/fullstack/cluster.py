@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 import trio
 
-from controller.contract.partition_state import PartitionKey, PartitionState
 from controller.core.records import BrokerRecord
 from controller.database.sql import create_sql_engine
 from controller.database.tables import metadata as sql_tables
 from controller.shell.published import Published
 from controller.shell.rows import broker_path, decode_row
+from springtide.contract.partition_state import PartitionKey, PartitionState
 from springtide.node.sharding import GROUPS_TOPIC
 from tests.fullstack.broker_node import PORT as KAFKA_PORT
 from tests.fullstack.broker_node import BrokerNode

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from controller.contract.partition_state import PartitionState
+from springtide.contract.partition_state import PartitionState
 from tests.fullstack.desk import Desk
 
 if TYPE_CHECKING:

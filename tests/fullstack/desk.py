@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from controller.contract.partition_state import PartitionState
+from springtide.contract.partition_state import PartitionState
 from tests.fullstack.operator import Operator, Refused
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import Any
 
 import trio
 
-from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from dataplane.core.leader import Leader
 from dataplane.storage.divergent import list_aside
 from dataplane.storage.dump import dump_segment
 from dataplane.storage.log_dir import DIVERGENT
 from dataplane.storage.log_settings import PartitionId
 from dataplane.storage.partition_file import PARTITION_FILE, partition_directory
+from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from tests.checker.history import Batch, Function, Item, Key, Operation, Outcome
 from tests.checker.placement import Partition, check_placement
 from tests.checker.values import decode_value

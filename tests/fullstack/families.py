@@ -10,8 +10,8 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from controller.contract.partition_state import NO_LEADER
 from dataplane.shell.data_directory import read_seen
+from springtide.contract.partition_state import NO_LEADER
 from tests.fullstack.broker_node import DATA_DIR
 from tests.fullstack.desk import TRIES_FEW, Desk
 from tests.fullstack.zookeeper import head_in

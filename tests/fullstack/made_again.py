@@ -15,8 +15,8 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
-from controller.contract.administration import FIRST_USE
-from controller.contract.partition_state import NO_LEADER, PartitionState
+from springtide.contract.administration import FIRST_USE
+from springtide.contract.partition_state import NO_LEADER, PartitionState
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
 from springtide.wire.records import NewRecord, encode_batch

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from controller.contract.partition_state import PartitionState
+from springtide.contract.partition_state import PartitionState
 from tests.fullstack.cluster import Cluster
 from tests.fullstack.desk import FINISHED, RATES, TRIES, TRIES_AT_THE_END, TRIES_FEW, Desk
 from tests.fullstack.maintainer_plans import Planner

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from controller.contract.partition_state import PartitionKey, PartitionState, Shard
 from dataplane.storage.dump import dump_segment
 from dataplane.storage.log_settings import PartitionId
 from dataplane.storage.partition_file import partition_directory
+from springtide.contract.partition_state import PartitionKey, PartitionState, Shard
 from springtide.node.sharding import GROUPS_TOPIC
 from springtide.wire.record_batch import ATTRIBUTE_CONTROL
 from tests.fullstack.broker_node import DATA_DIR, BrokerNode

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.agreed_time import AgreedTime
+from springtide.contract.agreed_time import AgreedTime
 from tests.fullstack.options import Options
 from tests.fullstack.run import Result, run_seed
 from tests.simulation.kinds_clocks import HOUR_MS

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from controller.contract.partition_state import PartitionState
+from springtide.contract.partition_state import PartitionState
 from tests.fullstack.ending import AGREE_MS_MAX, FACTS, agree
 from tests.fullstack.failure import Failure
 

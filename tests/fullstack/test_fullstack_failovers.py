@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import trio
 
-from controller.contract.partition_state import PartitionState
+from springtide.contract.partition_state import PartitionState
 from springtide.node.sharding import shard_of
 from tests.checker.group_diary import UNTOLD, Committed
 from tests.fullstack.cluster import Cluster

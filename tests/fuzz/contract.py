@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.contract.administration import (
+from springtide.contract.administration import (
     AdminRequest,
     AlterConfigsCall,
     AlterQuotasCall,
@@ -19,10 +19,10 @@ from controller.contract.administration import (
     ResourceKind,
     ScramUpsertion,
 )
-from controller.contract.lag_report import LagReport
-from controller.contract.preflight import PreflightReport
-from controller.contract.security import EntityQuotas, QuotaEntity, UserSecrets
-from controller.contract.updates import NameWriterRequest, PollRequest, UpdateBatch
+from springtide.contract.lag_report import LagReport
+from springtide.contract.preflight import PreflightReport
+from springtide.contract.security import EntityQuotas, QuotaEntity, UserSecrets
+from springtide.contract.updates import NameWriterRequest, PollRequest, UpdateBatch
 from tests.fuzz.target import Target
 
 BODIES: Final[tuple[type[Any], ...]] = (

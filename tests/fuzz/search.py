@@ -8,7 +8,7 @@ import sys
 
 import atheris
 
-INSTRUMENTED = ["springtide", "controller.contract", "joserfc"]
+INSTRUMENTED = ["springtide", "springtide.contract", "joserfc"]
 
 
 def main() -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from controller.contract.partition_state import NO_LEADER, PartitionState
 from controller.core.records import PartitionRecord, TopicRecord
 from controller.shell.metadata_store import ClusterStore
+from springtide.contract.partition_state import NO_LEADER, PartitionState
 from tests.checker.history import Key
 from tests.checker.placement import Partition, check_placement
 from tests.hostile.world import CLUSTER, World

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from controller.contract.lag_report import FollowerLag, IsrMember, IsrProposal, LagReport, PartitionLag
-from controller.contract.partition_state import NO_LEADER, PartitionState
 from controller.core.events import Report
 from controller.shell.client_groups import Place
 from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
+from springtide.contract.lag_report import FollowerLag, IsrMember, IsrProposal, LagReport, PartitionLag
+from springtide.contract.partition_state import NO_LEADER, PartitionState
 from tests.kit.admin_api.rest import Rest, controller
 from tests.kit.controller.shell import Broker
 from tests.simulation.memory_zookeeper import MemoryZooKeeper

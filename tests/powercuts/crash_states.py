@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from controller.contract.session import ShutdownKind
+from springtide.contract.session import ShutdownKind
 from tests.powercuts.ledger import Ledger
 from tests.powercuts.verdict import Recovered, differences, judge, recover
 from tests.powercuts.workload import Workload

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.leader_epochs import EpochStart
 from dataplane.storage.checkpoints import PartitionKey
 from dataplane.storage.log_settings import PartitionId
+from springtide.contract.session import ShutdownKind
 from springtide.wire.record_batch import BatchHeader, decode_header
 
 T = TypeVar("T")

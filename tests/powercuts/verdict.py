@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.compaction.known import KnownRounds, PlacedRound
 from dataplane.core.leader_epochs import EpochStart
 from dataplane.core.log_port import LogError
@@ -32,6 +31,7 @@ from dataplane.storage.log_dir import QUARANTINE, LogDir, StrayDirectory, open_l
 from dataplane.storage.log_dir_identity import LogDirRefused
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import DamagedLog
+from springtide.contract.session import ShutdownKind
 from springtide.wire.errors import ErrorCode
 from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import crc_is_valid, decode_header, iter_headers

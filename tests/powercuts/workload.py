@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.compaction.known import PlacedRound
 from dataplane.core.compaction.rewriting import Rewrite
 from dataplane.core.compaction.rounds import Round, encode_round
@@ -23,6 +22,7 @@ from dataplane.storage.log_dir import DIVERGENT, LogDir, open_log_dir
 from dataplane.storage.log_settings import LogOptions, PartitionId
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import OpenedLog
+from springtide.contract.session import ShutdownKind
 from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch

@@ -14,21 +14,6 @@ from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from controller.contract.errors import ControllerError
-from controller.contract.holdings import HeldLog, Holdings, SetAsideLog
-from controller.contract.lag_report import LagReport, LagReportResponse, ReplicaProblem
-from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
-from controller.contract.session import (
-    UNANSWERED_INCARNATIONS_MAX,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    RegisterRequest,
-    RegisterResponse,
-    ShutdownKind,
-    Witness,
-)
-from controller.contract.throttles import is_learner
-from controller.contract.updates import ApplyFailure, BrokerEndpoint, PollRequest, UpdateBatch
 from dataplane.core.creations import PendingCreations, UntoldCreations, has_seat, may_create
 from dataplane.core.effects import (
     BackOff,
@@ -66,6 +51,21 @@ from dataplane.shell.log_ends import log_end_of
 from dataplane.shell.partitions import ahead, is_behind
 from dataplane.storage.retention import UNLIMITED, SegmentView, segments_to_delete
 from dataplane.storage.seal import Seal
+from springtide.contract.errors import ControllerError
+from springtide.contract.holdings import HeldLog, Holdings, SetAsideLog
+from springtide.contract.lag_report import LagReport, LagReportResponse, ReplicaProblem
+from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
+from springtide.contract.session import (
+    UNANSWERED_INCARNATIONS_MAX,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RegisterRequest,
+    RegisterResponse,
+    ShutdownKind,
+    Witness,
+)
+from springtide.contract.throttles import is_learner
+from springtide.contract.updates import ApplyFailure, BrokerEndpoint, PollRequest, UpdateBatch
 from springtide.node.clock import BrokerClock
 from springtide.node.controller_client import UNTOLD, Seen, seen_after
 from springtide.node.heartbeats import Heartbeats

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from controller.contract.partition_state import NO_LEADER, PartitionKey
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.results import DeletionResult
+from springtide.contract.partition_state import NO_LEADER, PartitionKey
 from springtide.wire import produced_records
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd

@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from typing import Any
 
-from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, Shard
 from controller.core.events import AdmitBrokers, BrokersAdmitted, CreateTopic, TopicCreated
 from controller.core.options import ControllerOptions
 from controller.core.records import (
@@ -25,6 +24,7 @@ from controller.core.records import (
 )
 from dataplane.core.leader import Leader
 from dataplane.core.results import ReplicaOptions
+from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, Shard
 from tests.simulation.broker_node import BrokerNode, Disk
 from tests.simulation.budget import LossBudget
 from tests.simulation.clients import Clients, Consumer, Producer

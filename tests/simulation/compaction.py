@@ -12,11 +12,11 @@ from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from controller.contract.partition_state import PartitionKey
 from dataplane.core.compaction.rounds import CompactionOptions
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import SuspectBytes
 from dataplane.storage.compaction import PassPutOff
+from springtide.contract.partition_state import PartitionKey
 from springtide.wire.record_batch import BatchHeader
 from springtide.wire.records import NewRecord, Record, iter_records
 from tests.simulation.violation import Violation

@@ -17,17 +17,6 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import LagReport, LagReportResponse
-from controller.contract.partition_state import PartitionState, Shard
-from controller.contract.session import (
-    WORKER_ID_STEP,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    RegisterRequest,
-    RegisterResponse,
-)
-from controller.contract.updates import NameWriterRequest, NameWriterResponse, PollRequest, UpdateBatch
 from controller.core.effects import ProbeBroker
 from controller.core.events import (
     BrokerApplied,
@@ -67,6 +56,17 @@ from controller.core.shards import missing_topics
 from controller.core.witnesses import TermStart
 from controller.shell.loop_watch import LoopWatch
 from controller.shell.rows import TERMS_MAX
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import LagReport, LagReportResponse
+from springtide.contract.partition_state import PartitionState, Shard
+from springtide.contract.session import (
+    WORKER_ID_STEP,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RegisterRequest,
+    RegisterResponse,
+)
+from springtide.contract.updates import NameWriterRequest, NameWriterResponse, PollRequest, UpdateBatch
 from tests.kit.controller.images import build_update
 from tests.simulation.clock import NodeClock
 from tests.simulation.events import Events, Timer

@@ -11,8 +11,6 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
-from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, WriterId
-from controller.contract.session import LevelShards
 from controller.core.records import partition_key
 from coordinator.core.shard import ShardPhase, ShardRuntime
 from coordinator.core.shard_ports import (
@@ -36,6 +34,8 @@ from coordinator.core.shard_ports import (
     TurnEnded,
     WriterNamed,
 )
+from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, WriterId
+from springtide.contract.session import LevelShards
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.counter import TICK, CounterMachine
 from tests.simulation.clients import (

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from controller.contract.errors import ControllerAnswer, ControllerError
-from controller.contract.partition_state import PartitionState, WriterId
-from controller.contract.session import (
+from controller.core.records import partition_key
+from springtide.contract.errors import ControllerAnswer, ControllerError
+from springtide.contract.partition_state import PartitionState, WriterId
+from springtide.contract.session import (
     HeartbeatRequest,
     HeartbeatResponse,
     RegisterRequest,
@@ -16,8 +17,7 @@ from controller.contract.session import (
     ShutdownKind,
     Witness,
 )
-from controller.contract.updates import NameWriterRequest, NameWriterResponse, PollRequest, UpdateBatch
-from controller.core.records import partition_key
+from springtide.contract.updates import NameWriterRequest, NameWriterResponse, PollRequest, UpdateBatch
 from springtide.node.controller_client import UNTOLD, seen_after
 from springtide.node.lease import Lease
 from tests.simulation.clients import REQUEST_TIMEOUT_MS

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from controller.contract.partition_state import PartitionKey
 from dataplane.core.effects import WriteAside
 from dataplane.core.log_port import LogPort
 from dataplane.core.scrubbing import good_ranges
+from springtide.contract.partition_state import PartitionKey
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import BatchHeader, CorruptBatch, decode_header, iter_headers
 from springtide.wire.records import iter_records

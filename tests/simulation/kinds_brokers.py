@@ -9,7 +9,7 @@ from tests.simulation.compaction import unlike
 from tests.simulation.schedule import Arguments, kind
 
 if TYPE_CHECKING:
-    from controller.contract.partition_state import PartitionKey
+    from springtide.contract.partition_state import PartitionKey
     from springtide.wire.record_batch import BatchHeader
     from tests.simulation.broker_node import BrokerNode
     from tests.simulation.cluster import Cluster

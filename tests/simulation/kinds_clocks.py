@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from controller.contract.partition_state import NO_LEADER
+from springtide.contract.partition_state import NO_LEADER
 from tests.simulation.clock import NodeClock
 from tests.simulation.schedule import Arguments, kind
 

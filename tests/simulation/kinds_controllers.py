@@ -6,7 +6,6 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from controller.contract.partition_state import NO_LEADER
 from controller.core.events import (
     BringBackTopics,
     ElectPreferred,
@@ -15,6 +14,7 @@ from controller.core.events import (
     RecoverMetadata,
     TopicsBroughtBack,
 )
+from springtide.contract.partition_state import NO_LEADER
 from tests.simulation.kinds_brokers import back_after
 from tests.simulation.kinds_network import cut_pairs
 from tests.simulation.schedule import Arguments, kind

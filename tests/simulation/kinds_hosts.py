@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
-from controller.contract.updates import BrokerEndpoint
 from dataplane.core.replica import Replica
+from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
+from springtide.contract.updates import BrokerEndpoint
 from springtide.node.heartbeats import Heartbeats
 from springtide.node.lease import NEVER_MS, Lease
 from tests.simulation.broker_node import Disk

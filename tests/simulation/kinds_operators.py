@@ -14,7 +14,6 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from controller.contract.partition_state import NO_LEADER, PartitionKey
 from controller.core.events import (
     AddPartitions,
     AlterReassignments,
@@ -24,6 +23,7 @@ from controller.core.events import (
     MaintainBrokers,
     ReassignmentTarget,
 )
+from springtide.contract.partition_state import NO_LEADER, PartitionKey
 from tests.simulation.schedule import Arguments, kind
 
 if TYPE_CHECKING:

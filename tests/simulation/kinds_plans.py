@@ -11,7 +11,6 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from controller.contract.partition_state import PartitionState
 from controller.core.events import (
     AdmitBrokers,
     AlterReassignments,
@@ -19,6 +18,7 @@ from controller.core.events import (
     ReassignmentTarget,
     RemoveBroker,
 )
+from springtide.contract.partition_state import PartitionState
 from tests.simulation.kinds_operators import ACTOR, ask
 from tests.simulation.schedule import Arguments, plan_kind
 

@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from controller.contract.partition_state import PartitionState
+from springtide.contract.partition_state import PartitionState
 from tests.simulation.kinds_brokers import back_after, is_fit
 from tests.simulation.kinds_network import cut_pairs
 from tests.simulation.schedule import Arguments, kind

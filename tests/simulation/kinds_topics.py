@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from controller.contract.partition_state import NO_LEADER, PartitionKey
+from springtide.contract.partition_state import NO_LEADER, PartitionKey
 from springtide.wire.records import NewRecord, encode_batch
 from tests.simulation.clients import ACKS_ALL, REQUEST_TIMEOUT_MS, ProduceCall
 from tests.simulation.clock import WALL_START_MS

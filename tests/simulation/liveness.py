@@ -27,10 +27,10 @@ from collections.abc import Collection
 from random import Random
 from typing import TYPE_CHECKING
 
-from controller.contract.partition_state import NO_LEADER
 from controller.core.effects import Alarm, AlarmCode
 from dataplane.core.follower import Follower
 from dataplane.core.leader import Leader
+from springtide.contract.partition_state import NO_LEADER
 from tests.simulation.kinds_controllers import ZOOKEEPER
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from controller.core.events import ElectUnclean
+from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:

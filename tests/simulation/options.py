@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from controller.contract.session import worker_id
+from springtide.contract.session import worker_id
 from tests.simulation.events import keyed_random
 
 #: Of all seeds without and with coordinators, how many have compacted topics.

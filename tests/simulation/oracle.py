@@ -34,13 +34,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from controller.contract.agreed_time import LEAP_MS_MIN
-from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from controller.core.events import TopicConfigured
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.leader import Leader
 from dataplane.core.replica import Replica
 from dataplane.storage.retention import SegmentView
+from springtide.contract.agreed_time import LEAP_MS_MIN
+from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import BatchHeader, iter_headers
 from tests.simulation.compaction import check_equal, unlike

@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from controller.contract.partition_state import NO_LEADER, PartitionKey
 from dataplane.core.leader import Leader
+from springtide.contract.partition_state import NO_LEADER, PartitionKey
 from springtide.wire.errors import ErrorCode
 from springtide.wire.records import NewRecord, encode_batch
 from tests.checker.history import Function, Outcome

@@ -10,12 +10,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from controller.contract.partition_state import PartitionKey
 from dataplane.core.effects import MendLog
 from dataplane.core.log_port import RottenRange
 from dataplane.core.results import LeaderAnswer
 from dataplane.core.role import Offline
 from dataplane.core.scrubbing import Unfit, committed_position, fitting_bytes, mend_position
+from springtide.contract.partition_state import PartitionKey
 from springtide.wire.errors import ErrorCode
 from tests.simulation.clients import MendCall, ReadAnswer, ReadCall
 from tests.simulation.memory_log import MemoryLog

@@ -22,7 +22,6 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from controller.contract.partition_state import NO_COORDINATOR, PartitionKey, Shard, TopicState, WriterId
 from controller.core.events import AdmitCoordinators, MaintainCoordinators, RemoveCoordinator
 from controller.core.shards import COORDINATOR_TOPICS
 from coordinator.core.opening import OPENING_KEY
@@ -30,6 +29,7 @@ from coordinator.core.replay import NO_WRITER
 from coordinator.core.shard import ShardPhase
 from dataplane.core.compaction.rounds import decode_round
 from dataplane.core.log_port import LogPort
+from springtide.contract.partition_state import NO_COORDINATOR, PartitionKey, Shard, TopicState, WriterId
 from springtide.wire.record_batch import BatchHeader, iter_headers
 from springtide.wire.records import Record, iter_records
 from tests.kit.coordinator.counter import CELLS, COUNTER, Increment, client_key, decode_last

@@ -8,11 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import IsrProposalResult
-from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
-from controller.contract.session import ClockLeap, ShutdownKind
-from controller.contract.updates import UpdateBatch
 from controller.core.records import Cause, PartitionRecord
 from dataplane.core.effects import PROPOSAL_READY, Effects
 from dataplane.core.fetch_session import FetchPosition
@@ -20,6 +15,11 @@ from dataplane.core.follower import Follower
 from dataplane.core.leader import Leader
 from dataplane.core.replica import Replica
 from dataplane.core.results import AppendResult, FetchResult
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import IsrProposalResult
+from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
+from springtide.contract.session import ClockLeap, ShutdownKind
+from springtide.contract.updates import UpdateBatch
 from springtide.wire.errors import ErrorCode
 from tests.simulation.marks import Marks
 from tests.simulation.memory_log import MemoryLog

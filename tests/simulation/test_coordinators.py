@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.contract.partition_state import NO_COORDINATOR, Shard
+from springtide.contract.partition_state import NO_COORDINATOR, Shard
 from tests.simulation.cluster import Cluster
 from tests.simulation.coordinator_node import CoordinatorNode
 from tests.simulation.kinds_controllers import recover_when_told

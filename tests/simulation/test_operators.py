@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from controller.contract.administration import QuotasToAlter
-from controller.contract.security import QuotaEntity
 from controller.core.events import AlterAcls, AlterQuotas, AlterUsers, UserToAlter
+from springtide.contract.administration import QuotasToAlter
+from springtide.contract.security import QuotaEntity
 from springtide.security.acls.model import AclFilter
 from tests.kit.controller.security import SHA_256, of_topic
 from tests.simulation import kinds_operators

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from controller.contract.partition_state import PartitionKey
 from controller.core.planning.goals import Goal
 from controller.core.planning.layout import Ideal, Layout
 from controller.core.planning.plan import (
@@ -30,6 +29,7 @@ from controller.core.planning.plan import (
 )
 from controller.core.planning.snapshot import Snapshot
 from controller.core.planning.weighing import PartsOf, Vector, Weighing
+from springtide.contract.partition_state import PartitionKey
 
 #: Imbalance of a pair that shares a rack, and of one that shares a host, on top of it.
 RACK_PAIR: Final = 16

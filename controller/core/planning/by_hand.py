@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.contract.partition_state import PartitionKey
 from controller.core.minimum import below_minimum
 from controller.core.planning.goals import Assign, Replace, WantedAssignment
 from controller.core.planning.layout import Crowding, Layout
 from controller.core.planning.plan import MoveReason, Rejection, RejectionCode
 from controller.core.planning.snapshot import PartitionSnapshot, Snapshot, TopicSnapshot
 from controller.core.workers import APART
+from springtide.contract.partition_state import PartitionKey
 
 
 def rejected(partition: PartitionSnapshot, code: RejectionCode, detail: str) -> Rejection:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from controller.contract.partition_state import PartitionKey
+from springtide.contract.partition_state import PartitionKey
 
 
 class RebalanceMode(StrEnum):

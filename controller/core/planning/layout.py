@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from controller.contract.partition_state import NO_LEADER
 from controller.core.planning.plan import MoveReason, RejectionCode
 from controller.core.planning.snapshot import BrokerSnapshot, PartitionSnapshot, Snapshot
+from springtide.contract.partition_state import NO_LEADER
 
 Crowding = tuple[int, int]
 

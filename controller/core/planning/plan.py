@@ -12,8 +12,8 @@ from enum import StrEnum
 
 import msgspec
 
-from controller.contract.partition_state import PartitionKey
 from controller.core.planning.goals import Goal, Weight
+from springtide.contract.partition_state import PartitionKey
 
 #: Part of every hash: raise it when the meaning of a stored plan changes.
 PLAN_FORMAT = 1

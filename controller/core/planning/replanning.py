@@ -10,13 +10,13 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from controller.contract.partition_state import PartitionKey
 from controller.core.image import ClusterImage
 from controller.core.planning.assembly import assemble
 from controller.core.planning.goals import Assign, EvenOut, Rebalance, WantedAssignment
 from controller.core.planning.plan import Move, Plan, Rejection, RejectionCode
 from controller.core.planning.planner import lay_out, make_plan
 from controller.core.planning.snapshot import BrokerSnapshot, PartitionSnapshot, Snapshot
+from springtide.contract.partition_state import PartitionKey
 
 
 def drifted(plan: Plan, image: ClusterImage) -> tuple[PartitionKey, ...]:

@@ -12,18 +12,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from controller.contract.lag_report import PartitionLag
-from controller.contract.partition_state import (
+from controller.core.configs import disk_reserve_percent, effective
+from controller.core.image import ClusterImage
+from controller.core.minimum import MINIMUM, own_minimum
+from controller.core.records import BrokerRegistration
+from springtide.contract.lag_report import PartitionLag
+from springtide.contract.partition_state import (
     LeaderRecovery,
     PartitionKey,
     PartitionState,
     TopicState,
 )
-from controller.contract.session import DiskSpace, owner_of
-from controller.core.configs import disk_reserve_percent, effective
-from controller.core.image import ClusterImage
-from controller.core.minimum import MINIMUM, own_minimum
-from controller.core.records import BrokerRegistration
+from springtide.contract.session import DiskSpace, owner_of
 
 
 class Rates(NamedTuple):

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from controller.contract.partition_state import PartitionKey
 from controller.core.planning.goals import Weight
 from controller.core.planning.layout import Layout
 from controller.core.planning.plan import Load
 from controller.core.planning.snapshot import Rates
+from springtide.contract.partition_state import PartitionKey
 
 RATES: Final = frozenset((Weight.BYTES_IN, Weight.LEADER_BYTES_IN, Weight.BYTES_OUT))
 #: Means over brokers, in bytes or bytes a second, below which evening out is not worth a copy.

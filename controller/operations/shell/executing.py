@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.contract.partition_state import PartitionKey
 from controller.core.events import (
     AlterReassignments,
     ElectPreferredLeaders,
@@ -34,6 +33,7 @@ from controller.operations.model import Blocked, Cancellation, Execution, Fate, 
 from controller.operations.outcome import Advance, PlanOrder
 from controller.operations.shell.plans import PlanOrigin, keep_plan, plan_id_of
 from controller.shell.engine import Engine
+from springtide.contract.partition_state import PartitionKey
 
 #: Moves read ahead of the cursor, so that not every look reads.
 READ_AHEAD: Final = 5 * STARTED_AT_ONCE

@@ -14,7 +14,6 @@ import anyio
 import msgspec
 import sqlalchemy as sa
 
-from controller.contract.partition_state import PartitionKey
 from controller.core.events import (
     AdmitBrokers,
     AlterReassignments,
@@ -57,6 +56,7 @@ from controller.operations.shell.guarding import guarded
 from controller.shell.clock import ControllerClock
 from controller.shell.engine import Engine
 from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
+from springtide.contract.partition_state import PartitionKey
 from springtide.log_lines import ids_in_log
 
 _log = logging.getLogger(__name__)

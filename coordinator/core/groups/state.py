@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections import Counter
 from enum import StrEnum
 
-from controller.contract.groups import GroupRebalance
 from coordinator.core.group_records import StoredGroup, StoredMember
 from coordinator.core.groups.requests import JoinedMember, JoinProtocol
 from coordinator.core.groups.subscription import subscribed_topics
+from springtide.contract.groups import GroupRebalance
 from springtide.wire.errors import ErrorCode
 
 CONSUMER_TYPE = "consumer"

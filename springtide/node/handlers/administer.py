@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
-from controller.contract.administration import AdminCall, AdminOutcome, AdminResponse
-from controller.contract.errors import ControllerError
+from springtide.contract.administration import AdminCall, AdminOutcome, AdminResponse
+from springtide.contract.errors import ControllerError
 from springtide.node.authorization import DENIED
 from springtide.node.connection import ANONYMOUS
 from springtide.node.handlers.context import NodeContext, Request

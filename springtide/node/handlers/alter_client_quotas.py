@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any, cast
 
-from controller.contract.administration import AdminOutcome, AlterQuotasCall, QuotasToAlter
+from springtide.contract.administration import AdminOutcome, AlterQuotasCall, QuotasToAlter
 from springtide.node.handlers.administer import administer, error_fields
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.incremental_alter_configs import invalid

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.contract.administration import AdminOutcome
+from springtide.contract.administration import AdminOutcome
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.incremental_alter_configs import Changes, alter, invalid, refusal_of_resource
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from controller.contract.administration import AdminOutcome, AlterReassignmentsCall, ReassignmentWish
+from springtide.contract.administration import AdminOutcome, AlterReassignmentsCall, ReassignmentWish
 from springtide.node.handlers.administer import administer, denial, error_fields, grouped_by_topic
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.security.acls.model import Operation, ResourceType

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from controller.contract.administration import AlterScramCall, ScramDeletion, ScramUpsertion
+from springtide.contract.administration import AlterScramCall, ScramDeletion, ScramUpsertion
 from springtide.node.handlers.administer import administer, error_fields
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.security_refusals import refusal_of_client

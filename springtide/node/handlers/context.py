@@ -19,7 +19,7 @@ from springtide.wire.framing import Chunk, encode_response_frame
 from springtide.wire.primitives import OnRest
 
 if TYPE_CHECKING:
-    from controller.contract.missing_topics import MissingTopic
+    from springtide.contract.missing_topics import MissingTopic
     from springtide.node.administration import Administration
     from springtide.node.authorization import Authorizer, ClientRights
     from springtide.node.cluster_view import ClusterView

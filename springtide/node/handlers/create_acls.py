@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from controller.contract.administration import AlterAclsCall
+from springtide.contract.administration import AlterAclsCall
 from springtide.node.handlers.acl_fields import binding_of
 from springtide.node.handlers.administer import administer, error_fields
 from springtide.node.handlers.context import NodeContext, Request

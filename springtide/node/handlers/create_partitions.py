@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
-from controller.contract.administration import AdminOutcome, CreatePartitionsCall, PartitionsToCreate
+from springtide.contract.administration import AdminOutcome, CreatePartitionsCall, PartitionsToCreate
 from springtide.node.handlers.administer import (
     administer,
     denial,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, cast
 
-from controller.contract.administration import AdminOutcome, CreateTopicsCall, TopicToCreate
+from springtide.contract.administration import AdminOutcome, CreateTopicsCall, TopicToCreate
 from springtide.node.handlers.administer import administer, denial, error_fields, throttled, wait_ms
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.describe_configs import config_fields

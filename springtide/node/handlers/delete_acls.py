@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from controller.contract.administration import AdminOutcome, AlterAclsCall
+from springtide.contract.administration import AdminOutcome, AlterAclsCall
 from springtide.node.handlers.acl_fields import entry_fields, filter_of, pattern_fields
 from springtide.node.handlers.administer import administer, error_fields
 from springtide.node.handlers.context import NodeContext, Request

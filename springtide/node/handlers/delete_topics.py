@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from msgspec import structs
 
-from controller.contract.administration import AdminOutcome, DeleteTopicsCall, TopicToDelete
+from springtide.contract.administration import AdminOutcome, DeleteTopicsCall, TopicToDelete
 from springtide.node.handlers.administer import administer, denied, error_fields, refusals, throttled
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.topic_ids import topic_id_text, topic_id_uuid

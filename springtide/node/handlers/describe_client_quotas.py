@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from controller.contract.administration import AdminOutcome
+from springtide.contract.administration import AdminOutcome
 from springtide.node.handlers.administer import error_fields
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.incremental_alter_configs import invalid

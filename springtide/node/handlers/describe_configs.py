@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from controller.contract.administration import (
+from springtide.contract.administration import (
     AdminOutcome,
     ConfigSource,
     ConfigsToDescribe,

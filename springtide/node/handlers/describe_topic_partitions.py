@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from controller.contract.partition_state import TopicState
+from springtide.contract.partition_state import TopicState
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers.authorized_operations import NOT_ASKED, operations_on
 from springtide.node.handlers.context import NodeContext, Request

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, cast
 
-from controller.contract.administration import AdminOutcome
-from controller.contract.security import UserSecrets
+from springtide.contract.administration import AdminOutcome
+from springtide.contract.security import UserSecrets
 from springtide.node.handlers.administer import error_fields
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.security_refusals import refusal_to_describe

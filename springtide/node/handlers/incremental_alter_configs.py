@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from controller.contract.administration import (
+from springtide.contract.administration import (
     AdminOutcome,
     AlterConfigsCall,
     ConfigsToAlter,

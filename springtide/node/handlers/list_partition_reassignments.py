@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast
 
-from controller.contract.partition_state import PartitionState
+from springtide.contract.partition_state import PartitionState
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers.administer import denial, error_fields
 from springtide.node.handlers.context import NodeContext, Request

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 from uuid import UUID
 
-from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
+from springtide.contract.partition_state import NO_LEADER, PartitionState, TopicState
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers import authorized_operations
 from springtide.node.handlers.context import NodeContext, Request

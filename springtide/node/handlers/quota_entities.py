@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from controller.contract.security import DEFAULT_ENTITY, QuotaEntity
+from springtide.contract.security import DEFAULT_ENTITY, QuotaEntity
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 FIELDS: Mapping[str, str] = {USER: "user", CLIENT_ID: "client_id", IP: "ip"}

@@ -6,8 +6,8 @@ Kafka asks for.
 
 from __future__ import annotations
 
-from controller.contract.administration import AdminOutcome
-from controller.contract.security import AUTHORIZER
+from springtide.contract.administration import AdminOutcome
+from springtide.contract.security import AUTHORIZER
 from springtide.node.handlers.administer import denial
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.security.acls.model import Operation, ResourceType

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.contract.administration import FIRST_USE, AdminOutcome, CreateTopicsCall, TopicToCreate
+from springtide.contract.administration import FIRST_USE, AdminOutcome, CreateTopicsCall, TopicToCreate
 from springtide.node.handlers.administer import administer, throttled
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.refusals import client_id_of

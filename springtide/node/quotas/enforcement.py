@@ -23,7 +23,7 @@ from springtide.security.acls.validation import host_of_peer
 from springtide.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from controller.contract.security import EntityQuotas, QuotaEntity
+    from springtide.contract.security import EntityQuotas, QuotaEntity
     from springtide.node.authorization import ClientRights
     from springtide.node.cluster_view import ClusterView
     from springtide.node.connection import Connection

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum, unique
 from typing import Final, NamedTuple
 
-from controller.contract.security import DEFAULT_ENTITY, EntityQuotas, QuotaEntity
+from springtide.contract.security import DEFAULT_ENTITY, EntityQuotas, QuotaEntity
 
 NAME_CHARS_MAX: Final = 255
 """Longer client ids and users are cut to this; no quota can name them."""

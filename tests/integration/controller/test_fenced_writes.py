@@ -7,8 +7,6 @@ import os
 import anyio
 import pytest
 
-from controller.contract.partition_state import PartitionState, TopicState
-from controller.contract.security import QuotaEntity
 from controller.core.records import (
     Cause,
     Change,
@@ -26,6 +24,8 @@ from controller.shell.leadership import Leadership, Term
 from controller.shell.listeners import TcpListeners
 from controller.shell.meta import Committed
 from controller.shell.metadata_store import ClusterStore, Fenced, cluster_creation
+from springtide.contract.partition_state import PartitionState, TopicState
+from springtide.contract.security import QuotaEntity
 from tests.integration.controller.conftest import OpenMeta
 from tests.kit.controller.security import SHA_256, acls_record, has_secrets, quotas_record, user_record
 

@@ -8,14 +8,6 @@ from pathlib import Path
 
 import trio
 
-from controller.contract.partition_state import NO_LEADER, WriterId
-from controller.contract.session import (
-    HeartbeatRequest,
-    RegisterRequest,
-    RegisterResponse,
-    ShutdownKind,
-)
-from controller.contract.updates import NameWriterRequest, NameWriterResponse, PollRequest
 from controller.core.events import (
     AdmitCoordinators,
     BrokerApplied,
@@ -26,6 +18,14 @@ from controller.core.events import (
 )
 from controller.core.shards import SHARDS
 from coordinator.shell.shards import Shards
+from springtide.contract.partition_state import NO_LEADER, WriterId
+from springtide.contract.session import (
+    HeartbeatRequest,
+    RegisterRequest,
+    RegisterResponse,
+    ShutdownKind,
+)
+from springtide.contract.updates import NameWriterRequest, NameWriterResponse, PollRequest
 from springtide.node.clock import BrokerClock, MachineClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import SystemNet

@@ -15,8 +15,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 from msgspec import structs
 
-from controller.contract.security import AUTHORIZER, STANDARD_AUTHORIZER
 from controller.core.events import AlterAcls, AlterUsers, UserToAlter
+from springtide.contract.security import AUTHORIZER, STANDARD_AUTHORIZER
 from springtide.security.acls.model import AclBinding, AclFilter
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
 from tests.kit.springtide.acl_lines import acl

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import trio
 
-from controller.contract.partition_state import NO_LEADER
+from springtide.contract.partition_state import NO_LEADER
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
 from tests.kit.dataplane.raw import Raw, connected

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import trio
 
-from controller.contract.session import ShutdownKind
+from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.clients_in_threads import produce, read
 from tests.kit.dataplane.cluster_in_process import cluster_in_process
 

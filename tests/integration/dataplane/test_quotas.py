@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import trio
 
-from controller.contract.administration import QuotasToAlter
-from controller.contract.security import DEFAULT_ENTITY, QuotaEntity
 from controller.core.events import AlterQuotas
+from springtide.contract.administration import QuotasToAlter
+from springtide.contract.security import DEFAULT_ENTITY, QuotaEntity
 from springtide.node.quotas.limits import Key, QuotaName
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import trio
 
-from controller.contract.partition_state import NO_LEADER
+from springtide.contract.partition_state import NO_LEADER
 from tests.kit.dataplane.clients_in_threads import produce, read
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
 

@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from controller.contract.security import UserSecrets
+from springtide.contract.security import UserSecrets
 from tests.kit.dataplane.clients_in_threads import read_blocking
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
 from tests.kit.springtide.certificates import PrivateCa

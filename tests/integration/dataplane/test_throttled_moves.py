@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import trio
 
-from controller.contract.throttles import FOLLOWER_RATE, LEADER_RATE
 from controller.core.events import (
     AlterReassignments,
     BrokersConfigured,
@@ -17,6 +16,7 @@ from controller.core.events import (
     ReassignmentTarget,
 )
 from controller.core.reassignment_progress import TargetProgress
+from springtide.contract.throttles import FOLLOWER_RATE, LEADER_RATE
 from tests.kit.dataplane.clients_in_threads import produce, read
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
 

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 import trio
 
-from controller.contract.session import RegisterRequest
 from dataplane.__main__ import _parser, _settings, open_broker
 from dataplane.broker import Ports
 from dataplane.core.workers import worker_directory
+from springtide.contract.session import RegisterRequest
 
 
 class Controller(httpx.AsyncBaseTransport):

@@ -13,8 +13,8 @@ from controller.audit.change import AuditedChange, Entity
 from controller.audit.history import Intent
 from controller.audit.placements import Placement, Position, audited_since_ms, placements_at
 from controller.audit.provenance import Origin, explain_replicas
-from controller.contract.partition_state import PartitionState
 from controller.database.sql import create_sql_engine
+from springtide.contract.partition_state import PartitionState
 from tests.kit.controller.audited import announced, change, state, topic_change
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from controller.contract.groups import GroupNews
-from controller.contract.session import (
+from springtide.contract.groups import GroupNews
+from springtide.contract.session import (
     HeartbeatRequest,
     HeartbeatResponse,
     LevelShards,
@@ -15,7 +15,7 @@ from controller.contract.session import (
     RegisterResponse,
     ShutdownKind,
 )
-from controller.contract.updates import NameWriterRequest, NameWriterResponse, PollRequest, UpdateBatch
+from springtide.contract.updates import NameWriterRequest, NameWriterResponse, PollRequest, UpdateBatch
 from tests.kit.admin_api.rest import Rest
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import httpx
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import (
+from controller.core.events import Report
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import (
     FollowerLag,
     IsrMember,
     IsrProposal,
@@ -15,8 +16,7 @@ from controller.contract.lag_report import (
     LagReportResponse,
     PartitionLag,
 )
-from controller.contract.partition_state import NO_LEADER, PartitionState
-from controller.core.events import Report
+from springtide.contract.partition_state import NO_LEADER, PartitionState
 from tests.kit.admin_api.rest import Rest
 from tests.kit.controller.shell import Broker
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from controller.contract.lag_report import FollowerLag
+from springtide.contract.lag_report import FollowerLag
 from tests.kit.admin_api import plans
 from tests.kit.admin_api.rest import Rest
 from tests.kit.controller.shell import Broker

@@ -7,9 +7,9 @@ from typing import Any
 
 from controller.audit.change import AuditedChange, Entity, partition_id
 from controller.audit.receipts import Receipt, read_receipt
-from controller.contract.partition_state import PartitionState
 from controller.database.sql import Database
 from controller.shell.published import snapshot
+from springtide.contract.partition_state import PartitionState
 
 
 def state(epoch: int, **fields: Any) -> PartitionState:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from controller.contract.groups import GroupNews
-from controller.contract.partition_state import PartitionKey, PartitionState, Shard, WriterId
-from controller.contract.session import (
+from controller.core.events import AdmitCoordinators, Heartbeat, NameWriter, RegisterCoordinator, Tick
+from controller.core.options import ControllerOptions
+from controller.core.shards import SHARDS
+from springtide.contract.groups import GroupNews
+from springtide.contract.partition_state import PartitionKey, PartitionState, Shard, WriterId
+from springtide.contract.session import (
     HeartbeatRequest,
     HeartbeatResponse,
     LevelShards,
@@ -15,10 +18,7 @@ from controller.contract.session import (
     RegisterResponse,
     ShutdownKind,
 )
-from controller.contract.updates import NameWriterRequest, NameWriterResponse
-from controller.core.events import AdmitCoordinators, Heartbeat, NameWriter, RegisterCoordinator, Tick
-from controller.core.options import ControllerOptions
-from controller.core.shards import SHARDS
+from springtide.contract.updates import NameWriterRequest, NameWriterResponse
 from tests.kit.controller.core_cluster import Cluster
 
 OFFSETS_ID = "offsets-000000000000id"

@@ -7,28 +7,6 @@ from typing import TypeVar
 
 import msgspec
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import (
-    CreatedLogs,
-    IsrMember,
-    IsrProposal,
-    IsrProposalResult,
-    LagReport,
-    LagReportResponse,
-    PartitionLag,
-    ReplicaLogEnd,
-)
-from controller.contract.partition_state import LeaderRecovery, PartitionState
-from controller.contract.session import (
-    BrokerStatus,
-    ClockLeap,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    RegisterRequest,
-    RegisterResponse,
-    ShutdownKind,
-)
-from controller.contract.updates import ApplyFailure
 from controller.core.effects import Effect
 from controller.core.events import (
     AdmitBrokers,
@@ -67,6 +45,28 @@ from controller.core.records import (
     UserRecord,
 )
 from controller.core.witnesses import TermStart
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import (
+    CreatedLogs,
+    IsrMember,
+    IsrProposal,
+    IsrProposalResult,
+    LagReport,
+    LagReportResponse,
+    PartitionLag,
+    ReplicaLogEnd,
+)
+from springtide.contract.partition_state import LeaderRecovery, PartitionState
+from springtide.contract.session import (
+    BrokerStatus,
+    ClockLeap,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RegisterRequest,
+    RegisterResponse,
+    ShutdownKind,
+)
+from springtide.contract.updates import ApplyFailure
 from tests.kit.controller.images import replay_all
 
 CLUSTER_ID = "cluster-id-of-22-chars"

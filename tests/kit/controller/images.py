@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from controller.contract.errors import ControllerError
-from controller.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionState, TopicState
-from controller.contract.updates import PollRequest, UpdateBatch
 from controller.core.image import ClusterImage
 from controller.core.records import Cause, Change, PartitionRecord, Record, TopicRecord
 from controller.core.stream import DELTA_PARTITIONS_MAX, build_range, check_poll, plan_update
+from springtide.contract.errors import ControllerError
+from springtide.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionState, TopicState
+from springtide.contract.updates import PollRequest, UpdateBatch
 
 CHANGE = Change(cause=Cause.TOPIC_CREATED, at_ms=0)
 IN_STATE: dict[str, dict[str, Any]] = {

@@ -10,12 +10,12 @@ from typing import Any
 import hypothesis.strategies as st
 import msgspec
 
-from controller.contract.session import WORKER_ID_STEP, worker_id
 from controller.core.planning.assembly import assemble
 from controller.core.planning.goals import EvenOut
 from controller.core.planning.plan import Move, Plan
 from controller.core.planning.planner import lay_out
 from controller.core.planning.snapshot import BrokerSnapshot, PartitionSnapshot, Snapshot, TopicSnapshot
+from springtide.contract.session import WORKER_ID_STEP, worker_id
 
 Cost = tuple[int, int, int, int]
 

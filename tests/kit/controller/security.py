@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from base64 import b64encode
 
-from controller.contract.security import (
+from controller.core.records import AclsRecord, Cause, Change, QuotasRecord, UserRecord
+from springtide.contract.security import (
     AclsOfPattern,
     EntityQuotas,
     QuotaEntity,
     ScramSecret,
     UserSecrets,
 )
-from controller.core.records import AclsRecord, Cause, Change, QuotasRecord, UserRecord
 from springtide.security.acls.model import PatternType, ResourceType
 from tests.kit.springtide.acl_lines import acl
 

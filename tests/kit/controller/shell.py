@@ -8,26 +8,6 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from controller.contract.lag_report import CreatedLogs, LagReport
-from controller.contract.missing_topics import MissingTopic
-from controller.contract.partition_state import PartitionState, TopicState
-from controller.contract.preflight import (
-    ClockFigures,
-    DiskFigures,
-    PeerReach,
-    PreflightReport,
-    PreflightResponse,
-    ReachFailure,
-)
-from controller.contract.session import (
-    DiskSpace,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    RegisterRequest,
-    RegisterResponse,
-    ShutdownKind,
-    Witness,
-)
 from controller.core.events import AdmitBrokers, BrokerApplied, Heartbeat, RegisterBroker, Report
 from controller.core.options import ControllerOptions
 from controller.core.records import (
@@ -46,6 +26,26 @@ from controller.shell.leadership import ClaimRow, Term
 from controller.shell.listeners import ListenerAnswer
 from controller.shell.meta import Create, Meta
 from controller.shell.metadata_store import ClusterStore, cluster_creation
+from springtide.contract.lag_report import CreatedLogs, LagReport
+from springtide.contract.missing_topics import MissingTopic
+from springtide.contract.partition_state import PartitionState, TopicState
+from springtide.contract.preflight import (
+    ClockFigures,
+    DiskFigures,
+    PeerReach,
+    PreflightReport,
+    PreflightResponse,
+    ReachFailure,
+)
+from springtide.contract.session import (
+    DiskSpace,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RegisterRequest,
+    RegisterResponse,
+    ShutdownKind,
+    Witness,
+)
 from tests.kit.clocks import WALL_START_MS, VirtualClock
 from tests.simulation.memory_zookeeper import MemoryMeta
 

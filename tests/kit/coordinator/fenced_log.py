@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.contract.partition_state import WRITER_BATCHES_MAX, WriterId
 from dataplane.core.fence import Fence
 from dataplane.core.producer_state import Duplicate
+from springtide.contract.partition_state import WRITER_BATCHES_MAX, WriterId
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import decode_header, stamp_head
 

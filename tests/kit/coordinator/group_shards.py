@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from controller.contract.partition_state import PartitionState, TopicState
-from controller.contract.updates import UpdateBatch
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.requests import Request
 from coordinator.core.machine import RequestReply
 from coordinator.handlers.table import HANDLERS
+from springtide.contract.partition_state import PartitionState, TopicState
+from springtide.contract.updates import UpdateBatch
 from springtide.node.authorization import ClientRights
 from springtide.node.cluster_view import ClusterView
 from springtide.node.sharding import GROUPS_TOPIC

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from controller.contract.partition_state import WRITER_IDS, WriterId
 from coordinator.core.machine import Machine
 from coordinator.core.shard import ShardPhase, ShardRuntime
 from coordinator.core.shard_ports import (
@@ -27,6 +26,7 @@ from coordinator.core.shard_ports import (
     TurnEnded,
     WriterNamed,
 )
+from springtide.contract.partition_state import WRITER_IDS, WriterId
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.counter import CounterMachine, Increment
 from tests.kit.coordinator.fenced_log import FencedLog

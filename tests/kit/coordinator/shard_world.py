@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import msgspec
 import trio
 
-from controller.contract.errors import ControllerError
-from controller.contract.partition_state import (
+from coordinator.shell.shards import Shards
+from springtide.contract.errors import ControllerError
+from springtide.contract.partition_state import (
     NO_COORDINATOR,
     NO_LEADER,
     WRITER_IDS,
@@ -23,8 +24,7 @@ from controller.contract.partition_state import (
     TopicState,
     WriterId,
 )
-from controller.contract.updates import BrokerEndpoint, NameWriterResponse, UpdateBatch
-from coordinator.shell.shards import Shards
+from springtide.contract.updates import BrokerEndpoint, NameWriterResponse, UpdateBatch
 from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.controller_client import ControllerUnavailable

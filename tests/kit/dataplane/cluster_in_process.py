@@ -20,12 +20,6 @@ import httpx
 import msgspec
 import trio
 
-from controller.contract.administration import AdminOutcome, AdminRequest, AdminResponse, DeleteRecordsCall
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import LagReport
-from controller.contract.partition_state import PartitionState
-from controller.contract.session import BrokerStatus, HeartbeatRequest, RegisterRequest
-from controller.contract.updates import NameWriterRequest, PollRequest, ProducerIdsRequest
 from controller.core.effects import ProbeBroker
 from controller.core.events import (
     AdmitBrokers,
@@ -61,6 +55,12 @@ from dataplane.shell.log_loading import load_logs
 from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.tail_cache import TailBudget
+from springtide.contract.administration import AdminOutcome, AdminRequest, AdminResponse, DeleteRecordsCall
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import LagReport
+from springtide.contract.partition_state import PartitionState
+from springtide.contract.session import BrokerStatus, HeartbeatRequest, RegisterRequest
+from springtide.contract.updates import NameWriterRequest, PollRequest, ProducerIdsRequest
 from springtide.node.clock import MachineClock
 from springtide.node.config import NodeConfig
 from springtide.node.listeners import HostPort, ListenersSettings, metrics_listener, parse_listeners

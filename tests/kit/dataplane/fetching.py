@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 import trio.testing
 
-from controller.contract.partition_state import PartitionState
 from dataplane.shell.replica_fetcher import ReplicaFetchers
+from springtide.contract.partition_state import PartitionState
 from springtide.node.net import READABLE, Buffer, Channel, Listener, OnReady, Poller
 from springtide.node.topic_ids import topic_id_bytes, topic_id_text
 from springtide.wire.errors import ErrorCode

@@ -16,10 +16,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import IsrProposal, IsrProposalResult
-from controller.contract.partition_state import NO_LEADER, PartitionState
-from controller.contract.updates import BrokerEndpoint
 from dataplane.core.effects import (
     CompleteDeletion,
     CompleteProduce,
@@ -32,6 +28,10 @@ from dataplane.core.effects import (
 from dataplane.core.leader import Leader
 from dataplane.core.replica import Replica
 from dataplane.core.results import LeaderAnswer, ReplicaOptions
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import IsrProposal, IsrProposalResult
+from springtide.contract.partition_state import NO_LEADER, PartitionState
+from springtide.contract.updates import BrokerEndpoint
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import BatchHeader, decode_header
 from tests.kit.dataplane.replica import TOPIC_ID, WALL_MS, batch_of, endpoint, held_lease, partition_state

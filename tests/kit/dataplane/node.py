@@ -11,9 +11,6 @@ from typing import Any, TypeVar
 
 import trio
 
-from controller.contract.partition_state import PartitionState
-from controller.contract.session import BrokerStatus, HeartbeatResponse
-from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from dataplane.core.creations import PendingCreations
 from dataplane.core.fetch_session import FetchSessions
 from dataplane.core.results import AppendResult, FetchResult
@@ -32,6 +29,9 @@ from dataplane.shell.untold import Untold
 from dataplane.storage.disk import Disk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.partition_log import PartitionLog
+from springtide.contract.partition_state import PartitionState
+from springtide.contract.session import BrokerStatus, HeartbeatResponse
+from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.lease import Lease

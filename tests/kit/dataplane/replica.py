@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from controller.contract.partition_state import PartitionState
-from controller.contract.session import BrokerStatus, HeartbeatResponse
-from controller.contract.updates import BrokerEndpoint
 from dataplane.core.effects import Effects
 from dataplane.core.fetch_session import Contact, FetchPosition
 from dataplane.core.leader import Leader
 from dataplane.core.replica import Replica
 from dataplane.core.results import AppendResult, DeletionResult, FetchResult, LeaderAnswer, ReplicaOptions
+from springtide.contract.partition_state import PartitionState
+from springtide.contract.session import BrokerStatus, HeartbeatResponse
+from springtide.contract.updates import BrokerEndpoint
 from springtide.node.lease import Lease
 from springtide.wire.fetch_request import LogMark
 from springtide.wire.record_batch import decode_header

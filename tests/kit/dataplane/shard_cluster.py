@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from controller.contract.partition_state import WRITER_BATCHES_MAX, WRITER_IDS, Shard, WriterId
 from dataplane.core.leader import Leader
+from springtide.contract.partition_state import WRITER_BATCHES_MAX, WRITER_IDS, Shard, WriterId
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import decode_header
 from tests.kit.dataplane.mini_cluster import MiniCluster, Node, Violation

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import LogChanged, LogSlice
 from dataplane.storage.disk import Disk
 from dataplane.storage.health import DirectoryHealth
@@ -14,6 +13,7 @@ from dataplane.storage.log_settings import LogOptions, LogSettings, PartitionId
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import DamagedLog, OpenedLog, open_partition_log
 from dataplane.storage.tail_cache import TailBudget
+from springtide.contract.session import ShutdownKind
 from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import BatchHeader, decode_header
 from springtide.wire.records import NewRecord, encode_batch

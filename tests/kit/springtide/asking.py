@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
-from controller.contract.administration import AdminOutcome, AdminResponse
-from controller.contract.errors import ControllerError
+from springtide.contract.administration import AdminOutcome, AdminResponse
+from springtide.contract.errors import ControllerError
 from springtide.node.authorization import ClientRights
 from springtide.node.connection import ANONYMOUS
 from springtide.node.handlers.context import Request

@@ -15,8 +15,8 @@ from typing import Any, cast
 import trio
 import trio.testing
 
-from controller.contract.security import UserSecrets
 from dataplane.shell.config import BrokerConfig
+from springtide.contract.security import UserSecrets
 from springtide.node.authentication import Authentication
 from springtide.node.cluster_view import ClusterView
 from springtide.node.counters import NodeCounters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.contract.security import ScramSecret, UserSecrets
+from springtide.contract.security import ScramSecret, UserSecrets
 from springtide.security.sasl.credentials import ScramMechanism, credential_from_password
 from springtide.security.sasl.exchange import Mechanism
 

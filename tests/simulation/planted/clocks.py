@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.contract.agreed_time import AgreedTime
-from controller.contract.session import ClockLeap, HeartbeatResponse
+from springtide.contract.agreed_time import AgreedTime
+from springtide.contract.session import ClockLeap, HeartbeatResponse
 from springtide.node.lease import Lease
 from tests.simulation.planted.plant import Patches, plant
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from controller.contract.errors import ControllerError
-from controller.contract.holdings import HeldLog
-from controller.contract.partition_state import PartitionState
 from controller.core import draft, election, isr, machine, recovery, registration, sessions, set_aside
 from controller.core.floor import Floors
 from controller.core.records import Cause
 from controller.core.sessions import Sessions
+from springtide.contract.errors import ControllerError
+from springtide.contract.holdings import HeldLog
+from springtide.contract.partition_state import PartitionState
 from tests.kit.controller import images
 from tests.simulation import controller_node
 from tests.simulation.planted.plant import Patches, plant

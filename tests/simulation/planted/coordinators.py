@@ -10,13 +10,6 @@ from unittest.mock import patch
 
 from msgspec import structs
 
-from controller.contract.partition_state import (
-    WRITER_BATCHES_MAX,
-    WRITER_IDS,
-    PartitionKey,
-    PartitionState,
-    WriterId,
-)
 from controller.core import coordinators, shards
 from controller.core.draft import Draft
 from coordinator.core.machine import StepOutcome
@@ -26,6 +19,13 @@ from coordinator.core.shard_ports import BatchAnswered
 from coordinator.core.writer import ShardWriter
 from dataplane.core.fence import NO_WRITER as NO_BATCH
 from dataplane.core.fence import Fence
+from springtide.contract.partition_state import (
+    WRITER_BATCHES_MAX,
+    WRITER_IDS,
+    PartitionKey,
+    PartitionState,
+    WriterId,
+)
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import BatchHeader
 from springtide.wire.records import NewRecord, encode_batch

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.contract.lag_report import CreatedLogs
 from controller.core import election, sessions
 from controller.core.image import ClusterImage
 from controller.core.sessions import Sessions
 from dataplane.core.creations import UntoldCreations
+from springtide.contract.lag_report import CreatedLogs
 from tests.simulation.planted.plant import Patches, plant
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from controller.contract.partition_state import PartitionState
-from controller.contract.session import ShutdownKind
 from controller.core import registration, sessions
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.producer_state import ProducerStates
+from springtide.contract.partition_state import PartitionState
+from springtide.contract.session import ShutdownKind
 from springtide.wire.record_batch import HEADER_BYTES, decode_header
 from tests.simulation import memory_log
 from tests.simulation.broker_node import BrokerNode, Disk

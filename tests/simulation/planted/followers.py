@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.contract.partition_state import PartitionState
 from dataplane.core.follower import Follower
 from dataplane.core.leader import Leader
 from dataplane.core.leader_epochs import UNDEFINED_END, LeaderEpochs
 from dataplane.core.producer_state import ProducerStates
 from dataplane.core.replica import Replica
+from springtide.contract.partition_state import PartitionState
 from springtide.wire.record_batch import BatchHeader
 from tests.simulation.planted.plant import Patches, plant
 

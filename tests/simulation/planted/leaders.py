@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import IsrProposalResult
-from controller.contract.partition_state import PartitionState
 from controller.core import isr, machine
 from dataplane.core import leader
 from dataplane.core.isr import FollowerProgress, InSyncSet
@@ -18,6 +15,9 @@ from dataplane.core.purgatory import Purgatory
 from dataplane.core.replica import Replica
 from dataplane.core.role import ReplicaRole, out_of_range
 from dataplane.core.watermarks import StoredLogStart
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import IsrProposalResult
+from springtide.contract.partition_state import PartitionState
 from springtide.node.lease import NEVER_MS
 from springtide.wire import produced_records
 from springtide.wire.errors import ErrorCode

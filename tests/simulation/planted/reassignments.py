@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from controller.contract.partition_state import PartitionState
 from controller.core import assignment, isr, minimum, reassignment
 from controller.core.assignment import Obstacle
 from controller.core.image import ClusterImage
+from springtide.contract.partition_state import PartitionState
 from tests.simulation.planted.plant import Patches, plant
 
 

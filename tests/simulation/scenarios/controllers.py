@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from controller.contract.lag_report import LagReport
-from controller.contract.session import HeartbeatRequest, RegisterRequest
-from controller.contract.updates import PollRequest, UpdateBatch
+from springtide.contract.lag_report import LagReport
+from springtide.contract.session import HeartbeatRequest, RegisterRequest
+from springtide.contract.updates import PollRequest, UpdateBatch
 from tests.simulation.scenarios.registry import scenario
 from tests.simulation.scenarios.script import Script
 from tests.simulation.zookeeper import Outcome

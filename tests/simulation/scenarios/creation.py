@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.contract.updates import UpdateBatch
+from springtide.contract.updates import UpdateBatch
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.scenarios.registry import scenario
 from tests.simulation.scenarios.script import Script

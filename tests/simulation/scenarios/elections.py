@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from controller.contract.lag_report import LagReport
-from controller.contract.partition_state import NO_LEADER
 from controller.core.effects import AlarmCode, AlarmKey
 from controller.core.events import ElectUnclean
 from dataplane.core.role import Offline
+from springtide.contract.lag_report import LagReport
+from springtide.contract.partition_state import NO_LEADER
 from springtide.wire.errors import ErrorCode
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.scenarios.registry import scenario

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.contract.session import HeartbeatRequest
+from springtide.contract.session import HeartbeatRequest
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.clients import Producer
 from tests.simulation.kinds_hosts import Snapshot, resume, take

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import LagReportResponse
-from controller.contract.updates import UpdateBatch
 from dataplane.core.leader import Leader
 from dataplane.core.results import LATEST_TIMESTAMP, OffsetResult
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import LagReportResponse
+from springtide.contract.updates import UpdateBatch
 from springtide.wire.errors import ErrorCode
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.scenarios.registry import scenario

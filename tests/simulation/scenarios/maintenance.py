@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from controller.contract.partition_state import PartitionKey
 from controller.core.events import (
     AlterReassignments,
     MaintainBrokers,
@@ -11,6 +10,7 @@ from controller.core.events import (
     RefusalCode,
 )
 from dataplane.core.results import LeaderAnswer
+from springtide.contract.partition_state import PartitionKey
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.scenarios.reassignment import alteration, ids, move, moved, spare
 from tests.simulation.scenarios.registry import scenario

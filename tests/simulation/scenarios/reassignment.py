@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import LagReportResponse
-from controller.contract.updates import UpdateBatch
 from controller.core.events import (
     AlterReassignments,
     ConfigureTopic,
@@ -13,6 +10,9 @@ from controller.core.events import (
     TopicConfigured,
 )
 from dataplane.core.leader import Leader
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import LagReportResponse
+from springtide.contract.updates import UpdateBatch
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.scenarios.registry import scenario
 from tests.simulation.scenarios.script import NO_LEADER, Held, Script

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import LagReport
-from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
-from controller.contract.updates import PollRequest
 from controller.core.events import ElectPreferred
 from dataplane.core.leader import Leader
 from dataplane.core.replica import Replica
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import LagReport
+from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
+from springtide.contract.updates import PollRequest
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.contract.session import HeartbeatResponse
 from dataplane.core.leader import Leader
+from springtide.contract.session import HeartbeatResponse
 from springtide.wire.errors import ErrorCode
 from springtide.wire.records import NewRecord, encode_batch
 from tests.simulation.broker_node import BrokerNode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.contract.partition_state import PartitionKey
+from springtide.contract.partition_state import PartitionKey
 from tests.simulation import kinds_topics
 from tests.simulation.clients import ACKS_ALL
 from tests.simulation.scenarios.registry import scenario

@@ -20,9 +20,9 @@ from admin_api.settings import ApiSettings
 from controller.__main__ import main
 from controller.addresses import advertised_url
 from controller.config import ConfigError, load_config
-from controller.contract.updates import ProducerIdsRequest
 from dataplane.__main__ import _parser, _settings
 from springtide.__main__ import execute
+from springtide.contract.updates import ProducerIdsRequest
 from springtide.node.clock import MachineClock
 from springtide.node.command_line import CommandLineError
 from springtide.node.controller_client import ControllerClient, ControllerUnavailable

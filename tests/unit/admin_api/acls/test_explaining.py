@@ -9,7 +9,7 @@ import pytest
 
 from admin_api.acls.explaining import DENYING_SHOWN_MAX, explain
 from admin_api.acls.models import Explanation, binding_view
-from controller.contract.security import ALLOW_EVERYONE, SUPER_USERS, AclsOfPattern, PatternKey
+from springtide.contract.security import ALLOW_EVERYONE, SUPER_USERS, AclsOfPattern, PatternKey
 from springtide.security.acls.model import AclBinding
 from tests.kit.springtide.acl_lines import acl
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from admin_api.http.tokens import Tokens
-from controller.contract.security import AUTHORIZER, STANDARD_AUTHORIZER
+from springtide.contract.security import AUTHORIZER, STANDARD_AUTHORIZER
 from tests.kit.admin_api.rest import TOKENS, Rest, ask, controller, pointers, problem
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 

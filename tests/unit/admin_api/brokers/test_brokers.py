@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from admin_api.settings import ApiSettings
-from controller.contract.session import BrokerStatus
+from springtide.contract.session import BrokerStatus
 from tests.kit.admin_api.rest import Rest, controller, pointers, problem
 from tests.kit.controller.shell import Broker
 from tests.simulation.memory_zookeeper import MemoryZooKeeper

@@ -7,10 +7,10 @@ import httpx
 import pytest
 
 from admin_api.topics.names import NAME_WAIT_MS
-from controller.contract.holdings import SetAsideLog
-from controller.contract.lag_report import LagReport
-from controller.contract.session import Witness
 from controller.core.events import Report
+from springtide.contract.holdings import SetAsideLog
+from springtide.contract.lag_report import LagReport
+from springtide.contract.session import Witness
 from tests.kit.admin_api.rest import ACTOR, controller, pointers, problem, speaking
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.contract.errors import ControllerError
-from controller.contract.partition_state import WRITER_IDS
-from controller.contract.session import BrokerStatus
-from controller.contract.updates import NameWriterRequest
 from controller.core.shards import SHARDS
+from springtide.contract.errors import ControllerError
+from springtide.contract.partition_state import WRITER_IDS
+from springtide.contract.session import BrokerStatus
+from springtide.contract.updates import NameWriterRequest
 from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.rest import Rest, controller, problem, silence
 from tests.simulation.memory_zookeeper import MemoryZooKeeper

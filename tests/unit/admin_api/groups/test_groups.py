@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
-from controller.contract.groups import GroupNews, GroupRebalance, GroupTrouble
 from controller.shell.client_groups import CommittedPlace, MemberDetail
+from springtide.contract.groups import GroupNews, GroupRebalance, GroupTrouble
 from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.plans import protect
 from tests.kit.admin_api.rest import TOKENS, Rest, ask, controller, pointers, problem

@@ -5,10 +5,10 @@ from typing import Any
 import httpx
 import pytest
 
-from controller.contract.holdings import SetAsideLog
-from controller.contract.lag_report import LagReport
-from controller.contract.missing_topics import MissingTopic
 from controller.core.events import Report
+from springtide.contract.holdings import SetAsideLog
+from springtide.contract.lag_report import LagReport
+from springtide.contract.missing_topics import MissingTopic
 from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.rest import Rest, controller, pointers, problem, speaking
 from tests.simulation.memory_zookeeper import MemoryZooKeeper

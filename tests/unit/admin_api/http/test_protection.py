@@ -10,7 +10,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from admin_api.http.gate import BROKERS_PREFIX, SAFE_METHODS
-from controller.contract.security import STANDARD_AUTHORIZER
+from springtide.contract.security import STANDARD_AUTHORIZER
 from tests.kit.admin_api.plans import SETTING, protect
 from tests.kit.admin_api.rest import TOKENS, Rest, ask, controller, pointers, problem
 from tests.simulation.memory_zookeeper import MemoryZooKeeper

@@ -11,7 +11,7 @@ from admin_api.http.gate import BROKERS_PREFIX, SAFE_METHODS, is_open
 from admin_api.http.rights import GIVEN, NEEDS, Area, Right, gives, roles_that_give
 from admin_api.http.routes import StrictRoute
 from admin_api.http.tokens import Role
-from controller.contract.security import (
+from springtide.contract.security import (
     ALLOW_EVERYONE,
     AUTHORIZER,
     STANDARD_AUTHORIZER,

@@ -7,8 +7,8 @@ from fastapi.routing import APIRoute
 from admin_api.http.gate import BROKERS_PREFIX, SAFE_METHODS
 from admin_api.http.tokens import load_tokens
 from admin_api.settings import ApiSettings
-from controller.contract.errors import ControllerError
-from controller.contract.session import RegisterResponse
+from springtide.contract.errors import ControllerError
+from springtide.contract.session import RegisterResponse
 from tests.kit.admin_api.rest import SECRETS, TOKENS, ask, bearer, controller, pointers, problem
 from tests.kit.controller.shell import Broker
 from tests.simulation.memory_zookeeper import MemoryZooKeeper

@@ -10,7 +10,9 @@ import pytest
 from admin_api.http.tokens import load_tokens
 from admin_api.settings import ApiSettings
 from admin_api.topics.names import NAME_WAIT_MS
-from controller.contract.administration import (
+from controller.core.events import Report
+from controller.core.settings_table import TOPIC_SETTINGS
+from springtide.contract.administration import (
     AdminCall,
     AdminOutcome,
     AdminRequest,
@@ -34,9 +36,7 @@ from controller.contract.administration import (
     TopicToCreate,
     TopicToDelete,
 )
-from controller.contract.lag_report import LagReport, ReplicaLogEnd
-from controller.core.events import Report
-from controller.core.settings_table import TOPIC_SETTINGS
+from springtide.contract.lag_report import LagReport, ReplicaLogEnd
 from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.rest import Rest, controller, silence, speaking
 from tests.simulation.memory_zookeeper import MemoryZooKeeper

@@ -10,7 +10,7 @@ import pytest
 from admin_api.http.tokens import load_tokens
 from admin_api.settings import ApiSettings
 from controller.audit.change import Entity
-from controller.contract.administration import (
+from springtide.contract.administration import (
     AdminCall,
     AdminOutcome,
     AdminRequest,
@@ -22,8 +22,8 @@ from controller.contract.administration import (
     ScramDeletion,
     ScramUpsertion,
 )
-from controller.contract.security import AUTHORIZER, STANDARD_AUTHORIZER, QuotaEntity
-from controller.contract.session import ListenerAddress
+from springtide.contract.security import AUTHORIZER, STANDARD_AUTHORIZER, QuotaEntity
+from springtide.contract.session import ListenerAddress
 from springtide.security.acls.model import AclFilter
 from springtide.security.sasl.credentials import ScramMechanism, credential_from_password, salted_password
 from springtide.security.sasl.exchange import Mechanism

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.lag_report import (
+from controller.core.events import Report
+from springtide.contract.lag_report import (
     FollowerLag,
     LagReport,
     LagReportResponse,
@@ -10,7 +11,6 @@ from controller.contract.lag_report import (
     ReplicaLogEnd,
     ReplicaProblem,
 )
-from controller.core.events import Report
 from springtide.log_lines import TextFormatter
 from tests.kit.admin_api.rest import Rest, controller, problem, silence
 from tests.kit.controller.shell import Broker

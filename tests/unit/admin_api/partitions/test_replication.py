@@ -9,10 +9,10 @@ import pytest
 from admin_api.partitions.replication import sum_up
 from admin_api.partitions.service import state_word
 from admin_api.partitions.worst_first import SEVERITY
-from controller.contract.lag_report import FollowerLag, LagReport, PartitionLag
-from controller.contract.partition_state import PartitionKey
 from controller.core.events import Report
 from controller.core.image import ClusterImage
+from springtide.contract.lag_report import FollowerLag, LagReport, PartitionLag
+from springtide.contract.partition_state import PartitionKey
 from tests.kit.admin_api.rest import Rest, controller, problem, silence
 from tests.kit.controller.images import image_in_states
 from tests.kit.controller.shell import Broker

@@ -8,7 +8,7 @@ import pytest
 
 from admin_api.partitions.service import state_word
 from admin_api.partitions.worst_first import SEVERITY, position_of, worst_first
-from controller.contract.partition_state import PartitionState
+from springtide.contract.partition_state import PartitionState
 from tests.kit.controller.images import image_in_states
 
 

@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from admin_api.settings import ApiSettings
-from controller.contract.partition_state import PartitionState
-from controller.contract.session import DiskSpace
 from controller.database.tables import plan_moves, plans
+from springtide.contract.partition_state import PartitionState
+from springtide.contract.session import DiskSpace
 from tests.kit.admin_api.plans import (
     catch_up,
     ended,

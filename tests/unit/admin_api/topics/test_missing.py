@@ -9,7 +9,7 @@ import pytest
 
 from admin_api.http.models import timestamp
 from admin_api.topics.missing import OLD_MS
-from controller.contract.missing_topics import OTHERS, MissingTopic
+from springtide.contract.missing_topics import OTHERS, MissingTopic
 from tests.kit.admin_api.rest import Rest, controller
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 

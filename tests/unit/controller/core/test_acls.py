@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from controller.contract.security import AclsOfPattern
 from controller.core import acls as rules
 from controller.core.events import AclAdded, AclsAltered, AclsRemoved, AlterAcls, Refusal, RefusalCode
 from controller.core.records import AclsRecord, Cause
+from springtide.contract.security import AclsOfPattern
 from springtide.security.acls.model import (
     AclBinding,
     AclFilter,

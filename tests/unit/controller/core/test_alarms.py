@@ -5,8 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionState
-from controller.contract.session import ClockLeap, ShutdownKind
 from controller.core.alarms import (
     ALARMS_TOLD_PER_STEP_MAX,
     CERTIFICATE_WARNING_MS,
@@ -23,6 +21,8 @@ from controller.core.effects import Alarm, AlarmCode, AlarmKey, ClearAlarm, More
 from controller.core.floor import Floors
 from controller.core.loss import LogEnds
 from controller.core.records import Cause, Change, PartitionRecord, RemoveTopicRecord, TopicRecord
+from springtide.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionState
+from springtide.contract.session import ClockLeap, ShutdownKind
 from tests.kit.controller.core_cluster import Cluster, changed, topic_id
 
 CHANGE = Change(cause=Cause.LEADER_ELECTED, at_ms=0)

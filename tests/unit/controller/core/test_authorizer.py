@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from controller.contract.errors import ControllerError
-from controller.contract.security import AUTHORIZER, STANDARD_AUTHORIZER
-from controller.contract.session import ListenerAddress, RegisterRequest, RegisterResponse, ShutdownKind
 from controller.core.events import (
     AdmitBrokers,
     AdmitCoordinators,
@@ -17,6 +14,9 @@ from controller.core.events import (
     RegisterBroker,
     RegisterCoordinator,
 )
+from springtide.contract.errors import ControllerError
+from springtide.contract.security import AUTHORIZER, STANDARD_AUTHORIZER
+from springtide.contract.session import ListenerAddress, RegisterRequest, RegisterResponse, ShutdownKind
 from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster
 
 CLIENTS = ListenerAddress(host="store", port=9093, protocol="SASL_SSL")

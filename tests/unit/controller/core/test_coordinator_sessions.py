@@ -5,16 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.contract.errors import ControllerError
-from controller.contract.session import (
-    BrokerStatus,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    LevelShards,
-    RegisterRequest,
-    RegisterResponse,
-    ShutdownKind,
-)
 from controller.core.alarms import AlarmBook
 from controller.core.coordinators import CoordinatorSessions, admit_coordinators
 from controller.core.draft import Draft
@@ -38,6 +28,16 @@ from controller.core.floor import Floors
 from controller.core.loss import LogEnds
 from controller.core.records import Cause, CoordinatorRecord
 from controller.core.shards import SHARDS
+from springtide.contract.errors import ControllerError
+from springtide.contract.session import (
+    BrokerStatus,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    LevelShards,
+    RegisterRequest,
+    RegisterResponse,
+    ShutdownKind,
+)
 from tests.kit.controller.coordinator_cluster import OFFSETS_ID, CoordinatorCluster
 
 

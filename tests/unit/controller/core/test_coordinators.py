@@ -9,11 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.contract.errors import ControllerError
-from controller.contract.groups import GroupNews, GroupTrouble
-from controller.contract.partition_state import NO_COORDINATOR, NO_EPOCH, WRITER_IDS, Shard, WriterId
-from controller.contract.session import BrokerStatus
-from controller.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse
 from controller.core.effects import AlarmCode, AlarmKey, ProbeBroker
 from controller.core.events import (
     AddPartitions,
@@ -40,6 +35,11 @@ from controller.core.events import (
 )
 from controller.core.records import Cause, CoordinatorRecord, PartitionRecord, Record, TopicRecord
 from controller.core.shards import PINNED, SHARDS
+from springtide.contract.errors import ControllerError
+from springtide.contract.groups import GroupNews, GroupTrouble
+from springtide.contract.partition_state import NO_COORDINATOR, NO_EPOCH, WRITER_IDS, Shard, WriterId
+from springtide.contract.session import BrokerStatus
+from springtide.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse
 from tests.kit.controller.coordinator_cluster import OFFSETS_ID, CoordinatorCluster
 from tests.kit.controller.images import build_update
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.lag_report import FollowerLag, LagReport, PartitionLag
-from controller.contract.throttles import FOLLOWER_RATE, LEADER_RATE
 from controller.core import copying
 from controller.core.copying import SAMPLE_MS, CopyBook, CopyEstimate, eta_ms
 from controller.core.effects import AlarmCode
@@ -21,6 +19,8 @@ from controller.core.events import (
 )
 from controller.core.options import ControllerOptions
 from controller.core.reassignment_progress import BlockedReason, ReassignmentProgress, TargetProgress
+from springtide.contract.lag_report import FollowerLag, LagReport, PartitionLag
+from springtide.contract.throttles import FOLLOWER_RATE, LEADER_RATE
 from tests.kit.controller.core_cluster import Cluster, changed, topic_id
 
 GB = 10**9

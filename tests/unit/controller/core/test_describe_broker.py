@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.contract.session import RegisterResponse
 from controller.core.events import BrokerDescribed, DescribeBroker, Refusal, RefusalCode, RegisterBroker
 from controller.core.records import BrokerRecord, Cause
+from springtide.contract.session import RegisterResponse
 from tests.kit.controller.core_cluster import Cluster
 
 

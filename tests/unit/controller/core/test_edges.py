@@ -5,12 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.contract.errors import ControllerError
-from controller.contract.holdings import Holdings
-from controller.contract.lag_report import LagReport
-from controller.contract.partition_state import NO_LEADER, PartitionState
-from controller.contract.session import Heard, HeartbeatRequest, HeartbeatResponse, ShutdownKind, Witness
-from controller.contract.updates import ApplyFailure
 from controller.core.effects import AlarmCode, Note
 from controller.core.election import can_lead_preferred
 from controller.core.events import (
@@ -24,6 +18,12 @@ from controller.core.events import (
 from controller.core.isr import advance, check_proposal, is_eligible_member
 from controller.core.records import Cause
 from controller.core.recovery import PRODUCER_IDS_MARGIN, states_by_partition
+from springtide.contract.errors import ControllerError
+from springtide.contract.holdings import Holdings
+from springtide.contract.lag_report import LagReport
+from springtide.contract.partition_state import NO_LEADER, PartitionState
+from springtide.contract.session import Heard, HeartbeatRequest, HeartbeatResponse, ShutdownKind, Witness
+from springtide.contract.updates import ApplyFailure
 from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster, changed, seats, topic_id
 
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionKey, PartitionState
-from controller.contract.updates import ApplyFailure
 from controller.core.draft import Draft
 from controller.core.election import drain, hand_over_demoted, settle, vacate_seats
 from controller.core.floor import Floors
 from controller.core.isr import advance, is_eligible_member
 from controller.core.loss import LogEnds
 from controller.core.records import Cause, Change, PartitionRecord
+from springtide.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionKey, PartitionState
+from springtide.contract.updates import ApplyFailure
 from tests.kit.controller.core_cluster import Cluster, changed, seats, topic_id
 
 FIRST: PartitionKey = (topic_id(), 0)

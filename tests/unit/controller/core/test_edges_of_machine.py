@@ -6,9 +6,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import FollowerLag, PartitionLag, ReplicaProblem
-from controller.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
 from controller.core.effects import AlarmCode, Note
 from controller.core.events import (
     AllocateProducerIds,
@@ -20,6 +17,9 @@ from controller.core.events import (
 )
 from controller.core.records import PartitionRecord
 from controller.core.settings_table import INT64_MAX
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import FollowerLag, PartitionLag, ReplicaProblem
+from springtide.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
 from tests.kit.controller.core_cluster import Cluster, report, seats, topic_id
 
 KEY = (topic_id(), 0)

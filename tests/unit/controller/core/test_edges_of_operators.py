@@ -6,7 +6,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.contract.partition_state import NO_LEADER, LeaderRecovery
 from controller.core.draft import Draft
 from controller.core.events import (
     AdmitBrokers,
@@ -34,6 +33,7 @@ from controller.core.records import (
     RemoveBrokerRecord,
 )
 from controller.core.settings_table import Setting, Standing
+from springtide.contract.partition_state import NO_LEADER, LeaderRecovery
 from tests.kit.controller.core_cluster import Cluster, changed, seats, topic_id
 
 KEY = (topic_id(), 0)

@@ -8,9 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.contract.groups import GroupNews, GroupRebalance
-from controller.contract.security import AUTHORIZER, STANDARD_AUTHORIZER, UNKNOWN_USERS, UserSecrets
-from controller.contract.session import ListenerAddress
 from controller.core import acls as acl_rules
 from controller.core import users as user_rules
 from controller.core.acls import acls_about
@@ -38,6 +35,9 @@ from controller.core.group_book import GroupBook
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, Change, TopicRecord, UserRecord
 from controller.core.request_size import CHANGES_MAX
+from springtide.contract.groups import GroupNews, GroupRebalance
+from springtide.contract.security import AUTHORIZER, STANDARD_AUTHORIZER, UNKNOWN_USERS, UserSecrets
+from springtide.contract.session import ListenerAddress
 from springtide.security.acls.model import AclBinding, AclFilter, PatternType, ResourceType
 from springtide.security.acls.validation import NAME_LENGTH_MAX
 from tests.kit.controller.coordinator_cluster import CoordinatorCluster

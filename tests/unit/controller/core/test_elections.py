@@ -6,18 +6,6 @@ from unittest.mock import patch
 
 import pytest
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import (
-    FollowerLag,
-    IsrProposal,
-    LagReport,
-    LagReportResponse,
-    PartitionLag,
-    ReplicaProblem,
-)
-from controller.contract.partition_state import NO_LEADER, LeaderRecovery
-from controller.contract.session import ShutdownKind
-from controller.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
 from controller.core import alarms as alarms_module
 from controller.core import election as election_module
 from controller.core.effects import Alarm, AlarmCode, AlarmKey, ClearAlarm, MoreAlarms, Note
@@ -35,6 +23,18 @@ from controller.core.machine import CONFIRM_REST_MS, CONFIRMATIONS_MAX
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord
 from controller.shell.rows import PARTITIONS_PER_CHUNK
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import (
+    FollowerLag,
+    IsrProposal,
+    LagReport,
+    LagReportResponse,
+    PartitionLag,
+    ReplicaProblem,
+)
+from springtide.contract.partition_state import NO_LEADER, LeaderRecovery
+from springtide.contract.session import ShutdownKind
+from springtide.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
 from tests.kit.controller.core_cluster import Cluster, changed, seats, topic_id
 
 RECOVERING, RECOVERED = LeaderRecovery.RECOVERING, LeaderRecovery.RECOVERED

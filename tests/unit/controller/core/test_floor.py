@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.partition_state import NO_LEADER
 from controller.core.effects import AlarmCode, AlarmKey
 from controller.core.events import ElectUnclean, LeadersElected
 from controller.core.floor import Floors
 from controller.core.image import ClusterImage
 from controller.core.loss import LogEnds
 from controller.core.records import Cause
+from springtide.contract.partition_state import NO_LEADER
 from tests.kit.controller.core_cluster import (
     Cluster,
     changed,

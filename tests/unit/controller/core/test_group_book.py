@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.contract.groups import GroupNews, GroupRebalance
 from controller.core.group_book import GroupBook
+from springtide.contract.groups import GroupNews, GroupRebalance
 
 
 def told(group_id: str = "g", *, generation_id: int = 5, ended_ms: int = 20, reason: str = "") -> GroupNews:

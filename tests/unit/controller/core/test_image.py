@@ -8,14 +8,6 @@ from copy import deepcopy
 
 import msgspec
 
-from controller.contract.partition_state import (
-    NO_LEADER,
-    LeaderRecovery,
-    PartitionKey,
-    PartitionState,
-    Shard,
-    WriterId,
-)
 from controller.core.image import ClusterImage
 from controller.core.records import (
     BrokerRecord,
@@ -28,6 +20,14 @@ from controller.core.records import (
     RemoveCoordinatorRecord,
     RemoveTopicRecord,
     TopicRecord,
+)
+from springtide.contract.partition_state import (
+    NO_LEADER,
+    LeaderRecovery,
+    PartitionKey,
+    PartitionState,
+    Shard,
+    WriterId,
 )
 from tests.kit.controller.core_cluster import Cluster, changed, topic_id
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.contract.administration import QuotasToAlter
-from controller.contract.security import ALLOW_EVERYONE, SUPER_USERS, QuotaEntity, ScramSecret
 from controller.core.effects import ProbeBroker
 from controller.core.events import (
     AlterAcls,
@@ -27,6 +25,8 @@ from controller.core.records import (
     QuotasRecord,
     TopicRecord,
 )
+from springtide.contract.administration import QuotasToAlter
+from springtide.contract.security import ALLOW_EVERYONE, SUPER_USERS, QuotaEntity, ScramSecret
 from springtide.security.acls.model import (
     AclBinding,
     AclFilter,

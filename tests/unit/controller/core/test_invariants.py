@@ -10,9 +10,6 @@ import msgspec
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from controller.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionState
-from controller.contract.session import BrokerStatus, ShutdownKind
-from controller.contract.updates import ApplyFailure, PollRequest
 from controller.core.configs import effective_min_insync_replicas
 from controller.core.events import (
     AddPartitions,
@@ -29,6 +26,9 @@ from controller.core.image import ClusterImage
 from controller.core.machine import ClusterMachine, Step
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord
+from springtide.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionState
+from springtide.contract.session import BrokerStatus, ShutdownKind
+from springtide.contract.updates import ApplyFailure, PollRequest
 from tests.kit.controller.core_cluster import Cluster, topic_id
 from tests.kit.controller.images import build_update, replay_all
 

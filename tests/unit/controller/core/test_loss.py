@@ -7,12 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.contract.lag_report import (
-    LOG_EPOCHS_MAX,
-    PartitionLag,
-    ReplicaLogEnd,
-)
-from controller.contract.session import ShutdownKind
 from controller.core.events import ElectUnclean, LeadersElected, Refusal, RefusalCode
 from controller.core.loss import (
     CandidateLoss,
@@ -23,6 +17,12 @@ from controller.core.loss import (
     sealed_candidate,
 )
 from controller.core.records import Cause
+from springtide.contract.lag_report import (
+    LOG_EPOCHS_MAX,
+    PartitionLag,
+    ReplicaLogEnd,
+)
+from springtide.contract.session import ShutdownKind
 from tests.kit.controller.core_cluster import Cluster, changed, log_end, report, tell, topic_id
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from controller.contract.session import ShutdownKind
 from controller.core.events import (
     BrokersConfigured,
     BrokersMaintained,
@@ -24,6 +23,7 @@ from controller.core.events import (
 from controller.core.image import ClusterImage
 from controller.core.options import ControllerOptions
 from controller.core.records import BrokerRecord, Cause, PartitionRecord
+from springtide.contract.session import ShutdownKind
 from tests.kit.controller.core_cluster import Cluster, seats, topic_id
 
 

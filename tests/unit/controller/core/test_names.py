@@ -7,8 +7,8 @@ import string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.contract.security import DEFAULT_ENTITY, QuotaEntity
 from controller.core.names import NAME_CHARS_MAX, entity_name, pattern_name, user_name
+from springtide.contract.security import DEFAULT_ENTITY, QuotaEntity
 from springtide.security.acls.model import PatternType, ResourceType
 
 SAFE = set(string.ascii_letters + string.digits + "-._~%:=,!")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.contract.session import WORKER_ID_STEP, worker_id
 from controller.core.placement import Assignment, PlacementBroker, place_from_emptiest, place_replicas
+from springtide.contract.session import WORKER_ID_STEP, worker_id
 
 
 def alone(n: int) -> list[PlacementBroker]:

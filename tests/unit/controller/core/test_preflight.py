@@ -8,17 +8,17 @@ from types import MappingProxyType
 import msgspec
 import pytest
 
-from controller.contract.preflight import (
+from controller.core.image import ClusterImage
+from controller.core.options import PreflightLimits
+from controller.core.preflight import CheckState, HeardReport, judge, targets
+from controller.core.records import BrokerRecord, BrokerRegistration, Cause, Change, ClusterRecord
+from springtide.contract.preflight import (
     ClockFigures,
     DiskFigures,
     PeerReach,
     PreflightReport,
     ReachFailure,
 )
-from controller.core.image import ClusterImage
-from controller.core.options import PreflightLimits
-from controller.core.preflight import CheckState, HeardReport, judge, targets
-from controller.core.records import BrokerRecord, BrokerRegistration, Cause, Change, ClusterRecord
 from tests.kit.controller.core_cluster import CLUSTER_ID
 
 LIMITS = PreflightLimits(

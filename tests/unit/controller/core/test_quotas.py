@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from controller.contract.administration import QuotasToAlter
-from controller.contract.security import DEFAULT_ENTITY, EntityQuotas, QuotaEntity
 from controller.core import quotas as rules
 from controller.core.events import AlterQuotas, EntityAltered, QuotasAltered, Refusal, RefusalCode
 from controller.core.records import Cause, QuotasRecord
 from controller.core.request_size import CHANGES_MAX, check_size
+from springtide.contract.administration import QuotasToAlter
+from springtide.contract.security import DEFAULT_ENTITY, EntityQuotas, QuotaEntity
 from tests.kit.controller.core_cluster import Cluster
 
 ALICE = QuotaEntity(user="alice")

@@ -5,10 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.contract.errors import ControllerError
-from controller.contract.partition_state import NO_LEADER, PartitionState
-from controller.contract.session import ShutdownKind
-from controller.contract.updates import ApplyFailure, PollRequest
 from controller.core.alarms import replica_alarm
 from controller.core.assignment import Obstacle, completed, first_leader, grown, rolled_back
 from controller.core.effects import AlarmCode, ClearAlarm
@@ -27,6 +23,10 @@ from controller.core.events import (
 from controller.core.image import ClusterImage
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord, TopicRecord
+from springtide.contract.errors import ControllerError
+from springtide.contract.partition_state import NO_LEADER, PartitionState
+from springtide.contract.session import ShutdownKind
+from springtide.contract.updates import ApplyFailure, PollRequest
 from tests.kit.controller.core_cluster import Cluster, changed, seats, topic_id
 from tests.kit.controller.images import build_update
 

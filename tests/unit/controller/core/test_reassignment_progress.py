@@ -8,9 +8,6 @@ from types import MappingProxyType
 import msgspec
 import pytest
 
-from controller.contract.lag_report import FollowerLag, LagReport, PartitionLag
-from controller.contract.partition_state import NO_LEADER
-from controller.contract.session import ShutdownKind
 from controller.core.copying import SAMPLE_MS
 from controller.core.events import ElectUnclean, Report
 from controller.core.options import ControllerOptions
@@ -21,6 +18,9 @@ from controller.core.reassignment_progress import (
     TargetProgress,
     behind_throttle,
 )
+from springtide.contract.lag_report import FollowerLag, LagReport, PartitionLag
+from springtide.contract.partition_state import NO_LEADER
+from springtide.contract.session import ShutdownKind
 from tests.kit.controller.core_cluster import Cluster, topic_id
 
 STALL_MS = 5_000

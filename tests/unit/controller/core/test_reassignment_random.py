@@ -9,11 +9,11 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from controller.contract.partition_state import NO_LEADER, PartitionState
 from controller.core.events import ConfigureTopic, Event, Refusal, RefusalCode
 from controller.core.machine import Step
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord
+from springtide.contract.partition_state import NO_LEADER, PartitionState
 from tests.kit.controller.core_cluster import Cluster
 
 BROKERS = (1, 2, 3, 4, 5)

@@ -8,10 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.contract.holdings import HeldLog, Holdings, SetAsideLog
-from controller.contract.lag_report import LagReport
-from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
-from controller.contract.session import ShutdownKind, Witness
 from controller.core.draft import Draft
 from controller.core.events import (
     MetadataRecovered,
@@ -33,6 +29,10 @@ from controller.core.recovery import (
     recover,
     topic_by_logs,
 )
+from springtide.contract.holdings import HeldLog, Holdings, SetAsideLog
+from springtide.contract.lag_report import LagReport
+from springtide.contract.partition_state import NO_LEADER, PartitionState, TopicState
+from springtide.contract.session import ShutdownKind, Witness
 from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster, topic_id
 
 KEY = (topic_id(), 0)

@@ -5,14 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.contract.errors import ControllerError
-from controller.contract.session import (
-    LISTENERS_MAX,
-    UNANSWERED_INCARNATIONS_MAX,
-    ListenerAddress,
-    RegisterRequest,
-    ShutdownKind,
-)
 from controller.core.options import ControllerOptions
 from controller.core.records import BrokerRegistration
 from controller.core.registration import (
@@ -23,6 +15,14 @@ from controller.core.registration import (
     follows,
     proves_end,
     vouches_for_seats,
+)
+from springtide.contract.errors import ControllerError
+from springtide.contract.session import (
+    LISTENERS_MAX,
+    UNANSWERED_INCARNATIONS_MAX,
+    ListenerAddress,
+    RegisterRequest,
+    ShutdownKind,
 )
 from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster
 

@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
-from controller.contract.session import BrokerStatus
 from controller.core.events import ConfigureTopic
 from controller.core.image import ClusterImage
 from controller.core.options import ControllerOptions
@@ -22,6 +20,8 @@ from controller.core.resilience import (
     tally,
     worst_loss,
 )
+from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
+from springtide.contract.session import BrokerStatus
 from tests.kit.controller.core_cluster import Cluster, changed, log_end, report
 
 BROKERS = (1, 2, 3, 4, 5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.contract.lag_report import CreatedLogs
+from springtide.contract.lag_report import CreatedLogs
 from tests.kit.controller.coordinator_cluster import CoordinatorCluster
 from tests.kit.controller.core_cluster import Cluster, report, topic_id
 

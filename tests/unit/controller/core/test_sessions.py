@@ -5,18 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.contract.errors import ControllerError
-from controller.contract.partition_state import NO_LEADER
-from controller.contract.session import (
-    BrokerStatus,
-    ClockLeap,
-    Heard,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    RegisterRequest,
-    RegisterResponse,
-    ShutdownKind,
-)
 from controller.core.effects import Alarm, AlarmCode, AlarmKey, ClearAlarm, Note, ProbeBroker
 from controller.core.events import (
     AdmitBrokers,
@@ -34,6 +22,18 @@ from controller.core.events import (
 )
 from controller.core.options import ControllerOptions
 from controller.core.records import BrokerRecord, Cause, PartitionRecord
+from springtide.contract.errors import ControllerError
+from springtide.contract.partition_state import NO_LEADER
+from springtide.contract.session import (
+    BrokerStatus,
+    ClockLeap,
+    Heard,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RegisterRequest,
+    RegisterResponse,
+    ShutdownKind,
+)
 from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster, seats, topic_id
 
 CLEAN, CRASH = ShutdownKind.CLEAN, ShutdownKind.PROCESS_CRASH

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pytest
 
-from controller.contract.holdings import SetAsideLog
-from controller.contract.lag_report import LagReport
-from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
 from controller.core.effects import AlarmCode, AlarmKey
 from controller.core.events import BringBackTopics, Refusal, RefusalCode, Report, TopicsBroughtBack
+from springtide.contract.holdings import SetAsideLog
+from springtide.contract.lag_report import LagReport
+from springtide.contract.partition_state import NO_LEADER, PartitionState, TopicState
 from tests.kit.controller.core_cluster import Cluster, topic_id
 
 ID = topic_id(7)

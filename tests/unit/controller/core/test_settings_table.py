@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.security import AUTHORIZER, STANDARD_AUTHORIZER, SUPER_USERS
 from controller.core.configs import (
     PRINCIPALS_LENGTH_MAX,
     changed_configs,
@@ -22,6 +21,7 @@ from controller.core.settings_table import (
     Setting,
     Standing,
 )
+from springtide.contract.security import AUTHORIZER, STANDARD_AUTHORIZER, SUPER_USERS
 
 TABLES = {"topic": TOPIC_SETTINGS, "cluster": CLUSTER_SETTINGS, "broker": BROKER_SETTINGS}
 ROWS = [(holder, name) for holder, settings in TABLES.items() for name in sorted(settings)]

@@ -5,9 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.contract.errors import ControllerError
-from controller.contract.partition_state import NO_COORDINATOR, Shard, WriterId
-from controller.contract.updates import NameWriterRequest, NameWriterResponse
 from controller.core.draft import Draft
 from controller.core.events import NameWriter
 from controller.core.floor import Floors
@@ -23,6 +20,9 @@ from controller.core.records import (
     TopicRecord,
 )
 from controller.core.shards import assign_shards, missing_topics, ordinary_topics
+from springtide.contract.errors import ControllerError
+from springtide.contract.partition_state import NO_COORDINATOR, Shard, WriterId
+from springtide.contract.updates import NameWriterRequest, NameWriterResponse
 from tests.kit.controller.coordinator_cluster import OFFSETS_ID, CoordinatorCluster
 from tests.kit.controller.core_cluster import Cluster, changed, topic_id
 

@@ -5,10 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.contract.administration import QuotasToAlter
-from controller.contract.partition_state import PartitionState, TopicState
-from controller.contract.security import QuotaEntity, UserSecrets, key_of_unknown_users
-from controller.contract.updates import BrokerEndpoint, PollRequest, UpdateBatch
 from controller.core.events import (
     AdmitBrokers,
     AlterAcls,
@@ -21,6 +17,10 @@ from controller.core.events import (
 from controller.core.image import ClusterImage
 from controller.core.records import Cause, Change, CoordinatorRecord, CoordinatorRegistration
 from controller.core.stream import build_range, plan_update
+from springtide.contract.administration import QuotasToAlter
+from springtide.contract.partition_state import PartitionState, TopicState
+from springtide.contract.security import QuotaEntity, UserSecrets, key_of_unknown_users
+from springtide.contract.updates import BrokerEndpoint, PollRequest, UpdateBatch
 from springtide.node.cluster_view import ClusterView
 from springtide.security.acls.model import AclFilter, PatternType, ResourceType
 from tests.kit.controller.core_cluster import Cluster, topic_id

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.partition_state import MoveThrottle
-from controller.contract.throttles import FOLLOWER_RATE, LEADER_RATE, effective_rate, is_learner
-from controller.contract.updates import PollRequest, UpdateBatch
 from controller.core.events import (
     AlterReassignments,
     BrokersConfigured,
@@ -20,6 +17,9 @@ from controller.core.events import (
     RefusalCode,
 )
 from controller.core.options import ControllerOptions
+from springtide.contract.partition_state import MoveThrottle
+from springtide.contract.throttles import FOLLOWER_RATE, LEADER_RATE, effective_rate, is_learner
+from springtide.contract.updates import PollRequest, UpdateBatch
 from tests.kit.controller.core_cluster import Cluster, topic_id
 from tests.kit.controller.images import build_update
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.contract.updates import PollRequest
 from controller.core.events import (
     AddPartitions,
     ClusterConfigured,
@@ -19,6 +18,7 @@ from controller.core.events import (
 from controller.core.minimum import below_minimum, changed_minimums, own_minimum, with_minimum
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, ClusterRecord, PartitionRecord, TopicRecord
+from springtide.contract.updates import PollRequest
 from tests.kit.controller.core_cluster import Cluster, changed, seats, topic_id
 from tests.kit.controller.images import build_update
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.session import ShutdownKind
 from controller.core.effects import ProbeBroker
 from controller.core.events import (
     BrokerRemoved,
@@ -17,6 +16,7 @@ from controller.core.events import (
 )
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, RemoveTopicRecord, TopicRecord
+from springtide.contract.session import ShutdownKind
 from tests.kit.controller.core_cluster import Cluster, hear, topic_id
 
 GRACE_MS = 6_000

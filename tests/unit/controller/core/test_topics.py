@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from controller.contract.partition_state import PartitionState, TopicState
 from controller.core.events import (
     BrokerRemoved,
     ClusterConfigured,
@@ -27,6 +26,7 @@ from controller.core.records import (
     TopicRecord,
 )
 from controller.core.settings_table import TOPIC_SETTINGS
+from springtide.contract.partition_state import PartitionState, TopicState
 from tests.kit.controller.core_cluster import Cluster, topic_id
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.contract.security import ScramSecret, UserSecrets
 from controller.core import users as rules
 from controller.core.events import AlterUsers, Refusal, RefusalCode, UserAltered, UsersAltered, UserToAlter
 from controller.core.records import Cause, UserRecord
+from springtide.contract.security import ScramSecret, UserSecrets
 from tests.kit.controller.core_cluster import Cluster
 from tests.kit.controller.security import SHA_256, SHA_512, has_secrets
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.contract.holdings import SetAsideLog
-from controller.contract.lag_report import PartitionLag, ReplicaProblem
-from controller.contract.partition_state import NO_LEADER
-from controller.contract.session import ShutdownKind
 from controller.core.effects import AlarmCode
 from controller.core.loss import CandidateLoss, LossPreview
 from controller.core.ways_out import QuarantinedReplicas, way_out_of_quarantine, way_out_without_leader
+from springtide.contract.holdings import SetAsideLog
+from springtide.contract.lag_report import PartitionLag, ReplicaProblem
+from springtide.contract.partition_state import NO_LEADER
+from springtide.contract.session import ShutdownKind
 from tests.kit.controller.core_cluster import (
     Cluster,
     changed,

@@ -5,17 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import LagReport, LagReportResponse
-from controller.contract.partition_state import WRITER_IDS, WriterId
-from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterResponse, Witness
-from controller.contract.updates import (
-    AHEAD,
-    ApplyFailure,
-    NameWriterRequest,
-    ProducerIdsRequest,
-    ProducerIdsResponse,
-)
 from controller.core.effects import Alarm, AlarmCode, AlarmKey
 from controller.core.events import (
     AllocateProducerIds,
@@ -34,6 +23,17 @@ from controller.core.events import (
     Tick,
 )
 from controller.core.witnesses import TermStart, evidence_in, evidence_in_rows, reply_of_halted
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import LagReport, LagReportResponse
+from springtide.contract.partition_state import WRITER_IDS, WriterId
+from springtide.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterResponse, Witness
+from springtide.contract.updates import (
+    AHEAD,
+    ApplyFailure,
+    NameWriterRequest,
+    ProducerIdsRequest,
+    ProducerIdsResponse,
+)
 from tests.kit.controller.coordinator_cluster import OFFSETS_ID, CoordinatorCluster
 from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster, topic_id
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.contract.errors import ControllerError
-from controller.contract.session import BrokerStatus, RegisterResponse, worker_id
 from controller.core.effects import Alarm, AlarmCode, AlarmKey
 from controller.core.events import (
     AddPartitions,
@@ -30,6 +28,8 @@ from controller.core.events import (
 )
 from controller.core.records import BrokerRegistration
 from controller.core.workers import brokers_of, ids_of, status_of
+from springtide.contract.errors import ControllerError
+from springtide.contract.session import BrokerStatus, RegisterResponse, worker_id
 from tests.kit.controller.core_cluster import Cluster, image_of_rows, topic_id
 
 FIVE = (5, 1_000_005, 2_000_005)

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.contract.partition_state import PartitionState, TopicState
 from controller.core.events import PartitionResult, ReassignmentTarget, Refusal, RefusalCode
 from controller.core.image import ClusterImage
 from controller.core.reassignment_progress import BlockedReason, ReassignmentProgress, TargetProgress
@@ -25,6 +24,7 @@ from controller.operations.model import (
     encode_work,
 )
 from controller.operations.reassignments import begin_reassignment, fate_of, not_rolled_back
+from springtide.contract.partition_state import PartitionState, TopicState
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 CHANGE = Change(cause=Cause.REASSIGNMENT_STARTED, at_ms=0)

@@ -13,10 +13,6 @@ import msgspec
 import pytest
 from fastapi import FastAPI
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import LagReport, LagReportResponse, PartitionLag
-from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterResponse
-from controller.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse, UpdateBatch
 from controller.core.events import CreateTopic
 from controller.core.image import ClusterImage
 from controller.core.stream import UpdateRange
@@ -29,6 +25,10 @@ from controller.shell.broker_api import (
 )
 from controller.shell.engine import Engine
 from controller.shell.listeners import ListenerAnswer
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import LagReport, LagReportResponse, PartitionLag
+from springtide.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterResponse
+from springtide.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse, UpdateBatch
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.shell import (
     TOPIC_ID,

@@ -12,10 +12,6 @@ import msgspec
 import pytest
 
 from controller.audit.change import AuditedChange, Entity
-from controller.contract.administration import QuotasToAlter
-from controller.contract.errors import ControllerError
-from controller.contract.security import QuotaEntity, UserSecrets
-from controller.contract.session import BrokerStatus, Witness
 from controller.core.events import (
     AlterAcls,
     AlterQuotas,
@@ -49,6 +45,10 @@ from controller.shell.outcomes import (
     UnknownCluster,
 )
 from controller.shell.rows import PARTITIONS_PER_CHUNK
+from springtide.contract.administration import QuotasToAlter
+from springtide.contract.errors import ControllerError
+from springtide.contract.security import QuotaEntity, UserSecrets
+from springtide.contract.session import BrokerStatus, Witness
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.security import SHA_256, has_secrets, of_topic
 from tests.kit.controller.shell import (

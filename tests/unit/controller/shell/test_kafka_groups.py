@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicPartition
 
-from controller.contract.session import ListenerAddress
 from controller.core.records import BrokerRegistration, CoordinatorRegistration
 from controller.shell import kafka_groups
 from controller.shell.client_groups import (
@@ -26,6 +25,7 @@ from controller.shell.clock import SystemClock
 from controller.shell.kafka_groups import KafkaGroups, KafkaTls, bootstrap_of
 from controller.shell.outcomes import OutcomeUnknown
 from controller.shell.published import Published
+from springtide.contract.session import ListenerAddress
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,6 @@ from itertools import count, islice
 import anyio
 import pytest
 
-from controller.contract.security import QuotaEntity
 from controller.core.acls import PATTERN_BYTES_MAX
 from controller.core.records import (
     BrokerRecord,
@@ -35,6 +34,7 @@ from controller.shell.rows import (
     topic_path,
 )
 from controller.shell.security_rows import encode_security, security_path
+from springtide.contract.security import QuotaEntity
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.security import (
     SHA_256,

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from controller.audit.change import AuditedChange, Entity
-from controller.contract.security import QuotaEntity
 from controller.core.records import Record
 from controller.shell.published import Published, observe, render, truth
+from springtide.contract.security import QuotaEntity
 from tests.kit.controller.security import (
     SHA_256,
     SHA_512,

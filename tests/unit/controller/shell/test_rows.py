@@ -7,13 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.contract.partition_state import (
-    LeaderRecovery,
-    MoveThrottle,
-    PartitionState,
-    Shard,
-    WriterId,
-)
 from controller.core.records import Cause, Change, PartitionRecord
 from controller.shell.rows import (
     REASON_CHARS_MAX,
@@ -24,6 +17,13 @@ from controller.shell.rows import (
     decode_chunk,
     encode_chunk,
     partition_bytes_max,
+)
+from springtide.contract.partition_state import (
+    LeaderRecovery,
+    MoveThrottle,
+    PartitionState,
+    Shard,
+    WriterId,
 )
 from tests.kit.controller.shell import TOPIC_ID
 

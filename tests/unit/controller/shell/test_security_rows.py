@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.contract.security import QuotaEntity
 from controller.core.records import SecurityRecord
 from controller.shell.security_rows import decode_security, encode_security, folder_of, security_path
+from springtide.contract.security import QuotaEntity
 from tests.kit.controller.security import SHA_256, acls_record, quotas_record, user_record
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=50)

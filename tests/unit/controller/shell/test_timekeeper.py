@@ -5,10 +5,10 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from controller.contract.agreed_time import LEAP_MS_MIN, READING_MS_MAX
 from controller.core.effects import AlarmCode
 from controller.shell.engine import Engine
 from controller.shell.timekeeper import READ_EVERY_MS
+from springtide.contract.agreed_time import LEAP_MS_MIN, READING_MS_MAX
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.shell import form_cluster, make_engine, running
 from tests.simulation.memory_zookeeper import MemoryZooKeeper

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from controller.contract.groups import GROUP_ID_CHARS_MAX, REBALANCES_TOLD_MAX, GroupNews, GroupTrouble
-from controller.contract.session import HeartbeatResponse
 from coordinator.core.group_news import NewsOfGroups
 from coordinator.core.groups.requests import Leaver
+from springtide.contract.groups import GROUP_ID_CHARS_MAX, REBALANCES_TOLD_MAX, GroupNews, GroupTrouble
+from springtide.contract.session import HeartbeatResponse
 from tests.kit.coordinator.group_desk import GroupDesk
 
 

@@ -8,13 +8,13 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from controller.contract.partition_state import WriterId
 from coordinator.core import replay
 from coordinator.core.machine import Machine, ShardRecord
 from coordinator.core.opening import opening_record
 from coordinator.core.replay import APPLIED_MAX, ShardReplay
 from coordinator.core.shard import ShardPhase, ShardRuntime
 from coordinator.core.shard_ports import LeaderKnown, LogWasRead, ReadLog
+from springtide.contract.partition_state import WriterId
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import CorruptBatch
 from springtide.wire.records import NewRecord, encode_batch

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.partition_state import WriterId
 from coordinator.core.opening import OPENING_KEY, opening_record
 from coordinator.core.shard import HELD_MAX, HELD_MS_MAX, SEND_AGAIN_MS, ShardPhase, ShardRuntime
 from coordinator.core.shard_ports import (
@@ -23,6 +22,7 @@ from coordinator.core.shard_ports import (
     TimerFired,
     TurnEnded,
 )
+from springtide.contract.partition_state import WriterId
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch, iter_records

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from controller.contract.groups import GROUP_ID_CHARS_MAX, TROUBLES_TOLD_MAX
 from coordinator.core.groups.figures import GroupFigures
 from coordinator.core.lag_watch import PERIOD_MS, PERIODS
 from coordinator.core.troubles import UNSETTLED_MS, Troubles
+from springtide.contract.groups import GROUP_ID_CHARS_MAX, TROUBLES_TOLD_MAX
 
 
 def unsettled(group_id: str, ms: int = UNSETTLED_MS) -> GroupFigures:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.partition_state import WRITER_BATCHES_MAX, WriterId
 from coordinator.core.machine import ShardRecord
 from coordinator.core.shard_ports import LOST, AppendBatch, BatchAnswered
 from coordinator.core.writer import WAITING_BYTES_MAX, WAITING_MAX, ShardWriter, Stand
+from springtide.contract.partition_state import WRITER_BATCHES_MAX, WriterId
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import HEADER_BYTES, decode_header
 

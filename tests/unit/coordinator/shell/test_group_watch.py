@@ -9,13 +9,13 @@ import trio
 import trio.testing
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller.contract.partition_state import PartitionState, TopicState
-from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from coordinator.core.groups.figures import GroupFigures
 from coordinator.shell import group_watch
 from coordinator.shell.group_watch import GroupWatch, SeenGroups, write_groups
 from coordinator.shell.log_ends import PartitionEnds, Place
 from localcluster.ports import PortReservation
+from springtide.contract.partition_state import PartitionState, TopicState
+from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.clock import MachineClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import SystemNet

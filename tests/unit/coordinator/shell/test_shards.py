@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import trio
 
-from controller.contract.partition_state import WRITER_IDS, WriterId
-from controller.contract.updates import UpdateBatch
 from coordinator.shell import shard_host
+from springtide.contract.partition_state import WRITER_IDS, WriterId
+from springtide.contract.updates import UpdateBatch
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch

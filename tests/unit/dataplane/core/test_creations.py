@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.lag_report import CreatedLogs
 from dataplane.core.creations import PendingCreations, UntoldCreations, has_seat, may_create
+from springtide.contract.lag_report import CreatedLogs
 from tests.kit.dataplane.replica import TOPIC_ID, partition_state
 
 KEYS = [(TOPIC_ID, partition) for partition in range(3)]

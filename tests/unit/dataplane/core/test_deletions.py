@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.partition_state import NO_LEADER, Shard, WriterId
 from dataplane.core.effects import LOG_START_MOVED, NO_EFFECTS, CompleteDeletion, StartFetching
 from dataplane.core.results import DeletionResult, LeaderAnswer
 from dataplane.core.watermarks import StoredLogStart
+from springtide.contract.partition_state import NO_LEADER, Shard, WriterId
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.replica import Bench, endpoint, held_lease, log_of
 

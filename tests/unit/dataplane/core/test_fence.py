@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.contract.partition_state import WRITER_BATCHES_MAX, WRITER_IDS, Shard, WriterId
 from dataplane.core import fence as fence_module
 from dataplane.core.effects import HIGH_WATERMARK_MOVED, NO_EFFECTS, CheckAtRest, CompleteProduce, Effects
 from dataplane.core.fence import Fence
 from dataplane.core.leader import Leader
 from dataplane.core.producer_state import Duplicate
 from dataplane.core.results import AppendResult
+from springtide.contract.partition_state import WRITER_BATCHES_MAX, WRITER_IDS, Shard, WriterId
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import SEQUENCE_MAX, BatchHeader, decode_header
 from tests.kit.dataplane.mini_cluster import Violation

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.contract.partition_state import PartitionKey
 from dataplane.core.fetch_session import (
     AskedPartition,
     FetchPosition,
@@ -19,6 +18,7 @@ from dataplane.core.fetch_session import (
     FollowerSession,
     SessionRequest,
 )
+from springtide.contract.partition_state import PartitionKey
 from springtide.node.lease import NEVER_MS
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.partition_state import NO_LEADER
 from dataplane.core.effects import HIGH_WATERMARK_MOVED, LEADERSHIP_CHANGED
 from dataplane.core.results import FetchResult, LeaderAnswer
+from springtide.contract.partition_state import NO_LEADER
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
 from tests.kit.dataplane.replica import Bench, held_lease, log_of, records_of

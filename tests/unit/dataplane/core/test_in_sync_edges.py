@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import IsrMember, IsrProposal, IsrProposalResult
 from dataplane.core.effects import NO_EFFECTS, PROPOSAL_READY
 from dataplane.core.fetch_session import Contact
 from dataplane.core.isr import FollowerProgress, InSyncSet
 from dataplane.core.leader import Leader
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import IsrMember, IsrProposal, IsrProposalResult
 from springtide.node.lease import NEVER_MS
 from tests.kit.dataplane.replica import TOPIC_ID, Bench, endpoint, log_of, partition_state
 

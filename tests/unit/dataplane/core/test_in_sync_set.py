@@ -5,15 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import (
-    FollowerLag,
-    IsrMember,
-    IsrProposal,
-    IsrProposalResult,
-    PartitionLag,
-)
-from controller.contract.partition_state import LeaderRecovery, PartitionState
 from dataplane.core.effects import (
     HIGH_WATERMARK_MOVED,
     NO_EFFECTS,
@@ -22,6 +13,15 @@ from dataplane.core.effects import (
     Effects,
 )
 from dataplane.core.fetch_session import Contact
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import (
+    FollowerLag,
+    IsrMember,
+    IsrProposal,
+    IsrProposalResult,
+    PartitionLag,
+)
+from springtide.contract.partition_state import LeaderRecovery, PartitionState
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.replica import TOPIC_ID, Bench, endpoint, log_of, partition_state
 

@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import IsrProposalResult
-from controller.contract.partition_state import LeaderRecovery, PartitionState
 from dataplane.core.compaction.known import PlacedRound
 from dataplane.core.compaction.rounds import CompactionOptions, Dirt, Round
 from dataplane.core.effects import (
@@ -22,6 +19,9 @@ from dataplane.core.fetch_session import Contact
 from dataplane.core.producer_state import decode_told_states
 from dataplane.core.results import OffsetResult, TimestampLookup
 from dataplane.core.role import Offline
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import IsrProposalResult
+from springtide.contract.partition_state import LeaderRecovery, PartitionState
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
 from springtide.wire.fetch_response import EpochEnd

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.contract.partition_state import MoveThrottle, PartitionKey
 from dataplane.core.throttle import GRANT_BYTES_MIN, LearnerThrottle, TokenBucket
+from springtide.contract.partition_state import MoveThrottle, PartitionKey
 
 MIB = 1024 * 1024
 SLOW = MoveThrottle(rate=100_000, operation="slow")

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from controller.contract.partition_state import PartitionState
 from dataplane.core import leader as leader_module
 from dataplane.core.effects import NO_EFFECTS, Effects
 from dataplane.core.follower import Follower
@@ -18,6 +17,7 @@ from dataplane.core.replica import Replica
 from dataplane.core.results import AppendResult, FetchResult
 from dataplane.core.role import out_of_range
 from dataplane.core.watermarks import StoredLogStart
+from springtide.contract.partition_state import PartitionState
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.mini_cluster import MiniCluster, Violation
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from controller.contract.lag_report import ReplicaProblem
 from dataplane.core.effects import (
     DATA_APPENDED,
     HIGH_WATERMARK_MOVED,
@@ -15,6 +14,7 @@ from dataplane.core.effects import (
 from dataplane.core.producer_state import ProducerView
 from dataplane.core.results import AppendResult, ProducersResult
 from dataplane.core.role import Offline
+from springtide.contract.lag_report import ReplicaProblem
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import TimestampType, crc_is_valid
 from springtide.wire.records import iter_records

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.session import BrokerStatus, HeartbeatResponse
 from dataplane.core.effects import HIGH_WATERMARK_MOVED, NO_EFFECTS, CompleteProduce, Remark
 from dataplane.core.fetch_session import Contact
 from dataplane.core.results import AppendResult, OffsetResult
 from dataplane.core.watermarks import HighWatermark, committable_offset
+from springtide.contract.session import BrokerStatus, HeartbeatResponse
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.replica import Bench, endpoint, held_lease, log_of
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import IsrProposalResult
-from controller.contract.partition_state import LeaderRecovery, PartitionState
 from dataplane.core.effects import (
     HIGH_WATERMARK_MOVED,
     NO_EFFECTS,
@@ -31,6 +28,9 @@ from dataplane.core.purgatory import NEVER_EXPIRES_MS, Purgatory
 from dataplane.core.results import EpochEndResult, LeaderAnswer
 from dataplane.core.role import Offline
 from dataplane.core.watermarks import StoredLogStart
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import IsrProposalResult
+from springtide.contract.partition_state import LeaderRecovery, PartitionState
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
 from springtide.wire.record_batch import decode_header

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.lag_report import ReplicaProblem
-from controller.contract.partition_state import NO_LEADER
 from dataplane.core.effects import (
     HIGH_WATERMARK_MOVED,
     LEADERSHIP_CHANGED,
@@ -23,6 +21,8 @@ from dataplane.core.effects import (
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.log_port import RottenRange
 from dataplane.core.results import LeaderAnswer
+from springtide.contract.lag_report import ReplicaProblem
+from springtide.contract.partition_state import NO_LEADER
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
 from tests.kit.dataplane.replica import TOPIC_ID, Bench, batch_of, log_of, records_of

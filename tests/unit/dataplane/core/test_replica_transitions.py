@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from controller.contract.partition_state import NO_LEADER
 from dataplane.core.effects import (
     LEADERSHIP_CHANGED,
     NO_EFFECTS,
@@ -23,6 +22,7 @@ from dataplane.core.leader import Leader
 from dataplane.core.leader_epochs import EpochStart
 from dataplane.core.results import LeaderAnswer
 from dataplane.core.role import Offline
+from springtide.contract.partition_state import NO_LEADER
 from springtide.wire.fetch_response import EpochEnd
 from tests.kit.dataplane.replica import Bench, held_lease, leader_of, log_of, partition_state
 from tests.simulation.memory_log import MemoryLog

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.errors import ControllerError
-from controller.contract.lag_report import IsrProposalResult
 from dataplane.core.effects import NO_EFFECTS, STOP_FETCHING, Remark, StartFetching
 from dataplane.core.leader_epochs import EpochStart, LeaderEpochs
 from dataplane.core.purgatory import NEVER_EXPIRES_MS, Purgatory
 from dataplane.core.results import EpochEndResult, LeaderAnswer, OffsetResult, TimestampLookup
 from dataplane.core.role import ReplicaRole, check_epoch_start, check_position
 from dataplane.core.watermarks import StoredLogStart
+from springtide.contract.errors import ControllerError
+from springtide.contract.lag_report import IsrProposalResult
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
 from tests.kit.dataplane.replica import TOPIC_ID, Bench, log_of, partition_state

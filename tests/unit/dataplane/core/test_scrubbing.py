@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from controller.contract.lag_report import ReplicaProblem
 from dataplane.core.compaction.known import PlacedRound
 from dataplane.core.compaction.rounds import Round
 from dataplane.core.effects import (
@@ -37,6 +36,7 @@ from dataplane.core.scrubbing import (
     good_ranges,
     mend_position,
 )
+from springtide.contract.lag_report import ReplicaProblem
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import Compacted, EpochEnd
 from tests.kit.dataplane.replica import TOPIC_ID, Bench, batch_of, log_of, records_of

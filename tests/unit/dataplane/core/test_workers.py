@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.contract.session import WORKER_ID_STEP, WORKERS_MAX, worker_id
 from dataplane.core.workers import (
     PORT_MAX,
     RESTART_MS_MAX,
@@ -23,6 +22,7 @@ from dataplane.core.workers import (
     worker_port,
     worker_share,
 )
+from springtide.contract.session import WORKER_ID_STEP, WORKERS_MAX, worker_id
 
 COUNTS = st.integers(2, WORKERS_MAX)
 

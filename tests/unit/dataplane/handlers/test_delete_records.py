@@ -8,18 +8,18 @@ from typing import Any, cast
 
 import pytest
 
-from controller.contract.administration import (
+from dataplane.core.effects import NO_EFFECTS, Effects
+from dataplane.core.results import DeletionResult
+from dataplane.handlers import delete_records
+from dataplane.handlers.context import BrokerContext
+from springtide.contract.administration import (
     AdminOutcome,
     AdminResponse,
     DeleteRecordsCall,
     RecordsBefore,
     RecordsToDelete,
 )
-from controller.contract.errors import ControllerError
-from dataplane.core.effects import NO_EFFECTS, Effects
-from dataplane.core.results import DeletionResult
-from dataplane.handlers import delete_records
-from dataplane.handlers.context import BrokerContext
+from springtide.contract.errors import ControllerError
 from springtide.node.handlers.context import Request
 from springtide.wire import codec
 from springtide.wire.apis import APIS, ApiKey, response_header_version

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from controller.contract.partition_state import PartitionState, Shard, TopicState, WriterId
-from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from dataplane.handlers import groups
 from dataplane.handlers.table import HANDLERS
+from springtide.contract.partition_state import PartitionState, Shard, TopicState, WriterId
+from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers.group_lists import OUR_PREFIX
 from springtide.node.sharding import GROUPS_TOPIC, shard_of

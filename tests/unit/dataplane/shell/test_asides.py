@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import trio
 
-from controller.contract.partition_state import PartitionKey
 from dataplane.core.log_port import LogSlice
 from dataplane.core.results import FetchResult
 from dataplane.shell import asides as asides_module
@@ -17,6 +16,7 @@ from dataplane.shell.asides import Asides, Listed
 from dataplane.storage.disk import File
 from dataplane.storage.divergent import WrittenAside, write_aside
 from dataplane.storage.health import DirectoryHealth
+from springtide.contract.partition_state import PartitionKey
 from springtide.node.threads import TrioThreads
 from springtide.wire.errors import ErrorCode
 from springtide.wire.framing import FileChunk

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.compaction.known import PlacedRound
 from dataplane.core.compaction.rounds import Round, encode_round
 from dataplane.core.log_port import SuspectBytes
@@ -27,6 +26,7 @@ from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import open_partition_log
 from dataplane.storage.rewritten_files import rewrite_files
 from dataplane.storage.segment import log_path
+from springtide.contract.session import ShutdownKind
 from springtide.wire.records import NewRecord, encode_batch
 from tests.kit.dataplane.storage import PARTITION, append, opened, settings_for
 

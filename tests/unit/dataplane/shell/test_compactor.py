@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from controller.contract.partition_state import TopicState
 from dataplane.core.log_port import LogError
 from dataplane.shell.compactor import Compactor
 from dataplane.shell.hosted import HostedPartition
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.segment import log_path
+from springtide.contract.partition_state import TopicState
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch, iter_records
 from tests.kit.clocks import WALL_START_MS, EagerClock

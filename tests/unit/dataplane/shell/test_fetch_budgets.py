@@ -9,12 +9,12 @@ from typing import Any
 
 import trio
 
-from controller.contract.session import BrokerStatus, HeartbeatResponse
-from controller.contract.throttles import LEADER_RATE
-from controller.contract.updates import BrokerEndpoint
 from dataplane.core.fetch_session import CONSUMER, AskedPartition, FetchSession, FetchSessions, SessionRequest
 from dataplane.handlers import fetch as handler
 from dataplane.shell.fetches import Fetch, FetchedAnswer, Fetches
+from springtide.contract.session import BrokerStatus, HeartbeatResponse
+from springtide.contract.throttles import LEADER_RATE
+from springtide.contract.updates import BrokerEndpoint
 from springtide.node.lease import Lease
 from springtide.wire.fetch_request import FetchRequest, encode_fetch_request
 from tests.kit.dataplane.node import OTHER_ID, TOPIC_ID, Node, endpoint, state

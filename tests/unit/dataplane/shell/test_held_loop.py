@@ -14,7 +14,7 @@ from types import FrameType
 import pytest
 import trio
 
-from controller.contract.partition_state import PartitionState, TopicState
+from springtide.contract.partition_state import PartitionState, TopicState
 from tests.kit.dataplane.node import TOPIC_ID, Node, endpoint, state
 from tests.simulation.memory_disk import MemoryDisk
 

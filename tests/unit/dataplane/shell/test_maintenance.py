@@ -11,7 +11,6 @@ import pytest
 import trio
 import trio.testing
 
-from controller.contract.partition_state import TopicState
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
@@ -20,6 +19,7 @@ from dataplane.core.role import Offline
 from dataplane.shell.partitions import PartitionTable
 from dataplane.storage.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_checkpoint
 from dataplane.storage.timestamp_reading import TimestampReading
+from springtide.contract.partition_state import TopicState
 from springtide.wire.compression import Compression
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import HEADER_BYTES, BatchHeader, decode_header, stamp_head

@@ -11,9 +11,6 @@ import pytest
 import trio
 import trio.testing
 
-from controller.contract.lag_report import CreatedLogs, LagReportResponse
-from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
-from controller.contract.updates import UpdateBatch
 from dataplane.core.effects import BackOff, Remark
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.leader import Leader
@@ -21,6 +18,9 @@ from dataplane.core.leader_epochs import UNDEFINED_EPOCH
 from dataplane.core.results import LeaderAnswer
 from dataplane.shell.log_creator import CREATIONS_AT_ONCE
 from dataplane.shell.untold import UNREPORTED_PROBLEMS_MAX
+from springtide.contract.lag_report import CreatedLogs, LagReportResponse
+from springtide.contract.partition_state import NO_LEADER, PartitionState, TopicState
+from springtide.contract.updates import UpdateBatch
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
 from tests.kit.dataplane.node import OTHER_ID, PATH, TOPIC_ID, Node, batch_of, endpoint, state

@@ -10,9 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-from controller.contract.preflight import PreflightReport, PreflightResponse, PreflightTarget, ReachFailure
-from controller.contract.session import BrokerStatus, HeartbeatResponse
 from dataplane.shell.preflight import DISK_FILE, FLUSHES, INTERVAL_MS, Preflight, reach, try_disk
+from springtide.contract.preflight import PreflightReport, PreflightResponse, PreflightTarget, ReachFailure
+from springtide.contract.session import BrokerStatus, HeartbeatResponse
 from springtide.node.clock import MachineClock
 from springtide.node.controller_client import ControllerUnavailable
 from springtide.node.net import Channel, Listener, Poller, SystemNet

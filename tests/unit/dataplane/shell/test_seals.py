@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import trio
 
-from controller.contract.partition_state import PartitionState
 from dataplane.core.results import LeaderAnswer
 from dataplane.storage.seal import LogSeal
+from springtide.contract.partition_state import PartitionState
 from springtide.wire.record_batch import decode_header
 from tests.kit.dataplane.node import Node, batch_of, state
 from tests.simulation.memory_disk import MemoryDisk

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import trio
 
-from controller.contract.partition_state import MoveThrottle, PartitionState
-from controller.contract.throttles import FOLLOWER_RATE
-from controller.contract.updates import BrokerEndpoint
 from dataplane.shell.learner_turns import LearnerTurns
+from springtide.contract.partition_state import MoveThrottle, PartitionState
+from springtide.contract.throttles import FOLLOWER_RATE
+from springtide.contract.updates import BrokerEndpoint
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import FetchedPartition
 from tests.kit.dataplane.fetching import Bench, following, on_a_follower

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.compaction.known import PlacedRound
 from dataplane.core.compaction.rounds import Dirt, Round, encode_round
 from dataplane.core.leader_epochs import EpochStart
@@ -36,6 +35,7 @@ from dataplane.storage.retention import SegmentView, segments_to_delete
 from dataplane.storage.rot import ScrubPlace
 from dataplane.storage.round_file import ROUNDS_FILE
 from dataplane.storage.segment import log_path
+from springtide.contract.session import ShutdownKind
 from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import decode_header, iter_headers
 from springtide.wire.records import NewRecord, encode_batch, iter_records

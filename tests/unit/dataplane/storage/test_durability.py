@@ -8,7 +8,6 @@ from random import Random
 
 import pytest
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.compaction.rounds import Round, encode_round
 from dataplane.core.leader_epochs import decode_leader_epochs
 from dataplane.storage.durability import RecoveryPoint, flush_together
@@ -16,6 +15,7 @@ from dataplane.storage.epoch_file import EPOCHS_FILE
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.round_file import ROUNDS_FILE
 from dataplane.storage.segment_list import Unflushed
+from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.storage import DIRECTORY, NO_TAIL, append, batch, new_log, open_log, opened, read_all
 from tests.simulation.memory_disk import MemoryDisk
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import LogError
 from dataplane.storage.directory_claim import MARKER_FILE
 from dataplane.storage.disk import Disk, PosixDisk, replace_durably
@@ -19,6 +18,7 @@ from dataplane.storage.health import DirectoryHealth
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.log_settings import PartitionId
 from dataplane.storage.recovery import OpenedLog
+from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.log_dirs import load_all
 from tests.kit.dataplane.storage import SMALL, append, batch
 from tests.simulation.memory_disk import MemoryDisk

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import LogChanged, LogError, RottenBytes, SuspectBytes
 from dataplane.storage import rot
 from dataplane.storage.disk import File
@@ -15,6 +14,7 @@ from dataplane.storage.health import ClosedLog, CorruptLog
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.rot import ROTTEN_FILE, ScrubPlace, read_at_rest, read_rotten
 from dataplane.storage.segment import Hole
+from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.storage import DIRECTORY, NO_TAIL, append, batch, new_log, open_log, opened
 from tests.simulation.memory_disk import MemoryDisk
 

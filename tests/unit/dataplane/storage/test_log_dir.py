@@ -9,7 +9,6 @@ from threading import Event, Thread, current_thread
 
 import pytest
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import LogError
 from dataplane.core.producer_state import Duplicate
 from dataplane.storage.checkpoints import read_checkpoint, write_checkpoint
@@ -20,6 +19,7 @@ from dataplane.storage.log_dir import LogDir, StrayDirectory, open_log_dir
 from dataplane.storage.log_dir_identity import LogDirRefused
 from dataplane.storage.log_settings import LogOptions, PartitionId
 from dataplane.storage.recovery import DamagedLog, OpenedLog
+from springtide.contract.session import ShutdownKind
 from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import decode_header
 from tests.kit.dataplane.log_dirs import load_all

@@ -8,7 +8,6 @@ from random import Random
 
 import pytest
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import LogError
 from dataplane.storage.health import ClosedLog, CorruptLog
 from dataplane.storage.log_dir import SYNCED_TOGETHER_MIN, LogDir, StrayDirectory, open_log_dir
@@ -18,6 +17,7 @@ from dataplane.storage.quarantine import DESCRIPTION_FILE
 from dataplane.storage.recovery import DamagedLog, OpenedLog
 from dataplane.storage.segment import Hole
 from dataplane.storage.tail_cache import TailBudget
+from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.log_dirs import load_all
 from tests.kit.dataplane.replica import partition_state
 from tests.kit.dataplane.storage import SMALL, append, batch, read_all

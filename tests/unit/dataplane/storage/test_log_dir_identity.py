@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import LogError
 from dataplane.storage.checked_json import encode_checked
 from dataplane.storage.checkpoints import RECOVERY_POINTS, write_checkpoint
@@ -24,6 +23,7 @@ from dataplane.storage.log_dir_identity import (
     encode_meta,
     shutdown_kind,
 )
+from springtide.contract.session import ShutdownKind
 from tests.simulation.memory_disk import MemoryDisk
 
 META = LogDirMeta("cluster", 1, "dir-1", 5, "boot-1", ("incarnation",))

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import LogChanged, RottenBytes, SuspectBytes
 from dataplane.storage.disk import File
 from dataplane.storage.durability import flush_together
@@ -18,6 +17,7 @@ from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.retention import SegmentView, segments_to_delete
 from dataplane.storage.segment import NEAR_ENOUGH
 from dataplane.storage.tail_cache import TailBudget, TailCache
+from springtide.contract.session import ShutdownKind
 from springtide.wire.framing import FileChunk
 from tests.kit.dataplane.storage import (
     NO_TAIL,

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.compaction.known import PlacedRound
 from dataplane.core.compaction.rounds import Round, encode_round
 from dataplane.core.producer_state import ProducerStates
@@ -22,6 +21,7 @@ from dataplane.storage.rot import ScrubPlace
 from dataplane.storage.round_file import ROUNDS_FILE, read_rounds
 from dataplane.storage.segment import Hole
 from dataplane.storage.timestamp_reading import TimestampReading
+from springtide.contract.session import ShutdownKind
 from springtide.wire.fetch_response import Compacted
 from tests.kit.dataplane.storage import (
     DIRECTORY,

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import LogPort
 from dataplane.core.producer_state import ProducerStates
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import open_partition_log
+from springtide.contract.session import ShutdownKind
 from springtide.wire.record_batch import BatchHeader
 from tests.kit.dataplane.storage import (
     DIRECTORY,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.holdings import SetAsideLog
 from dataplane.storage import quarantine
 from dataplane.storage.health import DirectoryHealth
 from dataplane.storage.log_settings import PartitionId
 from dataplane.storage.partition_file import PARTITION_FILE, encode_partition
 from dataplane.storage.quarantine import Quarantine, SetAsideNote, free_name
+from springtide.contract.holdings import SetAsideLog
 from tests.simulation.memory_disk import MemoryDisk
 
 IDS = ["A" * 22, "B" * 22, "C" * 22]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.contract.session import ShutdownKind
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.rot import ScrubPlace
+from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.storage import NO_TAIL, append, at_each_operation, batch, open_log, opened, read_all
 from tests.simulation.memory_disk import MemoryDisk
 

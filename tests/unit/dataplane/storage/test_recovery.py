@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import LogError, SuspectBytes
 from dataplane.core.producer_state import Duplicate
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.recovery import DamagedLog, OpenedLog
 from dataplane.storage.scan import ScanStop
+from springtide.contract.session import ShutdownKind
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import HEADER_BYTES, decode_header
 from tests.kit.dataplane.storage import (

@@ -8,7 +8,6 @@ from random import Random
 
 import pytest
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.compaction.known import PlacedRound
 from dataplane.core.compaction.rounds import Round, encode_round
 from dataplane.core.log_port import LogError
@@ -18,6 +17,7 @@ from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import DamagedLog, OpenedLog
 from dataplane.storage.round_file import ROUNDS_FILE
 from dataplane.storage.scan import ScanStop
+from springtide.contract.session import ShutdownKind
 from springtide.wire.fetch_response import Compacted
 from springtide.wire.records import NewRecord, encode_batch
 from tests.kit.dataplane.storage import (

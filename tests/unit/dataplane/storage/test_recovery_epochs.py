@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.leader_epochs import EpochStart, LeaderEpochs
 from dataplane.storage.recovery import OpenedLog
+from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.storage import DIRECTORY, append, batch, new_log, open_log
 from tests.simulation.memory_disk import MemoryDisk
 

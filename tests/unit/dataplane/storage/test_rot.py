@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import RottenBytes
 from dataplane.core.scrubbing import fitting_bytes
 from dataplane.storage import rot
@@ -14,6 +13,7 @@ from dataplane.storage.disk import File
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.rot import BATCHES_MAX, ROTTEN_FILE, ScrubPlace, read_at_rest
 from dataplane.storage.segment import Hole
+from springtide.contract.session import ShutdownKind
 from springtide.wire.record_batch import HEADER_BYTES
 from tests.kit.dataplane.storage import (
     DIRECTORY,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.leader_epochs import EpochStart, LeaderEpochs
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import OpenedLog
 from dataplane.storage.seal import SEAL_FILE, Seal
+from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.storage import DIRECTORY, append, batch, open_log
 from tests.simulation.memory_disk import MemoryDisk
 

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.producer_state import ProducerStates
 from dataplane.storage.partition_log import PartitionLog
+from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.storage import (
     DIRECTORY,
     NO_TAIL,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.session import ShutdownKind
 from dataplane.core.producer_state import ProducerStates
+from springtide.contract.session import ShutdownKind
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.storage import append, batch, header_of, new_log, open_log, opened
 

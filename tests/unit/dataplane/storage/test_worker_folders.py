@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 
-from controller.contract.session import ShutdownKind
 from dataplane.storage.disk import Disk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.log_settings import PartitionId
 from dataplane.storage.worker_folders import workers_with_data
+from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.log_dirs import load_all
 from tests.kit.dataplane.storage import SMALL
 from tests.simulation.memory_disk import MemoryDisk

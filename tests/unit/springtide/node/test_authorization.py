@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.contract.updates import BrokerEndpoint, UpdateBatch
+from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.authorization import DENIALS_LOGGED_MAX, DENIALS_LOGGED_MS, Authorizer, ClientRights
 from springtide.node.cluster_view import ClusterView
 from springtide.node.counters import NodeCounters

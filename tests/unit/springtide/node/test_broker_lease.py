@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from controller.contract.errors import ControllerError
-from controller.contract.session import BrokerStatus, HeartbeatResponse
+from springtide.contract.errors import ControllerError
+from springtide.contract.session import BrokerStatus, HeartbeatResponse
 from springtide.node.lease import Lease
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from controller.contract.preflight import ClockFigures
+from springtide.contract.preflight import ClockFigures
 from springtide.node.clock_comparison import READINGS_MAX, ClockComparison
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.contract.partition_state import PartitionState, Shard, TopicState, WriterId
-from controller.contract.security import (
+from springtide.contract.partition_state import PartitionState, Shard, TopicState, WriterId
+from springtide.contract.security import (
     ALLOW_EVERYONE,
     AUTHORIZER,
     STANDARD_AUTHORIZER,
@@ -17,7 +17,7 @@ from controller.contract.security import (
     QuotaEntity,
     UserSecrets,
 )
-from controller.contract.updates import BrokerEndpoint, UpdateBatch
+from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import LISTED_AFTER_FENCING_MS, SUSPICION_MS_MAX, ClusterView
 from tests.kit.controller.security import SHA_256, of_topic
 from tests.kit.springtide.acl_lines import acl, mark

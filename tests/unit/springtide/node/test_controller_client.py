@@ -10,17 +10,17 @@ import msgspec
 import pytest
 import trio
 
-from controller.contract.administration import (
+from springtide.contract.administration import (
     AdminOutcome,
     AdminRequest,
     AdminResponse,
     DeleteTopicsCall,
     TopicToDelete,
 )
-from controller.contract.errors import ControllerError
-from controller.contract.partition_state import WriterId
-from controller.contract.session import Witness
-from controller.contract.updates import (
+from springtide.contract.errors import ControllerError
+from springtide.contract.partition_state import WriterId
+from springtide.contract.session import Witness
+from springtide.contract.updates import (
     NameWriterRequest,
     NameWriterResponse,
     PollRequest,

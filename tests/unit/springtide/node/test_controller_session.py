@@ -12,9 +12,9 @@ import pytest
 import trio
 import trio.testing
 
-from controller.contract.errors import ControllerError
-from controller.contract.holdings import Holdings, SetAsideLog
-from controller.contract.lag_report import (
+from springtide.contract.errors import ControllerError
+from springtide.contract.holdings import Holdings, SetAsideLog
+from springtide.contract.lag_report import (
     CreatedLogs,
     IsrMember,
     IsrProposal,
@@ -24,7 +24,7 @@ from controller.contract.lag_report import (
     ReplicaLogEnd,
     ReplicaProblem,
 )
-from controller.contract.session import (
+from springtide.contract.session import (
     BrokerStatus,
     DiskSpace,
     Heard,
@@ -35,7 +35,7 @@ from controller.contract.session import (
     RegisterResponse,
     ShutdownKind,
 )
-from controller.contract.updates import ApplyFailure, PollRequest, UpdateBatch
+from springtide.contract.updates import ApplyFailure, PollRequest, UpdateBatch
 from springtide.node.clock import BrokerClock
 from springtide.node.controller_client import ControllerClient
 from springtide.node.controller_session import (

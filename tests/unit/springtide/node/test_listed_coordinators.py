@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from coordinator.handlers.table import HANDLERS as OF_COORDINATOR
+from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers import metadata
 from springtide.wire.apis import ApiKey

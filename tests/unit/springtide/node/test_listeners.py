@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.session import ListenerAddress
 from dataplane.shell.config import BrokerConfig
+from springtide.contract.session import ListenerAddress
 from springtide.node.config import NodeConfigError
 from springtide.node.listeners import (
     HostPort,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.contract.missing_topics import MISSING_TOLD_MAX, OTHERS, MissingTopic
+from springtide.contract.missing_topics import MISSING_TOLD_MAX, OTHERS, MissingTopic
 from springtide.node.missing_topics import HOUR_MS, NAMES_MAX, TOLD_AT, MissingTopics
 
 APP: Any = SimpleNamespace(

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 import trio
 import trio.testing
 
-from controller.contract.errors import ControllerError
-from controller.contract.updates import ProducerIdsRequest, ProducerIdsResponse
+from springtide.contract.errors import ControllerError
+from springtide.contract.updates import ProducerIdsRequest, ProducerIdsResponse
 from springtide.node.controller_client import ControllerUnavailable
 from springtide.node.producer_ids import ProducerIds
 from tests.kit.clocks import EagerClock

@@ -9,8 +9,6 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from controller.contract.lag_report import FollowerLag, PartitionLag
-from controller.contract.session import DiskSpace
 from controller.core.events import (
     AlterReassignments,
     ClusterConfigured,
@@ -31,6 +29,8 @@ from controller.core.planning.goals import (
 from controller.core.planning.plan import Plan, PlanOutcome, RejectionCode
 from controller.core.planning.planner import make_plan
 from controller.core.planning.snapshot import Snapshot, take_snapshot
+from springtide.contract.lag_report import FollowerLag, PartitionLag
+from springtide.contract.session import DiskSpace
 from tests.kit.controller.core_cluster import Cluster, topic_id
 from tests.kit.controller.planning_board import alone, check_moves, clusters, with_states
 

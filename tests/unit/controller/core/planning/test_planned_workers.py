@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from controller.contract.session import WORKER_ID_STEP, worker_id
 from controller.core.planning.goals import (
     Assign,
     ChangeReplicationFactor,
@@ -28,6 +27,7 @@ from controller.core.planning.goals import (
 from controller.core.planning.plan import Plan, PlanOutcome, RejectionCode
 from controller.core.planning.planner import make_plan
 from controller.core.planning.snapshot import DiskUse, Snapshot
+from springtide.contract.session import WORKER_ID_STEP, worker_id
 from tests.kit.controller.planning_board import carry_out, loads, partition, snapshot, spread, workers
 
 

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from controller.contract.lag_report import PartitionLag
 from controller.core.events import (
     AddPartitions,
     AlterReassignments,
@@ -45,6 +44,7 @@ from controller.core.planning.plan import (
 from controller.core.planning.planner import EXACT_MOVES_MAX, make_plan
 from controller.core.planning.replanning import drifted, moves_within
 from controller.core.planning.snapshot import Snapshot, take_snapshot
+from springtide.contract.lag_report import PartitionLag
 from tests.kit.controller.core_cluster import Cluster, topic_id
 from tests.kit.controller.planning_board import (
     alone,

@@ -11,13 +11,13 @@ import pytest
 import trio
 import trio.testing
 
-from controller.contract import administration as contract
-from controller.contract.administration import AdminOutcome, AdminRequest, AdminResponse
-from controller.contract.errors import ControllerError
-from controller.contract.partition_state import PartitionState, TopicState
-from controller.contract.updates import UpdateBatch
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.table import HANDLERS
+from springtide.contract import administration as contract
+from springtide.contract.administration import AdminOutcome, AdminRequest, AdminResponse
+from springtide.contract.errors import ControllerError
+from springtide.contract.partition_state import PartitionState, TopicState
+from springtide.contract.updates import UpdateBatch
 from springtide.node.administration import IN_FLIGHT_MAX, Administration
 from springtide.node.cluster_view import ClusterView
 from springtide.node.controller_client import AnswerLost, ControllerUnavailable

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.contract.updates import BrokerEndpoint, UpdateBatch
+from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers import describe_cluster, metadata
 from springtide.wire.apis import APIS, ApiKey

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from controller.contract.partition_state import PartitionState, TopicState
-from controller.contract.updates import BrokerEndpoint, UpdateBatch
+from springtide.contract.partition_state import PartitionState, TopicState
+from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers import describe_topic_partitions
 from springtide.wire.apis import ApiKey

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.contract.partition_state import NO_COORDINATOR, PartitionState, Shard, TopicState, WriterId
-from controller.contract.session import ListenerAddress
-from controller.contract.updates import BrokerEndpoint, UpdateBatch
+from springtide.contract.partition_state import NO_COORDINATOR, PartitionState, Shard, TopicState, WriterId
+from springtide.contract.session import ListenerAddress
+from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers import describe_cluster, find_coordinator, metadata
 from springtide.node.sharding import GROUPS_TOPIC, HASHED_CHARS_MAX

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from dataplane.handlers.table import HANDLERS
+from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import ClusterView
 from springtide.wire import codec
 from springtide.wire.apis import APIS, ApiKey

@@ -16,9 +16,6 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from controller.contract.administration import AdminOutcome, AdminResponse, CreatedTopic
-from controller.contract.partition_state import Shard, WriterId
-from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from coordinator.handlers.table import HANDLERS as OF_COORDINATOR
 from dataplane.core.fetch_session import FetchSession, FetchSessions, FollowedPartition, SessionRequest
 from dataplane.handlers import fetch as fetch_handler
@@ -27,6 +24,9 @@ from dataplane.shell.asides import Asides
 from dataplane.shell.fetches import Fetches
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.produces import Produces
+from springtide.contract.administration import AdminOutcome, AdminResponse, CreatedTopic
+from springtide.contract.partition_state import Shard, WriterId
+from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.authorization import Authorizer, ClientRights
 from springtide.node.first_use import FirstUses
 from springtide.node.handlers.context import Request

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.contract.administration import (
+from springtide.contract.administration import (
     AdminCall,
     AdminOutcome,
     AlterAclsCall,
@@ -19,7 +19,7 @@ from controller.contract.administration import (
     ScramDeletion,
     ScramUpsertion,
 )
-from controller.contract.security import (
+from springtide.contract.security import (
     AUTHORIZER,
     DEFAULT_ENTITY,
     STANDARD_AUTHORIZER,
@@ -29,7 +29,7 @@ from controller.contract.security import (
     ScramSecret,
     UserSecrets,
 )
-from controller.contract.updates import UpdateBatch
+from springtide.contract.updates import UpdateBatch
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers.table import SHARED_HANDLERS
 from springtide.security.acls.model import AclBinding, AclFilter, Operation, Permission, ResourceType

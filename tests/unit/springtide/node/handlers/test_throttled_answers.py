@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from controller.contract.administration import AdminOutcome, AdminResponse
-from controller.contract.partition_state import TopicState
-from controller.contract.updates import UpdateBatch
+from springtide.contract.administration import AdminOutcome, AdminResponse
+from springtide.contract.partition_state import TopicState
+from springtide.contract.updates import UpdateBatch
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers import create_partitions, create_topics, delete_topics
 from springtide.node.handlers.context import Request

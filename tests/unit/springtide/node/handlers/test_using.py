@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from controller.contract.administration import AdminOutcome, AdminResponse, CreateTopicsCall, TopicToCreate
-from controller.contract.errors import ControllerError
-from controller.contract.partition_state import TopicState
-from controller.contract.updates import UpdateBatch
+from springtide.contract.administration import AdminOutcome, AdminResponse, CreateTopicsCall, TopicToCreate
+from springtide.contract.errors import ControllerError
+from springtide.contract.partition_state import TopicState
+from springtide.contract.updates import UpdateBatch
 from springtide.node.cluster_view import ClusterView
 from springtide.node.first_use import BEGUN_MAX, LEFT_ALONE_MS, REFUSED_MAX, FirstUses
 from springtide.node.handlers import metadata

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from prometheus_client.metrics_core import Metric
 
-from controller.contract.security import DEFAULT_ENTITY, EntityQuotas, QuotaEntity
-from controller.contract.updates import UpdateBatch
+from springtide.contract.security import DEFAULT_ENTITY, EntityQuotas, QuotaEntity
+from springtide.contract.updates import UpdateBatch
 from springtide.node.authorization import ClientRights
 from springtide.node.cluster_view import ClusterView
 from springtide.node.connection import ANONYMOUS, Connection

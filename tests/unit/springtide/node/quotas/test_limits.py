@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.security import DEFAULT_ENTITY, EntityQuotas, QuotaEntity
+from springtide.contract.security import DEFAULT_ENTITY, EntityQuotas, QuotaEntity
 from springtide.node.quotas.limits import Limit, Limits, QuotaName
 
 RATE = QuotaName.PRODUCER_BYTE_RATE

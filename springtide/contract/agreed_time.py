@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from controller.contract.session import ClockLeap
+from springtide.contract.session import ClockLeap
 
 LEAP_MS_MIN: Final = 5 * 60 * 1000
 """Clocks further apart than this disagree. Leases and NTP bound what is in order far below."""

@@ -12,8 +12,8 @@ from enum import StrEnum
 
 import msgspec
 
-from controller.contract.errors import ControllerAnswer
-from controller.contract.security import QuotaEntity
+from springtide.contract.errors import ControllerAnswer
+from springtide.contract.security import QuotaEntity
 from springtide.security.acls.model import AclBinding, AclFilter
 
 

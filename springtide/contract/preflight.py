@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from controller.contract.errors import ControllerAnswer
+from springtide.contract.errors import ControllerAnswer
 
 
 class PreflightTarget(msgspec.Struct, frozen=True, kw_only=True):

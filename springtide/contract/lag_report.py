@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
-from controller.contract.errors import ControllerAnswer, ControllerError
-from controller.contract.holdings import Holdings, SetAsideLog
-from controller.contract.partition_state import LeaderRecovery, PartitionState
-from controller.contract.session import Witness
+from springtide.contract.errors import ControllerAnswer, ControllerError
+from springtide.contract.holdings import Holdings, SetAsideLog
+from springtide.contract.partition_state import LeaderRecovery, PartitionState
+from springtide.contract.session import Witness
 
 #: Elections that a replica tells of with its log end: enough to find where two logs part.
 LOG_EPOCHS_MAX: Final = 64

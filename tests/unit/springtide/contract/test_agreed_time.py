@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.agreed_time import (
+from springtide.contract.agreed_time import (
     LEAP_MS_MIN,
     READING_MS_MAX,
     SETTLED_MS,
     SLEWED_ONE_IN,
     AgreedTime,
 )
-from controller.contract.session import ClockLeap
+from springtide.contract.session import ClockLeap
 
 NOON_MS = 1_700_000_000_000
 DAY_MS = 24 * 60 * 60 * 1000

@@ -17,10 +17,10 @@ from typing import Final
 
 import msgspec
 
-from controller.contract.errors import ControllerAnswer
-from controller.contract.partition_state import PartitionState, TopicState, WriterId
-from controller.contract.security import AclsOfPattern, EntityQuotas, UserSecrets
-from controller.contract.session import ListenerAddress, Witness
+from springtide.contract.errors import ControllerAnswer
+from springtide.contract.partition_state import PartitionState, TopicState, WriterId
+from springtide.contract.security import AclsOfPattern, EntityQuotas, UserSecrets
+from springtide.contract.session import ListenerAddress, Witness
 
 
 class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.contract.partition_state import PartitionState, TopicState
-from controller.contract.session import RegisterRequest
+from springtide.contract.partition_state import PartitionState, TopicState
+from springtide.contract.session import RegisterRequest
 
 
 class HeldLog(msgspec.Struct, frozen=True, kw_only=True, gc=False):

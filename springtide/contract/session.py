@@ -19,10 +19,10 @@ from enum import StrEnum
 
 import msgspec
 
-from controller.contract.errors import ControllerAnswer
-from controller.contract.groups import GroupNews
-from controller.contract.missing_topics import MissingTopic
-from controller.contract.preflight import PreflightTarget
+from springtide.contract.errors import ControllerAnswer
+from springtide.contract.groups import GroupNews
+from springtide.contract.missing_topics import MissingTopic
+from springtide.contract.preflight import PreflightTarget
 
 #: Unanswered incarnations that a directory remembers; the oldest are forgotten first.
 UNANSWERED_INCARNATIONS_MAX = 16
