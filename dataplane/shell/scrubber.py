@@ -220,6 +220,8 @@ class Scrubber:
         if not self._due:
             keys = [hosted.key for hosted in self._table]
             self._due.extend(self._order.due(keys, self._clock.wall_ms()))
+            # What an earlier process found is told with the first state, and may be deleted under a leader.
+            self._rotten.update(hosted.key for hosted in self._table if hosted.log.rotten)
         while self._due:
             hosted = self._table.get(*self._due[0])
             if hosted is not None and not isinstance(hosted.replica.role, Offline):
@@ -262,9 +264,11 @@ class Scrubber:
     def _on_hole(self, hosted: HostedPartition, hole: Hole) -> None:
         if self._table.get(*hosted.key) is not hosted:
             return
+        hosted.log.holes.note(hole, log_start_offset=hosted.log.log_start_offset)
+        if not hosted.log.rotten:
+            return  # It lies below the log's start, in a file that has not gone yet.
         self.findings += 1
         _log.error("log_rotten topic=%s partition=%d cause=%s", hosted.topic, hosted.partition, hole.reason)
-        hosted.log.holes.note(hole, log_start_offset=hosted.log.log_start_offset)
         self._rotten.add(hosted.key)
         self._effects.run(hosted, hosted.replica.on_rotten())
         self._end_turn()
@@ -317,7 +321,8 @@ class Scrubber:
             self._directory.on_storage_error(str(error))
             return
         if self._table.get(*hosted.key) is hosted:
-            self._rotten.discard(hosted.key)
+            if not hosted.log.rotten:
+                self._rotten.discard(hosted.key)
             self._effects.run(hosted, hosted.replica.on_mended())  # asks again for what is left
             self._end_turn()
 

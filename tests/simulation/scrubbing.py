@@ -34,11 +34,15 @@ class Scrubbing:
     def __init__(self, broker: BrokerNode) -> None:
         self._broker = broker
         self._mending: set[PartitionKey] = set()
+        self._rotten: set[PartitionKey] = set()
 
     def scrub(self) -> None:
         """One pass over everything; then the next."""
+        self._forget_what_was_deleted()
         for key in sorted(self._broker.replicas):
             self.check(key)
+            if self._broker.disk.logs[key].rotten:  # found by an earlier process
+                self._rotten.add(key)
         self._broker._after(PASS_MS, self.scrub)
 
     def check(self, key: PartitionKey) -> None:
@@ -51,7 +55,18 @@ class Scrubbing:
             broker.events.note(f"{broker.name} {key[0][:4]}-{key[1]} finds rot at {found.first_offset}")
             broker.cluster.marks.reached("rot.found")
             log.note_rotten(found)
+            self._rotten.add(key)
             broker._run(key, replica.on_rotten())
+
+    def _forget_what_was_deleted(self) -> None:
+        """Rot may go with what retention, DeleteRecords or a truncation takes away, at a leader too."""
+        for key in sorted(self._rotten):
+            log = self._broker.disk.logs.get(key)
+            replica = self._broker.replicas.get(key)
+            if log is None or replica is None or not log.rotten:
+                self._rotten.discard(key)
+                if replica is not None:
+                    self._broker._run(key, replica.on_mended())
 
     def mend(self, key: PartitionKey, effect: MendLog) -> None:
         if key not in self._mending:
@@ -151,6 +166,9 @@ class Scrubbing:
     def _end(self, key: PartitionKey) -> None:
         """Mended, or to be tried again if the replica still wants that."""
         self._mending.discard(key)
+        log = self._broker.disk.logs.get(key)
+        if log is None or not log.rotten:
+            self._rotten.discard(key)
         replica = self._broker.replicas.get(key)
         if replica is not None:
             self._broker._run(key, replica.on_mended())

@@ -71,6 +71,9 @@ class Bench:
         self.node.produce(20)
         self.node.log().durability.flush()
         self.log_path = f"{self.node.log().directory}/{0:020d}.log"
+        self.make_scrubber()
+
+    def make_scrubber(self) -> None:
         self.scrubber = Scrubber(
             table=self.node.table,
             effects=self.node.effects,
@@ -199,6 +202,27 @@ def test_what_rots_in_a_leader_above_its_high_watermark_is_found_and_told() -> N
         assert node.hosted().replica.high_watermark == 20
         assert bench.problems() == ["rotten"]
         assert [found.first_offset for found in node.log().rotten] == [active]
+
+    run(test)
+
+
+def test_what_an_earlier_process_found_at_a_leader_is_told_as_gone_once_it_is_deleted() -> None:
+    async def test(bench: Bench, nursery: trio.Nursery) -> None:
+        node = bench.node
+        bench.rot_the_second_batch()
+        with trio.move_on_after(10):
+            await bench.scrubber.run()
+        assert bench.problems() == ["rotten"]
+        bench.make_scrubber()
+        nursery.start_soon(bench.scrubber.run)
+        await trio.sleep(10)
+        hosted = node.hosted()
+        now_ms = node.clock.mono_ms()
+        _, effects = hosted.replica.role.delete_records(10, waiter=node, expires_ms=now_ms, now_ms=now_ms)
+        node.effects.run(hosted, effects)
+        await trio.sleep(10)
+        assert not node.log().rotten
+        assert bench.problems() == ["rotten", "mended"]
 
     run(test)
 
