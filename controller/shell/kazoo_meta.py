@@ -1,7 +1,7 @@
 """kazoo behind the `Meta` port. kazoo, its threads and its traps stay in this file, kazoo_access.py, which
 makes the client, and kazoo_answers.py.
 
-Five things kazoo does that would hurt (docs/replication.md 8.6, kazoo), and what is done about them here:
+Six things kazoo does that would hurt (docs/replication.md 8.6, kazoo), and what is done about them here:
 
 - `TransactionRequest.commit()` *returns* the exception of each operation instead of raising; a failed
   compare-and-set looks like success to a caller that does not look. `outcome_of_multi` looks at each one.
@@ -16,6 +16,8 @@ Five things kazoo does that would hurt (docs/replication.md 8.6, kazoo), and wha
   connection, so that no client reads backwards. In a ZooKeeper that was put back to an earlier copy every
   server does, for ever. After `REFUSALS_MAX` in a row one is asked for a new session; who grants it was
   serving.
+- Its thread ends for good by an answer that it did not expect, which a ZooKeeper whose own processing failed
+  gives ("Destruction averted"): a controller that never connects again. Such a client is replaced.
 
 A request made while the connection is down would sit in kazoo's queue and be sent whenever it returns; so
 requests are refused here unless the session is connected.
@@ -30,7 +32,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 from types import NoneType
-from typing import Any, Final, assert_never
+from typing import Any, Final, Never, assert_never
 
 import anyio
 import anyio.from_thread
@@ -45,6 +47,7 @@ from kazoo.exceptions import (
     NodeExistsError,
     NoNodeError,
 )
+from kazoo.protocol.states import KeeperState
 from kazoo.security import ACL
 
 from controller.shell.clock import ControllerClock
@@ -68,6 +71,8 @@ log = logging.getLogger(__name__)
 
 #: Connections that were closed without an answer, one after the other, before a new session is asked for.
 REFUSALS_MAX: Final = 5
+#: Between a client that failed and the next one.
+REPLACEMENT_PAUSE_S: Final = 0.5
 #: Reads of one `get_many` that are on their way at a time: bounds the bytes that wait to be decoded.
 READS_IN_FLIGHT_MAX: Final = 256
 #: Reads of one `keep_reading` that are on their way at a time.
@@ -187,26 +192,35 @@ class KazooMeta:
         self._access = access or ZooKeeperAccess()
         #: Of znodes that are created.
         self._acl = self._access.acl
-        self._client = self._access.client(hosts=hosts, session_timeout_ms=session_timeout_ms)
+        self._connection_string = hosts
+        self._session_timeout_ms = session_timeout_ms
+        self._client = self._new_client()
         self._hosts = max(1, len(self._client.hosts))
         self._negotiated_ms = session_timeout_ms
         self._refusals = 0
         self._told_cause: str | None = None
-        self._wrap_connecting()
         self._session = MetaSession(SessionState.LOST, 0, 0, session_timeout_ms)
         self._session_changed = anyio.Event()
         #: Set by each change of the connection: repeated reads read at once.
         self._nudges: dict[threading.Event, None] = {}
         self._arrivals: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
-    def _wrap_connecting(self) -> None:
+    def _new_client(self) -> KazooClient:
+        client = self._access.client(
+            hosts=self._connection_string, session_timeout_ms=self._session_timeout_ms
+        )
+        self._wrap_connecting(client)
+        client.add_listener(functools.partial(self._on_state_in_kazoo_thread, client))
+        return client
+
+    def _wrap_connecting(self, client: KazooClient) -> None:
         """kazoo keeps the negotiated session timeout to itself; the liveness proof must not assume a longer
         one than the server granted. `_connect` returns (read timeout, connect timeout) in milliseconds, and
         the second is the negotiated timeout divided by the number of hosts.
 
         It also holds on to a session until a server says that it has expired, and a ZooKeeper that went back
         never says so."""
-        connection = self._client._connection
+        connection = client._connection
         original = connection._connect
 
         @functools.wraps(original)
@@ -222,7 +236,7 @@ class KazooMeta:
                 if connection._socket is None:
                     raise  # no server listens
                 self._refusals += 1
-                if self._refusals < REFUSALS_MAX or not self._client.last_zxid:
+                if self._refusals < REFUSALS_MAX or not client.last_zxid:
                     raise
                 read_timeout, connect_timeout = self._connect_anew(functools.partial(original, *args))
             self._refusals = 0
@@ -269,30 +283,34 @@ class KazooMeta:
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Open the session and serve it until cancelled; then close it, which removes our ephemeral znodes at
         once instead of after the session timeout."""
-        self._client.add_listener(self._on_state_in_kazoo_thread)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._carry_arrivals)
                 self._client.start_async()
                 task_status.started()
                 try:
-                    await anyio.sleep_forever()
+                    await self._replace_failed_clients()
                 finally:
                     with anyio.CancelScope(shield=True):
-                        await anyio.to_thread.run_sync(self._stop_in_worker_thread)
+                        await anyio.to_thread.run_sync(_stop_in_worker_thread, self._client)
+                    self._arrivals.put(None)
         finally:
             self._set_session(SessionState.LOST, 0)
 
-    def _stop_in_worker_thread(self) -> None:
-        """End in bounded time even without a connection: kazoo waits for its own threads, and those never
-        wait for the loop."""
-        try:
-            self._client.stop()
-            self._client.close()
-        except (OSError, KazooException) as error:
-            log.warning("zookeeper_close_failed error=%s", describe(error))
-        finally:
-            self._arrivals.put(None)
+    async def _replace_failed_clients(self) -> Never:
+        session = self._session
+        while True:
+            session = await self.session_changed(session)
+            if session.state is not SessionState.LOST or self._client.client_state != KeeperState.CLOSED:
+                continue
+            log.error(
+                "zookeeper_client_failed consequence=%s",
+                "a new client, with a new session; what its thread met is told above",
+            )
+            await anyio.to_thread.run_sync(_stop_in_worker_thread, self._client)
+            await anyio.sleep(REPLACEMENT_PAUSE_S)
+            self._client = self._new_client()
+            self._client.start_async()
 
     async def _carry_arrivals(self) -> None:
         """The one thread between kazoo's threads and the loop. It ends by the None that closing puts in."""
@@ -319,8 +337,8 @@ class KazooMeta:
             await self._session_changed.wait()
         return self._session
 
-    def _on_state_in_kazoo_thread(self, state: str) -> None:
-        session_id = self._client.client_id[0] if self._client.client_id is not None else 0
+    def _on_state_in_kazoo_thread(self, client: KazooClient, state: str) -> None:
+        session_id = client.client_id[0] if client.client_id is not None else 0
         self._arrivals.put(functools.partial(self._set_session, _STATES[state], session_id))
         for nudge in list(self._nudges):
             nudge.set()
@@ -483,6 +501,16 @@ class KazooMeta:
         elif not set(acl) & set(self._access.acl):
             raise MetaUnavailable(describe(NoAuthError()))
         return acl
+
+
+def _stop_in_worker_thread(client: KazooClient) -> None:
+    """End a client in bounded time even without a connection: kazoo waits for its own threads, and those
+    never wait for the loop."""
+    try:
+        client.stop()
+        client.close()
+    except (OSError, KazooException) as error:
+        log.warning("zookeeper_close_failed error=%s", describe(error))
 
 
 def _call_each(arrivals: Sequence[Callable[[], None]]) -> None:

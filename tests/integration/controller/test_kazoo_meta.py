@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -176,6 +179,61 @@ async def test_a_server_that_is_gone_suspends_and_its_return_resumes_the_session
         node = await meta.get_synced("/kept")
         assert node is not None and node.data == b"1"
         assert await meta.get_synced("/mine") is not None
+
+
+class LossyProxy:
+    """Passes everything on to a ZooKeeper, but for `to_lose` of its next answers."""
+
+    def __init__(self, port: int) -> None:
+        self.to_lose = 0
+        self._port = port
+
+    async def pass_on(self, client: SocketStream) -> None:
+        server = await anyio.connect_tcp("127.0.0.1", self._port)
+        async with client, server, anyio.create_task_group() as tasks:
+            tasks.start_soon(self._requests, client, server)
+            tasks.start_soon(self._answers, client, server)
+
+    async def _requests(self, client: SocketStream, server: SocketStream) -> None:
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream):
+            while True:
+                await server.send(await client.receive())
+        await server.aclose()
+
+    async def _answers(self, client: SocketStream, server: SocketStream) -> None:
+        answers = BufferedByteReceiveStream(server)
+        with suppress(
+            anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, anyio.IncompleteRead
+        ):
+            while True:
+                size = await answers.receive_exactly(4)
+                answer = await answers.receive_exactly(int.from_bytes(size))
+                if self.to_lose:
+                    self.to_lose -= 1
+                else:
+                    await client.send(size + answer)
+        await client.aclose()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_a_client_whose_thread_ended_is_replaced_by_another(zookeeper: ZooKeeper, root: str) -> None:
+    """As after an answer that ZooKeeper dropped in its own processing ("Destruction averted")."""
+    proxy = LossyProxy(int(zookeeper.connection_string.rpartition(":")[2]))
+    async with await anyio.create_tcp_listener() as listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, proxy.pass_on)
+        port = listener.extra(SocketAttribute.local_port)
+        meta = KazooMeta(hosts=f"127.0.0.1:{port}", root=root, session_timeout_ms=10_000)
+        await tasks.start(meta.run)
+        await until_state(meta, SessionState.CONNECTED)
+        session_id = meta.session.session_id
+        proxy.to_lose = 1
+        with pytest.raises(MetaUnavailable):
+            await meta.get_many(["/first", "/second"])
+        await until_state(meta, SessionState.LOST)
+        await until_state(meta, SessionState.CONNECTED)
+        assert meta.session.session_id != session_id
+        assert await meta.get("/first") is None
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_client_that_has_seen_more_than_a_restored_zookeeper_gets_a_new_session(
