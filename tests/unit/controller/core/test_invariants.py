@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Callable
+from functools import partial
 
 import hypothesis.strategies as st
 import msgspec
@@ -89,7 +91,8 @@ def check_transition(before: PartitionState | None, record: PartitionRecord) -> 
     assert set(after.elr) <= set(before.isr) | set(before.elr)
 
 
-def check_image(image: ClusterImage) -> None:
+def check_image(image: ClusterImage, awaits_word: Callable[[PartitionState], bool]) -> None:
+    """awaits_word: whether an election from the ELR waits until another live member tells of its log."""
     for key, state in image.partitions.items():
         if image.topics[key[0]].deleting:
             continue
@@ -107,7 +110,8 @@ def check_image(image: ClusterImage) -> None:
             assert state.elr == ()
             assert state.last_known_elr == ()
         if state.leader == NO_LEADER:
-            assert not any(image.is_eligible(b) for b in (*state.isr, *state.elr))
+            assert not any(image.is_eligible(b) for b in state.isr)
+            assert awaits_word(state) or not any(image.is_eligible(b) for b in state.elr)
         else:
             assert state.leader in state.isr
             assert not image.brokers[state.leader].fenced
@@ -335,7 +339,8 @@ class RandomCluster(RuleBasedStateMachine):
 
     @invariant()
     def the_image_is_sound(self) -> None:
-        check_image(self.cluster.image)
+        image, floors = self.cluster.image, self.cluster.machine._floors
+        check_image(image, partial(floors.awaits, image))
 
     @invariant()
     def alarms_agree_with_the_image(self) -> None:
