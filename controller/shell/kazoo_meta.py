@@ -192,8 +192,9 @@ class KazooMeta:
         self._access = access or ZooKeeperAccess()
         #: Of znodes that are created.
         self._acl = self._access.acl
-        self._connection_string = hosts
-        self._session_timeout_ms = session_timeout_ms
+        self._make_client = functools.partial(
+            self._access.client, hosts=hosts, session_timeout_ms=session_timeout_ms
+        )
         self._client = self._new_client()
         self._hosts = max(1, len(self._client.hosts))
         self._negotiated_ms = session_timeout_ms
@@ -206,9 +207,7 @@ class KazooMeta:
         self._arrivals: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     def _new_client(self) -> KazooClient:
-        client = self._access.client(
-            hosts=self._connection_string, session_timeout_ms=self._session_timeout_ms
-        )
+        client = self._make_client()
         self._wrap_connecting(client)
         client.add_listener(functools.partial(self._on_state_in_kazoo_thread, client))
         return client

@@ -265,7 +265,7 @@ class Scrubber:
         if self._table.get(*hosted.key) is not hosted:
             return
         hosted.log.holes.note(hole, log_start_offset=hosted.log.log_start_offset)
-        if not hosted.log.rotten:
+        if all(found.first_offset != hole.first_offset for found in hosted.log.rotten):
             return  # It lies below the log's start, in a file that has not gone yet.
         self.findings += 1
         _log.error("log_rotten topic=%s partition=%d cause=%s", hosted.topic, hosted.partition, hole.reason)

@@ -41,8 +41,6 @@ class Scrubbing:
         self._forget_what_was_deleted()
         for key in sorted(self._broker.replicas):
             self.check(key)
-            if self._broker.disk.logs[key].rotten:  # found by an earlier process
-                self._rotten.add(key)
         self._broker._after(PASS_MS, self.scrub)
 
     def check(self, key: PartitionKey) -> None:
@@ -55,8 +53,9 @@ class Scrubbing:
             broker.events.note(f"{broker.name} {key[0][:4]}-{key[1]} finds rot at {found.first_offset}")
             broker.cluster.marks.reached("rot.found")
             log.note_rotten(found)
-            self._rotten.add(key)
             broker._run(key, replica.on_rotten())
+        if log.rotten:  # found now, or by an earlier process
+            self._rotten.add(key)
 
     def _forget_what_was_deleted(self) -> None:
         """Rot may go with what retention, DeleteRecords or a truncation takes away, at a leader too."""

@@ -227,6 +227,27 @@ def test_what_an_earlier_process_found_at_a_leader_is_told_as_gone_once_it_is_de
     run(test)
 
 
+def test_what_is_met_again_below_the_logs_start_is_no_finding_beside_a_hole_above_it() -> None:
+    async def test(bench: Bench, nursery: trio.Nursery) -> None:
+        node = bench.node
+        _, size = bench.rot_the_second_batch()
+        bench.disk.rot_bit(bench.log_path, 3 * size + 90)
+        with trio.move_on_after(10):
+            await bench.scrubber.run()
+        assert [found.first_offset for found in node.log().rotten] == [1, 3]
+        hosted = node.hosted()
+        now_ms = node.clock.mono_ms()
+        _, effects = hosted.replica.role.delete_records(2, waiter=node, expires_ms=now_ms, now_ms=now_ms)
+        node.effects.run(hosted, effects)
+        bench.make_scrubber()
+        nursery.start_soon(bench.scrubber.run)
+        await trio.sleep(15)
+        assert [found.first_offset for found in node.log().rotten] == [3]
+        assert bench.scrubber.findings == 0
+
+    run(test)
+
+
 def test_a_leader_that_gives_a_consumer_nothing_is_asked_as_by_its_follower() -> None:
     async def test(bench: Bench, nursery: trio.Nursery) -> None:
         node = bench.node
