@@ -39,8 +39,10 @@ FIRST ?=
 MINUTES ?= 60
 ROWS ?=
 CASES ?= 10000
+BASE ?=
+PROCESSES ?=
 
-.PHONY: help demo up test check lint style types unit sim rest fuzz audit faults proof explore pipeline-proof connector kafka-tools bench interop interop-apps interop-suites docs install lock packages host-packages fuzzer clean
+.PHONY: help demo up test check lint style types unit sim rest fuzz audit faults proof explore pipeline-proof connector kafka-tools bench interop interop-apps interop-suites house docs install lock packages host-packages fuzzer clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -122,6 +124,9 @@ interop-apps: $(INSTALLED) packages ## each application's main job at its defaul
 
 interop-suites: $(INSTALLED) ## other clients' own tests, fetched by Go, against brokers of ours at 9092 (SUITES=franz-go,DIR); build/interop-suites.md
 	@$(BIN)/python -m tests.interop.suites $(if $(SUITES),--suites $(SUITES))
+
+house: $(INSTALLED) ## the code's seams as a table: walks, import cycles, sizes (BASE=REVISION beside it, PROCESSES=1 with memory and start-up)
+	@$(BIN)/python -m tests.house $(if $(BASE),--base $(BASE)) $(if $(PROCESSES),--processes)
 
 docs: $(INSTALLED) ## the documents as a site with search, and references made from the code; build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -q
