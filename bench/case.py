@@ -29,8 +29,6 @@ class Setup(StrEnum):
     """Clients, brokers and controllers speak TLS."""
     ACLS = "TLS and ACLs"
     """The same, clients show a certificate, and ACLs decide what each principal may do."""
-    RACKS = "racks apart"
-    """A forwarding process delays what brokers say to each other, as between two racks."""
     WORKERS = "two workers a broker"
     """Each broker of ours is two processes. Kafka's is one, with threads, as always."""
 

@@ -11,7 +11,7 @@ The sizes and shapes were chosen for what they show:
 
 What people run comes after it, where it can beside one of those: idle brokers, many connections and
 partitions, compressed batches, readers far behind, a dead broker, a follower that comes back, TLS, ACLs,
-racks, several workers a broker.
+several workers a broker.
 """
 
 from __future__ import annotations
@@ -217,7 +217,6 @@ EVERYDAY: tuple[Case, ...] = (
     Case(name="catch-up", kind=Kind.CATCH_UP, record_bytes=100, batch_records=LARGE_100B),
     *(_like(name, "tls", setup=Setup.TLS) for name in TLS_CASES),
     *(_like(name, "acls", setup=Setup.ACLS, beside=f"{name}-tls") for name in ACL_CASES),
-    *(_like(name, "racks", setup=Setup.RACKS) for name in (SMALL_8X1, "produce-all-100b-1x16", LARGE_4X4)),
     *(_like(name, "workers", setup=Setup.WORKERS) for name in WORKER_CASES),
 )
 

@@ -1,4 +1,4 @@
-"""The load of a stock client: librdkafka through confluent-kafka. `python -m bench.client_load`.
+"""The load of a stock client: librdkafka through confluent-kafka. `python -m bench client_load`.
 
 The client takes a large part of a small machine, and how large is in the figures: where it takes all of its
 core, the row says more about the client than about the brokers. To take less, only every
@@ -9,6 +9,7 @@ lost is seen at the end, when the partitions must have grown by exactly what was
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import (
@@ -190,5 +191,5 @@ def _ignore(error: Any) -> None:
     """What the client recovers from by itself. What it does not recover from fails the run."""
 
 
-if __name__ == "__main__":
+def main(_: Sequence[str]) -> None:
     serve_spec(run, expected_failures=(LoadFailed, KafkaException, protocol.BadAnswer, OSError))

@@ -1,4 +1,4 @@
-"""Compaction beside Apache Kafka: `python -m bench.compaction [--kafka-home DIR] [--records N] [--keys N]`.
+"""Compaction beside Apache Kafka: `python -m bench compaction [--kafka-home DIR] [--records N] [--keys N]`.
 
 A topic of one partition and three replicas is filled with N records of random keys, and becomes compacted
 only then, so that all of it is compacted at once. It is done when no replica gets smaller any more. Meanwhile
@@ -9,31 +9,27 @@ something to compact once a second.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import statistics
-import sys
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from bench.cases import CASES
+from bench.command import Narrator, add_kafka_home, add_output
 from bench.figures import BYTES_PER_MB, Figures, figures_of
-from bench.kafka import Kafka, KafkaNotUsable
+from bench.kafka import Kafka
 from bench.load_spec import LoadSpec, run_load
-from bench.machine import machine_facts
+from bench.machine import keep, machine_facts
 from bench.processor_time import children_of, cpu_seconds, forget_peak_rss, peak_rss_mb
 from bench.report import side_by_side
 from bench.run import warm_up
 from bench.sides import KEEP_ALL, Side, Springtide
-from localcluster.__main__ import Narrator
 from pipeline.client.client import describe_log_dirs
 from pipeline.client.config import ClientConfig, parse_bootstrap
 
@@ -196,35 +192,23 @@ def _peak_mb(pid: int) -> float:
     return peak_mb
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.compaction",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--records", type=int, default=RECORDS, help="as many (%(default)s)")
     parser.add_argument("--keys", type=int, default=KEYS, help="of so many keys (%(default)s)")
-    parser.add_argument("--kafka-home", type=Path, metavar="DIR", help="compare with the Kafka in DIR/libs")
-    parser.add_argument("--output", type=Path, default=Path("build/compaction-bench.json"))
-    options = parser.parse_args(arguments)
+    add_kafka_home(parser)
+    add_output(parser, "compaction-bench")
+
+
+def run(options: argparse.Namespace) -> int:
     tell = Narrator()
     found: dict[str, dict[str, float]] = {}
-    try:
-        sides: list[Side] = [Springtide(tell, broker_config=OFTEN)]
-        if options.kafka_home is not None:
-            sides.append(Kafka(options.kafka_home, tell, broker_config=OFTEN))
-        for side in sides:
-            with side:
-                found[side.name] = asdict(measure(side, options.records, options.keys, tell))
-    except KafkaNotUsable as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return EXIT_FAILED
+    sides: list[Side] = [Springtide(tell, broker_config=OFTEN)]
+    if options.kafka_home is not None:
+        sides.append(Kafka(options.kafka_home, tell, broker_config=OFTEN))
+    for side in sides:
+        with side:
+            found[side.name] = asdict(measure(side, options.records, options.keys, tell))
     print(side_by_side(found, UNITS))
-    kept = {"machine": machine_facts(), "records": options.records, "keys": options.keys, **found}
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+    asked = {"records": options.records, "keys": options.keys}
+    keep(options.output, {"machine": machine_facts(), **asked, **found})
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

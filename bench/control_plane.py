@@ -1,4 +1,4 @@
-"""What questions about a large cluster cost the controller: `python -m bench.control_plane`.
+"""What questions about a large cluster cost the controller: `python -m bench control_plane`.
 
 One cluster in memory, without sockets and other processes: 200 brokers on as many hosts in 10 racks, 100,000
 partitions of three replicas, placed by the controller's own rule. Each row is the median of a few rounds in
@@ -171,12 +171,13 @@ def table(title: str, rows: Sequence[Row]) -> list[str]:
     return lines + [f"  {row.name:<28} {row.milliseconds:>13,.1f} {row.items:>9,}" for row in rows]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.control_plane", description=__doc__)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--brokers", type=int, default=BROKERS)
     parser.add_argument("--partitions", type=int, default=PARTITIONS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> int:
     image = build_image(brokers=options.brokers, partitions=options.partitions)
     size = f"{len(image.brokers):,} brokers, {len(image.partitions):,} partitions"
     lines = table(f"{size}, all in sync", [measure(case, rounds=options.rounds) for case in cases(image)])
@@ -187,7 +188,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     sys.stdout.write("\n".join([*lines, f"at most {peak_mib:,.0f} MiB"]) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    return 0

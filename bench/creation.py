@@ -1,4 +1,4 @@
-"""What a topic of thousands of partitions costs a cluster of three brokers: `python -m bench.creation`.
+"""What a topic of thousands of partitions costs a cluster of three brokers: `python -m bench creation`.
 
 Real processes on this machine: ZooKeeper, two controllers, three brokers. A stock client writes to six
 partitions that are there before. The leader of some of them is killed several times: before the topic is
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -26,9 +25,9 @@ from typing import Final
 
 import httpx
 
+from bench.command import Narrator
 from bench.machine import machine_facts
 from bench.processor_time import cpu_seconds, peak_rss_mb
-from localcluster.__main__ import Narrator
 from localcluster.cluster import LocalCluster
 from localcluster.load import ClientLoad, kill_leader
 
@@ -71,7 +70,7 @@ class Measured:
         self.tell(row.line())
 
 
-def run(directory: Path, tell: Callable[[str], None], *, partitions: int, kills: int) -> list[Row]:
+def measure(directory: Path, tell: Callable[[str], None], *, partitions: int, kills: int) -> list[Row]:
     measured = Measured(tell)
     with LocalCluster(directory, controllers=2, on_progress=tell) as cluster:
         cluster.form()
@@ -220,19 +219,16 @@ def _figure(pattern: re.Pattern[str], page: str) -> float:
     return float(found[1])
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.creation", description=__doc__)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--partitions", type=int, default=PARTITIONS, metavar="N")
     parser.add_argument("--kills", type=int, default=KILLS, metavar="N", help="of each kind")
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="springtide-bench-creation-") as directory:
-        rows = run(Path(directory), Narrator(), partitions=options.partitions, kills=options.kills)
+        rows = measure(Path(directory), Narrator(), partitions=options.partitions, kills=options.kills)
     print(f"\n{options.partitions} partitions of three replicas on three brokers\n")
     for row in rows:
         print(row.line())
     print("\n" + ", ".join(f"{name}: {value}" for name, value in machine_facts().items()))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

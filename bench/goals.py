@@ -58,9 +58,8 @@ def _throughput(case: Case) -> float:
         return PACED_THROUGHPUT
     if case.kind.reads_backlog:
         return READING_THROUGHPUT
-    # Latency between racks is the same for both sides and may be all that there is; what more processes are
-    # good for depends on the processors of the machine.
-    is_bound_by_machine = case.setup in (Setup.RACKS, Setup.WORKERS)
+    # What more processes are good for depends on the processors of the machine.
+    is_bound_by_machine = case.setup is Setup.WORKERS
     if case.kind in (Kind.TAIL, Kind.CATCH_UP) or case.acks != ACKS_ALL or is_bound_by_machine:
         return AHEAD
     is_round_trip = case.batch_records == 1 and case.in_flight == 1 and not case.kind.is_client

@@ -1,4 +1,4 @@
-"""Groups beside Apache Kafka: `python -m bench.groups [--kafka-home DIR] [--quick]`.
+"""Groups beside Apache Kafka: `python -m bench groups [--kafka-home DIR] [--quick]`.
 
 Three brokers on each side, and on ours three coordinators beside them, whose processor time and memory count
 as the brokers' do. One group of a thousand members of the classic protocol, a connection each: how long until
@@ -11,24 +11,21 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
-from pathlib import Path
 from typing import Final
 
 from bench.asking import first_address
+from bench.command import Narrator, add_kafka_home, add_output, add_quick
 from bench.figures import latency_percentiles_ms
 from bench.group_load import Address, Member, Wire, find_coordinators
-from bench.kafka import Kafka, KafkaNotUsable
-from bench.machine import machine_facts
+from bench.kafka import Kafka
+from bench.machine import keep, machine_facts
 from bench.processor_time import cpu_seconds, largest_rss_bytes
 from bench.report import side_by_side
 from bench.sides import KEEP_ALL, Side, Springtide
-from localcluster.__main__ import Narrator
 from springtide.wire.errors import ErrorCode
 
 TOPIC, PARTITIONS = "orders", 100
@@ -36,7 +33,6 @@ BEAT_SECONDS, IDLE_BEAT_SECONDS = 1.0, 3.0
 IDLE_CONNECTIONS = 20
 JOINING_MAX = 1_000
 MIB: Final = 1024 * 1024
-EXIT_FAILED = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,37 +188,23 @@ async def _beat_until(member: Member, phase: float, ends_at: float) -> None:
         await asyncio.sleep(IDLE_BEAT_SECONDS)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.groups",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--quick", action="store_true", help="few members: only to see that it runs")
-    parser.add_argument("--kafka-home", type=Path, metavar="DIR", help="compare with the Kafka in DIR/libs")
-    parser.add_argument("--output", type=Path, default=Path("build/groups-bench.json"))
-    options = parser.parse_args(arguments)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_quick(parser, "few members: only to see that it runs")
+    add_kafka_home(parser)
+    add_output(parser, "groups-bench")
+
+
+def run(options: argparse.Namespace) -> int:
     tell = Narrator()
     found: dict[str, Figures] = {}
-    try:
-        sides: list[Side] = [Springtide(tell, coordinators=3)]
-        if options.kafka_home is not None:
-            sides.append(Kafka(options.kafka_home, tell))
-        for side in sides:
-            with side:
-                side.create_topic(TOPIC, partitions=PARTITIONS, retention_bytes=KEEP_ALL)
-                found[side.name] = asyncio.run(measure(side, SIZES[options.quick], tell))
-    except KafkaNotUsable as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return EXIT_FAILED
-    print(
-        side_by_side({name: asdict(one) for name, one in found.items()}, UNITS, more_is_better=MORE_IS_BETTER)
-    )
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    kept = {"machine": machine_facts(), "quick": options.quick, **{n: asdict(f) for n, f in found.items()}}
-    options.output.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+    sides: list[Side] = [Springtide(tell, coordinators=3)]
+    if options.kafka_home is not None:
+        sides.append(Kafka(options.kafka_home, tell))
+    for side in sides:
+        with side:
+            side.create_topic(TOPIC, partitions=PARTITIONS, retention_bytes=KEEP_ALL)
+            found[side.name] = asyncio.run(measure(side, SIZES[options.quick], tell))
+    figures = {name: asdict(one) for name, one in found.items()}
+    print(side_by_side(figures, UNITS, more_is_better=MORE_IS_BETTER))
+    keep(options.output, {"machine": machine_facts(), "quick": options.quick, **figures})
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

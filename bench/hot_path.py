@@ -1,9 +1,9 @@
-"""What each step of a replicated write costs, in one process: `python -m bench.hot_path [--batch NAME]`.
+"""What each step of a replicated write costs, in one process: `python -m bench hot_path [--batch NAME]`.
 
 For work on the hot path: run it, change something, run it again. It takes one batch through the real code of
 a leader and of a follower, over logs in real files, without sockets, tasks and other processes, so that a
 few per cent show which the whole system's noise would hide. What it leaves out (the kernel's network, epoll,
-trio) is most of a small request's cost: a gain here has to be found again by `python -m bench`.
+trio) is most of a small request's cost: a gain here has to be found again by `python -m bench cluster`.
 
 A round is the requests that one pass of a broker starts, and the fetch of both followers that carries them
 and commits those before them. The figure is the median over slices of the time, in microseconds a request: a
@@ -18,7 +18,6 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -387,16 +386,14 @@ def report(measured: dict[tuple[str, int], dict[str, float]]) -> list[str]:
     return lines
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.hot_path",
-        description="Microseconds a request of each step of a replicated write.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch", action="append", choices=list(BATCHES), help="only this one; may be repeated"
     )
     parser.add_argument("--seconds", type=float, default=2.0, help="for each column (default 2)")
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> int:
     native = choose_implementation(os.environ)
     use(native)
     measured: dict[tuple[str, int], dict[str, float]] = {}
@@ -405,7 +402,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
             measured[name, group] = measure(name, group=group, seconds=options.seconds)
     sys.stdout.write(f"microseconds a request; xN: requests that one fetch round carries; {native.name}\n")
     sys.stdout.write("".join(f"{line}\n" for line in report(measured)))
-
-
-if __name__ == "__main__":
-    main()
+    return 0

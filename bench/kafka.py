@@ -36,7 +36,6 @@ from confluent_kafka.admin import (
 from confluent_kafka.cimpl import NewTopic
 
 from bench.case import Setup
-from bench.racks import INTERNAL, Racks
 from bench.secured import client_settings
 from bench.sides import (
     BROKER_IDS,
@@ -117,7 +116,6 @@ class Kafka:
         self, home: Path, tell: Tell, *, broker_config: Mapping[str, str] = {}, setup: Setup = Setup.PLAIN
     ) -> None:
         self._setup = setup
-        self._racks = Racks(BROKER_IDS) if setup is Setup.RACKS else None
         self._tls: ClusterTls | None = None
         self._keystore: str | None = None
         self.ca_file: str | None = None
@@ -157,8 +155,6 @@ class Kafka:
         if self._setup in (Setup.TLS, Setup.ACLS):
             self._tls = ClusterTls(directory / "certificates")
             self.ca_file, self._keystore = str(self._tls.ca), str(self._tls.certificate(HOST))
-        if self._racks is not None:
-            self._racks.__enter__()
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         nodes = {node_id: directory / f"{node_id}.properties" for node_id in (CONTROLLER_ID, *BROKER_IDS)}
         for node_id, properties in nodes.items():
@@ -189,8 +185,6 @@ class Kafka:
             if process is not None and process.is_running and not process.stop():
                 self._tell(f"{process.name} did not stop on SIGTERM and was killed")
         self._ports.close()
-        if self._racks is not None:
-            self._racks.__exit__(None, None, None)
         if self._directory is not None:
             if keep_directory:
                 self._tell(f"Kafka's logs and data are kept in {self._directory}")
@@ -201,18 +195,13 @@ class Kafka:
         assert self._directory is not None
         is_controller = node_id == CONTROLLER_ID
         address = f"{LOOPBACK}:{controller_port if is_controller else self._broker_ports[node_id]}"
-        listeners = {
-            "listeners": f"{'CONTROLLER' if is_controller else 'CLIENTS'}://{address}",
-            "inter.broker.listener.name": "CLIENTS",
-        }
-        if self._racks is not None and not is_controller:
-            listeners |= self._racks.listeners(node_id, address)
         settings: dict[str, object] = {
             "process.roles": "controller" if is_controller else "broker",
             "node.id": node_id,
             "controller.quorum.voters": f"{CONTROLLER_ID}@{LOOPBACK}:{controller_port}",
             "controller.listener.names": "CONTROLLER",
-            **listeners,
+            "listeners": f"{'CONTROLLER' if is_controller else 'CLIENTS'}://{address}",
+            "inter.broker.listener.name": "CLIENTS",
             **self._security(),
             "log.dirs": self._directory / f"data-{node_id}",
             "default.replication.factor": REPLICATION_FACTOR,
@@ -230,7 +219,7 @@ class Kafka:
         protocol = "PLAINTEXT" if self._tls is None else "SSL"
         settings = {
             "listener.security.protocol.map": ",".join(
-                f"{name}:{protocol}" for name in ("CONTROLLER", "CLIENTS", INTERNAL)
+                f"{name}:{protocol}" for name in ("CONTROLLER", "CLIENTS")
             )
         }
         if self._tls is not None:

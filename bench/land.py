@@ -1,4 +1,4 @@
-"""Topics to Parquet, by `pipeline land` and by Spark's own writer: `python -m bench.land [--quick]`.
+"""Topics to Parquet, by `pipeline land` and by Spark's own writer: `python -m bench land [--quick]`.
 
 Both sides read the same topic of the same broker with the same client and decoder, on one Spark of two slots,
 into zstd (level 3): `pipeline land` writes in the Python workers, the other side hands rows to the JVM and
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from bench.command import add_quick
 from bench.records import NOW_MS, make_rows
 from localcluster.cluster import LocalCluster
 from localcluster.java import find_java
@@ -208,12 +208,11 @@ def render(lines: Sequence[Line]) -> str:
     return "\n".join(text)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.land", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="one small round: that it works, not how fast")
-    options = parser.parse_args(arguments)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_quick(parser, "one small round: that it works, not how fast")
+
+
+def run(options: argparse.Namespace) -> int:
     os.environ["JAVA_HOME"] = str(find_java().executable.resolve().parents[1])
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     rounds, payload = (ROUNDS_QUICK, BYTES_QUICK) if options.quick else (ROUNDS, BYTES)
@@ -252,7 +251,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if connector_version() is None:
             part.not_compared(f"Spark's Kafka source: {NOT_AT_HAND}")
         return 0 if part.is_ok else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

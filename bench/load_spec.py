@@ -21,8 +21,8 @@ from springtide.wire.compression import Compression
 
 START_AND_DRAIN_SECONDS_MAX = 60.0
 """Beside its time a load may take so long to start, to find leaders and to wait for its last answers."""
-BENCH_RAW = "bench.raw_load"
-BENCH_CLIENT = "bench.client_load"
+BENCH_RAW = "raw_load"
+BENCH_CLIENT = "client_load"
 _PROJECT = Path(__file__).parent.parent
 """Where these modules are found: the benchmark is no part of the installed distribution."""
 
@@ -82,11 +82,11 @@ def run_fill(spec: LoadSpec, *, fill_bytes: int) -> None:
     _run(BENCH_RAW, replace(spec, fill_bytes=fill_bytes))
 
 
-def _run(module: str, spec: LoadSpec) -> Measurement:
+def _run(load: str, spec: LoadSpec) -> Measurement:
     timeout_s = spec.warmup_s + spec.duration_s + START_AND_DRAIN_SECONDS_MAX
     try:
         ended = subprocess.run(
-            [sys.executable, "-m", module],
+            [sys.executable, "-m", "bench", load],
             cwd=_PROJECT,
             input=json.dumps(asdict(spec)),
             capture_output=True,

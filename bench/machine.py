@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,14 @@ def machine_facts() -> dict[str, Any]:
         "load_average": " ".join(f"{load:.2f}" for load in os.getloadavg()),
     }
     return {key: value for key, value in facts.items() if value is not None}
+
+
+def keep(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a run's figures in place of an earlier run's."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    partial.replace(path)
 
 
 def processors() -> int:

@@ -1,4 +1,4 @@
-"""The machine's limit: a leader and two followers that only copy. `python -m bench.pipe lead|follow`.
+"""The machine's limit: a leader and two followers that only copy. `python -m bench pipe lead|follow`.
 
     load --> leader --> follower, which counts
                  `----> follower, which counts
@@ -16,7 +16,7 @@ import socket
 import struct
 import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -61,7 +61,7 @@ class Pipe:
             leader, *followers = (ports.reserve_free() for _ in range(1 + FOLLOWERS))
             self.bootstrap_servers = f"{LOOPBACK}:{leader}"
             for role, given in (*(("follow", [port]) for port in followers), ("lead", [leader, *followers])):
-                arguments = [sys.executable, "-m", "bench.pipe", role, *map(str, given)]
+                arguments = [sys.executable, "-m", "bench", "pipe", role, *map(str, given)]
                 process = SupervisedProcess(
                     name=f"pipe {role} {given[0]}",
                     command=ProcessCommand(arguments=arguments, working_directory=_PROJECT),
@@ -237,12 +237,8 @@ class _Leader:
         client.answer(encode_request_frame(_ID.pack(correlation_id), answer))
 
 
-def main() -> None:
-    role, port, *others = sys.argv[1:]
+def main(arguments: Sequence[str]) -> None:
+    role, port, *others = arguments
     if role == "follow":
         follow(int(port))
     _Leader(int(port), [int(other) for other in others]).serve()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,9 @@
-"""The source and the sink under Spark: `python -m bench.pipeline read|write|triggers [--quick]`.
+"""The source and the sink under Spark: `python -m bench pipeline read|write [--quick]`.
 
 read       topics to Spark's `noop` sink: 100 B and 1 KB, without a codec, lz4 and zstd, with one task and
            with two at a time. With two, beside Spark's Kafka source by default and tuned for throughput.
 write      rows that the JVM makes to a topic of three replicas, acks=all: exactly once and at least once, and
            Spark's Kafka sink, which is at least once, by default and tuned.
-triggers   the time of a micro-batch that brings each of 1, 64, 1000 and 10,000 partitions one record: small
-           partitions sharing tasks, a task for each, and, as the floor of any connector that plans a task for
-           each partition, Spark's own rate source with as many tasks, which read nothing.
 
 Spark's Kafka connector is compared with where `make connector` could get it. All sides run in one session, so
 the JVM is equally warm; they take turns, and the figure is the median of the rounds after one that does not
@@ -18,26 +15,35 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import throughput, triggers
-from bench.machine import machine_facts
-from bench.spark_side import SLOTS, SparkSide, spark_side, tell
+from bench import throughput
+from bench.command import add_output, add_quick
+from bench.machine import keep, machine_facts
+from bench.spark_side import SparkSide, spark_side, tell
 from tests.pipeline_proof.connector import NOT_AT_HAND, connector_version
 from tests.pipeline_proof.part import Part, proving
 
 OFFICIAL_RATIO_MIN = 1.0
 WRITE_RATIO_MIN = 0.8
-SMALL = 64
-"""Up to so many partitions, sharing tasks may not pay; a trigger need only be about as fast."""
-ROW = {"read": 2, "write": 4, "triggers": 5}
+ROW = {"read": 2, "write": 4}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", choices=sorted(ROW))
+    add_quick(parser, "less data, fewer rounds: only to see that it runs")
+    parser.add_argument(
+        "--only",
+        default="",
+        metavar="WORDS",
+        help="rows whose names begin so: '1000 none' of read; 1000 of write",
+    )
+    add_output(parser, "pipeline-bench")
+
+
+def run(options: argparse.Namespace) -> int:
     with proving(row=ROW[options.what], part=options.what) as part:
         version = connector_version()
         if version is None:
@@ -45,41 +51,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             part.figures["Spark's Kafka connector"] = version
         with spark_side() as side:
-            run = RUNS[options.what]
-            lines = run(side, part, options.only, is_quick=options.quick, has_connector=version is not None)
+            lines = RUNS[options.what](
+                side, part, options.only, is_quick=options.quick, has_connector=version is not None
+            )
     _keep(options.output, options.what, lines, is_quick=options.quick)
     return 0 if part.is_ok else 1
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.pipeline",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("what", choices=sorted(ROW))
-    parser.add_argument(
-        "--quick", action="store_true", help="less data, fewer rounds: only to see that it runs"
-    )
-    parser.add_argument(
-        "--only",
-        default="",
-        metavar="WORDS",
-        help="rows whose names begin so: '1000 none' of read; 1000 of write, of triggers",
-    )
-    parser.add_argument("--output", type=Path, default=Path("build/pipeline-bench.json"))
-    return parser
 
 
 def _keep(path: Path, what: str, lines: Sequence[dict[str, Any]], *, is_quick: bool) -> None:
     kept = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     kept[what] = {"machine": machine_facts(), "quick": is_quick, "lines": lines}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+    keep(path, kept)
     tell(f"figures are kept in {path}")
 
 
-# --- the three --------------------------------------------------------------------------------------------
+# --- the two ----------------------------------------------------------------------------------------------
 
 
 def _read(
@@ -127,27 +113,4 @@ def _write(
     return lines
 
 
-def _triggers(
-    side: SparkSide, part: Part, only: str, *, is_quick: bool, has_connector: bool
-) -> list[dict[str, Any]]:
-    lines = []
-    print(triggers.HEADINGS)
-    medians: dict[tuple[int, str], float] = {}
-    for line in triggers.measure(side, only, is_quick=is_quick, has_connector=has_connector):
-        print(line, flush=True)
-        lines.append(line._asdict())
-        medians[line.partitions, line.side] = line.p50_ms
-        part.figures[f"{line.partitions} partitions, {line.side}, p50 ms"] = round(line.p50_ms)
-        part.figures[f"{line.partitions} partitions, {line.side}, p99 ms"] = round(line.p99_ms)
-    for (partitions, name), other_ms in medians.items():
-        is_peer = name in (triggers.FLOOR, triggers.OFFICIAL) and partitions > SMALL
-        if is_peer and medians[partitions, triggers.SHARED] > other_ms:
-            part.fail(f"{partitions} partitions: slower than {name}")
-    return lines
-
-
-RUNS = {"read": _read, "write": _write, "triggers": _triggers}
-
-if __name__ == "__main__":
-    assert SLOTS > 1
-    sys.exit(main())
+RUNS = {"read": _read, "write": _write}

@@ -1,4 +1,4 @@
-"""The raw load: N connections, each with M requests under way, on one epoll. `python -m bench.raw_load`.
+"""The raw load: N connections, each with M requests under way, on one epoll. `python -m bench raw_load`.
 
 It shares the machine with the brokers, so it has to be light: requests are encoded before the clock runs and
 sent again and again with nothing changed, answers are checked with one unpack each, and all that one wake-up
@@ -250,5 +250,5 @@ def _fill(spec: LoadSpec, leaders: Sequence[Leader], tls: ssl.SSLContext | None)
     )
 
 
-if __name__ == "__main__":
+def main(_: Sequence[str]) -> None:
     serve_spec(run, expected_failures=(BadAnswer, OSError))

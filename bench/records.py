@@ -1,4 +1,4 @@
-"""Record batches to Arrow and back, beside other codecs: `python -m bench.records [--quick]`.
+"""Record batches to Arrow and back, beside other codecs: `python -m bench records [--quick]`.
 
 One thread, no socket and no broker: what a Spark task pays for a fetch it has, or a batch it will send. The
 peers are the record parsers and builders of aiokafka (Cython) and of kafka-python (Python), made to end and
@@ -27,6 +27,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder as AioBuil
 from aiokafka.record.memory_records import MemoryRecords as AioRecords
 from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
+from bench.command import add_quick
 from pipeline.records.decode import decode_records
 from pipeline.records.encode import BatchOptions, PartitionEncoder
 from pipeline.records.headers import computed_crcs, scan_headers
@@ -164,7 +165,7 @@ def measure(sides: dict[str, Callable[[], int]], *, slices: int) -> dict[str, fl
     return {name: counts[name] / median(taken) / 1e6 for name, taken in seconds.items()}
 
 
-def run(*, total_bytes: int, slices: int) -> list[Line]:
+def measure_all(*, total_bytes: int, slices: int) -> list[Line]:
     lines: list[Line] = []
     for record_bytes, compression, batch_bytes in CASES:
         case = make_case(record_bytes, compression, batch_bytes, total_bytes=total_bytes)
@@ -218,14 +219,14 @@ def table(lines: Sequence[Line]) -> str:
     return "\n".join(shown)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.records", description="Record batches <-> Arrow.")
-    parser.add_argument("--quick", action="store_true", help="small fetches, few slices")
-    quick = parser.parse_args(arguments).quick
-    lines = run(
-        total_bytes=FETCH_BYTES_QUICK if quick else FETCH_BYTES, slices=SLICES_QUICK if quick else SLICES
-    )
-    sys.stdout.write(table(lines) + "\n")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_quick(parser, "small fetches, few slices")
+
+
+def run(options: argparse.Namespace) -> int:
+    total_bytes, slices = (FETCH_BYTES_QUICK, SLICES_QUICK) if options.quick else (FETCH_BYTES, SLICES)
+    sys.stdout.write(table(measure_all(total_bytes=total_bytes, slices=slices)) + "\n")
+    return 0
 
 
 def _aiokafka_builder(options: BatchOptions, first: int) -> Any:
@@ -249,7 +250,3 @@ def _to_arrow(keys: list[Any], values: list[Any], offsets: list[int], times: lis
         timestamps,
     ]
     return int(pa.RecordBatch.from_arrays(arrays, names=list(COLUMNS)).num_rows)
-
-
-if __name__ == "__main__":
-    main()

@@ -7,19 +7,19 @@ of its own on each side, which is deleted after its last round.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from bench import scenarios
 from bench.asking import wait_until_served
-from bench.case import Case, Kind, Setup
+from bench.case import FILL_BYTES, FILL_BYTES_QUICK, Case, Kind, Setup
 from bench.figures import Figures, Measurement, Ratios, compare, figures_of, median_figures, quotient
 from bench.load_spec import LoadSpec, run_fill, run_load
-from bench.plan import Plan, minutes
 from bench.secured import client_context
 from bench.sides import KEEP_ALL, RETENTION_BYTES, Side, Tell
 
+WARMUP_S_MIN = 0.5
 JIT_WARMUP_CASES = ("produce-all-100b-8x1", "produce-all-66k-4x4", "fetch-backlog-4x1")
 JIT_WARMUP_S = 5.0
 JIT_WARMUP_RUNS_MAX = 16
@@ -43,30 +43,28 @@ class Row:
     """The first side's throughput for each byte that the plain copy loop moves; None without one."""
 
 
-class Progress:
-    """How far a run is. What is left is the plan's estimate, corrected by how right it was so far."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is measured, how long and how often. seconds: measured a round, of a case of usual length."""
 
-    def __init__(self, plan: Plan, *, sides: int) -> None:
-        self._plan, self._sides = plan, sides
-        self._began_at, self._done, self._done_s = time.monotonic(), 0, 0.0
-        self._setup: Setup | None = None
+    cases: Sequence[Case]
+    rounds: int
+    seconds: float
+    is_quick: bool
 
-    def begin(self, case: Case) -> str:
-        """Return the line that announces the case; the clusters of its setup are ready."""
-        if case.setup is not self._setup:
-            self._setup = case.setup
-            self._done_s += self._plan.start_s(sides=self._sides)
-        elapsed_s = time.monotonic() - self._began_at
-        left_s = (self._plan.total_s(sides=self._sides) - self._done_s) * elapsed_s / self._done_s
-        rate = self._done / elapsed_s * 60
-        return (
-            f"case {self._done + 1}/{len(self._plan.cases)}, {rate:.1f} a minute, {minutes(left_s)} left: "
-            f"{case.name}: {case.description}"
-        )
+    def measured_s(self, case: Case) -> float:
+        return self.seconds * case.length
 
-    def end(self, case: Case) -> None:
-        self._done += 1
-        self._done_s += self._plan.case_s(case, sides=self._sides)
+    def warmup_s(self, case: Case) -> float:
+        return max(WARMUP_S_MIN, self.measured_s(case) * case.warmup)
+
+    @property
+    def fill_bytes(self) -> int:
+        return FILL_BYTES_QUICK if self.is_quick else FILL_BYTES
+
+    def by_setup(self) -> list[tuple[Setup, list[Case]]]:
+        """Return the cases of each setup, in their order."""
+        return [(setup, list(cases)) for setup, cases in groupby(self.cases, key=lambda case: case.setup)]
 
 
 def run_cases(
@@ -76,7 +74,6 @@ def run_cases(
     tell: Tell,
     on_row: Callable[[Row], None],
     *,
-    progress: Progress,
     pipe: Side | None = None,
 ) -> None:
     """Every case on every side, and on the pipe where a case has one.
@@ -84,9 +81,8 @@ def run_cases(
     Raises LoadFailed, ProcessFailed.
     """
     for case in cases:
-        tell(progress.begin(case))
+        tell(f"case {plan.cases.index(case) + 1}/{len(plan.cases)}: {case.name}: {case.description}")
         on_row(_run_case(case, plan, sides, tell, pipe if case.has_pipe else None))
-        progress.end(case)
 
 
 def warm_up(cases: Sequence[Case], side: Side, tell: Tell) -> None:

@@ -1,4 +1,4 @@
-"""What a cluster of very many partitions costs its controllers: `python -m bench.scale`.
+"""What a cluster of very many partitions costs its controllers: `python -m bench scale`.
 
 ZooKeeper and two controllers as processes; the brokers are stand-ins in this process, which say what brokers
 say and hold no log (stand_in_brokers.py). Topics are created over REST or, with --write-rows, written into
@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import sys
 import tempfile
 import threading
 import time
@@ -29,11 +27,11 @@ from typing import Any, Final, TypeVar
 
 import httpx
 
-from bench.machine import machine_facts
+from bench.command import Narrator, WrongCommand
+from bench.machine import keep, machine_facts
 from bench.processor_time import cpu_seconds, peak_rss_mb
 from bench.stand_in_brokers import StandIn
 from bench.written_rows import write_rows
-from localcluster.__main__ import Narrator
 from localcluster.cluster import ControllerProcess, LocalCluster
 from localcluster.zookeeper import HEAP_BYTES
 
@@ -393,7 +391,7 @@ def rss_mb(pid: int) -> float:
     return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * 4096 / 1e6
 
 
-def run(directory: Path, tell: Callable[[str], None], options: argparse.Namespace) -> dict[str, float]:
+def measure(directory: Path, tell: Callable[[str], None], options: argparse.Namespace) -> dict[str, float]:
     cluster = LocalCluster(
         directory,
         brokers=0,
@@ -428,8 +426,7 @@ def run(directory: Path, tell: Callable[[str], None], options: argparse.Namespac
         return scale.rows
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.scale", description=__doc__)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--partitions", type=int, default=100_000, metavar="N")
     parser.add_argument("--topics", type=int, default=10_000, metavar="N", help="a divisor of --partitions")
     parser.add_argument("--brokers", type=int, default=BROKERS, metavar="N")
@@ -437,9 +434,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, metavar="S", help="at most; default: by --partitions")
     parser.add_argument("--write-rows", action="store_true", help="do not create topics, write their rows")
     parser.add_argument("--no-sync", action="store_true", help="ZooKeeper does not wait for the disk")
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> int:
     if options.partitions % options.topics:
-        parser.error(f"--topics {options.topics} does not divide --partitions {options.partitions}")
+        raise WrongCommand(f"--topics {options.topics} does not divide --partitions {options.partitions}")
     if options.seconds is None:
         options.seconds = RUN_SECONDS_MAX + options.partitions / PARTITIONS_PER_SECOND
     if options.partitions > LARGE:
@@ -448,15 +447,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"This takes about {needed:.0f} GB of memory of {there:g}, and {options.seconds:,.0f} s at most."
         )
     with tempfile.TemporaryDirectory(prefix="springtide-bench-scale-") as directory:
-        rows = run(Path(directory), Narrator(), options)
+        rows = measure(Path(directory), Narrator(), options)
     path = Path("build") / f"scale-{options.partitions}-{options.topics}.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(
-        json.dumps({"options": vars(options), "machine": machine_facts(), "rows": rows}, indent=2)
-    )
+    keep(path, {"options": vars(options), "machine": machine_facts(), "rows": rows})
     print(f"\n{path}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

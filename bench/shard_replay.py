@@ -1,4 +1,4 @@
-"""What a coordinator's takeover costs by the size of a shard: `python -m bench.shard_replay [--mib 100]`.
+"""What a coordinator's takeover costs by the size of a shard: `python -m bench shard_replay [--mib 100]`.
 
 A log of offset commits of that size is replayed as a coordinator reads it: all of it, as one does that has
 never followed the shard; and its last portion alone, the most that a level standby lacks. Nothing but the
@@ -8,7 +8,6 @@ replay is measured: no network, no disk. Times are the processor's.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -94,19 +93,13 @@ def measure(size_bytes: int) -> Figures:
     return Figures(records, sum(map(len, log)), whole_s, len(tail) * PARTITIONS, median(took_ms))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.shard_replay",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mib", type=int, default=100)
-    found = measure(parser.parse_args(arguments).mib * MIB)
+
+
+def run(options: argparse.Namespace) -> int:
+    found = measure(options.mib * MIB)
     print(f"log                 {found.log_bytes / MIB:,.0f} MiB, {found.records:,} records")
     print(f"replay of all       {found.whole_s:.2f} s, {found.whole_s / found.records * 1e6:.1f} us a record")
     print(f"replay of the tail  {found.tail_ms:.1f} ms, {found.tail_records:,} records, as a level standby")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -13,10 +13,9 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from bench.case import Setup
-from bench.racks import Racks
 from localcluster.access import AUTHORIZER, LOGIN
 from localcluster.cluster import LocalCluster
-from localcluster.processes import SupervisedProcess, this_machine
+from localcluster.processes import SupervisedProcess
 
 BROKERS = 3
 BROKER_IDS = range(1, BROKERS + 1)
@@ -104,7 +103,6 @@ class Springtide:
         self.name = name
         self._setup = setup
         self._running = ExitStack()
-        self._racks = Racks(BROKER_IDS) if setup is Setup.RACKS else None
         self._cluster = LocalCluster(
             brokers=BROKERS,
             coordinators=coordinators,
@@ -113,17 +111,11 @@ class Springtide:
             on_progress=tell,
             is_secure=setup in (Setup.TLS, Setup.ACLS),
             sasl=LOGIN if setup is Setup.ACLS else None,
-            place_of=this_machine if self._racks is None else self._racks.place_of,
         )
 
     def __enter__(self) -> Self:
         with ExitStack() as starting:
-            if self._racks is not None:
-                starting.enter_context(self._racks)
             starting.enter_context(self._cluster)
-            if self._racks is not None:
-                for broker_id, broker in self._cluster.brokers.items():
-                    broker.peers_port = self._racks.outer[broker_id]
             self._cluster.form()
             if self._setup is Setup.ACLS:
                 self._use_acls()

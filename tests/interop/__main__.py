@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bench import sides
-from bench.__main__ import Narrator
+from bench.command import Narrator
 from bench.kafka import Kafka, KafkaNotUsable, find_version
 from localcluster.__main__ import COORDINATORS
 from localcluster.cluster import CANNOT_RUN

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import httpx
 
-from bench.__main__ import Narrator
+from bench.command import Narrator
 from localcluster.__main__ import COORDINATORS
 from localcluster.cluster import CANNOT_RUN, FirstPorts, LocalCluster
 from localcluster.processes import exit_on_sigterm

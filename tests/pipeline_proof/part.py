@@ -23,7 +23,7 @@ import msgspec
 from tests.proof.part import Figure
 
 DIRECTORY = Path("build/pipeline-proof")
-ROWS = range(1, 13)
+ROWS = range(1, 12)
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
 
@@ -31,7 +31,7 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
 class Part(msgspec.Struct, kw_only=True):
     """What has been seen so far.
 
-    row: 1 to 12. part: tells the parts of one row apart. seconds: of wall clock.
+    row: 1 to 11. part: tells the parts of one row apart. seconds: of wall clock.
     figures: in the order to be shown; a bar that must be met stands in the figure's name.
     faults: how often each kind struck.
     failures: one line for each thing that must not be.
@@ -72,7 +72,7 @@ class Part(msgspec.Struct, kw_only=True):
 def part_name(row: int, part: str) -> str:
     """Of its file and in the plan: `08-corruptions`. Raises ValueError."""
     if row not in ROWS or not _NAME.match(part):
-        raise ValueError(f"row {row}, part {part!r}: rows are 1 to 12, parts named like 'local-cluster'")
+        raise ValueError(f"row {row}, part {part!r}: rows are 1 to 11, parts named like 'local-cluster'")
     return f"{row:02d}-{part}"
 
 

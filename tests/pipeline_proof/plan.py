@@ -29,14 +29,13 @@ ROWS = (
     Row(2, "read throughput", "1 KB: at least Spark's Kafka source"),
     Row(3, "land to Parquet", "at least 1.5 times either source and Spark's Parquet writer"),
     Row(4, "write throughput, acks=all", "exactly-once at least 0.8 times any at-least-once"),
-    Row(5, "time of a trigger, 1 to 10,000 partitions", "1,000 and more: at most that of a task for each"),
+    Row(5, "executors that are other processes", "the same jobs, the same answers"),
     Row(6, "the sink under kills, lost answers, elections", "0 missing, 0 twice, 0 out of order"),
     Row(7, "killed before its first micro-batch is committed", "the start does not move"),
     Row(8, "verify: seeded damage under live writes", "all found, no false alarm"),
     Row(9, "salvage after an unclean election", "missing = truth; merged once"),
     Row(10, "land: SIGKILL at each step", "every reader reads every offset once"),
     Row(11, "plan on recorded skew", "max/mean at most 1.1, no hard goal broken"),
-    Row(12, "executors that are other processes", "the same jobs, the same answers"),
 )
 
 
@@ -59,10 +58,16 @@ def steps(first_seed: int) -> Sequence[Step]:
             f"{WITH_SPARK}/test_source_contract_with_spark.py",
             minutes_max=20,
         ),
-        step(2, "reading", "read", "bench.pipeline read", minutes_max=30),
-        step(3, "landing", "land", "bench.land", minutes_max=20),
-        step(4, "writing", "write", "bench.pipeline write", minutes_max=30),
-        step(5, "triggers", "triggers", "bench.pipeline triggers", minutes_max=30),
+        step(2, "reading", "read", "bench pipeline read", minutes_max=30),
+        step(3, "landing", "land", "bench land", minutes_max=20),
+        step(4, "writing", "write", "bench pipeline write", minutes_max=30),
+        test(
+            5,
+            "other executors",
+            "local-cluster standalone connect",
+            f"{WITH_SPARK}/test_scale_out_with_spark.py {WITH_SPARK}/test_spark_walk.py",
+            minutes_max=60,
+        ),
         step(
             6, "the sink, simulated", "simulation", f"tests.pipeline_proof sink --seeds 1000 --first {first}"
         ),
@@ -96,12 +101,5 @@ def steps(first_seed: int) -> Sequence[Step]:
             "plan, on recorded skew",
             "recorded",
             f"pytest -q --timeout 600 {WITH_SPARK}/test_plan_with_spark.py",
-        ),
-        test(
-            12,
-            "other executors",
-            "local-cluster standalone connect",
-            f"{WITH_SPARK}/test_scale_out_with_spark.py {WITH_SPARK}/test_spark_walk.py",
-            minutes_max=60,
         ),
     ]

@@ -108,7 +108,7 @@ def test_a_job_is_submitted_to_executors_that_have_only_the_archive(
     ],
 )
 def test_the_other_tests_hold_there(part: str, place: Place, shipped: Shipped, tmp_path: Path) -> None:
-    with proving(row=12, part=part) as seen:
+    with proving(row=5, part=part) as seen:
         if part == "connect" and not all(map(is_installed, CONNECT_NEEDS)):
             seen.not_compared("Spark Connect: pip install 'springtide[connect]'")
             return

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from bench.__main__ import Narrator
+from bench.command import Narrator
 from bench.kafka import Kafka, KafkaNotUsable, find_version
 from localcluster.__main__ import COORDINATORS
 from localcluster.cluster import CANNOT_RUN, LocalCluster

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.control_plane import RACKS, build_image, cases, main, measure, plan_cases, table, wound
+from bench.__main__ import main
+from bench.control_plane import RACKS, build_image, cases, measure, plan_cases, table, wound
 from controller.core.resilience import Condition, condition_of
 
 
@@ -47,7 +48,7 @@ def test_plans_have_the_moves_that_the_counts_ask_for() -> None:
 
 
 def test_the_command_prints_its_tables_and_the_memory(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--brokers", "10", "--partitions", "1000", "--rounds", "1"])
+    main(["control_plane", "--brokers", "10", "--partitions", "1000", "--rounds", "1"])
     printed = capsys.readouterr().out.splitlines()
     assert [line for line in printed if "10 brokers, 1,000 partitions" in line] == [
         printed[0],

@@ -28,7 +28,6 @@ LEVEL = Ratios(throughput=1.0, p50=1.0, p99=1.0, cpu=1.0, memory=0.5)
         ("client-consume-1kb", 1.2),
         ("tail-100b-1x1", 1.0),
         ("produce-all-100b-1000-slow", 0.98),
-        ("produce-all-66k-4x4-racks", 1.0),
         ("produce-all-66k-4x4-spread-workers", 1.0),
         ("catch-up", 1.0),
     ],

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 
 import pytest
 
-from bench.__main__ import main, status_of
+from bench.__main__ import COMMANDS, LOADS, main
 from bench.cases import CASES
+from bench.cluster import status_of
 from bench.figures import Ratios
 from bench.run import Row
 from tests.kit.bench import FIGURES
@@ -42,6 +44,25 @@ def test_what_can_not_be_measured_is_refused_before_anything_starts(
     arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(arguments)
+        main(["cluster", *arguments])
     assert ended.value.code == 2
     assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_benchmark_can_be_asked_how_it_is_used(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    assert f"python -m bench {name}" in capsys.readouterr().out
+
+
+def test_the_loads_that_benchmarks_start_are_there() -> None:
+    assert all(find_spec(f"bench.{name}") for name in LOADS)
+
+
+def test_a_misspelt_name_is_refused_with_the_names_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["hotpath"])
+    assert ended.value.code == 2
+    assert "hot_path" in capsys.readouterr().err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.records import CODECS, OURS, encode_aiokafka, make_case, run, sides_of, table
+from bench.records import CODECS, OURS, encode_aiokafka, make_case, measure_all, sides_of, table
 from springtide.wire.compression import Compression
 from springtide.wire.records import iter_records
 
@@ -20,7 +20,7 @@ def test_every_side_handles_every_record(compression: Compression) -> None:
 
 
 def test_the_table_has_a_line_for_each_measurement() -> None:
-    lines = run(total_bytes=20_000, slices=1)
+    lines = measure_all(total_bytes=20_000, slices=1)
     assert all(line.rates[OURS] > 0 for line in lines)
     shown = table(lines).splitlines()
     assert len(shown) == 2 + len(lines)
