@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 import yaml
 
-from controller.__main__ import _parser as controller_parser
+from admin_api.__main__ import _parser as controller_parser
 from coordinator.__main__ import _parser as coordinator_parser
 from dataplane.__main__ import _parser as dataplane_parser
 from tests.kit.image import copied_sources, entry_points, install_image

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import SocketStream
 
+from admin_api.__main__ import _Server, _uvicorn_config
 from admin_api.http.tokens import Tokens
 from admin_api.settings import ApiSettings
-from controller.__main__ import _Server, _uvicorn_config
 from controller.config import load_config
 from tests.kit.admin_api.rest import controller
 from tests.simulation.memory_zookeeper import MemoryZooKeeper

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from controller.__main__ import _bind
+from admin_api.__main__ import _bind
 from controller.config import ConfigError, load_config
 
 

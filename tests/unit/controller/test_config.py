@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.__main__ import main
+from admin_api.__main__ import main
 from controller.addresses import advertised_url, check_access, check_advertisable
 from controller.config import OPTIONS, ConfigError, grace_ms_min, load_config
 from controller.core.options import PreflightLimits
@@ -202,7 +202,14 @@ def test_a_wrong_configuration_ends_with_status_2_and_one_line(capsys: pytest.Ca
 
 def test_a_controller_starts_without_what_only_migrations_and_tokens_of_issuers_need() -> None:
     script = (
-        "import controller.__main__, sys; print(*{'alembic', 'cryptography', 'httpx'} & sys.modules.keys())"
+        "import admin_api.__main__, sys; print(*{'alembic', 'cryptography', 'httpx'} & sys.modules.keys())"
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ended.stdout == "\n"
+
+
+def test_the_module_is_the_same_program_as_the_command() -> None:
+    wrong = [sys.executable, "-m", "controller", "serve", "--listen", "nowhere"]
+    ended = subprocess.run(wrong, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("controller: 'nowhere' is not host:port")

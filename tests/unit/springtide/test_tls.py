@@ -15,9 +15,9 @@ import httpx
 import pytest
 import trio
 
+from admin_api.__main__ import main
 from admin_api.http.tokens import load_tokens
 from admin_api.settings import ApiSettings
-from controller.__main__ import main
 from controller.addresses import advertised_url
 from controller.config import ConfigError, load_config
 from dataplane.__main__ import _parser, _settings

@@ -26,8 +26,8 @@ from admin_api.http.oidc import (
     judge,
 )
 from admin_api.http.tokens import Principal, Role
+from admin_api.issuer import read_issuer
 from controller.config import ConfigError, load_config
-from controller.oidc import read_issuer
 from springtide.security.sasl.oauthbearer import TokenFault, TokenRefused
 from springtide.security.sasl.tokens import JWKS_BYTES_MAX, parse_jwks
 from tests.kit.admin_api.rest import SECRETS, TOKENS, controller, problem
