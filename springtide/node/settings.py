@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import ssl
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import httpx
 
@@ -44,16 +45,23 @@ class NodePorts:
     controller_transport: httpx.AsyncBaseTransport | None = None
 
 
-async def bind(settings: NodeSettings, net: Net) -> tuple[BoundListeners, Listener | None]:
-    """Bind the listeners for clients and, if wanted, the one for metrics. Raise OSError, TlsFilesInvalid."""
+class Bound(NamedTuple):
+    """The listeners of a process, for clients and, if wanted, for the page of metrics."""
+
+    listeners: BoundListeners
+    metrics: Listener | None = None
+
+
+async def bind(settings: NodeSettings, net: Net) -> Bound:
+    """Bind the listeners. Raise OSError, TlsFilesInvalid."""
     metrics = settings.metrics
     all_of_them = settings.listeners.all if metrics is None else (*settings.listeners.all, metrics)
     materials = {one.name: TlsMaterial(one.tls) for one in all_of_them if one.tls is not None}
-    bound = await bind_listeners(settings.listeners, net, materials)
+    listeners = await bind_listeners(settings.listeners, net, materials)
     if metrics is None:
-        return bound, None
+        return Bound(listeners)
     try:
-        return bound, await bind_listener(metrics, net, materials)
+        return Bound(listeners, await bind_listener(metrics, net, materials))
     except BaseException:
-        bound.close()
+        listeners.close()
         raise

@@ -104,8 +104,8 @@ async def nodes_tell(directory: Path) -> list[str]:
         await trio.to_thread.run_sync(commit, cluster.bootstrap())
         process = cluster.coordinators[1001].process
         await process.groups.look()
-        pages = [await page(running.broker.life.status) for running in cluster.brokers.values()]
-        return [*pages, await page(process.life.status)]
+        pages = [await page(running.broker.node.status) for running in cluster.brokers.values()]
+        return [*pages, await page(process.node.status)]
 
 
 def commit(bootstrap: str) -> None:

@@ -156,7 +156,7 @@ def test_retention_may_delete_a_segment_that_is_being_sent(tmp_path: Path) -> No
             hosted.replica.role.delete_records(
                 -1, waiter=lambda _result: None, expires_ms=now_ms, now_ms=now_ms
             )
-            await cluster.brokers[1].broker._maintenance.apply_retention()
+            await cluster.brokers[1].broker.upkeep.maintenance.apply_retention()
             assert not first.exists()
             answer = await wire.answer(ApiKey.FETCH, 11)
         (partition,) = answer.responses[0].partitions

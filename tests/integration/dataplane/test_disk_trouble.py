@@ -190,7 +190,7 @@ def test_what_retention_deletes_is_out_of_range_for_a_consumer_and_gone_at_follo
             assert refused.error().code() == confluent_kafka.KafkaError._AUTO_OFFSET_RESET
             assert "out of range" in str(refused.error()).lower()
             # The new start is known after a kill too.
-            await cluster.brokers[1].broker._maintenance.checkpoint_high_watermarks()
+            await cluster.brokers[1].broker.upkeep.maintenance.checkpoint_high_watermarks()
             await cluster.brokers.pop(1).kill()
             running = await cluster.start(1, configs=configs)
             table = running.broker.table

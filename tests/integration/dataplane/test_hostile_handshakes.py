@@ -74,7 +74,7 @@ class Scene:
 
     def __init__(self, cluster: ClusterInProcess, ca: PrivateCa) -> None:
         self.broker = cluster.brokers[1].broker
-        self.named = cluster.brokers[1].process.life.listeners.named
+        self.named = cluster.brokers[1].process.node.listeners.named
         self._context = ssl.create_default_context(cafile=ca.file)
         self._bystander: Raw | None = None
         self._streams: list[trio.SocketStream] = []

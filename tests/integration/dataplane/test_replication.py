@@ -127,10 +127,10 @@ def test_brokers_obey_the_clusters_settings_at_once_and_a_topics_own_before_them
             cluster.controller.configure({"log.retention.ms": "5000"})
             broker = cluster.brokers[1].broker
             with trio.fail_after(60):
-                while broker.topic_settings(orders).retention_ms != 5000:  # noqa: ASYNC110 - it has no event
+                while broker.replicas.configs.topic_settings(orders).retention_ms != 5000:  # noqa: ASYNC110 - it has no event
                     await trio.sleep(0.01)
-            assert broker.topic_settings(clicks).retention_ms == 4000
-            assert broker.topic_settings(clicks).retention_bytes == 9
+            assert broker.replicas.configs.topic_settings(clicks).retention_ms == 4000
+            assert broker.replicas.configs.topic_settings(clicks).retention_bytes == 9
 
     trio.run(run)
 

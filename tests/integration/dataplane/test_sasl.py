@@ -342,7 +342,7 @@ def test_a_client_is_known_by_its_certificate(ca: PrivateCa, issuer: TokenIssuer
         return connected
 
     async def test(cluster: ClusterInProcess) -> None:
-        port = cluster.brokers[1].process.life.listeners.named["CLIENTS"].port
+        port = cluster.brokers[1].process.node.listeners.named["CLIENTS"].port
         connected = await in_thread(connect, port)
         known = {
             (connection.principal, connection.certificate_names)

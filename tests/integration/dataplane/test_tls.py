@@ -116,9 +116,9 @@ def test_a_cluster_replicates_and_serves_groups_over_tls(ca: PrivateCa, tmp_path
         await in_thread(write, over_tls, LARGE)
         assert await in_thread(read, over_tls, len(LARGE)) == LARGE
         plain = {"bootstrap.servers": cluster.bootstrap("HOME")}
-        lives = [broker.process.life for broker in cluster.brokers.values()]
+        nodes = [broker.process.node for broker in cluster.brokers.values()]
         for name, asker in (("CLIENTS", over_tls), ("HOME", plain)):
-            ports = {life.listeners.named[name].port for life in lives}
+            ports = {node.listeners.named[name].port for node in nodes}
             assert await in_thread(brokers_told, asker) == ports
 
     run(tmp_path, test)
@@ -139,7 +139,7 @@ def test_who_does_not_speak_tls_or_shows_nothing_is_refused_and_others_go_on(
     async def test(cluster: ClusterInProcess) -> None:
         await cluster.form(1, configs=configs(ca, ca.keystore("broker")))
         cluster.controller.create_topic(TOPIC, ((1,),))
-        named = cluster.brokers[1].process.life.listeners.named
+        named = cluster.brokers[1].process.node.listeners.named
         plain: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap("CLIENTS"), "log_level": 0}
         with pytest.raises(KafkaException):
             await in_thread(lambda: brokers_told(plain, seconds=2))
@@ -187,10 +187,10 @@ def test_a_renewed_certificate_is_shown_to_new_connections_and_old_ones_go_on(
 
     async def test(cluster: ClusterInProcess) -> None:
         await cluster.form(1, configs=configs(ca, str(keystore), metrics_security_protocol="SSL"))
-        life = cluster.brokers[1].process.life
-        await in_thread(walk, life.listeners.named["CLIENTS"].port)
-        assert life.status is not None
-        await in_thread(wait_for, partial(is_shown, b"second", life.status.address[1]))
+        node = cluster.brokers[1].process.node
+        await in_thread(walk, node.listeners.named["CLIENTS"].port)
+        assert node.status is not None
+        await in_thread(wait_for, partial(is_shown, b"second", node.status.address[1]))
 
     run(tmp_path, test)
 
@@ -209,9 +209,9 @@ def test_the_page_of_metrics_is_for_those_that_show_a_certificate(
         await cluster.form(1, configs=configs(ca, keystore, **settings))
         await cluster.form_coordinators(1001, configs=configs(ca, keystore, **settings))
         knows_prometheus = client_context(ca=ca.file, cert=keystore, key=keystore)
-        for life in (cluster.brokers[1].process.life, cluster.coordinators[1001].process.life):
-            assert life.status is not None
-            url = f"https://127.0.0.1:{life.status.address[1]}/metrics"
+        for node in (cluster.brokers[1].process.node, cluster.coordinators[1001].process.node):
+            assert node.status is not None
+            url = f"https://127.0.0.1:{node.status.address[1]}/metrics"
             assert f"metrics_served url={url}" in caplog.text
             page = await in_thread(ask, url, knows_prometheus)
             assert 'springtide_certificate_expiry_time_seconds{listener="METRICS"}' in page
@@ -262,7 +262,7 @@ def test_a_process_says_that_its_certificate_is_refused_and_that_it_is_spoken_to
                     socket.create_connection(("127.0.0.1", port)), server_hostname="127.0.0.1"
                 )
 
-        await in_thread(speaks_tls, cluster.brokers[1].process.life.listeners.named["HOME"].port)
+        await in_thread(speaks_tls, cluster.brokers[1].process.node.listeners.named["HOME"].port)
         assert "the client speaks TLS, and this listener does not" in caplog.text
 
     run(tmp_path, test)

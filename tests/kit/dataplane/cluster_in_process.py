@@ -277,7 +277,7 @@ class Running(Generic[P]):
 
     @property
     def port(self) -> int:
-        return self.process.life.listeners.inter_broker.port
+        return self.process.node.listeners.inter_broker.port
 
     async def kill(self) -> None:
         """Kill the broker as SIGKILL does: nothing is flushed or said; what was written stays in the page
@@ -454,7 +454,7 @@ class ClusterInProcess:
     def bootstrap(self, listener: str = "") -> str:
         """Return the addresses of the brokers' listeners of this name; "": of those that brokers use."""
         ports = [
-            running.process.life.listeners.named[listener].port if listener else running.port
+            running.process.node.listeners.named[listener].port if listener else running.port
             for running in self.brokers.values()
         ]
         return ",".join(f"127.0.0.1:{port}" for port in ports)
