@@ -28,11 +28,11 @@ from springtide.node.net import Channel, Net
 from springtide.node.question import ask, connect, receive
 from springtide.node.topic_ids import topic_id_bytes
 from springtide.wire.apis import REPLICA_FETCH_VERSION, ApiKey
+from springtide.wire.client import Answer, WireClient
 from springtide.wire.errors import error_code
 from springtide.wire.fetch_request import FetchPartition, FetchRequest, encode_fetch_request
-from springtide.wire.fetch_response import decode_fetch_frame
-from springtide.wire.framing import FrameError, FrameReader, encode_request_frame
-from springtide.wire.headers import decode_response_header, encode_request_header
+from springtide.wire.fetch_response import decode_fetch_response
+from springtide.wire.framing import FrameError
 from springtide.wire.primitives import MalformedRequest
 from springtide.wire.produce import decode_produce_response, encode_produce_request
 
@@ -160,9 +160,8 @@ class AppendConnection:
         #: Of a batch whose beginning the kernel has taken.
         self._rest = memoryview(b"")
         self._is_stuck = trio.Event()
-        #: (correlation id, attempt), in order.
-        self._unanswered: deque[tuple[int, int]] = deque()
-        self._correlation_id = 0
+        #: Each request's note is its attempt.
+        self._client: WireClient[int] = WireClient(parts.client_id, answer_bytes_max=APPEND_ANSWER_BYTES_MAX)
         self._has_unanswered = trio.Event()
 
     def send(self, append: AppendBatch) -> None:
@@ -180,7 +179,7 @@ class AppendConnection:
         except* _FAILURES as failures:
             _log.debug("append_connection_lost partition=%d cause=%r", self._place.partition, failures)
         self.is_over = True
-        attempts = [attempt for _, attempt in self._unanswered] + [one.attempt for one in self._unsent]
+        attempts = [asked.note for asked in self._client.in_flight] + [one.attempt for one in self._unsent]
         for attempt in attempts:
             self._heard(BatchAnswered(attempt, LOST))
 
@@ -205,13 +204,11 @@ class AppendConnection:
     def _push(self, channel: Channel) -> None:
         """Send as much as the kernel takes. A connection that has failed is over."""
         while self._rest or self._unsent:
-            if not self._rest:
-                append = self._unsent.popleft()
-                self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-                self._unanswered.append((self._correlation_id, append.attempt))
-                self._has_unanswered.set()
-                self._rest = memoryview(self._frame(append))
             try:
+                if not self._rest:
+                    self._rest = memoryview(self._frame(self._unsent[0]))
+                    self._unsent.popleft()
+                    self._has_unanswered.set()
                 self._rest = self._rest[channel.send((self._rest,)) :]
             except BlockingIOError:
                 self._is_stuck.set()
@@ -228,36 +225,29 @@ class AppendConnection:
             acks=ACKS_ALL,
             timeout_ms=COMMIT_MS_MAX,
         )
-        head = encode_request_header(
-            api_key=ApiKey.PRODUCE,
-            api_version=PRODUCE_VERSION,
-            correlation_id=self._correlation_id,
-            client_id=self._parts.client_id,
-        )
-        return encode_request_frame(head, b"".join(body))
+        return b"".join(self._client.ask(ApiKey.PRODUCE, PRODUCE_VERSION, body, append.attempt))
 
     async def _hear_all(self, channel: Channel) -> None:
-        frames = FrameReader(frame_bytes_max=APPEND_ANSWER_BYTES_MAX)
         while True:
-            if not self._unanswered:
+            if not self._client.in_flight:
                 self._has_unanswered = trio.Event()
                 await self._has_unanswered.wait()
-            self._on_answer(await self._next_answer(channel, frames))
+            self._on_answer(await self._next_answer(channel))
 
-    async def _next_answer(self, channel: Channel, frames: FrameReader) -> memoryview:
+    async def _next_answer(self, channel: Channel) -> Answer[int]:
         with self._parts.clock.timeout_ms(COMMIT_MS_MAX + SILENCE_MS_MAX):
-            return await receive(channel, frames)
+            return await receive(channel, self._client)
         raise TimeoutError("the leader is silent")
 
-    def _on_answer(self, frame: memoryview) -> None:
-        correlation_id, position = decode_response_header(
-            frame, api_key=ApiKey.PRODUCE, api_version=PRODUCE_VERSION
-        )
-        outcomes = decode_produce_response(PRODUCE_VERSION, frame, position)
-        expected, attempt = self._unanswered[0]
-        if correlation_id != expected or len(outcomes) != 1:
-            raise MalformedRequest(f"answer {correlation_id} where {expected} is due")
-        self._unanswered.popleft()
+    def _on_answer(self, answer: Answer[int]) -> None:
+        attempt = answer.asked.note
+        try:
+            outcomes = decode_produce_response(PRODUCE_VERSION, answer.frame, answer.position)
+            if len(outcomes) != 1:
+                raise MalformedRequest(f"an answer about {len(outcomes)} partitions")
+        except MalformedRequest:
+            self._heard(BatchAnswered(attempt, LOST))
+            raise
         (outcome,) = outcomes
         self._heard(BatchAnswered(attempt, error_code(outcome.error_code), outcome.base_offset))
 
@@ -275,6 +265,8 @@ class LogReader:
         #: Ends the present attempt; what is to be read is then asked again.
         self._scope = trio.CancelScope()
         self._channel: Channel | None = None
+        #: Of this channel.
+        self._client: WireClient[None]
         self._rest_ms = READ_REST_MS[0]
 
     def read(self, read: ReadLog, place: _Place, *, waits: bool) -> None:
@@ -334,18 +326,23 @@ class LogReader:
             with self._parts.clock.timeout_ms(wait_ms + SILENCE_MS_MAX):
                 if self._channel is None:
                     self._channel = await _connect(self._parts, self._place)
-                frame = await ask(
-                    self._channel, self._frame(read, wait_ms), answer_bytes_max=READ_ANSWER_BYTES_MAX
+                    self._client = WireClient(self._parts.client_id, answer_bytes_max=READ_ANSWER_BYTES_MAX)
+                answer = await ask(
+                    self._channel,
+                    self._client,
+                    ApiKey.FETCH,
+                    REPLICA_FETCH_VERSION,
+                    [self._body(read, wait_ms)],
                 )
-                answer = _read_answer(read, frame)
+                heard = _read_answer(read, answer)
                 is_sound = True
-                return answer
+                return heard
             raise TimeoutError("the leader is silent")
         finally:
             if not is_sound:  # an answer may be on its way there
                 self.close()
 
-    def _frame(self, read: ReadLog, wait_ms: int) -> bytes:
+    def _body(self, read: ReadLog, wait_ms: int) -> bytes:
         place = self._place
         asked = FetchPartition(
             place.topic, place.partition, read.leader_epoch, read.offset, max_bytes=READ_BYTES_MAX
@@ -356,19 +353,11 @@ class LogReader:
             max_bytes=READ_BYTES_MAX,
             partitions=(asked,),
         )
-        head = encode_request_header(
-            api_key=ApiKey.FETCH,
-            api_version=REPLICA_FETCH_VERSION,
-            correlation_id=read.read & 0x7FFFFFFF,
-            client_id=self._parts.client_id,
-        )
-        return encode_request_frame(head, encode_fetch_request(REPLICA_FETCH_VERSION, request))
+        return encode_fetch_request(REPLICA_FETCH_VERSION, request)
 
 
-def _read_answer(read: ReadLog, frame: memoryview) -> LogWasRead:
-    correlation_id, response = decode_fetch_frame(frame)
-    if correlation_id != read.read & 0x7FFFFFFF:
-        raise MalformedRequest(f"answer {correlation_id} where {read.read} is due")
+def _read_answer(read: ReadLog, answer: Answer[None]) -> LogWasRead:
+    response = decode_fetch_response(REPLICA_FETCH_VERSION, answer.frame, answer.position)
     if response.error_code:
         return LogWasRead(read.read, response.error)
     if len(response.partitions) != 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import trio
 
@@ -15,9 +15,8 @@ from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Net
 from springtide.node.question import ask, connect
 from springtide.wire.apis import ApiKey
-from springtide.wire.codec import build, decode, encode, request_type, response_type
-from springtide.wire.framing import FrameError, encode_request_frame
-from springtide.wire.headers import decode_response_header, encode_request_header
+from springtide.wire.client import WireClient, request_body
+from springtide.wire.framing import FrameError
 from springtide.wire.primitives import MalformedRequest
 
 _log = logging.getLogger(__name__)
@@ -67,12 +66,13 @@ class PartitionEnds:
             channel = await connect(
                 self._net, self._clock, leader.host, leader.port, timeout_ms=ANSWER_MS_MAX
             )
+            client: WireClient[None] = WireClient(self._client_id, answer_bytes_max=ANSWER_BYTES_MAX)
             try:
                 for start in range(0, len(places), PARTITIONS_PER_REQUEST_MAX):
                     asked = places[start : start + PARTITIONS_PER_REQUEST_MAX]
                     with self._clock.timeout_ms(ANSWER_MS_MAX) as scope:
-                        frame = await ask(channel, self._request(asked), answer_bytes_max=ANSWER_BYTES_MAX)
-                        found.update(_answer(frame))
+                        answer = await ask(channel, client, ApiKey.LIST_OFFSETS, VERSION, [_request(asked)])
+                        found.update(_offsets(answer.message()))
                     if scope.cancelled_caught:
                         raise TimeoutError("the leader is silent")
             finally:
@@ -80,31 +80,23 @@ class PartitionEnds:
         except (OSError, trio.ClosedResourceError, FrameError, MalformedRequest) as error:
             _log.debug("log_ends_not_told broker_id=%d cause=%r", leader.broker_id, error)
 
-    def _request(self, places: Sequence[Place]) -> bytes:
-        topics = [
-            {
-                "name": topic,
-                "partitions": [
-                    {"partition_index": number, "current_leader_epoch": -1, "timestamp": LATEST}
-                    for _, number in of_topic
-                ],
-            }
-            for topic, of_topic in groupby(sorted(places), key=lambda place: place[0])
-        ]
-        message = build(
-            request_type(ApiKey.LIST_OFFSETS, VERSION),
-            {"replica_id": CONSUMER, "isolation_level": 0, "topics": topics},
-        )
-        head = encode_request_header(
-            api_key=ApiKey.LIST_OFFSETS, api_version=VERSION, correlation_id=0, client_id=self._client_id
-        )
-        return encode_request_frame(head, encode(message))
+
+def _request(places: Sequence[Place]) -> bytes:
+    topics = [
+        {
+            "name": topic,
+            "partitions": [
+                {"partition_index": number, "current_leader_epoch": -1, "timestamp": LATEST}
+                for _, number in of_topic
+            ],
+        }
+        for topic, of_topic in groupby(sorted(places), key=lambda place: place[0])
+    ]
+    fields = {"replica_id": CONSUMER, "isolation_level": 0, "topics": topics}
+    return request_body(ApiKey.LIST_OFFSETS, VERSION, fields)
 
 
-def _answer(frame: memoryview) -> dict[Place, int]:
-    """Return the offsets of an answer. Raise MalformedRequest."""
-    _, position = decode_response_header(frame, api_key=ApiKey.LIST_OFFSETS, api_version=VERSION)
-    answer = cast(Any, decode(response_type(ApiKey.LIST_OFFSETS, VERSION), frame, position))
+def _offsets(answer: Any) -> dict[Place, int]:
     return {
         (topic.name, partition.partition_index): partition.offset
         for topic in answer.topics

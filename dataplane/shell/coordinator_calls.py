@@ -18,8 +18,8 @@ from springtide.node.clock import Clock
 from springtide.node.net import Net
 from springtide.node.question import ask, connect
 from springtide.wire import codec
-from springtide.wire.framing import FrameError, encode_request_frame
-from springtide.wire.headers import decode_response_header, encode_request_header
+from springtide.wire.client import WireClient
+from springtide.wire.framing import FrameError
 from springtide.wire.primitives import MalformedRequest
 
 _log = logging.getLogger(__name__)
@@ -81,19 +81,15 @@ class CoordinatorCalls:
         self._spawn(carry)
 
     async def _answer(self, endpoint: BrokerEndpoint, api_key: int, api_version: int, message: Any) -> Any:
-        head = encode_request_header(
-            api_key=api_key, api_version=api_version, correlation_id=0, client_id=self._client_id
-        )
-        frame = encode_request_frame(head, codec.encode(message))
         try:
             channel = await connect(
                 self._net, self._clock, endpoint.host, endpoint.port, timeout_ms=ANSWER_MS_MAX
             )
             try:
                 with self._clock.timeout_ms(ANSWER_MS_MAX):
-                    answer = await ask(channel, frame, answer_bytes_max=ANSWER_BYTES_MAX)
-                    _, position = decode_response_header(answer, api_key=api_key, api_version=api_version)
-                    return codec.decode(codec.response_type(api_key, api_version), answer, position)
+                    client: WireClient[None] = WireClient(self._client_id, answer_bytes_max=ANSWER_BYTES_MAX)
+                    body = codec.encode(message)
+                    return (await ask(channel, client, api_key, api_version, [body])).message()
                 raise TimeoutError("the coordinator is silent")
             finally:
                 channel.close()

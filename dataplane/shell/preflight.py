@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import trio
 
@@ -29,10 +29,9 @@ from springtide.node.controller_client import ControllerUnavailable
 from springtide.node.net import Channel, Net
 from springtide.node.question import ask
 from springtide.node.threads import Threads
-from springtide.wire import codec
 from springtide.wire.apis import REPLICA_FETCH_VERSION, ApiKey
-from springtide.wire.framing import FrameError, encode_request_frame
-from springtide.wire.headers import decode_response_header, encode_request_header
+from springtide.wire.client import API_VERSIONS_VERSION, WireClient, spoken_versions
+from springtide.wire.framing import FrameError
 from springtide.wire.primitives import MalformedRequest
 
 _log = logging.getLogger(__name__)
@@ -44,10 +43,6 @@ FLUSHES: Final = 8
 FLUSHED_BYTES: Final = 4_096
 ANSWER_BYTES_MAX: Final = 1024 * 1024
 DISK_FILE: Final = "preflight.tmp"
-
-_CORRELATION_ID: Final = 1
-#: The oldest form, which every broker answers: an array of (key, lowest, highest version).
-_VERSION: Final = 0
 
 
 class ReportSink(Protocol):
@@ -198,21 +193,7 @@ async def reach(net: Net, clock: Clock, target: PreflightTarget) -> PeerReach:
 async def _ask_fetch_version(channel: Channel) -> int:
     """The highest version of Fetch that it answers; -1: none. Raises OSError, FrameError,
     MalformedRequest."""
-    head = encode_request_header(
-        api_key=ApiKey.API_VERSIONS,
-        api_version=_VERSION,
-        correlation_id=_CORRELATION_ID,
-        client_id="preflight",
-    )
-    frame = await ask(channel, encode_request_frame(head, b""), answer_bytes_max=ANSWER_BYTES_MAX)
-    correlation_id, position = decode_response_header(
-        frame, api_key=ApiKey.API_VERSIONS, api_version=_VERSION
-    )
-    if correlation_id != _CORRELATION_ID:
-        raise MalformedRequest(f"it answered request {correlation_id}")
-    answer: Any = codec.decode(codec.response_type(ApiKey.API_VERSIONS, _VERSION), frame, position)
-    spoken: Any
-    for spoken in answer.api_keys:
-        if int(spoken.api_key) == ApiKey.FETCH:
-            return int(spoken.max_version)
-    return -1
+    client: WireClient[None] = WireClient("preflight", answer_bytes_max=ANSWER_BYTES_MAX)
+    answer = await ask(channel, client, ApiKey.API_VERSIONS, API_VERSIONS_VERSION, [])
+    _, highest = spoken_versions(answer.message()).get(ApiKey.FETCH, (0, -1))
+    return highest

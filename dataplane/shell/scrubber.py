@@ -53,11 +53,11 @@ from springtide.node.status import counter, gauge
 from springtide.node.threads import Threads
 from springtide.node.topic_ids import topic_id_bytes
 from springtide.wire.apis import REPLICA_FETCH_VERSION, ApiKey
+from springtide.wire.client import WireClient
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import FetchPartition, FetchRequest, encode_fetch_request
-from springtide.wire.fetch_response import decode_fetch_frame
-from springtide.wire.framing import FrameError, encode_request_frame
-from springtide.wire.headers import encode_request_header
+from springtide.wire.fetch_response import decode_fetch_response
+from springtide.wire.framing import FrameError
 from springtide.wire.primitives import MalformedRequest
 
 _log = logging.getLogger(__name__)
@@ -387,23 +387,20 @@ class Scrubber:
             position.log_start_offset,
             position.max_bytes,
         )
-        head = encode_request_header(
-            api_key=ApiKey.FETCH,
-            api_version=REPLICA_FETCH_VERSION,
-            correlation_id=1,
-            client_id=f"broker-{self._broker_id}-scrub",
-        )
         request = FetchRequest(max_bytes=MEND_BYTES_MAX, partitions=[partition])
         if as_replica:
             request = request._replace(replica_id=self._broker_id, broker_epoch=self._broker_epoch())
         body = encode_fetch_request(REPLICA_FETCH_VERSION, request)
+        client: WireClient[None] = WireClient(
+            f"broker-{self._broker_id}-scrub", answer_bytes_max=_SLACK_BYTES
+        )
         with self._clock.timeout_ms(MEND_TIMEOUT_MS):
             channel = await self._net.connect(endpoint.host, endpoint.port)
             try:
-                frame = await ask(channel, encode_request_frame(head, body), answer_bytes_max=_SLACK_BYTES)
+                answer = await ask(channel, client, ApiKey.FETCH, REPLICA_FETCH_VERSION, [body])
             finally:
                 channel.close()
-            _, response = decode_fetch_frame(frame)
+            response = decode_fetch_response(REPLICA_FETCH_VERSION, answer.frame, answer.position)
             if len(response.partitions) != 1:
                 raise NotMended(f"broker {effect.leader_id} answers {response.error_code}")
             (data,) = response.partitions

@@ -1,10 +1,16 @@
-"""One request to another process that speaks Kafka, and its answer."""
+"""Requests to another process that speaks Kafka, and their answers: a WireClient over a channel."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 from springtide.node.clock import Clock
 from springtide.node.net import Channel, Net
-from springtide.wire.framing import FrameReader
+from springtide.wire.client import Answer, WireClient
+from springtide.wire.compression import Buffer
+
+T = TypeVar("T")
 
 
 async def connect(net: Net, clock: Clock, host: str, port: int, *, timeout_ms: int) -> Channel:
@@ -24,22 +30,22 @@ async def send_all(channel: Channel, data: bytes) -> None:
             await channel.wait_writable()
 
 
-async def receive(channel: Channel, frames: FrameReader) -> memoryview:
-    """Return the next whole frame. Raise OSError, FrameError."""
-    while (frame := frames.next_frame()) is None:
+async def receive(channel: Channel, client: WireClient[T]) -> Answer[T]:
+    """Return the next answer. Raise OSError, FrameError, MalformedRequest."""
+    while (answer := client.next_answer()) is None:
         try:
-            count = channel.recv_into(frames.writable())
+            count = channel.recv_into(client.frames.writable())
         except BlockingIOError:
             await channel.wait_readable()
             continue
-        if not count:
-            raise ConnectionResetError("it closed the connection without an answer")
-        frames.received(count)
-    return frame
+        client.received(count)
+    return answer
 
 
-async def ask(channel: Channel, frame: bytes, *, answer_bytes_max: int) -> memoryview:
-    """Send a request and return the whole frame of its answer, on a connection on which nothing else is on
-    its way. Raise OSError, FrameError."""
-    await send_all(channel, frame)
-    return await receive(channel, FrameReader(frame_bytes_max=answer_bytes_max))
+async def ask(
+    channel: Channel, client: WireClient[None], api_key: int, api_version: int, body: Sequence[Buffer]
+) -> Answer[None]:
+    """Send a request and return its answer, on a connection on which nothing else is on its way. Raise
+    OSError, FrameError, MalformedRequest."""
+    await send_all(channel, b"".join(client.ask(api_key, api_version, body, None)))
+    return await receive(channel, client)

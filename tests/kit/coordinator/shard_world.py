@@ -28,7 +28,7 @@ from springtide.contract.updates import BrokerEndpoint, NameWriterResponse, Upda
 from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.controller_client import ControllerUnavailable
-from springtide.node.question import receive, send_all
+from springtide.node.question import send_all
 from springtide.node.sharding import GROUPS_TOPIC
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
@@ -58,6 +58,19 @@ class Produced(NamedTuple):
     broker_id: int
     partition: int
     batch: bytes
+
+
+async def _next_frame(channel: SimChannel, frames: FrameReader) -> memoryview:
+    while (frame := frames.next_frame()) is None:
+        try:
+            count = channel.recv_into(frames.writable())
+        except BlockingIOError:
+            await channel.wait_readable()
+            continue
+        if not count:
+            raise ConnectionResetError
+        frames.received(count)
+    return frame
 
 
 class ShardBroker:
@@ -105,7 +118,7 @@ class ShardBroker:
         frames = FrameReader()
         with suppress(OSError, trio.ClosedResourceError):
             while True:
-                frame = await receive(channel, frames)
+                frame = await _next_frame(channel, frames)
                 header = decode_request_header(frame)
                 if header.api_key == ApiKey.PRODUCE:
                     body: Any = await self._produce(header, frame)
