@@ -24,6 +24,7 @@ from statistics import median
 from bench.cases import HUGE_1KB, LARGE_100B, SMALL
 from bench.protocol import encode_produce, encode_produced_batch
 from dataplane.core.effects import CompleteProduce
+from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.fetch_session import (
     AskedPartition,
     FetchPosition,
@@ -290,7 +291,18 @@ class Round:
                 uses_topic_ids=True,
                 partitions=[
                     AskedPartition(
-                        topic_id_text(one.topic) if isinstance(one.topic, bytes) else one.topic, *one[1:]
+                        (
+                            topic_id_text(one.topic) if isinstance(one.topic, bytes) else one.topic,
+                            one.partition,
+                        ),
+                        FetchPosition(
+                            one.fetch_offset,
+                            one.last_fetched_epoch,
+                            one.leader_epoch,
+                            one.log_start_offset,
+                            one.max_bytes,
+                            one.wants_producers,
+                        ),
                     )
                     for one in message.partitions
                 ],
@@ -306,16 +318,14 @@ class Round:
         session = follower.session
         assert session is not None
         (followed,) = session.due()
-        result, effects = self._leader.replica.role.on_replica_fetch(
-            replica_id=session.replica_id,
-            broker_epoch=session.broker_epoch,
-            leader_epoch=followed.leader_epoch,
-            fetch_offset=followed.fetch_offset,
-            last_fetched_epoch=followed.last_fetched_epoch,
-            max_bytes=followed.max_bytes,
-            now_ms=NOW_MS,
+        fetch = ReplicaFetch(
+            session.replica_id,
+            session.broker_epoch,
+            followed.position,
+            followed.position.max_bytes,
             contact=session.contact,
         )
+        result, effects = self._leader.replica.role.on_replica_fetch(fetch, now_ms=NOW_MS)
         assert result.error is ErrorCode.NONE and result.records is not None, result
         session.settle(
             followed,

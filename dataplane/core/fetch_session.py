@@ -70,19 +70,39 @@ class Contact:
         self.last_fetch_ms = self.vouched_ms = self._answered_ms = NEVER_MS
 
 
-class AskedPartition(NamedTuple):
-    """One partition of a Fetch request, its topic already resolved to an id. `leader_epoch` and
-    `last_fetched_epoch` are -1 if not stated."""
+FETCH_BYTES_MAX = 1024 * 1024
+"""The default for one partition in one fetch."""
 
-    topic_id: str
-    partition: int
-    leader_epoch: int
+
+class FetchPosition(NamedTuple):
+    """What a fetcher asks of a partition: where its log ends, the newest epoch that it has of it, the leader
+    epoch that it knows, the log start that it has stored. A consumer's epochs are -1 if it states none.
+
+    max_bytes: less than usual while a follower is throttled. wants_producers: a follower asks what the leader
+    knows of producers below fetch_offset."""
+
     fetch_offset: int
     last_fetched_epoch: int
-    log_start_offset: int
-    max_bytes: int
-    mark: LogMark | None = None
+    leader_epoch: int
+    log_start_offset: int = -1
+    max_bytes: int = FETCH_BYTES_MAX
     wants_producers: bool = False
+
+    def tells_more_than(self, asked: FetchPosition) -> bool:
+        """Return whether the leader should hear of it before it answers what was asked."""
+        return (self.leader_epoch, self.log_start_offset) != (asked.leader_epoch, asked.log_start_offset)
+
+    def has_turned(self, told: FetchPosition | None) -> bool:
+        """Return whether this position does more than continue from what the leader was told last."""
+        return told is None or self.leader_epoch != told.leader_epoch or self.fetch_offset < told.fetch_offset
+
+
+class AskedPartition(NamedTuple):
+    """One partition of a Fetch request, its topic already resolved to an id."""
+
+    key: PartitionKey
+    position: FetchPosition
+    mark: LogMark | None = None
 
 
 class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,13 +126,8 @@ class FollowedPartition:
     since the fetcher mentioned the partition."""
 
     key: PartitionKey
-    leader_epoch: int = -1
-    fetch_offset: int = 0
-    last_fetched_epoch: int = -1
-    log_start_offset: int = -1
-    max_bytes: int = 0
+    position: FetchPosition
     mark: LogMark | None = None
-    wants_producers: bool = False
     sent_high_watermark: int = -1
     sent_log_start_offset: int = -1
     told_error: ErrorCode = ErrorCode.NONE
@@ -234,22 +249,17 @@ class FetchSession:
 
     def _mention(self, mentioned: AskedPartition) -> bool:
         """Take in a partition of the request. Return whether it is new to the session."""
-        key = (mentioned.topic_id, mentioned.partition)
+        key, position, mark = mentioned
         followed = self._partitions.get(key)
         is_new = followed is None
         if followed is None:
-            followed = FollowedPartition(key)
+            followed = FollowedPartition(key, position)
             self._partitions[key] = followed
-        if followed.leader_epoch != mentioned.leader_epoch:
+        if followed.position.leader_epoch != position.leader_epoch:
             # The follower dropped an answer to its earlier epoch that was on its way.
             followed.sent_high_watermark = followed.sent_log_start_offset = -1
-        followed.leader_epoch = mentioned.leader_epoch
-        followed.fetch_offset = mentioned.fetch_offset
-        followed.last_fetched_epoch = mentioned.last_fetched_epoch
-        followed.log_start_offset = mentioned.log_start_offset
-        followed.max_bytes = mentioned.max_bytes
-        followed.mark = mentioned.mark
-        followed.wants_producers = mentioned.wants_producers
+        followed.position = position
+        followed.mark = mark
         followed.told_error = ErrorCode.NONE
         self._due[key] = followed
         return is_new
@@ -333,7 +343,7 @@ class FetchSessions:
         for mentioned in request.partitions:
             if session._mention(mentioned):
                 self._partition_count += 1
-                self._watch(session, (mentioned.topic_id, mentioned.partition))
+                self._watch(session, mentioned.key)
         for key in request.forgotten:
             if session._forget(key):
                 self._partition_count -= 1
@@ -453,30 +463,6 @@ def _mark(watching: dict[FetchSession, None] | None, key: PartitionKey) -> Seque
         if session.parked is not None:
             parked.append(session)
     return parked
-
-
-FETCH_BYTES_MAX = 1024 * 1024
-"""The default for one partition in one fetch."""
-
-
-class FetchPosition(NamedTuple):
-    """A follower's request for a partition. max_bytes is less than usual while the follower is throttled.
-    wants_producers: it asks what the leader knows of producers below fetch_offset."""
-
-    fetch_offset: int
-    last_fetched_epoch: int
-    leader_epoch: int
-    log_start_offset: int
-    max_bytes: int = FETCH_BYTES_MAX
-    wants_producers: bool = False
-
-    def tells_more_than(self, asked: FetchPosition) -> bool:
-        """Return whether the leader should hear of it before it answers what was asked."""
-        return (self.leader_epoch, self.log_start_offset) != (asked.leader_epoch, asked.log_start_offset)
-
-    def has_turned(self, told: FetchPosition | None) -> bool:
-        """Return whether this position does more than continue from what the leader was told last."""
-        return told is None or self.leader_epoch != told.leader_epoch or self.fetch_offset < told.fetch_offset
 
 
 MENTIONED_MAX = 1_000

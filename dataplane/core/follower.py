@@ -45,6 +45,7 @@ from dataplane.core.effects import (
     StartFetching,
     WriteAside,
 )
+from dataplane.core.fetch import ConsumerFetch
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.leader_epochs import UNDEFINED_END
 from dataplane.core.log_port import Buffer, LogError
@@ -374,23 +375,14 @@ class Follower(ReplicaRole):
 
     # Consumers.
 
-    def on_consumer_fetch(
-        self,
-        *,
-        leader_epoch: int,
-        fetch_offset: int,
-        last_fetched_epoch: int,
-        max_bytes: int,
-        now_ms: int,
-        at_least_one: bool = True,
-        is_debugging: bool = False,
-    ) -> tuple[FetchResult, Effects]:
+    def on_consumer_fetch(self, fetch: ConsumerFetch, *, now_ms: int) -> tuple[FetchResult, Effects]:
         """Changes nothing here, and nothing that the leader knows of this follower."""
+        leader_epoch, fetch_offset = fetch.position.leader_epoch, fetch.position.fetch_offset
         if leader_epoch not in (-1, self._state.leader_epoch):
             is_old = leader_epoch < self._state.leader_epoch
             error = ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
             return FetchResult(error), NO_EFFECTS
-        if not is_debugging and (leader_epoch == -1 or not self._may_be_read(now_ms)):
+        if not fetch.is_debugging and (leader_epoch == -1 or not self._may_be_read(now_ms)):
             return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), NO_EFFECTS
         log = self._log
         # Once, before the read (I18, reads stop at the high watermark).
@@ -400,16 +392,10 @@ class Follower(ReplicaRole):
         if fetch_offset > high_watermark:
             # Committed or not, here or not yet: a leader knows. Out of range would be a guess.
             return FetchResult(ErrorCode.OFFSET_NOT_AVAILABLE), NO_EFFECTS
-        refusal = check_position(log, fetch_offset, last_fetched_epoch)
+        refusal = check_position(log, fetch_offset, fetch.position.last_fetched_epoch)
         if refusal is not None:
             return refusal, NO_EFFECTS
-        return self._read_committed(
-            high_watermark,
-            fetch_offset,
-            max_bytes=max_bytes,
-            at_least_one=at_least_one,
-            is_debugging=is_debugging,
-        )
+        return self._read_committed(fetch, high_watermark)
 
     def _may_be_read(self, now_ms: int) -> bool:
         return (

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.fetch_session import Contact
 from dataplane.core.watermarks import UNKNOWN_OFFSET
 from springtide.contract.lag_report import FollowerLag, IsrMember, IsrProposal, IsrProposalResult
@@ -73,16 +74,8 @@ class FollowerProgress:
         contact = self.contact
         return NEVER_MS if contact is None else contact.vouched_ms
 
-    def on_fetch(
-        self,
-        *,
-        fetch_offset: int,
-        log_start_offset: int,
-        broker_epoch: int,
-        leader_end_offset: int,
-        now_ms: int,
-        contact: Contact | None,
-    ) -> None:
+    def on_fetch(self, fetch: ReplicaFetch, *, leader_end_offset: int, now_ms: int) -> None:
+        fetch_offset = fetch.position.fetch_offset
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
         elif fetch_offset >= self.last_fetch_end_offset and self.last_fetch_ms > self.last_caught_up_ms:
@@ -92,11 +85,11 @@ class FollowerProgress:
         else:
             self.repeats = 0
         self.log_end_offset = fetch_offset
-        self.log_start_offset = log_start_offset
-        self.broker_epoch = broker_epoch
+        self.log_start_offset = fetch.position.log_start_offset
+        self.broker_epoch = fetch.broker_epoch
         self.last_fetch_ms = now_ms
         self.last_fetch_end_offset = leader_end_offset
-        self.contact = contact
+        self.contact = fetch.contact
 
     def on_leader_append(self) -> None:
         """Note that the leader is about to write past what this follower has. Until its last sign of life it

@@ -34,6 +34,7 @@ from dataplane.core.effects import (
     ReportProblem,
 )
 from dataplane.core.fence import Fence
+from dataplane.core.fetch import ConsumerFetch, ReplicaFetch
 from dataplane.core.fetch_session import Contact
 from dataplane.core.isr import FollowerProgress, InSyncSet
 from dataplane.core.log_port import LogChanged, LogError, LogSlice, TimestampHit
@@ -352,22 +353,11 @@ class Leader(ReplicaRole):
 
     # Fetch.
 
-    def on_replica_fetch(
-        self,
-        *,
-        replica_id: int,
-        broker_epoch: int,
-        leader_epoch: int,
-        fetch_offset: int,
-        last_fetched_epoch: int,
-        max_bytes: int,
-        now_ms: int,
-        at_least_one: bool = True,
-        log_start_offset: int = UNKNOWN_OFFSET,
-        contact: Contact | None = None,
-        mark: LogMark | None = None,
-        wants_producers: bool = False,
-    ) -> tuple[FetchResult, Effects]:
+    def on_replica_fetch(self, fetch: ReplicaFetch, *, now_ms: int) -> tuple[FetchResult, Effects]:
+        replica_id, broker_epoch, mark = fetch.replica_id, fetch.broker_epoch, fetch.mark
+        position, max_bytes, at_least_one = fetch.position, fetch.max_bytes, fetch.at_least_one
+        leader_epoch = position.leader_epoch
+        fetch_offset, last_fetched_epoch = position.fetch_offset, position.last_fetched_epoch
         if leader_epoch != self.leader_epoch:
             return FetchResult(self._epoch_error(leader_epoch)), NO_EFFECTS
         in_sync = self.in_sync
@@ -404,7 +394,7 @@ class Leader(ReplicaRole):
                 return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), give_up
             if parted is not None:
                 return FetchResult(ErrorCode.NONE, diverging=parted), NO_EFFECTS
-        if wants_producers:
+        if position.wants_producers:
             return self._tell_producers(fetch_offset, max_bytes, at_least_one=at_least_one), NO_EFFECTS
         went_back = fetch_offset < follower.log_end_offset
         lost = self._lost_by(follower, fetch_offset, broker_epoch) if went_back else NO_EFFECTS
@@ -417,14 +407,7 @@ class Leader(ReplicaRole):
             return FetchResult(error_code), effects
         # Only now, after a successful read (I17, only successful reads count), and only what the request
         # itself says (8.4, evidence from receipt).
-        follower.on_fetch(
-            fetch_offset=fetch_offset,
-            log_start_offset=log_start_offset,
-            broker_epoch=broker_epoch,
-            leader_end_offset=end_offset,
-            now_ms=now_ms,
-            contact=contact,
-        )
+        follower.on_fetch(fetch, leader_end_offset=end_offset, now_ms=now_ms)
         effects = self.commit(now_ms) if self._watermark.offset < end_offset else NO_EFFECTS
         if len(self._deletions):
             effects = (*effects, *self._complete_deletions())
@@ -544,31 +527,17 @@ class Leader(ReplicaRole):
         if follower is not None and follower.contact is contact:
             follower.contact = None
 
-    def on_consumer_fetch(
-        self,
-        *,
-        leader_epoch: int,
-        fetch_offset: int,
-        last_fetched_epoch: int,
-        max_bytes: int,
-        now_ms: int,
-        at_least_one: bool = True,
-        is_debugging: bool = False,
-    ) -> tuple[FetchResult, Effects]:
+    def on_consumer_fetch(self, fetch: ConsumerFetch, *, now_ms: int) -> tuple[FetchResult, Effects]:
+        position = fetch.position
+        leader_epoch = position.leader_epoch
         if leader_epoch not in (-1, self.leader_epoch):
             return FetchResult(self._epoch_error(leader_epoch)), NO_EFFECTS
         if not self.may_serve(now_ms):
             return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), NO_EFFECTS
-        refusal = check_position(self._log, fetch_offset, last_fetched_epoch)
+        refusal = check_position(self._log, position.fetch_offset, position.last_fetched_epoch)
         if refusal is not None:
             return refusal, NO_EFFECTS
-        return self._read_committed(
-            self._watermark.offset,
-            fetch_offset,
-            max_bytes=max_bytes,
-            at_least_one=at_least_one,
-            is_debugging=is_debugging,
-        )
+        return self._read_committed(fetch, self._watermark.offset)
 
     def _epoch_error(self, leader_epoch: int) -> ErrorCode:
         if leader_epoch < self.leader_epoch:

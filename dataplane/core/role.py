@@ -25,6 +25,7 @@ from dataplane.core.effects import (
     Effects,
     ReportProblem,
 )
+from dataplane.core.fetch import ConsumerFetch, ReplicaFetch
 from dataplane.core.fetch_session import Contact, FetchPosition
 from dataplane.core.leader_epochs import UNDEFINED_END
 from dataplane.core.log_port import LogError, LogPort, LogSlice, RottenBytes, SuspectBytes, TimestampHit
@@ -40,7 +41,7 @@ from dataplane.core.results import (
     ReplicaOptions,
     TimestampLookup,
 )
-from dataplane.core.watermarks import UNKNOWN_OFFSET, HighWatermark, StoredLogStart
+from dataplane.core.watermarks import HighWatermark, StoredLogStart
 from springtide.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag, ReplicaProblem
 from springtide.contract.partition_state import PartitionState
 from springtide.contract.updates import BrokerEndpoint
@@ -250,48 +251,18 @@ class ReplicaRole:
         Unix time that does not follow a leap of the machine's clock."""
         return NO_EFFECTS
 
-    def on_replica_fetch(
-        self,
-        *,
-        replica_id: int,
-        broker_epoch: int,
-        leader_epoch: int,
-        fetch_offset: int,
-        last_fetched_epoch: int,
-        max_bytes: int,
-        now_ms: int,
-        at_least_one: bool = True,
-        log_start_offset: int = UNKNOWN_OFFSET,
-        contact: Contact | None = None,
-        mark: LogMark | None = None,
-        wants_producers: bool = False,
-    ) -> tuple[FetchResult, Effects]:
-        """Answer a follower. `contact`: that of its fetch session. `mark`: what it holds, if it begins here.
-        `log_start_offset`: its own, stored.
-        `at_least_one`: give the first batch even beyond max_bytes (only for the first partition with data of
-        an answer). wants_producers: it must know of producers below its offset before it counts as a copy
-        (6.10, a copy knows its producers); this answer tells, and its fetch is no evidence of anything."""
+    def on_replica_fetch(self, fetch: ReplicaFetch, *, now_ms: int) -> tuple[FetchResult, Effects]:
+        """Answer a follower."""
         return FetchResult(self.refusal), NO_EFFECTS
 
     def on_replica_gone(self, replica_id: int, contact: Contact) -> None:
         """The follower took the partition out of that session, or the session ended: it is no longer
         evidence that it follows."""
 
-    def on_consumer_fetch(
-        self,
-        *,
-        leader_epoch: int,
-        fetch_offset: int,
-        last_fetched_epoch: int,
-        max_bytes: int,
-        now_ms: int,
-        at_least_one: bool = True,
-        is_debugging: bool = False,
-    ) -> tuple[FetchResult, Effects]:
-        """Answer a consumer; epochs -1 if not stated. Never reads at or beyond the high watermark (I18, reads
-        stop at the high watermark), which at a follower is its own (2.11, reads from followers).
-        is_debugging: the client wants to see what this very replica has on its disk, in sync or not. Other
-        clients get an answer from a follower only while it is in sync, and only if they state the leader
+    def on_consumer_fetch(self, fetch: ConsumerFetch, *, now_ms: int) -> tuple[FetchResult, Effects]:
+        """Answer a consumer. Never reads at or beyond the high watermark (I18, reads stop at the high
+        watermark), which at a follower is its own (2.11, reads from followers). A client that is not
+        debugging gets an answer from a follower only while it is in sync, and only if it states the leader
         epoch: a client that states none may take the follower for the leader."""
         return FetchResult(self.refusal), NO_EFFECTS
 
@@ -394,19 +365,12 @@ class ReplicaRole:
 
     # What leader and follower share.
 
-    def _read_committed(
-        self,
-        high_watermark: int,
-        fetch_offset: int,
-        *,
-        max_bytes: int,
-        at_least_one: bool,
-        is_debugging: bool,
-    ) -> tuple[FetchResult, Effects]:
-        """Return records from `fetch_offset` on, none at or beyond the high watermark, which the caller took
-        once, before this call (I18, reads stop at the high watermark). is_debugging: read the files, because
-        that is what a verification checks."""
+    def _read_committed(self, fetch: ConsumerFetch, high_watermark: int) -> tuple[FetchResult, Effects]:
+        """Return records from the fetch's offset on, none at or beyond the high watermark, which the caller
+        took once, before this call (I18, reads stop at the high watermark). Of a client that is debugging:
+        read the files, because that is what a verification checks."""
         log = self._log
+        fetch_offset = fetch.position.fetch_offset
         compacted = log.rounds.compacted
         if compacted is not None and fetch_offset >= compacted.tombstone_floor:
             compacted = None
@@ -414,10 +378,10 @@ class ReplicaRole:
             try:
                 records = log.read(
                     fetch_offset,
-                    max_bytes=max_bytes,
+                    max_bytes=fetch.max_bytes,
                     end_offset=high_watermark,
-                    at_least_one=at_least_one,
-                    from_disk=is_debugging,
+                    at_least_one=fetch.at_least_one,
+                    from_disk=fetch.is_debugging,
                 )
             except LogError as error:
                 error_code, effects = self._on_read_error(error)
@@ -431,7 +395,7 @@ class ReplicaRole:
                 log.log_start_offset,
                 records,
                 None,
-                not at_least_one and not records.size_bytes and fetch_offset < high_watermark,
+                not fetch.at_least_one and not records.size_bytes and fetch_offset < high_watermark,
                 compacted,
             ),
             NO_EFFECTS,

@@ -15,10 +15,12 @@ from typing import cast
 
 import msgspec
 
+from dataplane.core.fetch import ConsumerFetch, ReplicaFetch
 from dataplane.core.fetch_session import (
     FINAL_EPOCH,
     NO_SESSION,
     AskedPartition,
+    FetchPosition,
     FetchSession,
     FollowedPartition,
     SessionRequest,
@@ -38,7 +40,13 @@ from springtide.node.quotas.limits import QuotaName
 from springtide.node.topic_ids import topic_id_bytes, topic_id_text
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch_request import TOPIC_ID_SINCE, FetchRequest, Topic, decode_fetch_request
+from springtide.wire.fetch_request import (
+    TOPIC_ID_SINCE,
+    FetchPartition,
+    FetchRequest,
+    Topic,
+    decode_fetch_request,
+)
 from springtide.wire.fetch_response import (
     AppliedRound,
     FetchedPartition,
@@ -87,17 +95,7 @@ def handle(context: BrokerContext, request: Request) -> None:
             broker_epoch=message.broker_epoch,
             uses_topic_ids=uses_topic_ids,
             partitions=[
-                AskedPartition(
-                    _topic_key(context, one.topic),
-                    one.partition,
-                    one.leader_epoch,
-                    one.fetch_offset,
-                    one.last_fetched_epoch,
-                    one.log_start_offset,
-                    max(one.max_bytes, PARTITION_BYTES_MIN),
-                    one.mark,
-                    one.wants_producers,
-                )
+                AskedPartition((_topic_key(context, one.topic), one.partition), _position(one), one.mark)
                 for one in message.partitions
             ],
             forgotten=forgotten,
@@ -143,6 +141,17 @@ def handle(context: BrokerContext, request: Request) -> None:
             context=request,
             is_gone=lambda: connection.closed,
         )
+    )
+
+
+def _position(asked: FetchPartition) -> FetchPosition:
+    return FetchPosition(
+        asked.fetch_offset,
+        asked.last_fetched_epoch,
+        asked.leader_epoch,
+        asked.log_start_offset,
+        max(asked.max_bytes, PARTITION_BYTES_MIN),
+        asked.wants_producers,
     )
 
 
@@ -204,7 +213,7 @@ def evaluate(
             return context.asides.fetch(
                 topic_id[len(NAME_PREFIX) :],
                 followed.key,
-                fetch_offset=followed.fetch_offset,
+                fetch_offset=followed.position.fetch_offset,
                 max_bytes=max_bytes,
                 at_least_one=at_least_one,
             )
@@ -216,30 +225,19 @@ def evaluate(
             if limit is not None:
                 max_bytes = min(max_bytes, limit)
                 at_least_one = at_least_one and limit > 0
-        result, effects = hosted.replica.role.on_replica_fetch(
-            replica_id=session.replica_id,
-            broker_epoch=session.broker_epoch,
-            leader_epoch=followed.leader_epoch,
-            fetch_offset=followed.fetch_offset,
-            last_fetched_epoch=followed.last_fetched_epoch,
-            max_bytes=max_bytes,
-            now_ms=now_ms,
-            at_least_one=at_least_one,
-            log_start_offset=followed.log_start_offset,
-            contact=session.contact,
-            mark=followed.take_mark(),
-            wants_producers=followed.wants_producers,
+        fetch = ReplicaFetch(
+            session.replica_id,
+            session.broker_epoch,
+            followed.position,
+            max_bytes,
+            at_least_one,
+            session.contact,
+            followed.take_mark(),
         )
+        result, effects = hosted.replica.role.on_replica_fetch(fetch, now_ms=now_ms)
     else:
-        result, effects = hosted.replica.role.on_consumer_fetch(
-            leader_epoch=followed.leader_epoch,
-            fetch_offset=followed.fetch_offset,
-            last_fetched_epoch=followed.last_fetched_epoch,
-            max_bytes=max_bytes,
-            now_ms=now_ms,
-            at_least_one=at_least_one,
-            is_debugging=session.is_debugging,
-        )
+        asked = ConsumerFetch(followed.position, max_bytes, at_least_one, session.is_debugging)
+        result, effects = hosted.replica.role.on_consumer_fetch(asked, now_ms=now_ms)
         if session.is_debugging:
             result = msgspec.structs.replace(result, applied_round=applied_round(hosted))
     if effects:

@@ -214,7 +214,7 @@ class Fetches:
                 has_reason = True  # what is left stays due, first in line for the next request
                 break
             result = self._evaluate_partition(
-                session, followed, min(budget, followed.max_bytes), is_first, now_ms
+                session, followed, min(budget, followed.position.max_bytes), is_first, now_ms
             )
             records = result.records
             size = len(result.producers) + (0 if records is None else records.size_bytes)

@@ -35,6 +35,7 @@ from dataplane.core.effects import (
     Vouch,
     WriteAside,
 )
+from dataplane.core.fetch import ConsumerFetch, ReplicaFetch
 from dataplane.core.fetch_session import HIGH_WATERMARK_TELL_MS, Contact, FetchPosition
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
@@ -1465,14 +1466,9 @@ class BrokerNode:
             )
             assert isinstance(found, OffsetResult)
             return ReadAnswer(found.error, found.offset, ())
-        result, effects = replica.role.on_consumer_fetch(
-            leader_epoch=request.leader_epoch,
-            fetch_offset=request.offset,
-            last_fetched_epoch=request.last_fetched_epoch,
-            max_bytes=READ_BYTES_MAX,
-            now_ms=self.now_ms,
-            is_debugging=request.is_debugging,
-        )
+        position = FetchPosition(request.offset, request.last_fetched_epoch, request.leader_epoch)
+        fetch = ConsumerFetch(position, READ_BYTES_MAX, is_debugging=request.is_debugging)
+        result, effects = replica.role.on_consumer_fetch(fetch, now_ms=self.now_ms)
         self.cluster.marks.on_read(replica, result, is_debugging=request.is_debugging)
         self._run(request.key, effects)
         parts = () if result.records is None else result.records.parts
@@ -1528,19 +1524,9 @@ class BrokerNode:
         if replica is None:
             self.cluster.marks.reached("fetch.of.an.unknown.partition")
             return LeaderAnswer(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        result, effects = replica.role.on_replica_fetch(
-            replica_id=replica_id,
-            broker_epoch=broker_epoch,
-            leader_epoch=position.leader_epoch,
-            fetch_offset=position.fetch_offset,
-            last_fetched_epoch=position.last_fetched_epoch,
-            max_bytes=min(position.max_bytes, self.cluster.options.fetch_bytes_max),
-            now_ms=self.now_ms,
-            log_start_offset=position.log_start_offset,
-            contact=contact,
-            mark=mark,
-            wants_producers=position.wants_producers,
-        )
+        max_bytes = min(position.max_bytes, self.cluster.options.fetch_bytes_max)
+        fetch = ReplicaFetch(replica_id, broker_epoch, position, max_bytes, contact=contact, mark=mark)
+        result, effects = replica.role.on_replica_fetch(fetch, now_ms=self.now_ms)
         self.cluster.marks.on_fetch_served(replica, replica_id, position, result, effects)
         if result.error is ErrorCode.NONE and result.diverging is None and not result.producers:
             self.cluster.oracle.on_fetch_served(self, key, replica_id, broker_epoch, position)

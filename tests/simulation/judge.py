@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dataplane.core.fetch import ConsumerFetch
+from dataplane.core.fetch_session import FetchPosition
 from springtide.wire.errors import ErrorCode
 from tests.checker.check import STRICT, check
 from tests.checker.options import CheckOptions
@@ -43,13 +45,9 @@ def final_read(cluster: Cluster) -> None:
         is_read = False
         while not is_read:  # an answer without records tells where a log begins that was deleted to its end
             now_ns = cluster.events.now_ns
-            result, _ = replica.role.on_consumer_fetch(
-                leader_epoch=-1,
-                fetch_offset=offset,
-                last_fetched_epoch=-1,
-                max_bytes=FETCH_BYTES_MAX,
-                now_ms=cluster.brokers[state.leader].now_ms,
-            )
+            fetch = ConsumerFetch(FetchPosition(offset, -1, -1), FETCH_BYTES_MAX)
+            now_ms = cluster.brokers[state.leader].now_ms
+            result, _ = replica.role.on_consumer_fetch(fetch, now_ms=now_ms)
             if result.error is not ErrorCode.NONE or result.records is None:
                 raise Unreadable(f"{key} at offset {offset}: {result.error.name}")
             next_offset = cluster.history.polled(

@@ -25,6 +25,7 @@ from dataplane.core.effects import (
     ReportProblem,
     WriteAside,
 )
+from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.leader import Leader
 from dataplane.core.replica import Replica
 from dataplane.core.results import LeaderAnswer, ReplicaOptions
@@ -307,17 +308,9 @@ class MiniCluster:
         def arrive() -> None:
             if not leader.is_up:
                 return
-            result, effects = leader.replica.role.on_replica_fetch(
-                replica_id=node.broker_id,
-                broker_epoch=broker_epoch,
-                leader_epoch=position.leader_epoch,
-                fetch_offset=position.fetch_offset,
-                last_fetched_epoch=position.last_fetched_epoch,
-                max_bytes=self.random.choice((1, 150, 10_000)),
-                log_start_offset=position.log_start_offset,
-                now_ms=self.now_ms,
-                wants_producers=position.wants_producers,
-            )
+            max_bytes = self.random.choice((1, 150, 10_000))
+            fetch = ReplicaFetch(node.broker_id, broker_epoch, position, max_bytes)
+            result, effects = leader.replica.role.on_replica_fetch(fetch, now_ms=self.now_ms)
             self.carry_out(leader, effects)
             if result.diverging is not None:
                 self.reached.add("diverging")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dataplane.core.effects import Effects
+from dataplane.core.fetch import ConsumerFetch, ReplicaFetch
 from dataplane.core.fetch_session import Contact, FetchPosition
 from dataplane.core.leader import Leader
 from dataplane.core.replica import Replica
@@ -144,18 +145,20 @@ class Bench:
         """A follower's fetch, by default in the current epoch with the log that this leader has."""
         if last_fetched_epoch is None:
             last_fetched_epoch = self.log.epochs.epoch_at(fetch_offset - 1) if fetch_offset else -1
-        return self.replica.role.on_replica_fetch(
-            replica_id=replica_id,
-            broker_epoch=10 * replica_id if broker_epoch is None else broker_epoch,
-            leader_epoch=self.replica.leader_epoch if leader_epoch is None else leader_epoch,
-            fetch_offset=fetch_offset,
-            last_fetched_epoch=last_fetched_epoch,
+        fetch = ReplicaFetch(
+            replica_id,
+            10 * replica_id if broker_epoch is None else broker_epoch,
+            FetchPosition(
+                fetch_offset,
+                last_fetched_epoch,
+                self.replica.leader_epoch if leader_epoch is None else leader_epoch,
+                log_start_offset,
+            ),
             max_bytes=1 << 20,
-            now_ms=self.now_ms,
-            log_start_offset=log_start_offset,
             contact=contact,
             mark=mark,
         )
+        return self.replica.role.on_replica_fetch(fetch, now_ms=self.now_ms)
 
     def follow(self, replica_id: int, fetch_offset: int) -> tuple[FetchResult, Effects]:
         """A fetch that comes at once in answer to what the leader sent just now."""
@@ -183,14 +186,9 @@ class Bench:
         last_fetched_epoch: int = -1,
         is_debugging: bool = False,
     ) -> FetchResult:
-        return self.replica.role.on_consumer_fetch(
-            leader_epoch=leader_epoch,
-            fetch_offset=fetch_offset,
-            last_fetched_epoch=last_fetched_epoch,
-            max_bytes=1 << 20,
-            now_ms=self.now_ms,
-            is_debugging=is_debugging,
-        )[0]
+        position = FetchPosition(fetch_offset, last_fetched_epoch, leader_epoch)
+        fetch = ConsumerFetch(position, max_bytes=1 << 20, is_debugging=is_debugging)
+        return self.replica.role.on_consumer_fetch(fetch, now_ms=self.now_ms)[0]
 
     def fetched(
         self, fetched: LeaderAnswer, *, leader_epoch: int | None = None, fetch_offset: int | None = None

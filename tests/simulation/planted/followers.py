@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
+from dataplane.core.fetch import ConsumerFetch, ReplicaFetch
 from dataplane.core.follower import Follower
 from dataplane.core.leader import Leader
 from dataplane.core.leader_epochs import UNDEFINED_END, LeaderEpochs
@@ -123,8 +126,8 @@ def run_goes_on_over_a_gap() -> Patches:
 def follower_serves_what_is_not_committed() -> Patches:
     original = Follower._read_committed
 
-    def read_to_the_end(self: Follower, high_watermark: int, fetch_offset: int, **limits: Any) -> Any:
-        return original(self, self._log.log_end_offset, fetch_offset, **limits)
+    def read_to_the_end(self: Follower, fetch: ConsumerFetch, high_watermark: int) -> Any:
+        return original(self, fetch, self._log.log_end_offset)
 
     return [(Follower, "_read_committed", read_to_the_end)]
 
@@ -154,11 +157,12 @@ def copies_know_no_quiet_producers() -> Patches:
 def copies_join_before_they_know_producers() -> Patches:
     original = Leader.on_replica_fetch
 
-    def on_replica_fetch(self: Leader, *, wants_producers: bool = False, **fetch: Any) -> Any:
-        result, effects = original(self, **fetch)
-        if not wants_producers or result.records is None or result.records.size_bytes == 0:
+    def on_replica_fetch(self: Leader, fetch: ReplicaFetch, *, now_ms: int) -> Any:
+        knowing = replace(fetch, position=fetch.position._replace(wants_producers=False))
+        result, effects = original(self, knowing, now_ms=now_ms)
+        if not fetch.position.wants_producers or result.records is None or result.records.size_bytes == 0:
             return result, effects
-        return original(self, wants_producers=True, **fetch)
+        return original(self, fetch, now_ms=now_ms)
 
     return [(Leader, "on_replica_fetch", on_replica_fetch)]
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from controller.core.sessions import Sessions
 from dataplane.core import leader
+from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.follower import Follower
 from dataplane.core.leader import Leader
 from springtide.node.heartbeats import Heartbeats
@@ -91,11 +94,10 @@ def epoch_starts_not_compared() -> Patches:
 def later_state_ignored() -> Patches:
     original = Leader.on_replica_fetch
 
-    def on_replica_fetch(self: Leader, **asked: Any) -> Any:
-        mark = asked["mark"]
-        if mark is not None:
-            asked["mark"] = mark._replace(partition_epoch=-1)
-        return original(self, **asked)
+    def on_replica_fetch(self: Leader, fetch: ReplicaFetch, *, now_ms: int) -> Any:
+        if fetch.mark is not None:
+            fetch = replace(fetch, mark=fetch.mark._replace(partition_epoch=-1))
+        return original(self, fetch, now_ms=now_ms)
 
     return [(Leader, "on_replica_fetch", on_replica_fetch)]
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from controller.core import isr, machine
 from dataplane.core import leader
+from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.isr import FollowerProgress, InSyncSet
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogPort
@@ -156,9 +159,9 @@ def join_before_epoch_start() -> Patches:
 def fetch_epoch_unchecked() -> Patches:
     original = Leader.on_replica_fetch
 
-    def on_replica_fetch(self: Leader, **kwargs: Any) -> Any:
-        kwargs["leader_epoch"] = self.leader_epoch
-        return original(self, **kwargs)
+    def on_replica_fetch(self: Leader, fetch: ReplicaFetch, *, now_ms: int) -> Any:
+        position = fetch.position._replace(leader_epoch=self.leader_epoch)
+        return original(self, replace(fetch, position=position), now_ms=now_ms)
 
     return [(Leader, "on_replica_fetch", on_replica_fetch)]
 
@@ -181,13 +184,13 @@ def fetch_of_dead_incarnation_counts() -> Patches:
 def position_counted_on_send() -> Patches:
     original = Leader.on_replica_fetch
 
-    def on_replica_fetch(self: Leader, **kwargs: Any) -> Any:
-        result, effects = original(self, **kwargs)
+    def on_replica_fetch(self: Leader, fetch: ReplicaFetch, *, now_ms: int) -> Any:
+        result, effects = original(self, fetch, now_ms=now_ms)
         if result.records is not None and result.records.size_bytes:
-            follower = self.in_sync.follower(kwargs["replica_id"])
+            follower = self.in_sync.follower(fetch.replica_id)
             assert follower is not None
             follower.log_end_offset = result.records.next_offset
-            effects = (*effects, *self.commit(kwargs["now_ms"]))
+            effects = (*effects, *self.commit(now_ms))
         return result, effects
 
     return [(Leader, "on_replica_fetch", on_replica_fetch)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataplane.core.fetch import ConsumerFetch
+from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.role import Offline
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import crc_is_valid
@@ -83,9 +85,8 @@ def reader_meets_damage_first(s: Script) -> None:
     settle(s)
     s.run_for(20)  # A's pass of this moment is over
     s.a.disk.logs[s.key].rot(first_base(s), is_cached=False, is_header=True)
-    result, effects = s.replica(s.a).role.on_consumer_fetch(
-        leader_epoch=-1, fetch_offset=0, last_fetched_epoch=-1, max_bytes=1_000, now_ms=s.a.now_ms
-    )
+    fetch = ConsumerFetch(FetchPosition(0, -1, -1), max_bytes=1_000)
+    result, effects = s.replica(s.a).role.on_consumer_fetch(fetch, now_ms=s.a.now_ms)
     s.reached("a reader is the first", result.error is ErrorCode.CORRUPT_MESSAGE)
     s.a._run(s.key, effects)
     s.expect("5.7", "A is not offline for it", not isinstance(s.replica(s.a).role, Offline))

@@ -27,7 +27,7 @@ A, B, C, D = ("a", 0), ("b", 0), ("b", 1), ("d", 0)
 
 
 def asked(key: PartitionKey, fetch_offset: int = 0, *, leader_epoch: int = 1) -> AskedPartition:
-    return AskedPartition(*key, leader_epoch, fetch_offset, -1, 0, 1 << 20)
+    return AskedPartition(key, FetchPosition(fetch_offset, -1, leader_epoch, 0))
 
 
 def request(*partitions: AskedPartition, session: tuple[int, int] = (0, 0), **fields: Any) -> SessionRequest:
@@ -87,7 +87,7 @@ def test_a_mention_updates_the_position_and_makes_it_due() -> None:
     answer_all(opened(table, asked(A), asked(B)))
     session = opened(table, asked(B, 7, leader_epoch=3), session=(100, 1))
     (followed,) = session.due()
-    assert (followed.key, followed.fetch_offset, followed.leader_epoch) == (B, 7, 3)
+    assert (followed.key, followed.position.fetch_offset, followed.position.leader_epoch) == (B, 7, 3)
 
 
 def test_i7_the_leader_epoch_is_kept_and_judged_again_after_a_change_of_leadership() -> None:
@@ -98,7 +98,7 @@ def test_i7_the_leader_epoch_is_kept_and_judged_again_after_a_change_of_leadersh
     opened(table, session=(100, 1))
     table.on_leadership_changed(A)
     (followed,) = session.due()
-    assert followed.leader_epoch == 4
+    assert followed.position.leader_epoch == 4
     assert answer_all(session, error=ErrorCode.FENCED_LEADER_EPOCH) == [A]
     table.on_data_appended(A)
     assert answer_all(session) == [A]  # after an error even an unchanged high watermark is news
@@ -435,7 +435,7 @@ def test_both_ends_agree_after_every_answer_whatever_is_lost(
             if fate in ("answer", "evict"):
                 if isinstance(session, FetchSession):
                     assert follower.on_answer(ErrorCode.NONE, session_id=session.session_id)
-                    held = {key: f.fetch_offset for key, f in session._partitions.items()}
+                    held = {key: f.position.fetch_offset for key, f in session._partitions.items()}
                     assert held == wanted
                 else:
                     assert not follower.on_answer(session, session_id=0)
@@ -484,11 +484,9 @@ def test_a_session_remembers_all_that_a_mention_says() -> None:
     mark = LogMark(1, 4, ())
     table = sessions()
     opened(table, asked(A))
-    mention = AskedPartition(*A, 2, 7, 3, 5, 100, mark, True)
-    (followed,) = opened(table, mention, session=(100, 1)).due()
-    assert (*followed.key, followed.leader_epoch, followed.fetch_offset) == mention[:4]
-    assert (followed.last_fetched_epoch, followed.log_start_offset, followed.max_bytes) == mention[4:7]
-    assert followed.wants_producers
+    position = FetchPosition(7, 3, 2, 5, 100, wants_producers=True)
+    (followed,) = opened(table, AskedPartition(A, position, mark), session=(100, 1)).due()
+    assert (followed.key, followed.position) == (A, position)
     assert (followed.take_mark(), followed.take_mark()) == (mark, None)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dataplane.core.fetch_session import Contact
+from dataplane.core.fetch import ReplicaFetch
+from dataplane.core.fetch_session import Contact, FetchPosition
 from dataplane.core.isr import FollowerProgress
 from springtide.node.lease import NEVER_MS
 
@@ -17,14 +18,8 @@ def asks(
     at_ms: int,
     contact: Contact | None = None,
 ) -> None:
-    follower.on_fetch(
-        fetch_offset=fetch_offset,
-        log_start_offset=0,
-        broker_epoch=20,
-        leader_end_offset=leader_end,
-        now_ms=at_ms,
-        contact=contact,
-    )
+    fetch = ReplicaFetch(2, 20, FetchPosition(fetch_offset, 1, 1, 0), 1 << 20, contact=contact)
+    follower.on_fetch(fetch, leader_end_offset=leader_end, now_ms=at_ms)
 
 
 def follower() -> FollowerProgress:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dataplane.core.effects import NO_EFFECTS, PROPOSAL_READY
-from dataplane.core.fetch_session import Contact
+from dataplane.core.fetch import ReplicaFetch
+from dataplane.core.fetch_session import Contact, FetchPosition
 from dataplane.core.isr import FollowerProgress, InSyncSet
 from dataplane.core.leader import Leader
 from springtide.contract.errors import ControllerError
@@ -45,14 +46,8 @@ def refuse(bench: Bench, *, id_: int, **state: object) -> None:
 
 
 def asks(one: FollowerProgress, fetch_offset: int, *, at_ms: int, contact: Contact | None = None) -> None:
-    one.on_fetch(
-        fetch_offset=fetch_offset,
-        log_start_offset=0,
-        broker_epoch=20,
-        leader_end_offset=10,
-        now_ms=at_ms,
-        contact=contact,
-    )
+    fetch = ReplicaFetch(2, 20, FetchPosition(fetch_offset, 1, 1, 0), 1 << 20, contact=contact)
+    one.on_fetch(fetch, leader_end_offset=10, now_ms=at_ms)
 
 
 def test_of_an_earlier_incarnation_nothing_is_known_but_how_long_its_replica_lags() -> None:

@@ -15,7 +15,8 @@ from dataplane.core.effects import (
     Effects,
     ReportProblem,
 )
-from dataplane.core.fetch_session import Contact
+from dataplane.core.fetch import ReplicaFetch
+from dataplane.core.fetch_session import Contact, FetchPosition
 from dataplane.core.producer_state import decode_told_states
 from dataplane.core.results import OffsetResult, TimestampLookup
 from dataplane.core.role import Offline
@@ -142,17 +143,9 @@ def test_producers_are_told_where_there_is_room_for_them_or_nothing_else_is_told
     bench = leading()
     bench.append(producer_id=7, producer_epoch=0, base_sequence=0)
     size = len(bench.log.producers.below(1).encode())
-    result, effects = bench.replica.role.on_replica_fetch(
-        replica_id=2,
-        broker_epoch=20,
-        leader_epoch=1,
-        fetch_offset=1,
-        last_fetched_epoch=1,
-        max_bytes=size + room,
-        now_ms=bench.now_ms,
-        at_least_one=at_least_one,
-        wants_producers=True,
-    )
+    position = FetchPosition(1, 1, 1, wants_producers=True)
+    fetch = ReplicaFetch(2, 20, position, max_bytes=size + room, at_least_one=at_least_one)
+    result, effects = bench.replica.role.on_replica_fetch(fetch, now_ms=bench.now_ms)
     assert effects == NO_EFFECTS
     assert bench.high_watermark == 0, "who only asks for producers has not copied anything"
     assert result.records is not None

@@ -15,7 +15,8 @@ from dataplane.core.effects import (
     StartFetching,
     WriteAside,
 )
-from dataplane.core.fetch_session import Contact
+from dataplane.core.fetch import ReplicaFetch
+from dataplane.core.fetch_session import Contact, FetchPosition
 from dataplane.core.leader_epochs import (
     CorruptEpochCheckpoint,
     EpochStart,
@@ -138,16 +139,9 @@ def test_a_follower_is_told_that_there_was_no_room_only_where_there_was_somethin
 ) -> None:
     bench = Bench(log=log_of(1, 1))
     bench.apply(leader_epoch=1)
-    result, _ = bench.replica.role.on_replica_fetch(
-        replica_id=2,
-        broker_epoch=20,
-        leader_epoch=1,
-        fetch_offset=fetch_offset,
-        last_fetched_epoch=1 if fetch_offset else -1,
-        max_bytes=max_bytes,
-        now_ms=bench.now_ms,
-        at_least_one=at_least_one,
-    )
+    position = FetchPosition(fetch_offset, 1 if fetch_offset else -1, 1)
+    fetch = ReplicaFetch(2, 20, position, max_bytes, at_least_one)
+    result, _ = bench.replica.role.on_replica_fetch(fetch, now_ms=bench.now_ms)
     assert (result.error, result.found_no_room) == (ErrorCode.NONE, found_no_room)
 
 

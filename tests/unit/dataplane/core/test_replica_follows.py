@@ -18,6 +18,7 @@ from dataplane.core.effects import (
     StartFetching,
     WriteAside,
 )
+from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.log_port import RottenRange
 from dataplane.core.results import LeaderAnswer
@@ -49,15 +50,8 @@ def agree(leader: Bench, follower: Bench) -> None:
     for _ in range(50):
         position = follower.replica.role.next_fetch()
         assert position is not None
-        result, _ = leader.replica.role.on_replica_fetch(
-            replica_id=2,
-            broker_epoch=20,
-            leader_epoch=position.leader_epoch,
-            fetch_offset=position.fetch_offset,
-            last_fetched_epoch=position.last_fetched_epoch,
-            max_bytes=1 << 20,
-            now_ms=0,
-        )
+        fetch = ReplicaFetch(2, 20, position, max_bytes=1 << 20)
+        result, _ = leader.replica.role.on_replica_fetch(fetch, now_ms=0)
         records = b"" if result.records is None else b"".join(bytes(p) for p in result.records.parts)  # type: ignore[arg-type]
         effects = follower.fetched(
             LeaderAnswer(

@@ -6,6 +6,8 @@ from __future__ import annotations
 import pytest
 
 from dataplane.core.effects import NO_EFFECTS, STOP_FETCHING, Remark, StartFetching
+from dataplane.core.fetch import ConsumerFetch
+from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.leader_epochs import EpochStart, LeaderEpochs
 from dataplane.core.purgatory import NEVER_EXPIRES_MS, Purgatory
 from dataplane.core.results import EpochEndResult, LeaderAnswer, OffsetResult, TimestampLookup
@@ -143,14 +145,8 @@ def test_a_consumer_is_told_that_there_was_no_room_only_where_there_was_somethin
 ) -> None:
     bench = Bench(log=log_of(1, 1), high_watermark=2)
     bench.apply()
-    result, _ = bench.replica.role.on_consumer_fetch(
-        leader_epoch=-1,
-        fetch_offset=fetch_offset,
-        last_fetched_epoch=-1,
-        max_bytes=max_bytes,
-        now_ms=bench.now_ms,
-        at_least_one=at_least_one,
-    )
+    fetch = ConsumerFetch(FetchPosition(fetch_offset, -1, -1), max_bytes, at_least_one)
+    result, _ = bench.replica.role.on_consumer_fetch(fetch, now_ms=bench.now_ms)
     assert (result.error, result.found_no_room) == (ErrorCode.NONE, found_no_room)
 
 

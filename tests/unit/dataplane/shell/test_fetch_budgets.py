@@ -9,7 +9,14 @@ from typing import Any
 
 import trio
 
-from dataplane.core.fetch_session import CONSUMER, AskedPartition, FetchSession, FetchSessions, SessionRequest
+from dataplane.core.fetch_session import (
+    CONSUMER,
+    AskedPartition,
+    FetchPosition,
+    FetchSession,
+    FetchSessions,
+    SessionRequest,
+)
 from dataplane.handlers import fetch as handler
 from dataplane.shell.fetches import Fetch, FetchedAnswer, Fetches
 from springtide.contract.session import BrokerStatus, HeartbeatResponse
@@ -73,7 +80,10 @@ class Leader:
                 replica_id=self.replica_id,
                 broker_epoch=10 if self.replica_id == 2 else -1,
                 partitions=[
-                    AskedPartition(topic_id, 0, 1, offset, -1 if offset == 0 else 1, 0, partition_bytes)
+                    AskedPartition(
+                        (topic_id, 0),
+                        FetchPosition(offset, -1 if offset == 0 else 1, 1, 0, partition_bytes),
+                    )
                     for topic_id, offset in positions.items()
                 ],
             ),

@@ -8,7 +8,13 @@ from itertools import count
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataplane.core.fetch_session import AskedPartition, FetchSession, FetchSessions, SessionRequest
+from dataplane.core.fetch_session import (
+    AskedPartition,
+    FetchPosition,
+    FetchSession,
+    FetchSessions,
+    SessionRequest,
+)
 from dataplane.core.fetch_session import FollowedPartition as Followed
 from dataplane.core.log_port import LogSlice
 from dataplane.core.results import FetchResult
@@ -50,7 +56,7 @@ class Consumer:
     def _evaluate(
         self, _session: FetchSession, followed: Followed, max_bytes: int, at_least_one: bool, _now_ms: int
     ) -> FetchResult:
-        left = self.logs[followed.key[0]][followed.fetch_offset :]
+        left = self.logs[followed.key[0]][followed.position.fetch_offset :]
         size, batches = 0, 0
         for batch in left:
             if size + batch > max_bytes and (batches or not at_least_one):
@@ -58,7 +64,7 @@ class Consumer:
             size, batches = size + batch, batches + 1
         end = len(self.logs[followed.key[0]])
         found_no_room = bool(left) and not batches
-        records = LogSlice((), size, followed.fetch_offset + batches)
+        records = LogSlice((), size, followed.position.fetch_offset + batches)
         return FetchResult(ErrorCode.NONE, end, 0, records, None, found_no_room)
 
     def fetch(self) -> set[str]:
@@ -69,7 +75,7 @@ class Consumer:
                 session_id=self.session_id,
                 session_epoch=next(self.epochs) if self.in_session else -1,
                 partitions=[
-                    AskedPartition(name, 0, 1, at, -1, -1, max(self.partition_bytes, 1))
+                    AskedPartition((name, 0), FetchPosition(at, -1, 1, -1, max(self.partition_bytes, 1)))
                     for name, at in (asked if self.in_session else self.positions).items()
                 ],
             ),

@@ -14,6 +14,8 @@ from types import FrameType
 import pytest
 import trio
 
+from dataplane.core.fetch import ReplicaFetch
+from dataplane.core.fetch_session import FetchPosition
 from springtide.contract.partition_state import PartitionState, TopicState
 from tests.kit.dataplane.node import TOPIC_ID, Node, endpoint, state
 from tests.simulation.memory_disk import MemoryDisk
@@ -150,15 +152,8 @@ def test_partitions_at_rest_cost_no_tick_and_no_report() -> None:
         for number in range(PARTITIONS):
             hosted = node.table.get(TOPIC_ID, number)
             assert hosted is not None
-            _, effects = hosted.replica.role.on_replica_fetch(
-                replica_id=2,
-                broker_epoch=10,
-                leader_epoch=1,
-                fetch_offset=0,
-                last_fetched_epoch=-1,
-                max_bytes=1,
-                now_ms=node.clock.mono_ms(),
-            )
+            fetch = ReplicaFetch(2, 10, FetchPosition(0, -1, 1), max_bytes=1)
+            _, effects = hosted.replica.role.on_replica_fetch(fetch, now_ms=node.clock.mono_ms())
             node.effects.run(hosted, effects)
         await tick()
         await tick()

@@ -11,6 +11,7 @@ import pytest
 import trio
 import trio.testing
 
+from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
@@ -117,15 +118,9 @@ def test_i26_what_is_not_committed_stays_however_old_it_is() -> None:
         await node.maintenance.apply_retention()
         assert node.log().log_start_offset == 0
         replica = node.hosted().replica
-        replica.role.on_replica_fetch(  # the follower has twelve: so many are committed
-            replica_id=2,
-            broker_epoch=10,
-            leader_epoch=1,
-            fetch_offset=12,
-            last_fetched_epoch=1,
-            max_bytes=1,
-            now_ms=node.clock.now_ms,
-        )
+        # The follower has twelve: so many are committed.
+        fetch = ReplicaFetch(2, 10, FetchPosition(12, 1, 1), max_bytes=1)
+        replica.role.on_replica_fetch(fetch, now_ms=node.clock.now_ms)
         assert replica.high_watermark == 12
         await node.maintenance.apply_retention()
         assert 0 < node.log().log_start_offset <= 12

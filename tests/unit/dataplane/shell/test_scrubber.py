@@ -8,6 +8,8 @@ import trio
 import trio.testing
 
 from dataplane.core.effects import Effects
+from dataplane.core.fetch import ConsumerFetch
+from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.role import Offline
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.scrubber import Scrubber
@@ -300,9 +302,8 @@ def request_in(channel: MemoryChannel) -> FetchRequest:
 
 
 def read_from(hosted: HostedPartition, offset: int) -> tuple[ErrorCode, Effects]:
-    result, effects = hosted.replica.role.on_consumer_fetch(
-        leader_epoch=-1, fetch_offset=offset, last_fetched_epoch=-1, max_bytes=10**6, now_ms=0
-    )
+    fetch = ConsumerFetch(FetchPosition(offset, -1, -1), max_bytes=10**6)
+    result, effects = hosted.replica.role.on_consumer_fetch(fetch, now_ms=0)
     return result.error, effects
 
 

@@ -17,7 +17,13 @@ import pytest
 from msgspec import structs
 
 from coordinator.handlers.table import HANDLERS as OF_COORDINATOR
-from dataplane.core.fetch_session import FetchSession, FetchSessions, FollowedPartition, SessionRequest
+from dataplane.core.fetch_session import (
+    FetchPosition,
+    FetchSession,
+    FetchSessions,
+    FollowedPartition,
+    SessionRequest,
+)
 from dataplane.handlers import fetch as fetch_handler
 from dataplane.handlers.table import HANDLERS as OF_BROKER
 from dataplane.shell.asides import Asides
@@ -723,7 +729,7 @@ def test_a_right_that_is_given_or_taken_acts_within_a_session(world: World) -> N
 
 def test_a_consumer_that_has_waited_since_before_acls_decided_asks_again(world: World) -> None:
     session = FetchSession(0, SessionRequest(session_id=0, session_epoch=-1), now_ms=0)
-    followed = FollowedPartition((topic_id_text(KNOWN.topic_id.bytes), 0))
+    followed = FollowedPartition((topic_id_text(KNOWN.topic_id.bytes), 0), FetchPosition(0, -1, -1))
 
     def told() -> ErrorCode:
         result = fetch_handler.evaluate(
