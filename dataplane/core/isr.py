@@ -1,6 +1,6 @@
 """The in-sync set as its leader sees it: which replicas must be waited for, may join, or have to go.
 
-    committed --due_proposal--> pending --newer partition epoch (answer or push)--> committed
+    committed --propose--> pending --newer partition epoch (answer or push)--> committed
 
 *Maximal ISR* = committed ISR plus what the pending proposal would add. The high watermark waits for all of
 it. An addition counts from the moment its proposal is built, before it is sent; a removal counts only once
@@ -212,6 +212,21 @@ class InSyncSet:
             and self.is_eligible(follower)
         )
 
+    def is_worth_proposing(
+        self,
+        follower: FollowerProgress,
+        *,
+        now_ms: int,
+        leader_end_offset: int,
+        high_watermark: int,
+        lag_ms_max: int,
+    ) -> bool:
+        """Return whether an outsider may join and does not lag: one that was just removed, or hangs, would
+        otherwise be proposed again and again while the high watermark stands still."""
+        return self.may_join(follower, high_watermark=high_watermark) and not follower.is_lagging(
+            leader_end_offset=leader_end_offset, now_ms=now_ms, lag_ms_max=lag_ms_max
+        )
+
     @property
     def stored_log_start_offset(self) -> int | None:
         """Return the lowest log start that a follower that may be elected has stored: in the maximal ISR, or
@@ -301,7 +316,7 @@ class InSyncSet:
 
     # Proposals.
 
-    def due_proposal(
+    def due_isr(
         self,
         *,
         now_ms: int,
@@ -310,24 +325,28 @@ class InSyncSet:
         lag_ms_max: int,
         retry_ms: int,
         may_promise: bool,
-    ) -> IsrProposal | None:
-        """Return the unanswered proposal, unchanged, if it has rested for retry_ms; else, if `may_promise`, a
-        new one, which is a promise from here on."""
+    ) -> tuple[int, ...] | None:
+        """Return the ISR to ask for now: that of the unanswered proposal if it has rested for retry_ms; if
+        there is none and `may_promise`, the next one. None: there is nothing to ask for."""
         if self.pending is not None:
             if now_ms - self.pending.sent_ms < retry_ms:
                 return None
-            self.pending.sent_ms = now_ms
-            return self.pending.proposal
+            return tuple(member.broker_id for member in self.pending.proposal.isr)
         if not may_promise:
             return None
-        members = self.next_isr(
+        return self.next_isr(
             now_ms=now_ms,
             leader_end_offset=leader_end_offset,
             high_watermark=high_watermark,
             lag_ms_max=lag_ms_max,
         )
-        if members is None:
-            return None
+
+    def propose(self, members: tuple[int, ...], *, now_ms: int) -> IsrProposal:
+        """Return the proposal of what is due (`due_isr`), about to be sent: the unanswered one, unchanged, or
+        a new one, which is a promise from here on."""
+        if self.pending is not None:
+            self.pending.sent_ms = now_ms
+            return self.pending.proposal
         proposal = IsrProposal(
             topic_id=self.state.topic_id,
             partition=self.state.partition,
@@ -340,21 +359,6 @@ class InSyncSet:
         self.pending = PendingProposal(proposal, now_ms)
         self._arrange(now_ms)
         return proposal
-
-    def is_proposal_due(
-        self, *, now_ms: int, leader_end_offset: int, high_watermark: int, lag_ms_max: int, retry_ms: int
-    ) -> bool:
-        if self.pending is not None:
-            return now_ms - self.pending.sent_ms >= retry_ms
-        return (
-            self.next_isr(
-                now_ms=now_ms,
-                leader_end_offset=leader_end_offset,
-                high_watermark=high_watermark,
-                lag_ms_max=lag_ms_max,
-            )
-            is not None
-        )
 
     def is_whole_at(self, leader_end_offset: int) -> bool:
         """Return whether every replica is in sync and has fetched up to this offset: then no proposal becomes
@@ -392,11 +396,12 @@ class InSyncSet:
             follower.broker_id
             for follower in self.outsiders
             if now_ms >= self._refused_until_ms.get(follower.broker_id, NEVER_MS)
-            and self.may_join(follower, high_watermark=high_watermark)
-            # A follower that was just removed, or hangs, would otherwise be proposed again and again while
-            # the high watermark stands still.
-            and not follower.is_lagging(
-                leader_end_offset=leader_end_offset, now_ms=now_ms, lag_ms_max=lag_ms_max
+            and self.is_worth_proposing(
+                follower,
+                now_ms=now_ms,
+                leader_end_offset=leader_end_offset,
+                high_watermark=high_watermark,
+                lag_ms_max=lag_ms_max,
             )
         ]
         if not joining:

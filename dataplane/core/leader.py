@@ -513,10 +513,11 @@ class Leader(ReplicaRole):
         return (
             in_sync.pending is None
             and follower in in_sync.outsiders
-            and in_sync.may_join(follower, high_watermark=self._watermark.offset)
-            and not follower.is_lagging(
-                leader_end_offset=self._log.log_end_offset,
+            and in_sync.is_worth_proposing(
+                follower,
                 now_ms=now_ms,
+                leader_end_offset=self._log.log_end_offset,
+                high_watermark=self._watermark.offset,
                 lag_ms_max=self._replica.options.lag_ms_max,
             )
             and self._lease.is_held(now_ms)
@@ -696,12 +697,20 @@ class Leader(ReplicaRole):
         return self.commit(now_ms) + self._ask(now_ms)
 
     def due_proposal(self, now_ms: int) -> IsrProposal | None:
-        return self.in_sync.due_proposal(
+        members = self._due_isr(now_ms)
+        return None if members is None else self.in_sync.propose(members, now_ms=now_ms)
+
+    def _due_isr(self, now_ms: int) -> tuple[int, ...] | None:
+        """Return the ISR to ask for now, or None. Decided when a report is called for, and again when it is
+        put together: that may be seconds later, behind a report under way or without a controller, and a
+        follower must not lose its seat for a lag that is over."""
+        options = self._replica.options
+        return self.in_sync.due_isr(
             now_ms=now_ms,
             leader_end_offset=self._log.log_end_offset,
             high_watermark=self._watermark.offset,
-            lag_ms_max=self._replica.options.lag_ms_max,
-            retry_ms=self._replica.options.proposal_retry_ms,
+            lag_ms_max=options.lag_ms_max,
+            retry_ms=options.proposal_retry_ms,
             may_promise=self._lease.is_held(now_ms),
         )
 
@@ -752,18 +761,8 @@ class Leader(ReplicaRole):
         return ErrorCode.REQUEST_TIMED_OUT
 
     def _ask(self, now_ms: int) -> Effects:
-        """PROPOSAL_READY if due_proposal would give one."""
-        in_sync = self.in_sync
-        if in_sync.pending is None and not self._lease.is_held(now_ms):
-            return NO_EFFECTS
-        is_due = in_sync.is_proposal_due(
-            now_ms=now_ms,
-            leader_end_offset=self._log.log_end_offset,
-            high_watermark=self._watermark.offset,
-            lag_ms_max=self._replica.options.lag_ms_max,
-            retry_ms=self._replica.options.proposal_retry_ms,
-        )
-        return (PROPOSAL_READY,) if is_due else NO_EFFECTS
+        """Call for a report if there is something to propose."""
+        return NO_EFFECTS if self._due_isr(now_ms) is None else (PROPOSAL_READY,)
 
     def lag(self, now_ms: int) -> PartitionLag:
         log = self._log

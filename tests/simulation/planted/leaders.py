@@ -94,15 +94,15 @@ def shrink_before_confirmed() -> Patches:
     breaks="I2", seen="an unanswered promise is given up after a while (2.5)", seeds_max=200, scenario="S6"
 )
 def promise_given_up() -> Patches:
-    original = InSyncSet.due_proposal
+    original = InSyncSet.due_isr
 
-    def due_proposal(self: InSyncSet, **kwargs: Any) -> Any:
+    def due_isr(self: InSyncSet, **kwargs: Any) -> Any:
         if self.pending is not None and kwargs["now_ms"] - self.pending.sent_ms >= kwargs["retry_ms"]:
             self.pending = None
             self._arrange(kwargs["now_ms"])
         return original(self, **kwargs)
 
-    return [(InSyncSet, "due_proposal", due_proposal)]
+    return [(InSyncSet, "due_isr", due_isr)]
 
 
 @plant(

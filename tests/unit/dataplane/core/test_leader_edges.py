@@ -271,6 +271,18 @@ def test_an_outsider_that_lags_is_not_asked_for() -> None:
     assert PROPOSAL_READY not in bench.fetch(3, 0)[1]
 
 
+def test_a_follower_that_catches_up_before_the_report_is_put_together_keeps_its_seat() -> None:
+    bench = leading()
+    for follower in (2, 3):
+        bench.fetch(follower, 0)
+    bench.append()
+    bench.fetch(2, 1)
+    assert PROPOSAL_READY in bench.tick(20_000)
+    bench.fetch(3, 1)
+    assert bench.replica.role.due_proposal(bench.now_ms) is None
+    assert leader_of(bench).in_sync.pending is None
+
+
 def test_without_a_lease_a_promise_is_sent_again_and_none_is_made() -> None:
     for is_pending in (True, False):
         bench = Bench(lease=held_lease(lease_ms=2_000), proposal_retry_ms=100)
