@@ -246,12 +246,9 @@ class Round:
         since = self._lap(READ, since)
         fetched = self._carry(follower, data)
         since = self._lap(CARRY, since)
-        follower.replica.role.on_fetched(
-            fetched,
-            asked=position,
-            now_ms=NOW_MS,
-            wall_ms=WALL_MS,
-        )
+        following = follower.replica.following
+        assert following is not None
+        following.on_fetched(fetched, asked=position, now_ms=NOW_MS, wall_ms=WALL_MS)
         since = self._lap(FOLLOW, since)
         for _ in range(completed):
             body = encode_produce_response(PRODUCE_VERSION, [ProduceOutcome(TOPIC, PARTITION, 0, 1, -1, 0)])
@@ -262,7 +259,7 @@ class Round:
     def _ask(self, follower: Node) -> FetchPosition:
         """Builds and encodes what a follower asks, and decodes it as its leader does."""
         replica = follower.replica
-        asked = replica.role.next_fetch()
+        asked = replica.next_fetch()
         assert asked is not None
         follower.fetching.set_position((TOPIC_ID, PARTITION), asked)
         built = follower.fetching.build()

@@ -141,6 +141,7 @@ class Follower(ReplicaRole):
         return self.standing_effects()
 
     def next_fetch(self) -> FetchPosition | None:
+        """Return what to ask the leader, or None: holding before a truncation, quarantined, or mending."""
         log = self._log
         if self.phase is not Phase.FETCHING or log.must_vouch or (log.rotten and self._is_mending):
             return None
@@ -155,8 +156,9 @@ class Follower(ReplicaRole):
         )
 
     def log_mark(self) -> LogMark | None:
-        """Return a mark of what this log holds before its end, for the leader of a new fetch session; of no
-        batch that compaction may have made another than the leader's."""
+        """Return a mark of what this log holds before its end: it goes with a fetch that begins with a leader
+        (3.10, a host that goes back). It names no batch that compaction may have made another than the
+        leader's. None: the log can't be read, which the fetch itself will find out."""
         log = self._log
         end_offset, compacted_to = log.log_end_offset, log.rounds.compacted_to
         try:
@@ -172,6 +174,8 @@ class Follower(ReplicaRole):
     def on_fetched(
         self, fetched: LeaderAnswer, *, asked: FetchPosition, now_ms: int, wall_ms: int
     ) -> Effects:
+        """The leader answered what was `asked`. Applied only if that is still the position of this log, in
+        this leader epoch. Afterwards ask `next_fetch()` again."""
         log = self._log
         if self.phase is not Phase.FETCHING or (
             asked.leader_epoch,
@@ -235,6 +239,8 @@ class Follower(ReplicaRole):
         self._leader_start_offset = max(self._leader_start_offset, log_start_offset)
 
     def on_deleted_at_leader(self, log_start_offset: int) -> Effects:
+        """The leader, asked to mend what is rotten here, answered that its log begins above: nothing of it is
+        needed any more (5.7, scrubbing). Ask `Replica.on_mended` afterwards what to do."""
         self._follow_log_start(log_start_offset)
         return (LOG_START_MOVED,) if self._log_start.must_store() else NO_EFFECTS
 
@@ -269,7 +275,12 @@ class Follower(ReplicaRole):
     def on_unfit(
         self, fetched: LeaderAnswer, *, at_high_watermark: LeaderAnswer, leader_epoch: int
     ) -> Effects:
-        """Where rounds of compaction have gone over a hole, here or at the leader, its records may never be
+        """The leader of this leader epoch, asked as by its follower for the records of the first hole,
+        answered `fetched`, and those records do not fill it (`scrubbing.mend_position`). at_high_watermark:
+        its answer to a consumer that has read all that is known here to be committed
+        (`scrubbing.committed_position`). Begin anew, or ask again later.
+
+        Where rounds of compaction have gone over a hole, here or at the leader, its records may never be
         had again as they were: the log begins anew, with a copy of the leader's, and what is good of it is
         written aside first. Elsewhere another leader may have them. A leader that lacks what is known to be
         committed here lost it, and is not copied (I15, no cut below the high watermark). A leader that was
@@ -450,6 +461,8 @@ class Follower(ReplicaRole):
         return (STOP_FETCHING, self._hold)
 
     def on_written_aside(self, hold_id: int, *, error: str | None, now_ms: int) -> Effects:
+        """The copy that WriteAside asked for is durable, or could not be made (then it is asked for again
+        after a while, and an operator is told)."""
         hold = self._hold
         if self.phase is not Phase.HOLDING or hold is None or hold.hold_id != hold_id:
             return NO_EFFECTS  # of an earlier leader epoch: the copy does no harm, the cut is off

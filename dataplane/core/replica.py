@@ -30,6 +30,7 @@ from dataplane.core.effects import (
     Effects,
     Remark,
 )
+from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.follower import Follower
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
@@ -133,6 +134,17 @@ class Replica(ReplicaParts):
 
     def _leave(self) -> Effects:
         return (*self.retire(ErrorCode.NOT_LEADER_OR_FOLLOWER), STOP_FETCHING)
+
+    @property
+    def following(self) -> Follower | None:
+        """Return the role if this replica follows: it answers what only a follower is asked."""
+        role = self.role
+        return role if isinstance(role, Follower) else None
+
+    def next_fetch(self) -> FetchPosition | None:
+        """Return what to ask the leader, or None if this replica does not follow, or fetches nothing now."""
+        follower = self.following
+        return None if follower is None else follower.next_fetch()
 
     @property
     def scrub_end(self) -> int:

@@ -2,8 +2,8 @@
 
 A replica leads (leader.py), follows (follower.py), is offline, or has no role. Each role is an object with
 the surface of `ReplicaRole`, which refuses everything: so a caller asks `replica.role` without a test of
-its kind. A role is dropped as a whole with what it knows; the log, the high watermark and the waiting
-producers are the replica's and outlive it.
+its kind. What only a follower is asked, `replica.following` answers. A role is dropped as a whole with what
+it knows; the log, the high watermark and the waiting producers are the replica's and outlive it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataplane.core.effects import (
     ReportProblem,
 )
 from dataplane.core.fetch import ConsumerFetch, ReplicaFetch
-from dataplane.core.fetch_session import Contact, FetchPosition
+from dataplane.core.fetch_session import Contact
 from dataplane.core.leader_epochs import UNDEFINED_END
 from dataplane.core.log_port import LogError, LogPort, LogSlice, RottenBytes, SuspectBytes, TimestampHit
 from dataplane.core.purgatory import Purgatory
@@ -35,7 +35,6 @@ from dataplane.core.results import (
     DeletionResult,
     EpochEndResult,
     FetchResult,
-    LeaderAnswer,
     OffsetResult,
     ProducersResult,
     ReplicaOptions,
@@ -47,7 +46,6 @@ from springtide.contract.partition_state import PartitionState
 from springtide.contract.updates import BrokerEndpoint
 from springtide.node.lease import Lease
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch_request import LogMark
 from springtide.wire.record_batch import BatchHeader
 
 
@@ -324,44 +322,6 @@ class ReplicaRole:
     def lag(self, now_ms: int) -> PartitionLag | None:
         """Return the row of the lag report; None unless leader."""
         return None
-
-    # Follower.
-
-    def next_fetch(self) -> FetchPosition | None:
-        """Return what to ask the leader, or None: not a follower, holding before a truncation, or
-        quarantined."""
-        return None
-
-    def log_mark(self) -> LogMark | None:
-        """Return what goes with a fetch that begins with a leader (3.10, a host that goes back). None: this
-        replica does not follow, or its log can't be read, which the fetch itself will find out."""
-        return None
-
-    def on_fetched(
-        self, fetched: LeaderAnswer, *, asked: FetchPosition, now_ms: int, wall_ms: int
-    ) -> Effects:
-        """The leader answered what was `asked`. Applied only if that is still the position of this log, in
-        this leader epoch. Afterwards ask `next_fetch()` again."""
-        return NO_EFFECTS
-
-    def on_deleted_at_leader(self, log_start_offset: int) -> Effects:
-        """The leader, asked to mend what is rotten here, answered that its log begins above: nothing of it is
-        needed any more (5.7, scrubbing). Ask `Replica.on_mended` afterwards what to do."""
-        return NO_EFFECTS
-
-    def on_unfit(
-        self, fetched: LeaderAnswer, *, at_high_watermark: LeaderAnswer, leader_epoch: int
-    ) -> Effects:
-        """The leader of this leader epoch, asked as by its follower for the records of the first hole,
-        answered `fetched`, and those records do not fill it (`scrubbing.mend_position`). at_high_watermark:
-        its answer to a consumer that has read all that is known here to be committed
-        (`scrubbing.committed_position`). Begin anew, or ask again later."""
-        return NO_EFFECTS
-
-    def on_written_aside(self, hold_id: int, *, error: str | None, now_ms: int) -> Effects:
-        """The copy that WriteAside asked for is durable, or could not be made (then it is asked for again
-        after a while, and an operator is told)."""
-        return NO_EFFECTS
 
     # What leader and follower share.
 

@@ -174,8 +174,10 @@ class EffectRunner:
             if hosted.is_forgotten:
                 return
             now_ms = self._clock.mono_ms()
-            self.run(hosted, hosted.replica.role.on_written_aside(effect.hold_id, error=error, now_ms=now_ms))
-            if hosted.replica.role.next_fetch() is not None:
+            follower = hosted.replica.following
+            if follower is not None:
+                self.run(hosted, follower.on_written_aside(effect.hold_id, error=error, now_ms=now_ms))
+            if hosted.replica.next_fetch() is not None:
                 state = hosted.replica.state
                 assert state is not None
                 self.fetching.follow(hosted, leader_id=state.leader, leader_epoch=state.leader_epoch)

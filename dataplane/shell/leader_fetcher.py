@@ -197,7 +197,7 @@ class LeaderFetcher:
     def _set_position(self, hosted: HostedPartition) -> None:
         """Ask the replica where to go on, and tell the session if that is news."""
         key = hosted.key
-        position = None if key in self._paused else hosted.replica.role.next_fetch()
+        position = None if key in self._paused else hosted.replica.next_fetch()
         if position is None:
             self._drop_position(key)
         else:
@@ -237,7 +237,7 @@ class LeaderFetcher:
         """Let the learner fetch on as far as its grant reaches; without a grant, not before its turn."""
         key = hosted.key
         turns = self._parts.turns
-        position = None if key in self._paused else hosted.replica.role.next_fetch()
+        position = None if key in self._paused else hosted.replica.next_fetch()
         if position is None:
             turns.release(key)
             self._drop_position(key)
@@ -427,7 +427,8 @@ class LeaderFetcher:
 
     def _mark(self, key: PartitionKey) -> fetch_request.LogMark | None:
         hosted = self._followed.get(key)
-        return None if hosted is None else hosted.replica.role.log_mark()
+        follower = None if hosted is None else hosted.replica.following
+        return None if follower is None else follower.log_mark()
 
     def _on_answer(self, frame: memoryview) -> None:
         """Everything that one answer brings, without an await: append, then set where to go on."""
@@ -451,8 +452,9 @@ class LeaderFetcher:
                 continue  # forgotten while the request was under way
             records = data.view
             parts.counters.replication_bytes_in += len(records)
-            effects = hosted.replica.role.on_fetched(
-                LeaderAnswer(
+            follower = hosted.replica.following
+            if follower is not None:
+                fetched = LeaderAnswer(
                     error=data.error,
                     high_watermark=data.high_watermark,
                     log_start_offset=data.log_start_offset,
@@ -460,13 +462,10 @@ class LeaderFetcher:
                     records=records,
                     compacted=data.compacted,
                     producers=data.producers,
-                ),
-                asked=asked,
-                now_ms=now_ms,
-                wall_ms=wall_ms,
-            )
-            if effects:
-                parts.effects.run(hosted, effects)
+                )
+                effects = follower.on_fetched(fetched, asked=asked, now_ms=now_ms, wall_ms=wall_ms)
+                if effects:
+                    parts.effects.run(hosted, effects)
             if self._next_rest_ms and key not in self._paused:
                 self._next_rest_ms.pop(key, None)
             if key in self._followed:

@@ -308,8 +308,9 @@ class Scrubber:
             while hosted.log.rotten and _is_asked_for(hosted, effect):
                 await self._mend_piece(hosted, hosted.log.holes.all[0], effect)
         except DeletedThere as deleted:
-            role = hosted.replica.role
-            self._effects.run(hosted, role.on_deleted_at_leader(deleted.log_start_offset))
+            follower = hosted.replica.following
+            if follower is not None:
+                self._effects.run(hosted, follower.on_deleted_at_leader(deleted.log_start_offset))
             if hosted.log.rotten:
                 await self._clock.sleep_ms(MEND_RETRY_MS)
         except (NotMended, Unfit, OSError, FrameError, MalformedRequest, LogChanged, ClosedLog) as error:
@@ -365,10 +366,12 @@ class Scrubber:
         replica, leader_epoch = hosted.replica, effect.leader_epoch
         position = committed_position(hosted.log, replica.high_watermark, leader_epoch)
         at_high_watermark = await self._fetch(hosted, position, effect)
-        effects = replica.role.on_unfit(
-            fetched, at_high_watermark=at_high_watermark, leader_epoch=leader_epoch
-        )
-        self._effects.run(hosted, effects)
+        follower = replica.following
+        if follower is not None:
+            effects = follower.on_unfit(
+                fetched, at_high_watermark=at_high_watermark, leader_epoch=leader_epoch
+            )
+            self._effects.run(hosted, effects)
         self._end_turn()
 
     async def _fetch(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dataplane.core.creations import PendingCreations, UntoldCreations, has_seat, may_create
 from dataplane.core.effects import (
+    NO_EFFECTS,
     BackOff,
     CheckAtRest,
     CompleteDeletion,
@@ -1141,7 +1142,10 @@ class BrokerNode:
         replica = self.replicas.get(key)
         if replica is not None:
             error = None if could_read and self.disk.failing is None else "the disk fails"
-            effects = replica.role.on_written_aside(hold_id, error=error, now_ms=self.now_ms)
+            follower = replica.following
+            effects: Effects = NO_EFFECTS
+            if follower is not None:
+                effects = follower.on_written_aside(hold_id, error=error, now_ms=self.now_ms)
             self.cluster.marks.on_written_aside(effects)
             self._run(key, effects)
             self.cluster.oracle.on_replica_touched(self, key)
@@ -1256,7 +1260,7 @@ class BrokerNode:
         partitions = []
         self.throttle.admit(self.now_ms)
         for key in sorted(key for key, leader in self.fetching.items() if leader == leader_id):
-            position = None if key in self.backing_off else self.replicas[key].role.next_fetch()
+            position = None if key in self.backing_off else self.replicas[key].next_fetch()
             if position is not None and key in self.throttle:
                 position = self._when_its_turn_comes(key, position)
             elif key in self.throttle:
@@ -1295,12 +1299,11 @@ class BrokerNode:
                     self.throttle.settle(key, len(fetched.records), self.now_ms)
                 got = got or len(fetched.records) > 0
                 self.cluster.marks.on_fetched(replica, position)
-                effects = replica.role.on_fetched(
-                    fetched,
-                    asked=position,
-                    now_ms=self.now_ms,
-                    wall_ms=self.time.wall_ms(),
-                )
+                effects: Effects = NO_EFFECTS
+                if (follower := replica.following) is not None:
+                    effects = follower.on_fetched(
+                        fetched, asked=position, now_ms=self.now_ms, wall_ms=self.time.wall_ms()
+                    )
                 if fetched.diverging is not None:
                     self.cluster.marks.on_diverged(effects)
                 self._run(key, effects)
@@ -1320,7 +1323,9 @@ class BrokerNode:
         marks = {
             key: mark
             for key, position in partitions
-            if position.has_turned(told.get(key)) and (mark := self.replicas[key].role.log_mark()) is not None
+            if position.has_turned(told.get(key))
+            and (follower := self.replicas[key].following) is not None
+            and (mark := follower.log_mark()) is not None
         }
         request = FetchCall(self.broker_id, self.broker_epoch, tuple(partitions), follows, marks)
         self._call(

@@ -99,7 +99,8 @@ class Scrubbing:
                 answer.error is ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset > hole.first_offset
             ):
                 replica = broker.replicas[key]
-                broker._run(key, replica.role.on_deleted_at_leader(answer.log_start_offset))
+                if (follower := replica.following) is not None:
+                    broker._run(key, follower.on_deleted_at_leader(answer.log_start_offset))
                 if hole in log.rotten:
                     lost()
                 else:
@@ -130,9 +131,10 @@ class Scrubbing:
 
         def at_high_watermark(fetched: LeaderAnswer, answer: ReadAnswer) -> None:
             committed = LeaderAnswer(error=answer.error, diverging=answer.diverging)
-            role = broker.replicas[key].role
-            effects = role.on_unfit(fetched, at_high_watermark=committed, leader_epoch=effect.leader_epoch)
-            broker._run(key, effects)
+            if (follower := broker.replicas[key].following) is not None:
+                epoch = effect.leader_epoch
+                unfit = follower.on_unfit(fetched, at_high_watermark=committed, leader_epoch=epoch)
+                broker._run(key, unfit)
             lost()
 
         request = ReadCall(key, effect.leader_epoch, hole.first_offset, False)

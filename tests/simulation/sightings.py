@@ -203,7 +203,7 @@ class Sightings(Marks):
                 self.reached("crash.of.a.leader")
                 if has_promise(replica):
                     self.reached("promise.pending.at.crash")
-            elif isinstance(replica.role, Follower) and replica.role.next_fetch() is None:
+            elif isinstance(replica.role, Follower) and replica.next_fetch() is None:
                 self.reached("crash.while.writing.aside")
 
     def on_power_cut(self, log: MemoryLog) -> None:

@@ -298,7 +298,7 @@ class MiniCluster:
             self.send_fetch(node)
 
     def send_fetch(self, node: Node) -> None:
-        position = node.replica.role.next_fetch()
+        position = node.replica.next_fetch()
         state = node.replica.state
         if position is None or state is None:
             return
@@ -326,12 +326,10 @@ class MiniCluster:
             )
 
             def answered() -> None:
-                if node.is_up and node.life == life:
-                    effects = node.replica.role.on_fetched(
-                        fetched,
-                        asked=position,
-                        now_ms=self.now_ms,
-                        wall_ms=WALL_MS,
+                follower = node.replica.following
+                if node.is_up and node.life == life and follower is not None:
+                    effects = follower.on_fetched(
+                        fetched, asked=position, now_ms=self.now_ms, wall_ms=WALL_MS
                     )
                     self.carry_out(node, effects)
 
@@ -579,10 +577,9 @@ class MiniCluster:
         def written() -> None:
             if node.is_up and node.life == life:
                 error = "disk full" if self.random.random() < 0.1 else None
-                self.carry_out(
-                    node,
-                    node.replica.role.on_written_aside(aside.hold_id, error=error, now_ms=self.now_ms),
-                )
+                if (follower := node.replica.following) is not None:
+                    done = follower.on_written_aside(aside.hold_id, error=error, now_ms=self.now_ms)
+                    self.carry_out(node, done)
 
         self._post(f"{node.broker_id} wrote aside", written)
 

@@ -8,6 +8,7 @@ from typing import Any
 from dataplane.core.effects import Effects
 from dataplane.core.fetch import ConsumerFetch, ReplicaFetch
 from dataplane.core.fetch_session import Contact, FetchPosition
+from dataplane.core.follower import Follower
 from dataplane.core.leader import Leader
 from dataplane.core.replica import Replica
 from dataplane.core.results import AppendResult, DeletionResult, FetchResult, LeaderAnswer, ReplicaOptions
@@ -194,7 +195,7 @@ class Bench:
         self, fetched: LeaderAnswer, *, leader_epoch: int | None = None, fetch_offset: int | None = None
     ) -> Effects:
         """The leader's answer arrives, by default to the fetch that the replica would send now."""
-        return self.replica.role.on_fetched(
+        return as_follower(self.replica).on_fetched(
             fetched,
             asked=FetchPosition(
                 self.log.log_end_offset if fetch_offset is None else fetch_offset,
@@ -234,3 +235,8 @@ def leading(**state: object) -> Bench:
 def leader_of(bench: Bench) -> Leader:
     assert isinstance(bench.replica.role, Leader)
     return bench.replica.role
+
+
+def as_follower(replica: Replica) -> Follower:
+    assert isinstance(replica.role, Follower)
+    return replica.role

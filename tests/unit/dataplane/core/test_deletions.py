@@ -170,11 +170,11 @@ def test_i37_a_follower_tells_a_log_start_only_once_it_is_stored() -> None:
     moved = LeaderAnswer(high_watermark=3, log_start_offset=2)
     assert bench.fetched(moved) == (LOG_START_MOVED,)
     assert bench.fetched(moved) == NO_EFFECTS
-    position = bench.replica.role.next_fetch()
+    position = bench.replica.next_fetch()
     assert position is not None
     assert position.log_start_offset == 0
     assert bench.stored(2) == (StartFetching(1, 5),)
-    position = bench.replica.role.next_fetch()
+    position = bench.replica.next_fetch()
     assert position is not None
     assert position.log_start_offset == 2
 

@@ -23,7 +23,7 @@ from dataplane.core.role import Offline
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
 from springtide.wire.record_batch import decode_header
-from tests.kit.dataplane.replica import Bench, batch_of, log_of
+from tests.kit.dataplane.replica import Bench, as_follower, batch_of, log_of
 from tests.simulation.memory_log import MemoryLog
 
 FETCH = StartFetching(1, 5)
@@ -113,11 +113,11 @@ def test_a_batch_that_begins_within_the_log_and_ends_beyond_it_is_none_of_it() -
 def test_a_log_that_begins_anew_within_a_batch_tells_the_start_that_it_has() -> None:
     bench = following(log_of(start=5), high_watermark=5)
     bench.fetched(LeaderAnswer(records=batch_of([b"v"] * 4, base_offset=3, leader_epoch=2)))
-    position = bench.replica.role.next_fetch()
+    position = bench.replica.next_fetch()
     assert position is not None
     assert (position.log_start_offset, position.fetch_offset) == (3, 7)
     assert LOG_START_MOVED in bench.fetched(LeaderAnswer(high_watermark=7, log_start_offset=5))
-    position = bench.replica.role.next_fetch()
+    position = bench.replica.next_fetch()
     assert position is not None
     assert position.log_start_offset == 3, "the higher one is not stored yet"
 
@@ -126,12 +126,12 @@ def test_the_highest_log_start_that_a_leader_told_is_told_back() -> None:
     bench = following(log_of(1, 1), high_watermark=0)
     for log_start in (1, 0):
         bench.fetched(LeaderAnswer(log_start_offset=log_start))
-    mark = bench.replica.role.log_mark()
+    mark = as_follower(bench.replica).log_mark()
     assert mark is not None
     assert mark.log_start_offset == 1
     bench = following(log_of(1), high_watermark=1)
     bench.fetched(LeaderAnswer(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=5))
-    mark = bench.replica.role.log_mark()
+    mark = as_follower(bench.replica).log_mark()
     assert mark is not None
     assert mark.log_start_offset == 5
 
@@ -139,7 +139,7 @@ def test_the_highest_log_start_that_a_leader_told_is_told_back() -> None:
 def test_a_log_whose_last_batches_can_not_be_compared_has_a_mark_without_any() -> None:
     bench = following(log_of(1, 1))
     bench.log.rotten.append(RottenRange(0, 1, "a wrong bit"))
-    mark = bench.replica.role.log_mark()
+    mark = as_follower(bench.replica).log_mark()
     assert mark is not None
     assert mark.batches == ()
 
@@ -164,7 +164,7 @@ def test_a_refusal_is_told_anew_where_the_log_was_cut_and_where_it_began_anew() 
         LeaderAnswer(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=5),
     ):
         (hold,) = (each for each in bench.fetched(answer) if isinstance(each, WriteAside))
-        bench.replica.role.on_written_aside(hold.hold_id, error=None, now_ms=0)
+        as_follower(bench.replica).on_written_aside(hold.hold_id, error=None, now_ms=0)
         told.append(problems_of(bench.fetched(no_batch)))
     assert told == [[("batch_refused", offset, -1)] for offset in (2, 1, 5)]
 
@@ -179,7 +179,7 @@ def test_a_divergence_at_an_unknown_point_cuts_nothing(end: EpochEnd) -> None:
     assert isinstance(back_off, BackOff)
     assert isinstance(remark, Remark)
     assert remark.is_warning
-    assert bench.replica.role.next_fetch() is not None
+    assert bench.replica.next_fetch() is not None
 
 
 def test_a_divergence_that_would_cut_nothing_is_asked_for_again_later() -> None:
@@ -218,7 +218,7 @@ def test_a_log_that_is_cut_below_its_start_begins_there_and_one_that_is_cut_at_i
             if isinstance(each, WriteAside)
         )
         assert (hold.first_offset, hold.cut_offset) == (4, cut)
-        bench.replica.role.on_written_aside(hold.hold_id, error=None, now_ms=0)
+        as_follower(bench.replica).on_written_aside(hold.hold_id, error=None, now_ms=0)
         assert (bench.log.log_start_offset, bench.log.log_end_offset) == (start, start)
         assert bench.log.producers.is_whole == is_whole
 
@@ -242,19 +242,19 @@ def holding() -> tuple[Bench, WriteAside]:
 
 def test_only_the_copy_that_is_asked_for_lets_the_log_be_cut_and_only_once() -> None:
     bench, hold = holding()
-    role = bench.replica.role
+    role = as_follower(bench.replica)
     assert role.on_written_aside(hold.hold_id + 1, error=None, now_ms=0) == NO_EFFECTS
     assert bench.log.log_end_offset == 3
     problem, fetch = role.on_written_aside(hold.hold_id, error=None, now_ms=0)
     assert (codes_of((problem,)), fetch) == (["divergent"], FETCH)
     assert bench.log.log_end_offset == 1
     assert role.on_written_aside(hold.hold_id, error=None, now_ms=0) == NO_EFFECTS
-    assert following(log_of()).replica.role.on_written_aside(1, error=None, now_ms=0) == NO_EFFECTS
+    assert as_follower(following(log_of()).replica).on_written_aside(1, error=None, now_ms=0) == NO_EFFECTS
 
 
 def test_a_copy_that_failed_is_asked_for_once_when_its_time_has_come() -> None:
     bench, hold = holding()
-    role = bench.replica.role
+    role = as_follower(bench.replica)
     assert role.is_at_rest is True
     role.on_written_aside(hold.hold_id, error="full", now_ms=bench.now_ms)
     assert role.is_at_rest is False
@@ -266,7 +266,7 @@ def test_a_copy_that_failed_is_asked_for_once_when_its_time_has_come() -> None:
 def test_a_log_that_can_not_be_cut_goes_offline() -> None:
     bench, hold = holding()
     bench.log.failing = "broken"
-    assert bench.replica.role.on_written_aside(hold.hold_id, error=None, now_ms=0)
+    assert as_follower(bench.replica).on_written_aside(hold.hold_id, error=None, now_ms=0)
     assert isinstance(bench.replica.role, Offline)
 
 

@@ -10,7 +10,7 @@ from dataplane.core.results import FetchResult, LeaderAnswer
 from springtide.contract.partition_state import NO_LEADER
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
-from tests.kit.dataplane.replica import Bench, held_lease, log_of, records_of
+from tests.kit.dataplane.replica import Bench, as_follower, held_lease, log_of, records_of
 
 NOBODY = FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -95,7 +95,7 @@ def test_in_each_leader_epoch_its_leader_must_have_agreed_first() -> None:
     assert bench.consume(0, leader_epoch=6) == NOBODY
     bench.fetched(LeaderAnswer(diverging=EpochEnd(1, 2)))  # it holds still until the suffix is aside
     assert bench.consume(0, leader_epoch=6) == NOBODY
-    bench.replica.role.on_written_aside(1, error=None, now_ms=bench.now_ms)
+    as_follower(bench.replica).on_written_aside(1, error=None, now_ms=bench.now_ms)
     assert bench.consume(0, leader_epoch=6) == NOBODY
     bench.fetched(LeaderAnswer(high_watermark=2))
     result = bench.consume(0, leader_epoch=6)
@@ -118,7 +118,7 @@ def test_a_debugging_consumer_sees_what_this_replica_holds_but_never_past_its_hi
     assert (seen.high_watermark, values(seen)) == (3, records_of(log_of(1, 1, 5)))
     assert bench.consume(4, is_debugging=True).error is ErrorCode.OFFSET_NOT_AVAILABLE
     bench.fetched(LeaderAnswer(diverging=EpochEnd(1, 0)))
-    assert bench.replica.role.next_fetch() is None  # quarantined
+    assert bench.replica.next_fetch() is None  # quarantined
     assert values(bench.consume(0, is_debugging=True)) == records_of(log_of(1, 1, 5))
 
 
@@ -130,11 +130,11 @@ def test_a_debugging_consumer_at_the_leader_is_a_consumer() -> None:
 
 def test_a_consumer_at_a_follower_leaves_no_trace() -> None:
     bench = in_sync()
-    before = bench.replica.role.next_fetch(), bench.high_watermark
+    before = bench.replica.next_fetch(), bench.high_watermark
     for fetch_offset in (0, 3, 9):
         for is_debugging in (False, True):
             bench.consume(fetch_offset, leader_epoch=5, is_debugging=is_debugging)
-    assert (bench.replica.role.next_fetch(), bench.high_watermark) == before
+    assert (bench.replica.next_fetch(), bench.high_watermark) == before
 
 
 def test_who_waits_at_a_follower_hears_of_its_high_watermark_and_of_the_end_of_its_role() -> None:

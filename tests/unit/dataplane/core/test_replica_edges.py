@@ -38,6 +38,7 @@ from springtide.wire.record_batch import decode_header
 from tests.kit.dataplane.replica import (
     TOPIC_ID,
     Bench,
+    as_follower,
     batch_of,
     held_lease,
     leader_of,
@@ -255,12 +256,12 @@ def test_a_mark_lets_only_an_empty_log_that_is_ahead_begin_anew() -> None:
     full = following(log_of(1, 1, start=4), unclean_leader_epoch=5)
     assert out_of_range(full, 2)[0] == STOP_FETCHING
     assert (full.log.log_start_offset, full.log.log_end_offset) == (4, 6)
-    assert full.replica.role.next_fetch() is None
+    assert full.replica.next_fetch() is None
     full = following(log_of(1, 1, start=4), unclean_leader_epoch=5)
     assert not any(isinstance(effect, WriteAside) for effect in out_of_range(full, 2)), "nothing is to be cut"
     empty = following(log_of(start=4))
     out_of_range(empty, 2)
-    assert (empty.log.log_start_offset, empty.replica.role.next_fetch()) == (4, None)
+    assert (empty.log.log_start_offset, empty.replica.next_fetch()) == (4, None)
     marked = following(log_of(start=4), unclean_leader_epoch=5)
     out_of_range(marked, 2)
     assert marked.log.log_start_offset == 2
@@ -299,9 +300,9 @@ def test_a_copy_that_failed_is_not_asked_for_again_before_its_time_by_a_state_th
     assert stop == STOP_FETCHING
     assert isinstance(hold, WriteAside)
     assert hold in bench.apply(leader_epoch=5)
-    bench.replica.role.on_written_aside(hold.hold_id, error="full", now_ms=bench.now_ms)
+    as_follower(bench.replica).on_written_aside(hold.hold_id, error="full", now_ms=bench.now_ms)
     assert hold not in bench.apply(leader_epoch=5)
-    bench.replica.role.on_written_aside(hold.hold_id, error=None, now_ms=bench.now_ms)
+    as_follower(bench.replica).on_written_aside(hold.hold_id, error=None, now_ms=bench.now_ms)
     assert hold not in bench.apply(leader_epoch=5)
     assert StartFetching(1, 5) in bench.apply(leader_epoch=5)
     _, next_hold = bench.fetched(LeaderAnswer(diverging=EpochEnd(1, 0)))

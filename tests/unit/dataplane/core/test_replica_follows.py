@@ -26,7 +26,7 @@ from springtide.contract.lag_report import ReplicaProblem
 from springtide.contract.partition_state import NO_LEADER
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
-from tests.kit.dataplane.replica import TOPIC_ID, Bench, batch_of, log_of, records_of
+from tests.kit.dataplane.replica import TOPIC_ID, Bench, as_follower, batch_of, log_of, records_of
 from tests.simulation.memory_log import MemoryLog
 
 
@@ -48,7 +48,7 @@ def epochs_of(log: MemoryLog) -> list[int]:
 def agree(leader: Bench, follower: Bench) -> None:
     """Let the follower fetch from the leader until it has everything."""
     for _ in range(50):
-        position = follower.replica.role.next_fetch()
+        position = follower.replica.next_fetch()
         assert position is not None
         fetch = ReplicaFetch(2, 20, position, max_bytes=1 << 20)
         result, _ = leader.replica.role.on_replica_fetch(fetch, now_ms=0)
@@ -64,7 +64,7 @@ def agree(leader: Bench, follower: Bench) -> None:
         )
         for effect in effects:
             if isinstance(effect, WriteAside):
-                follower.replica.role.on_written_aside(effect.hold_id, error=None, now_ms=0)
+                as_follower(follower.replica).on_written_aside(effect.hold_id, error=None, now_ms=0)
         if result.error is ErrorCode.NONE and result.diverging is None and not records:
             return
     raise AssertionError("no end to it")
@@ -73,14 +73,14 @@ def agree(leader: Bench, follower: Bench) -> None:
 def test_records_are_written_verbatim_and_the_high_watermark_follows() -> None:
     leader_log = log_of(1, 1, 5)
     bench = following(log_of(1))
-    assert bench.replica.role.next_fetch() == FetchPosition(1, 1, 5, 0)
+    assert bench.replica.next_fetch() == FetchPosition(1, 1, 5, 0)
     records = records_of(leader_log, 1)
     cut_off = batch_of(base_offset=3, leader_epoch=5)[:40]
     effects = bench.fetched(LeaderAnswer(high_watermark=2, records=records + cut_off))
     assert effects == (HIGH_WATERMARK_MOVED,)
     assert records_of(bench.log) == records_of(leader_log)
     assert bench.high_watermark == 2
-    assert bench.replica.role.next_fetch() == FetchPosition(3, 5, 5, 0)
+    assert bench.replica.next_fetch() == FetchPosition(3, 5, 5, 0)
 
 
 def test_the_high_watermark_never_passes_the_own_end_nor_goes_back() -> None:
@@ -142,7 +142,7 @@ def test_what_is_no_continuation_of_the_log_is_not_written(records: bytes, why: 
 def test_l6_after_a_leaders_error_the_follower_tries_again(error: ErrorCode) -> None:
     bench = following(log_of(1))
     assert bench.fetched(LeaderAnswer(error=error)) == (BackOff(200, error),)
-    assert bench.replica.role.next_fetch() == FetchPosition(1, 1, 5, 0)
+    assert bench.replica.next_fetch() == FetchPosition(1, 1, 5, 0)
 
 
 # Where the logs part.
@@ -155,9 +155,9 @@ def test_i14_a_divergent_suffix_is_written_aside_durably_before_it_is_cut() -> N
     )
     assert bench.fetched(diverging(1, 3)) == (STOP_FETCHING, hold)
     assert bench.log.log_end_offset == 4
-    assert bench.replica.role.next_fetch() is None
+    assert bench.replica.next_fetch() is None
     assert bench.fetched(LeaderAnswer(high_watermark=4)) == NO_EFFECTS  # nothing passes while it holds
-    assert bench.replica.role.on_written_aside(1, error=None, now_ms=0) == (
+    assert as_follower(bench.replica).on_written_aside(1, error=None, now_ms=0) == (
         ReportProblem(
             ReplicaProblem(
                 topic_id=TOPIC_ID,
@@ -172,19 +172,19 @@ def test_i14_a_divergent_suffix_is_written_aside_durably_before_it_is_cut() -> N
         ),
         StartFetching(1, 5),
     )
-    assert bench.replica.role.next_fetch() == FetchPosition(2, 1, 5, 0)
+    assert bench.replica.next_fetch() == FetchPosition(2, 1, 5, 0)
 
 
 def test_a_copy_that_fails_holds_the_truncation_and_is_asked_for_again() -> None:
     bench = following(log_of(1, 4))
     _, hold = bench.fetched(diverging(1, 1))
-    (problem,) = bench.replica.role.on_written_aside(1, error="disk full", now_ms=bench.now_ms)
+    (problem,) = as_follower(bench.replica).on_written_aside(1, error="disk full", now_ms=bench.now_ms)
     assert isinstance(problem, ReportProblem)
     assert problem.problem.code == "storage_error"
     assert bench.log.log_end_offset == 2
     assert bench.tick(4_999) == NO_EFFECTS
     assert bench.tick(1) == (hold,)
-    bench.replica.role.on_written_aside(1, error=None, now_ms=bench.now_ms)
+    as_follower(bench.replica).on_written_aside(1, error=None, now_ms=bench.now_ms)
     assert bench.log.log_end_offset == 1
 
 
@@ -192,22 +192,22 @@ def test_a_truncation_of_an_earlier_epoch_is_off_even_if_its_copy_arrives() -> N
     bench = following(log_of(1, 4))
     bench.fetched(diverging(1, 1))
     bench.apply(leader=3, leader_epoch=6, partition_epoch=2)
-    assert bench.replica.role.on_written_aside(1, error=None, now_ms=0) == NO_EFFECTS
+    assert as_follower(bench.replica).on_written_aside(1, error=None, now_ms=0) == NO_EFFECTS
     assert bench.log.log_end_offset == 2
-    assert bench.replica.role.next_fetch() == FetchPosition(2, 4, 6, 0)
+    assert bench.replica.next_fetch() == FetchPosition(2, 4, 6, 0)
 
 
 def test_a_late_answer_to_what_was_asked_before_a_cut_cuts_nothing_more() -> None:
     """The first of two equal requests was answered, the log was cut, and a record of the new epoch took the
     place of the one that is gone: leader epoch and offset are those of the second answer still."""
     bench = following(log_of(4))
-    asked = bench.replica.role.next_fetch()
+    asked = bench.replica.next_fetch()
     assert asked is not None
     bench.fetched(diverging(3, 0))
-    bench.replica.role.on_written_aside(1, error=None, now_ms=0)
+    as_follower(bench.replica).on_written_aside(1, error=None, now_ms=0)
     bench.fetched(LeaderAnswer(records=records_of(log_of(5))))
     assert (bench.log.log_end_offset, epochs_of(bench.log)) == (1, [5])
-    late = bench.replica.role.on_fetched(diverging(3, 0), asked=asked, now_ms=0, wall_ms=0)
+    late = as_follower(bench.replica).on_fetched(diverging(3, 0), asked=asked, now_ms=0, wall_ms=0)
     assert (late, epochs_of(bench.log)) == (NO_EFFECTS, [5])
 
 
@@ -237,9 +237,9 @@ def test_i14_s9_an_epoch_in_which_nobody_wrote_is_cut_without_touching_a_record(
     leader = Bench(1, log=leader_log)
     leader.apply(leader_epoch=5)
     follower = following(follower_log, high_watermark=2)
-    assert follower.replica.role.next_fetch() == FetchPosition(2, 3, 5, 0)
+    assert follower.replica.next_fetch() == FetchPosition(2, 3, 5, 0)
     agree(leader, follower)
-    assert follower.replica.role.next_fetch() == FetchPosition(2, 1, 5, 0)
+    assert follower.replica.next_fetch() == FetchPosition(2, 1, 5, 0)
     assert follower.high_watermark == 2
 
 
@@ -263,7 +263,7 @@ def test_s10_a_follower_that_missed_an_epoch_of_the_same_leader_truncates() -> N
     bench = Bench(2, log=log_of(1, 1))
     bench.apply(leader_epoch=1)
     bench.apply(leader_epoch=3, partition_epoch=3)  # same leader; epoch 2 was not heard of
-    assert bench.replica.role.next_fetch() == FetchPosition(2, 1, 3, 0)
+    assert bench.replica.next_fetch() == FetchPosition(2, 1, 3, 0)
     effects = bench.fetched(diverging(1, 1))
     assert isinstance(effects[1], WriteAside)
 
@@ -296,7 +296,7 @@ def test_i15_s1_a_follower_refuses_to_cut_below_its_high_watermark() -> None:
     told = quarantine(0, 3, 3, "leader 1 diverges below the high watermark")
     assert bench.fetched(diverging(1, 0)) == told
     assert bench.log.log_end_offset == 3
-    assert bench.replica.role.next_fetch() is None
+    assert bench.replica.next_fetch() is None
     for partition_epoch in (1, 2):  # a controller that took over sends what stands, and has heard of nothing
         assert bench.apply(leader_epoch=5, partition_epoch=partition_epoch) == told
     # Another leader may hold it all: the log is as it was, so trying again is safe.
@@ -310,7 +310,7 @@ def test_i15_a_newer_unclean_mark_allows_it_and_the_records_are_kept_aside() -> 
     assert effects[1] == WriteAside(
         hold_id=1, first_offset=1, next_offset=3, leader_epoch=5, high_watermark=3, cut_offset=1
     )
-    bench.replica.role.on_written_aside(1, error=None, now_ms=0)
+    as_follower(bench.replica).on_written_aside(1, error=None, now_ms=0)
     assert bench.log.log_end_offset == 1
     assert bench.high_watermark == 1
 
@@ -318,7 +318,7 @@ def test_i15_a_newer_unclean_mark_allows_it_and_the_records_are_kept_aside() -> 
 def test_i15_a_mark_older_than_the_log_allows_nothing() -> None:
     bench = following(log_of(1, 1, 4), high_watermark=3, unclean_leader_epoch=4)
     assert bench.fetched(diverging(1, 1)) == quarantine(1, 3, 3, "leader 1 diverges below the high watermark")
-    assert bench.replica.role.next_fetch() is None
+    assert bench.replica.next_fetch() is None
     assert bench.log.log_end_offset == 3
 
 
@@ -327,7 +327,7 @@ def test_i15_a_mark_has_its_effect_once() -> None:
     bench.fetched(LeaderAnswer(high_watermark=3))  # the unclean leader agrees with this log
     bench.apply(leader=3, leader_epoch=6, partition_epoch=2, unclean_leader_epoch=5)
     assert bench.fetched(diverging(1, 1)) == kept_whole_of_leader_3()
-    assert bench.replica.role.next_fetch() is None
+    assert bench.replica.next_fetch() is None
     assert bench.log.log_end_offset == 3
 
 
@@ -340,7 +340,7 @@ def test_i15_a_mark_has_its_effect_once_even_if_the_process_starts_again() -> No
     bench = Bench(2, log=log, high_watermark=3)
     bench.apply(leader=3, leader_epoch=6, partition_epoch=2, unclean_leader_epoch=5)
     assert bench.fetched(diverging(1, 1)) == kept_whole_of_leader_3()
-    assert bench.replica.role.next_fetch() is None
+    assert bench.replica.next_fetch() is None
     assert bench.log.log_end_offset == 3
 
 
@@ -354,7 +354,7 @@ def test_i15_who_leads_under_a_mark_has_seen_its_effect() -> None:
     bench.apply(leader=3, leader_epoch=6, partition_epoch=2, unclean_leader_epoch=5)
     assert bench.fetched(diverging(1, 3)) == NO_EFFECTS  # epoch 5, in which it wrote nothing, goes
     assert bench.fetched(diverging(1, 1)) == kept_whole_of_leader_3()
-    assert bench.replica.role.next_fetch() is None
+    assert bench.replica.next_fetch() is None
     assert bench.log.log_end_offset == 3
 
 
@@ -371,7 +371,7 @@ def test_s55_what_it_has_of_its_leaders_own_epoch_it_cuts_for_nobody() -> None:
     effects = bench.fetched(diverging(5, 2))
     assert [each.problem.code for each in effects if isinstance(each, ReportProblem)] == ["quarantined"]
     assert bench.log.log_end_offset == 3
-    assert bench.replica.role.next_fetch() is None
+    assert bench.replica.next_fetch() is None
 
 
 def test_i16_s34_a_diverging_answers_watermarks_are_not_looked_at() -> None:
@@ -399,9 +399,9 @@ def test_s30_below_the_leaders_log_start_the_log_begins_anew_there_with_its_high
     bench = following(log_of(1, 1), high_watermark=2)
     assert bench.fetched(OUT_OF_RANGE_AT_7) == (LOG_START_MOVED,)
     assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.high_watermark) == (7, 7, 7)
-    assert bench.replica.role.next_fetch() == FetchPosition(7, -1, 5, 0, wants_producers=True)
+    assert bench.replica.next_fetch() == FetchPosition(7, -1, 5, 0, wants_producers=True)
     assert bench.stored(7) == (StartFetching(1, 5),)
-    assert bench.replica.role.next_fetch() == FetchPosition(7, -1, 5, 7, wants_producers=True)
+    assert bench.replica.next_fetch() == FetchPosition(7, -1, 5, 7, wants_producers=True)
     # Elected at once: it serves from there, and nothing is out of range (KAFKA-9491).
     bench.apply(leader=2, leader_epoch=6, partition_epoch=2)
     assert bench.consume(7).error is ErrorCode.NONE
@@ -421,8 +421,8 @@ def test_what_a_log_below_the_leaders_start_may_alone_have_held_is_written_aside
         hold_id=1, first_offset=first_offset, next_offset=3, leader_epoch=5, high_watermark=1, cut_offset=7
     )
     assert bench.fetched(OUT_OF_RANGE_AT_7) == (STOP_FETCHING, hold)
-    assert (bench.log.log_end_offset, bench.replica.role.next_fetch()) == (3, None)
-    problem, again = bench.replica.role.on_written_aside(1, error=None, now_ms=0)
+    assert (bench.log.log_end_offset, bench.replica.next_fetch()) == (3, None)
+    problem, again = as_follower(bench.replica).on_written_aside(1, error=None, now_ms=0)
     assert isinstance(problem, ReportProblem)
     assert (problem.problem.code, problem.problem.first_offset, problem.problem.next_offset) == (
         "divergent",
@@ -431,7 +431,7 @@ def test_what_a_log_below_the_leaders_start_may_alone_have_held_is_written_aside
     )
     assert again == StartFetching(1, 5)
     assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.high_watermark) == (7, 7, 7)
-    assert bench.replica.role.next_fetch() == FetchPosition(7, -1, 5, 0, wants_producers=True)
+    assert bench.replica.next_fetch() == FetchPosition(7, -1, 5, 0, wants_producers=True)
 
 
 def test_ahead_of_the_leader_in_the_same_epochs_is_corruption_not_a_reason_to_cut() -> None:
@@ -458,8 +458,8 @@ def test_what_is_rotten_and_was_deleted_by_the_leader_is_let_go() -> None:
     """It is not in sync, so it does not fetch before it is whole; its leader has nothing to mend it with."""
     bench = following(log_of(1, 1, 1), high_watermark=2, isr=(1,))
     bench.log.note_rotten(RottenRange(0, 1, "rotten"))
-    assert bench.replica.role.next_fetch() is None
-    assert bench.replica.role.on_deleted_at_leader(3) == (LOG_START_MOVED,)
+    assert bench.replica.next_fetch() is None
+    assert as_follower(bench.replica).on_deleted_at_leader(3) == (LOG_START_MOVED,)
     assert (bench.log.log_start_offset, bench.log.rotten) == (2, [])  # not past the own high watermark
     assert StartFetching(1, 5) in bench.replica.on_mended()
 
@@ -474,7 +474,7 @@ def test_a_log_that_begins_inside_a_batch_takes_the_whole_batch() -> None:
 
 def test_without_a_leader_it_waits() -> None:
     bench = following(leader=NO_LEADER)
-    assert bench.replica.role.next_fetch() is None
+    assert bench.replica.next_fetch() is None
     effects = bench.apply(leader=3, leader_epoch=6, partition_epoch=2)
     assert effects == (LEADERSHIP_CHANGED, StartFetching(3, 6))
 
@@ -484,4 +484,4 @@ def test_a_storage_error_while_following_takes_it_offline() -> None:
     bench.log.failing = "EIO"
     effects = bench.fetched(LeaderAnswer(records=records_of(log_of(1, 1), 1)))
     assert effects[:2] == (LEADERSHIP_CHANGED, STOP_FETCHING)
-    assert bench.replica.role.next_fetch() is None
+    assert bench.replica.next_fetch() is None

@@ -132,7 +132,7 @@ def test_a_learner_fetches_and_a_dropped_follower_stops() -> None:
     assert (bench.log.log_end_offset, bench.high_watermark) == (1, 1)
     assert bench.apply(leader_epoch=2, partition_epoch=3) == (LEADERSHIP_CHANGED, STOP_FETCHING)
     assert bench.replica.role.name == "none"
-    assert bench.replica.role.next_fetch() is None
+    assert bench.replica.next_fetch() is None
     assert bench.replica.state == partition_state(leader_epoch=2, partition_epoch=3)
 
 

@@ -21,7 +21,7 @@ from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
 from springtide.wire.fetch_response import EpochEnd
 from springtide.wire.record_batch import decode_header
-from tests.kit.dataplane.replica import WALL_MS, Bench, batch_of, endpoint, log_of
+from tests.kit.dataplane.replica import WALL_MS, Bench, as_follower, batch_of, endpoint, log_of
 from tests.simulation.memory_log import MemoryLog
 
 EMPTY_AT = {n: LogSlice((), 0, n) for n in range(20)}
@@ -309,8 +309,8 @@ def test_s65_a_fork_of_an_earlier_epoch_is_cut_where_it_begins() -> None:
     follower.apply(leader_epoch=2)
     held = follower.fetched(LeaderAnswer(diverging=result.diverging))
     (aside,) = [each for each in held if isinstance(each, WriteAside)]
-    follower.replica.role.on_written_aside(aside.hold_id, error=None, now_ms=0)
-    assert follower.replica.role.log_mark() == mark_of(log_with(b"a"))
+    as_follower(follower.replica).on_written_aside(aside.hold_id, error=None, now_ms=0)
+    assert as_follower(follower.replica).log_mark() == mark_of(log_with(b"a"))
     assert bench.fetch(2, 1, last_fetched_epoch=1, mark=mark_of(log_with(b"a")))[0].records is not None
 
 
@@ -337,7 +337,7 @@ def test_s82_a_leader_that_has_forgotten_what_it_told_to_be_deleted_gives_up() -
     follower.apply()
     follower.fetched(LeaderAnswer(high_watermark=3, log_start_offset=3))
     assert follower.log.log_start_offset == 3
-    mark = follower.replica.role.log_mark()
+    mark = as_follower(follower.replica).log_mark()
     assert mark == LogMark(1, 3, ())
     for log in (log_with(b"a", b"x", b"y"), log_with(b"a", b"x", b"y", b"z")):
         bench = Bench(log=log)
@@ -360,7 +360,7 @@ def test_s82_what_an_earlier_leader_told_to_be_deleted_proves_nothing() -> None:
     follower.apply()
     follower.fetched(LeaderAnswer(high_watermark=3, log_start_offset=3))
     follower.apply(leader_epoch=2, partition_epoch=2)
-    mark = follower.replica.role.log_mark()
+    mark = as_follower(follower.replica).log_mark()
     assert mark == LogMark(2, -1, ())
     bench = Bench(log=log_with(b"a", b"b", b"c"))
     bench.apply(leader_epoch=2, partition_epoch=2)
@@ -370,9 +370,9 @@ def test_s82_what_an_earlier_leader_told_to_be_deleted_proves_nothing() -> None:
 def test_s82_what_a_mend_was_told_may_be_an_earlier_leaders_word_and_is_not_marked() -> None:
     follower = Bench(2, log=log_with(b"a", b"b", b"c"), high_watermark=3)
     follower.apply()
-    follower.replica.role.on_deleted_at_leader(2)
+    as_follower(follower.replica).on_deleted_at_leader(2)
     assert follower.log.log_start_offset == 2
-    mark = follower.replica.role.log_mark()
+    mark = as_follower(follower.replica).log_mark()
     assert mark is not None and mark.log_start_offset == -1
 
 

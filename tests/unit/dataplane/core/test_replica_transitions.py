@@ -114,7 +114,7 @@ def test_who_is_no_replica_any_more_does_nothing() -> None:
     effects = bench.apply(replicas=(1, 3), isr=(1, 3), leader_epoch=2, partition_epoch=2)
     assert effects == (LEADERSHIP_CHANGED, STOP_FETCHING)
     assert bench.replica.role.name == "none"
-    assert bench.replica.role.next_fetch() is None
+    assert bench.replica.next_fetch() is None
 
 
 def test_who_is_elected_into_the_past_touches_nothing_and_calls_for_help() -> None:

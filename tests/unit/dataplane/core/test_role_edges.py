@@ -10,7 +10,7 @@ from dataplane.core.fetch import ConsumerFetch
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.leader_epochs import EpochStart, LeaderEpochs
 from dataplane.core.purgatory import NEVER_EXPIRES_MS, Purgatory
-from dataplane.core.results import EpochEndResult, LeaderAnswer, OffsetResult, TimestampLookup
+from dataplane.core.results import EpochEndResult, OffsetResult, TimestampLookup
 from dataplane.core.role import ReplicaRole, check_epoch_start, check_position
 from dataplane.core.watermarks import StoredLogStart
 from springtide.contract.errors import ControllerError
@@ -29,9 +29,7 @@ def test_a_replica_that_knows_no_state_yet_has_nothing_to_do_and_answers_nobody(
     assert role.maximal_isr == ()
     assert role.may_serve(0) is False
     assert role.on_vouched(now_ms=0) == NO_EFFECTS
-    assert role.on_deleted_at_leader(3) == NO_EFFECTS
-    assert role.on_written_aside(1, error=None, now_ms=0) == NO_EFFECTS
-    assert role.on_unfit(LeaderAnswer(), at_high_watermark=LeaderAnswer(), leader_epoch=1) == NO_EFFECTS
+    assert (bench.replica.following, bench.replica.next_fetch()) == (None, None)
     error = role.refusal
     assert error is not ErrorCode.NONE
     asked = role.offset_for_leader_epoch(current_leader_epoch=-1, leader_epoch=0, now_ms=0)

@@ -39,7 +39,7 @@ from dataplane.core.scrubbing import (
 from springtide.contract.lag_report import ReplicaProblem
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import Compacted, EpochEnd
-from tests.kit.dataplane.replica import TOPIC_ID, Bench, batch_of, log_of, records_of
+from tests.kit.dataplane.replica import TOPIC_ID, Bench, as_follower, batch_of, log_of, records_of
 from tests.simulation.memory_log import MemoryLog
 
 ROT = RottenRange(0, 1, "CRC does not match")
@@ -200,7 +200,7 @@ def rotten(broker_id: int, **changes: object) -> Bench:
 def test_a_rotten_follower_with_a_seat_tells_and_goes_on_fetching() -> None:
     bench = rotten(2)
     assert bench.replica.on_rotten() == (told(high_watermark=2), StartFetching(1, 1))
-    assert bench.replica.role.next_fetch() is not None
+    assert bench.replica.next_fetch() is not None
 
 
 def test_without_a_seat_it_fetches_no_more_until_it_is_mended() -> None:
@@ -208,13 +208,13 @@ def test_without_a_seat_it_fetches_no_more_until_it_is_mended() -> None:
     bench.replica.on_rotten()
     taken: Effects = bench.apply(isr=(1, 3), leader_epoch=2, partition_epoch=2)
     assert taken == (LEADERSHIP_CHANGED, STOP_FETCHING, MendLog(1, 2))
-    assert bench.replica.role.next_fetch() is None
+    assert bench.replica.next_fetch() is None
     bench.log.rotten.clear()
     mended, last = bench.replica.on_mended()
     assert isinstance(mended, ReportProblem)
     assert (mended.problem.code, mended.problem.leader_epoch) == ("mended", -1)
     assert last == StartFetching(1, 2)
-    assert bench.replica.role.next_fetch() is not None
+    assert bench.replica.next_fetch() is not None
 
 
 GIVEN = LeaderAnswer()
@@ -223,7 +223,9 @@ GIVEN = LeaderAnswer()
 def unfit(bench: Bench, *, leader_epoch: int = 1, committed: LeaderAnswer = GIVEN, **answer: Any) -> Effects:
     """Its leader gives it other records than those that have rotted here."""
     fetched = LeaderAnswer(**{"compacted": Compacted(0, 2), **answer})
-    return bench.replica.role.on_unfit(fetched, at_high_watermark=committed, leader_epoch=leader_epoch)
+    return as_follower(bench.replica).on_unfit(
+        fetched, at_high_watermark=committed, leader_epoch=leader_epoch
+    )
 
 
 def test_what_rounds_went_over_at_the_leader_is_copied_again_once_what_is_good_is_set_aside() -> None:
@@ -236,7 +238,7 @@ def test_what_rounds_went_over_at_the_leader_is_copied_again_once_what_is_good_i
     assert bench.replica.role.standing_effects() == (stopped, hold)
     assert bench.log.log_end_offset == 2, "nothing is gone before the copy is durable"
     assert unfit(bench) == NO_EFFECTS, "it is on its way"
-    done = bench.replica.role.on_written_aside(hold.hold_id, error=None, now_ms=0)
+    done = as_follower(bench.replica).on_written_aside(hold.hold_id, error=None, now_ms=0)
     assert done[-1] == StartFetching(1, 1)
     assert (bench.log.log_end_offset, bench.high_watermark, bench.log.rotten) == (0, 0, [])
 
@@ -249,7 +251,7 @@ def test_what_rounds_went_over_here_is_copied_again_too() -> None:
 
 def test_a_leader_that_was_told_how_far_the_log_reaches_forgets_it_before_the_log_begins_anew() -> None:
     bench = rotten(2)
-    assert bench.replica.role.next_fetch() is not None
+    assert bench.replica.next_fetch() is not None
     bench.apply(isr=(1, 3), partition_epoch=2)
     assert unfit(bench) == (told(high_watermark=2),)
     assert bench.log.log_end_offset == 2

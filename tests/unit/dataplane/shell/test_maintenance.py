@@ -35,6 +35,7 @@ from tests.kit.dataplane.node import (
     batch_of,
     state,
 )
+from tests.kit.dataplane.replica import as_follower
 from tests.simulation.memory_disk import MemoryDisk
 
 KEY = (TOPIC_ID, 0)
@@ -150,7 +151,7 @@ def test_a_follower_keeps_what_its_limits_would_delete_and_drops_what_its_leader
         def fetched(count: int, *, high_watermark: int, log_start_offset: int) -> None:
             start = node.log().log_end_offset
             records = b"".join(batch_of(base_offset=start + index, leader_epoch=1) for index in range(count))
-            replica.role.on_fetched(
+            as_follower(replica).on_fetched(
                 LeaderAnswer(
                     records=records, high_watermark=high_watermark, log_start_offset=log_start_offset
                 ),

@@ -24,6 +24,7 @@ from springtide.contract.updates import UpdateBatch
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
 from tests.kit.dataplane.node import OTHER_ID, PATH, TOPIC_ID, Node, batch_of, endpoint, state
+from tests.kit.dataplane.replica import as_follower
 from tests.simulation.memory_disk import MemoryDisk
 
 THIRD_ID = "CCCCCCCCCCCCCCCCCCCCCC"
@@ -274,7 +275,7 @@ def test_l6_a_leaders_error_pauses_the_partition_and_never_drops_it() -> None:
         node = Node(MemoryDisk())
         await node.apply(following(), full=True)
         hosted = node.hosted()
-        effects = hosted.replica.role.on_fetched(
+        effects = as_follower(hosted.replica).on_fetched(
             LeaderAnswer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER),
             asked=FetchPosition(0, UNDEFINED_EPOCH, 1, 0),
             now_ms=0,
@@ -283,7 +284,7 @@ def test_l6_a_leaders_error_pauses_the_partition_and_never_drops_it() -> None:
         node.effects.run(hosted, effects)
         assert node.fetching.told[-1] == ("back_off", (TOPIC_ID, 0), 200)
         assert effects == (BackOff(200, ErrorCode.NOT_LEADER_OR_FOLLOWER),)
-        assert hosted.replica.role.next_fetch() is not None
+        assert hosted.replica.next_fetch() is not None
 
     trio.run(test)
 
@@ -296,11 +297,11 @@ def test_a_divergent_end_is_durable_aside_before_it_is_cut_and_fetching_begins_a
         node.produce(3)  # never committed
         await node.apply(following(leader_epoch=2, partition_epoch=2))
         hosted = node.hosted()
-        effects = hosted.replica.role.on_fetched(
+        effects = as_follower(hosted.replica).on_fetched(
             LeaderAnswer(diverging=EpochEnd(1, 1)), asked=FetchPosition(3, 1, 2, 0), now_ms=0, wall_ms=0
         )
         node.effects.run(hosted, effects)
-        assert (hosted.log.log_end_offset, hosted.replica.role.next_fetch()) == (3, None)
+        assert (hosted.log.log_end_offset, hosted.replica.next_fetch()) == (3, None)
         await node.work()
         assert hosted.log.log_end_offset == 1
         assert node.fetching.told[-1] == ("follow", (TOPIC_ID, 0), 2, 2)

@@ -10,6 +10,7 @@ from dataplane.storage.seal import LogSeal
 from springtide.contract.partition_state import PartitionState
 from springtide.wire.record_batch import decode_header
 from tests.kit.dataplane.node import Node, batch_of, state
+from tests.kit.dataplane.replica import as_follower
 from tests.simulation.memory_disk import MemoryDisk
 
 
@@ -93,9 +94,9 @@ def test_a_follower_asks_for_more_only_when_it_may_vouch_for_what_it_has() -> No
         node = await node_with(state(replicas=(2, 1), isr=(2, 1), new_replicas=(1, 2), leader=2))
         await seal(node)
         replica = node.hosted().replica
-        position = replica.role.next_fetch()
+        position = replica.next_fetch()
         assert position is not None
-        effects = replica.role.on_fetched(
+        effects = as_follower(replica).on_fetched(
             LeaderAnswer(
                 records=batch_of(base_offset=0, leader_epoch=1), high_watermark=0, log_start_offset=0
             ),
@@ -104,9 +105,9 @@ def test_a_follower_asks_for_more_only_when_it_may_vouch_for_what_it_has() -> No
             wall_ms=0,
         )
         node.effects.run(node.hosted(), effects)
-        assert replica.role.next_fetch() is None
+        assert replica.next_fetch() is None
         await node.work()
-        position = replica.role.next_fetch()
+        position = replica.next_fetch()
         assert position is not None
         assert position.fetch_offset == 1
 

@@ -9,7 +9,7 @@ from dataplane.core.results import LeaderAnswer, ReplicaOptions
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
 from springtide.wire.fetch_response import Compacted
-from tests.kit.dataplane.replica import Bench, log_of, records_of
+from tests.kit.dataplane.replica import Bench, as_follower, log_of, records_of
 
 OPTIONS = CompactionOptions(0.5, 0, 2**63 - 1, delete_retention_ms=100)
 DIRT = Dirt(end_offset=3, clean_bytes=0, dirty_bytes=300, oldest_dirty_ms=1)
@@ -114,7 +114,7 @@ def test_what_is_not_known_to_be_committed_is_written_aside_before() -> None:
     assert isinstance(hold, WriteAside)
     assert (hold.first_offset, hold.next_offset, hold.cut_offset) == (2, 4, 0)
     assert bench.log.log_end_offset == 4
-    bench.replica.role.on_written_aside(hold.hold_id, error=None, now_ms=0)
+    as_follower(bench.replica).on_written_aside(hold.hold_id, error=None, now_ms=0)
     assert bench.log.log_end_offset == 0
 
 
@@ -134,17 +134,17 @@ def test_a_log_that_was_copied_in_part_does_not_follow_an_unclean_leader_with_wh
     hold = bench.fetched(LeaderAnswer(high_watermark=3))[-1]
     assert isinstance(hold, WriteAside)
     assert (hold.first_offset, hold.cut_offset) == (0, 0)
-    bench.replica.role.on_written_aside(hold.hold_id, error=None, now_ms=0)
+    as_follower(bench.replica).on_written_aside(hold.hold_id, error=None, now_ms=0)
     assert bench.log.log_end_offset == 0
     assert bench.log.rounds.whole_from == 0
 
 
 def test_logs_are_not_compared_where_another_round_may_have_gone_over_one_of_them() -> None:
     follower = following()
-    mark = follower.replica.role.log_mark()
+    mark = as_follower(follower.replica).log_mark()
     assert mark is not None and len(mark.batches) == 3
     follower.fetched(told(0, end=3))
-    assert follower.replica.role.log_mark() == LogMark(1, -1, mark.batches[2:])
+    assert as_follower(follower.replica).log_mark() == LogMark(1, -1, mark.batches[2:])
     leader = leading()
     other = mark._replace(batches=((1, 1), *mark.batches[1:]))
     assert leader.fetch(2, 4, mark=other)[0].diverging is not None
