@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client.metrics_core import Metric
 
+from dataplane.core.broker import Broker
 from dataplane.core.creations import PendingCreations
 from dataplane.core.fetch_session import FetchSessions
 from dataplane.core.leader import Leader
@@ -25,7 +26,6 @@ from dataplane.shell.produces import Produces
 from dataplane.shell.replica_fetcher import ReplicaFetchers
 from dataplane.shell.scrubber import Scrubber
 from dataplane.shell.topic_configs import TopicConfigs
-from dataplane.shell.untold import Untold
 from dataplane.storage.disk import Disk
 from dataplane.storage.log_dir import LogDir
 from springtide.node.node import Node
@@ -77,13 +77,14 @@ class Replicas:
             clock=node.clock,
             holds_lease=node.lease.is_held,
         )
-        untold = Untold(node.node_id, node.wake_report)
         self.effects = EffectRunner(
+            broker=Broker(node.node_id),
             produces=self.produces,
             fetches=self.fetches,
             store=self.directory,
-            untold=untold,
+            counters=counters,
             clock=node.clock,
+            wake_report=node.wake_report,
             end_turn=node.end_turn,
         )
         self.table = PartitionTable(
@@ -92,7 +93,6 @@ class Replicas:
             lease=node.lease,
             clock=node.clock,
             effects=self.effects,
-            untold=untold,
             store=self.directory,
             options_for=self.configs.replica_options,
             on_configs=self.configs.configure,
@@ -103,11 +103,8 @@ class Replicas:
         self.reports = PartitionReports(
             table=self.table,
             effects=self.effects,
-            untold=untold,
             view=node.view,
             store=self.directory,
-            counters=counters,
-            end_turn=node.end_turn,
         )
         self.fetchers = ReplicaFetchers(
             broker_id=node.node_id,

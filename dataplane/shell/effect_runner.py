@@ -7,9 +7,10 @@ is started here, and its end given back to the replica, unless the table has for
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, assert_never, cast
 
+from dataplane.core.broker import Broker, OfReplica
 from dataplane.core.effects import (
     BackOff,
     CheckAtRest,
@@ -34,8 +35,9 @@ from dataplane.core.results import DeletionResult
 from dataplane.shell.data_directory import DataDirectory
 from dataplane.shell.fetches import Fetches
 from dataplane.shell.hosted import HostedPartition
+from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.produces import Produces
-from dataplane.shell.untold import Untold
+from dataplane.shell.served_learners import ServedLearners
 from springtide.contract.partition_state import PartitionKey
 from springtide.node.clock import Clock
 
@@ -69,49 +71,62 @@ class Scrubbing(Protocol):
 
 
 class EffectRunner:
-    """`fetching` and `scrubbing` are connected before a partition is hosted: they need this and the table."""
+    """Carries out what the core decides: `run` within a turn of the server, `carry_out` as a turn of its own.
+
+    `fetching` and `scrubbing` are connected before a partition is hosted: they need this and the table.
+    wake_report: asks for a report to the controller soon."""
 
     fetching: ReplicaFetching
 
     def __init__(
         self,
         *,
+        broker: Broker[HostedPartition],
         produces: Produces,
         fetches: Fetches,
         store: DataDirectory,
-        untold: Untold,
+        counters: BrokerCounters,
         clock: Clock,
+        wake_report: Callable[[], None],
         end_turn: Callable[[], None],
     ) -> None:
+        self.broker = broker
+        self.served_learners = ServedLearners()
+        self.wake_report = wake_report
         self._produces = produces
         self._fetches = fetches
         self._store = store
-        self._untold = untold
+        self._counters = counters
         self._clock = clock
         self._end_turn = end_turn
         self.scrubbing: Scrubbing | None = None
-        self.restless: dict[PartitionKey, HostedPartition] = {}
-        """Replicas to which something has happened, until they are at rest."""
 
     def connect(self, *, fetching: ReplicaFetching, scrubbing: Scrubbing | None = None) -> None:
         self.fetching = fetching
         self.scrubbing = scrubbing
 
-    def stir(self, hosted: HostedPartition) -> None:
-        """Note that something has happened to this replica."""
-        self.restless[hosted.key] = self._untold.lags[hosted.key] = hosted
-
     def tell_log_start(self, hosted: HostedPartition) -> None:
         """Retention has moved the leader's log start: followers and consumers of an idle partition learn it,
         too."""
-        self.stir(hosted)
+        self.broker.note_news(hosted)
         self._fetches.on_high_watermark_moved(hosted.key)
 
+    def carry_out(self, steps: Iterable[OfReplica[HostedPartition]]) -> None:
+        """Carry out what the broker asked for, in order, and end the turn."""
+        for step in steps:
+            self.run(step.hosted, step.effects)
+            self.served_learners.note(step.hosted.key, step.hosted.replica)
+            if step.isr_change > 0:
+                self._counters.isr_expands += 1
+            elif step.isr_change < 0:
+                self._counters.isr_shrinks += 1
+        self._end_turn()
+
     def run(self, hosted: HostedPartition, effects: Effects) -> None:
-        """Carry out what a replica asked for, in order."""
+        """Carry out what a replica asked for, in order. The caller ends the turn."""
         if not effects:
             return
-        self.stir(hosted)
+        self.broker.note_news(hosted)
         fetches, fetching = self._fetches, self.fetching
         for effect in effects:
             match effect:
@@ -132,7 +147,8 @@ class EffectRunner:
                 case LeadershipChanged():
                     fetches.on_leadership_changed(hosted.key)
                 case ProposalReady():
-                    self._untold.note_proposal(hosted.key)
+                    self.broker.reports.note_proposal(hosted.key)
+                    self.wake_report()
                 case StartFetching(leader_id=leader_id, leader_epoch=leader_epoch):
                     fetching.follow(hosted, leader_id=leader_id, leader_epoch=leader_epoch)
                 case StopFetching():
@@ -152,7 +168,8 @@ class EffectRunner:
                 case Vouch():
                     self._vouch(hosted)
                 case ReportProblem(problem=problem):
-                    self._untold.note_problem(problem)
+                    self.broker.reports.note_problem(problem)
+                    self.wake_report()
                     if self._store.failure is not None:
                         self._store.met_failure.set()
                     if problem.code == "went_back" and problem.broker_id < 0:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from dataplane.core.replica import Replica
+from dataplane.core.hosted import Hosted
 from dataplane.storage.partition_log import PartitionLog
-from springtide.contract.lag_report import PartitionLag
-from springtide.contract.partition_state import PartitionKey
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class HostedPartition:
-    topic: str
-    topic_id: str
-    partition: int
-    replica: Replica
+class HostedPartition(Hosted):
     log: PartitionLog
-    key: PartitionKey = field(init=False)
     bytes_in: int = 0
     bytes_out: int = 0
     messages_in: int = 0
@@ -34,13 +27,6 @@ class HostedPartition:
     is_append_time: bool = False
     timestamp_before_ms_max: int | None = None
     timestamp_after_ms_max: int | None = None
-    #: What the last report said; an idle partition is not reported again.
-    lag_reported: PartitionLag | None = None
-    #: Not in the table any more, or about to be closed: what still comes back from a thread is dropped.
-    is_forgotten: bool = False
-
-    def __post_init__(self) -> None:
-        self.key = (self.topic_id, self.partition)
 
     @property
     def is_shard(self) -> bool:

@@ -32,8 +32,6 @@ from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.fetches import Fetches
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.log_creator import LogCreator
-from dataplane.shell.served_learners import ServedLearners
-from dataplane.shell.untold import Untold
 from dataplane.storage.partition_log import PartitionLog
 from springtide.contract.lag_report import (
     ReplicaProblem,
@@ -63,7 +61,6 @@ class PartitionTable:
         lease: Lease,
         clock: Clock,
         effects: EffectRunner,
-        untold: Untold,
         store: DataDirectory,
         options_for: Callable[[str], ReplicaOptions],
         on_configs: Callable[[HostedPartition], None],
@@ -76,15 +73,16 @@ class PartitionTable:
         self._lease = lease
         self._clock = clock
         self._effects = effects
-        self._untold = untold
+        self._broker = effects.broker
+        self._untold = effects.broker.reports
         self._store = store
         self._options_for = options_for
         self._on_configs = on_configs
-        self.served_learners = ServedLearners()
+        self.served_learners = effects.served_learners
         self.creator = LogCreator(
             store, pending, on_made=self._on_made, on_failed=self._on_not_made, discard=self._discard
         )
-        self._hosted: dict[PartitionKey, HostedPartition] = {}
+        self._hosted = effects.broker.partitions
         self._by_name: dict[tuple[str, int], HostedPartition] = {}
         #: Found on disk at start, not yet claimed by a state.
         self.found: dict[PartitionKey, PartitionLog] = {}
@@ -122,7 +120,15 @@ class PartitionTable:
         """Add a problem that was found at start to the first report."""
         if problem.code == "log_missing":
             self._set_aside.add((problem.topic_id, problem.partition))
+        self._note_problem(problem)
+
+    def _note_problem(self, problem: ReplicaProblem) -> None:
         self._untold.note_problem(problem)
+        self._effects.wake_report()
+
+    def _note_set_aside(self) -> None:
+        self._untold.note_set_aside()
+        self._effects.wake_report()
 
     async def apply(self, batch: UpdateBatch) -> list[ApplyFailure]:
         """Apply one batch whose controller epoch and broker epoch the caller has checked. A session that ends
@@ -144,7 +150,7 @@ class PartitionTable:
         for topic_id in batch.deleted_topics:
             await self._delete_topic(topic_id)
         if batch.full:
-            self._untold.creations.on_full_state()
+            self._untold.on_full_state_begins()
         for number, state in enumerate(batch.partitions, start=1):
             failure = await self._apply_state(state)
             if failure is not None:
@@ -152,8 +158,8 @@ class PartitionTable:
             await self.take_turn(number)
         if batch.full:
             await self._quarantine_unmentioned(batch, topics_before)
-            self._untold.note_set_aside()
-            self._untold.on_full_state(self)
+            self._note_set_aside()
+            self._untold.on_full_state()
         if batch.full or self._view.cluster_configs != configs_before:
             await self._configure(self)
         elif batch.topics:
@@ -212,11 +218,10 @@ class PartitionTable:
         """Give the replica this state, if it is newer than its own."""
         now_ms = self._clock.mono_ms()
         self._effects.run(hosted, hosted.replica.on_partition_state(state, now_ms=now_ms))
-        self._effects.stir(hosted)
+        self._broker.note_news(hosted)
         self.served_learners.note(hosted.key, hosted.replica)
-        has_log_end = self._untold.log_ends.on_applied(hosted)
-        if self._untold.creations.on_applied(state) or has_log_end:
-            self._untold.wake()
+        if self._untold.on_applied(hosted, state):
+            self._effects.wake_report()
 
     async def _take_up(self, state: PartitionState) -> PartitionLog | None:
         """Return the log that this broker has set aside, rather than a new one. If the replica has a seat,
@@ -232,7 +237,7 @@ class PartitionTable:
         self.creator.pending.give_up(key)
         await self.creator.settle()
         log = await self._store.take_up_log(key)
-        self._untold.note_set_aside()
+        self._note_set_aside()
         return log
 
     def _want_log(self, state: PartitionState) -> ApplyFailure | None:
@@ -261,7 +266,7 @@ class PartitionTable:
         self._report_about(state, "storage_error", str(error))
 
     def _report_about(self, state: PartitionState, code: str, detail: str) -> None:
-        self._untold.note_problem(
+        self._note_problem(
             ReplicaProblem(
                 topic_id=state.topic_id,
                 partition=state.partition,
@@ -299,7 +304,7 @@ class PartitionTable:
             # Removed while this broker was away. The topic lives, so there is no evidence that these bytes
             # may go.
             await self._quarantine(log, "this broker is no replica any more")
-            self._untold.note_set_aside()
+            self._note_set_aside()
         return None
 
     async def _delete_topic(self, topic_id: str) -> None:
@@ -358,15 +363,12 @@ class PartitionTable:
         self._effects.run(hosted, hosted.replica.on_deleted())
         self._effects.fetching.unfollow(hosted.key)
         self._fetches.on_leadership_changed(hosted.key)
-        del self._hosted[hosted.key]
-        hosted.is_forgotten = True
+        self._broker.forget(hosted)
         name = (hosted.topic, hosted.partition)
         if self._by_name.get(name) is hosted:
             del self._by_name[name]
         self._with_waiters.pop(hosted.key, None)
-        self._effects.restless.pop(hosted.key, None)
         self.served_learners.forget(hosted.key)
-        self._untold.forget(hosted.key)
 
     async def _quarantine_unmentioned(
         self, batch: UpdateBatch, topics_before: Mapping[str, TopicState]
@@ -411,7 +413,7 @@ class PartitionTable:
             if isinstance(hosted.replica.role, Leader):
                 for broker_id in changed:
                     self._effects.run(hosted, hosted.replica.role.on_broker_changed(broker_id, now_ms=now_ms))
-                self._effects.stir(hosted)
+                self._broker.note_news(hosted)
             await self.take_turn(number)
 
     # Time
@@ -444,12 +446,12 @@ class PartitionTable:
         count = -(-len(self._hosted) // TICKS_PER_ROUND)
         for hosted in self._round[-count:]:
             if self._hosted.get(hosted.key) is hosted:
-                self._effects.stir(hosted)
+                self._broker.note_news(hosted)
         del self._round[-count:]
-        for key, hosted in list(self._effects.restless.items()):
+        for key, hosted in list(self._broker.restless.items()):
             self._effects.run(hosted, hosted.replica.role.on_tick(now_ms))
             if hosted.replica.role.is_at_rest:
-                self._effects.restless.pop(key, None)
+                self._broker.restless.pop(key, None)
 
     def on_storage_failure(self, is_affected: Callable[[HostedPartition], bool], detail: str) -> None:
         """Take the replicas of a failed directory offline at once (S28, EIO or full disk). The failure

@@ -7,14 +7,15 @@ to what was flushed when the machine dies), the high-watermark checkpoint, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dataplane.core.creations import PendingCreations, UntoldCreations, has_seat, may_create
+from dataplane.core.broker import Broker, OfReplica
+from dataplane.core.creations import PendingCreations, has_seat, may_create
 from dataplane.core.effects import (
     NO_EFFECTS,
     BackOff,
@@ -38,6 +39,7 @@ from dataplane.core.effects import (
 )
 from dataplane.core.fetch import ConsumerFetch, ReplicaFetch
 from dataplane.core.fetch_session import HIGH_WATERMARK_TELL_MS, Contact, FetchPosition
+from dataplane.core.hosted import Hosted
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
 from dataplane.core.replica import Replica
@@ -49,7 +51,6 @@ from dataplane.core.results import (
     ReplicaOptions,
 )
 from dataplane.core.throttle import LearnerThrottle
-from dataplane.shell.log_ends import log_end_of
 from dataplane.shell.partitions import ahead, is_behind
 from dataplane.storage.retention import UNLIMITED, SegmentView, segments_to_delete
 from dataplane.storage.seal import Seal
@@ -106,8 +107,8 @@ PRODUCE_WAIT_MS = 3_000
 CREATIONS_AT_ONCE = 4
 CREATION_MS, SLOW_CREATION_MS = (2, 30), (300, 3_000)
 SLOW_CREATION_RATE = 0.05
-#: New replicas told of in one report.
-CREATIONS_TOLD_MAX = 20
+#: New replicas, and others of each kind, told of in one report.
+CREATIONS_TOLD_MAX, TOLD_MAX = 20, 100
 RETENTION_LOOK_MS = 1_000
 HUNG_LOOK_MS = 50
 BATCHES_EXPIRED_MAX = 8
@@ -237,6 +238,24 @@ class Disk:
         return ShutdownKind.MACHINE_CRASH
 
 
+class Replicas(Mapping[PartitionKey, Replica]):
+    """The replicas of a broker's table, by key."""
+
+    __slots__ = ("_partitions",)
+
+    def __init__(self, broker: Broker[Hosted]) -> None:
+        self._partitions = broker.partitions
+
+    def __getitem__(self, key: PartitionKey) -> Replica:
+        return self._partitions[key].replica
+
+    def __iter__(self) -> Iterator[PartitionKey]:
+        return iter(self._partitions)
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+
 @dataclass(slots=True)
 class BrokerNode:
     broker_id: int
@@ -256,13 +275,14 @@ class BrokerNode:
     lease: Lease = field(default_factory=Lease)
     endpoints: dict[int, BrokerEndpoint] = field(default_factory=dict)
     topics: dict[str, TopicState] = field(default_factory=dict)
-    replicas: dict[PartitionKey, Replica] = field(default_factory=dict)
+    #: What the process runs too, and its replicas.
+    core: Broker[Hosted] = field(init=False)
+    replicas: Replicas = field(init=False)
     states: dict[PartitionKey, PartitionState] = field(default_factory=dict)
     fetching: dict[PartitionKey, int] = field(default_factory=dict)
     backing_off: set[PartitionKey] = field(default_factory=set)
     fetch_tasks: set[int] = field(default_factory=set)
     failures: list[ApplyFailure] = field(default_factory=list)
-    problems: list[ReplicaProblem] = field(default_factory=list)
     applied: tuple[int, int] = (-1, -1)
     #: Of the registration, and where the logs ended in the last round of sealing.
     chain_epoch: int = -1
@@ -270,7 +290,6 @@ class BrokerNode:
     controller: int = 0
     reporting: bool = False
     holdings_told_ms: float = -HOLDINGS_INTERVAL_MS
-    is_set_aside_untold: bool = False
     started_after: ShutdownKind = ShutdownKind.FIRST_START
     report_soon: bool = False
     wants_shutdown: bool = False
@@ -302,9 +321,8 @@ class BrokerNode:
     #: Learners whose operation has a rate, and the leader epochs in which they need no turn any more.
     throttle: LearnerThrottle = field(init=False)
     caught_up: dict[PartitionKey, int] = field(default_factory=dict)
-    #: Logs that are still to be made, and those that the controller has not been told of.
+    #: Logs that are still to be made.
     creations: PendingCreations = field(default_factory=PendingCreations)
-    created: UntoldCreations = field(init=False)
     in_hand: tuple[PartitionKey, ...] = ()
     scrubbing: Scrubbing = field(init=False)
     clock: NodeClock = field(init=False)
@@ -316,7 +334,12 @@ class BrokerNode:
         self.clock = NodeClock(self.events)
         self.time = timekeeper(self.clock)
         self.throttle = self._new_throttle()
-        self.created = UntoldCreations(self.broker_id)
+        self.forget_replicas()
+
+    def forget_replicas(self) -> None:
+        """Nothing of a table is in memory."""
+        self.core = Broker(self.broker_id)
+        self.replicas = Replicas(self.core)
 
     def _new_throttle(self) -> LearnerThrottle:
         options = self.cluster.options
@@ -353,17 +376,15 @@ class BrokerNode:
         self.endpoints = {}
         self.topics = {}
         self.holdings_told_ms = -HOLDINGS_INTERVAL_MS
-        self.replicas = {}
+        self.forget_replicas()
         self.states = {}
         self.fetching = {}
         self.backing_off = set()
         self.throttle = self._new_throttle()
         self.caught_up = {}
         self.creations = PendingCreations()
-        self.created = UntoldCreations(self.broker_id)
         self.fetch_tasks = set()
         self.failures = []
-        self.problems = []
         self.applied = (-1, -1)
         self.chain_epoch = -1
         self.seen_ends = {}
@@ -442,7 +463,7 @@ class BrokerNode:
         self.is_up = False
         self.is_paused = False
         self.parked.clear()
-        self.replicas = {}
+        self.forget_replicas()
         self.network.close(self.name)
         for key, log in self.disk.logs.items():  # lowered before each cut
             stored = self.disk.high_watermarks.get(key, 0)
@@ -810,9 +831,11 @@ class BrokerNode:
         if batch.full:
             self._quarantine({topic.topic_id for topic in batch.topics}, topics)
             self._tell_set_aside()
-            self.created.on_full_state()
+            self.core.reports.on_full_state_begins()
         for state in batch.partitions:
             self._apply_partition(state)
+        if batch.full:
+            self.core.reports.on_full_state()
         if self.creations.must_settle:
             self.cluster.marks.reached("creation.given.up.in.hand")
             return  # not applied yet: it asks for the same again
@@ -825,18 +848,20 @@ class BrokerNode:
     def _delete_topic(self, topic_id: str) -> None:
         self.topics.pop(topic_id, None)
         for key in [k for k in self.replicas if k[0] == topic_id]:
-            self._run(key, self.replicas[key].on_deleted())
-            del self.replicas[key]
-            self.created.forget(key)
+            self._forget(key)
         for key in [k for k in self.disk.logs if k[0] == topic_id]:
             del self.disk.logs[key]
         for key in [k for k in self.creations.wanted if k[0] == topic_id]:
             self.creations.give_up(key)
 
+    def _forget(self, key: PartitionKey) -> None:
+        self._run(key, self.replicas[key].on_deleted())
+        self.core.forget(self.core.partitions[key])
+
     def _tell_set_aside(self) -> None:
         """In a sweep of its family only, so that what all other seeds draw stays as it is."""
         if self.cluster.options.family == "metadata":
-            self.is_set_aside_untold = True
+            self.core.reports.note_set_aside()
             self._after(1, self._report)
 
     def _quarantine(self, known: set[str], topics: dict[str, TopicState]) -> None:
@@ -847,9 +872,7 @@ class BrokerNode:
             if replica is not None:
                 state = replica.state
                 self.disk.high_watermarks[key] = replica.high_watermark
-                self._run(key, replica.on_deleted())
-                del self.replicas[key]
-                self.created.forget(key)
+                self._forget(key)
             self.disk.set_aside(key, topics.get(key[0]), state)
             self.events.note(f"{self.name} sets {key[0][:4]}-{key[1]} aside: nobody knows it")
         for key in [k for k in self.creations.wanted if k[0] not in known]:
@@ -868,7 +891,7 @@ class BrokerNode:
             if key not in self.disk.logs and not self._take_up(state):
                 self._want_log(state)
                 return
-            replica = self._host(key)
+            replica = self.host(state, checkpointed=self.disk.high_watermarks.get(key, 0))
         self._enter(replica, state)
 
     def _take_up(self, state: PartitionState) -> bool:
@@ -885,16 +908,20 @@ class BrokerNode:
         self._tell_set_aside()
         return True
 
-    def _host(self, key: PartitionKey) -> Replica:
-        replica = self.replicas[key] = Replica(
+    def host(self, state: PartitionState, *, checkpointed: int) -> Replica:
+        key = (state.topic_id, state.partition)
+        replica = Replica(
             broker_id=self.broker_id,
-            topic_id=key[0],
-            partition=key[1],
+            topic_id=state.topic_id,
+            partition=state.partition,
             log=self.disk.logs[key],
             lease=self.lease,
             brokers=self.endpoints,
             options=self.options,
-            checkpointed=self.disk.high_watermarks.get(key, 0),
+            checkpointed=checkpointed,
+        )
+        self.core.partitions[key] = Hosted(
+            topic=state.topic, topic_id=state.topic_id, partition=state.partition, replica=replica
         )
         return replica
 
@@ -907,7 +934,8 @@ class BrokerNode:
             return
         self._run(key, replica.on_partition_state(state, now_ms=self.now_ms))
         self._classify(key, replica)
-        if self.created.on_applied(state):
+        self.core.note_news(self.core.partitions[key])
+        if self.core.reports.on_applied(self.core.partitions[key], state):
             self._after(1, self._report)
         self.cluster.oracle.on_replica_touched(self, key)
 
@@ -952,7 +980,7 @@ class BrokerNode:
                 log = self.disk.logs[key] = MemoryLog()
                 log.failing = self.disk.failing
                 self.cluster.logs_made.add((self.broker_id, key))
-                self._enter(self._host(key), state)
+                self._enter(self.host(state, checkpointed=0), state)
         self._make_logs()
 
     def _classify(self, key: PartitionKey, replica: Replica) -> None:
@@ -981,9 +1009,8 @@ class BrokerNode:
             return
         self._run(key, replica.on_partition_state(state, now_ms=self.now_ms))
         if replica.state is state:
-            self._run(key, replica.on_deleted())
-            del self.replicas[key], self.disk.logs[key]
-            self.created.forget(key)
+            self._forget(key)
+            del self.disk.logs[key]
             self.cluster.oracle.on_log_replaced(self.broker_id)
             self.events.note(f"{self.name} deletes {key[0][:4]}-{key[1]}: it was moved away")
 
@@ -997,14 +1024,14 @@ class BrokerNode:
             self.report_soon = True
             return
         now_ms = self.now_ms
-        leading = [(key, r) for key, r in sorted(self.replicas.items()) if isinstance(r.role, Leader)]
-        proposals = tuple(p for _, r in leading if (p := r.role.due_proposal(now_ms)) is not None)
-        for key, _ in leading:
-            self.cluster.oracle.on_replica_touched(self, key)
-        problems, self.problems = tuple(self.problems), []
-        ends = [end for _, r in sorted(self.replicas.items()) if (end := log_end_of(r)) is not None]
-        created = self.created.next(count_max=CREATIONS_TOLD_MAX)
-        tells_aside, self.is_set_aside_untold = self.is_set_aside_untold, False
+        reports = self.core.reports
+        proposals = tuple(reports.due_proposals(now_ms))
+        for proposal in proposals:
+            self.cluster.oracle.on_replica_touched(self, (proposal.topic_id, proposal.partition))
+        problems = tuple(reports.unreported_problems())
+        ends = tuple(reports.untold_log_ends(count_max=TOLD_MAX))
+        created = tuple(reports.untold_creations(count_max=CREATIONS_TOLD_MAX))
+        tells_aside = reports.take_set_aside()
         if not proposals and not problems and not ends and not created and not tells_aside:
             return
         self.reporting = True
@@ -1013,46 +1040,51 @@ class BrokerNode:
             broker_epoch=self.broker_epoch,
             proposals=proposals,
             problems=problems,
-            lags=tuple(lag for _, r in leading if (lag := r.role.lag(now_ms)) is not None),
+            lags=tuple(reports.changed_lags(now_ms, count_max=TOLD_MAX)),
             witness=self.witness,
-            log_ends=tuple(ends),
+            log_ends=ends,
             created=created,
             set_aside=tuple(self.disk.notes.values()) if tells_aside else None,
         )
 
-        def done() -> None:
+        def done(*, is_aside_told: bool) -> None:
             self.reporting = False
+            if tells_aside and not is_aside_told:
+                reports.note_set_aside()
             if self.report_soon:
                 self.report_soon = False
                 self._after(1, self._report)
 
         def answered(response: LagReportResponse) -> None:
-            if response.error is ControllerError.NONE:
+            is_heard = response.error is ControllerError.NONE
+            if is_heard:
+                reports.on_problems_reported(problems)
+                has_more = reports.on_log_ends_told(ends)
                 if response.controller_epoch >= self.applied[0]:
-                    self.report_soon = self.created.on_told(created) or self.report_soon
-                for result in response.results:
-                    key = (result.topic_id, result.partition)
-                    replica = self.replicas.get(key)
-                    if replica is not None:
-                        self.cluster.marks.on_proposal_result(replica, result)
-                        self._run(key, replica.on_proposal_result(result, now_ms=self.now_ms))
-                        self.cluster.oracle.on_replica_touched(self, key)
-            else:
-                self.problems.extend(problems)
-                self.is_set_aside_untold = self.is_set_aside_untold or tells_aside
-            done()
+                    has_more = reports.on_creations_told(created) or has_more
+                self.report_soon = self.report_soon or has_more
+            for result in response.results:
+                if (replica := self.replicas.get((result.topic_id, result.partition))) is not None:
+                    self.cluster.marks.on_proposal_result(replica, result)
+            self._carry_out(self.core.on_proposal_results(response.results, now_ms=self.now_ms))
+            done(is_aside_told=is_heard)
 
         def lost() -> None:
             self.cluster.marks.reached("report.unanswered")
-            self.problems.extend(problems)
-            self.is_set_aside_untold = self.is_set_aside_untold or tells_aside
-            done()
+            done(is_aside_told=False)
 
         self._call(self._controller, report, answered, lost)
 
     # --- effects ----------------------------------------------------------------------------------------
 
+    def _carry_out(self, steps: Iterable[OfReplica[Hosted]]) -> None:
+        for hosted, effects, _ in steps:
+            self._run(hosted.key, effects)
+            self.cluster.oracle.on_replica_touched(self, hosted.key)
+
     def _run(self, key: PartitionKey, effects: Effects) -> None:
+        if effects:
+            self.core.note_news(self.core.partitions[key])
         for effect in effects:
             self._run_one(key, effect)
 
@@ -1088,9 +1120,10 @@ class BrokerNode:
             case Vouch():
                 self._after(self.random.randint(1, 30), partial(self._vouch, key))
             case ProposalReady():
+                self.core.reports.note_proposal(key)
                 self._after(1, self._report)
             case ReportProblem(problem=problem):
-                self.problems.append(problem)
+                self.core.reports.note_problem(problem)
                 self.problems_seen.append(problem)
                 if problem.code == "went_back" and problem.broker_id < 0:
                     self.vouch_for_nothing()

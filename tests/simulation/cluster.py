@@ -456,7 +456,7 @@ class Cluster:
         self.events.clear()
         for broker in self.brokers.values():
             broker.disk.logs.clear()
-            broker.replicas.clear()
+            broker.forget_replicas()
         self.ghosts.clear()
         self.producers.clear()
         self.history.operations.clear()

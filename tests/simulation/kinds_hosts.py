@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from dataplane.core.replica import Replica
 from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
 from springtide.contract.updates import BrokerEndpoint
 from springtide.node.heartbeats import Heartbeats
@@ -93,16 +92,7 @@ def resume(broker: BrokerNode, snapshot: Snapshot) -> None:
         if key not in broker.disk.logs:
             continue
         broker.states[key] = state
-        broker.replicas[key] = replica = Replica(
-            broker_id=broker.broker_id,
-            topic_id=state.topic_id,
-            partition=state.partition,
-            log=broker.disk.logs[key],
-            lease=lease,
-            brokers=broker.endpoints,
-            options=broker.options,
-            checkpointed=snapshot.high_watermarks[key],
-        )
+        replica = broker.host(state, checkpointed=snapshot.high_watermarks[key])
         broker._run(key, replica.on_partition_state(state, now_ms=broker.now_ms))
     broker.start_timers()
     broker._heartbeat()

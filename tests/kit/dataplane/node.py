@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import trio
 
+from dataplane.core.broker import Broker
 from dataplane.core.creations import PendingCreations
 from dataplane.core.fetch_session import FetchSessions
 from dataplane.core.results import AppendResult, FetchResult
@@ -25,7 +26,6 @@ from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.partition_reports import PartitionReports
 from dataplane.shell.partitions import PartitionTable
 from dataplane.shell.produces import Produces
-from dataplane.shell.untold import Untold
 from dataplane.storage.disk import Disk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.partition_log import PartitionLog
@@ -166,13 +166,14 @@ class Node:
             clock=self.clock,
             holds_lease=self.lease.is_held,
         )
-        untold = Untold(1, self._wake_report)
         self.effects = EffectRunner(
+            broker=Broker(1),
             produces=self.produces,
             fetches=self.fetches,
             store=self.directory,
-            untold=untold,
+            counters=self.counters,
             clock=self.clock,
+            wake_report=self._wake_report,
             end_turn=lambda: None,
         )
         self.table = PartitionTable(
@@ -181,7 +182,6 @@ class Node:
             lease=self.lease,
             clock=self.clock,
             effects=self.effects,
-            untold=untold,
             store=self.directory,
             options_for=lambda topic_id: self.config.replica_options(self.settings_for(topic_id)),
             on_configs=self._configure,
@@ -192,11 +192,8 @@ class Node:
         self.reports = PartitionReports(
             table=self.table,
             effects=self.effects,
-            untold=untold,
             view=self.view,
             store=self.directory,
-            counters=self.counters,
-            end_turn=lambda: None,
         )
         self.fetching = RecordedFetching()
         self.reports_wanted = 0

@@ -15,9 +15,9 @@ from dataplane.core.effects import BackOff, Remark
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.leader import Leader
 from dataplane.core.leader_epochs import UNDEFINED_EPOCH
+from dataplane.core.reports import UNREPORTED_PROBLEMS_MAX
 from dataplane.core.results import LeaderAnswer
 from dataplane.shell.log_creator import CREATIONS_AT_ONCE
-from dataplane.shell.untold import UNREPORTED_PROBLEMS_MAX
 from springtide.contract.lag_report import CreatedLogs, LagReportResponse
 from springtide.contract.partition_state import NO_LEADER, PartitionState, TopicState
 from springtide.contract.updates import UpdateBatch

@@ -6,11 +6,10 @@ every state again, so that a controller that took over is told again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dataplane.core.replica import Replica
 from dataplane.core.role import Offline
-from dataplane.shell.hosted import HostedPartition
 from springtide.contract.lag_report import LOG_EPOCHS_MAX, ReplicaLogEnd
 from springtide.contract.partition_state import NO_LEADER, PartitionKey
 
@@ -40,14 +39,14 @@ class UntoldLogEnds:
     __slots__ = ("_untold",)
 
     def __init__(self) -> None:
-        self._untold: dict[PartitionKey, HostedPartition] = {}
+        self._untold: dict[PartitionKey, Replica] = {}
 
-    def on_applied(self, hosted: HostedPartition) -> bool:
-        """A state was applied; true if there is something to tell."""
-        if log_end_of(hosted.replica) is None:
-            self._untold.pop(hosted.key, None)
+    def on_applied(self, key: PartitionKey, replica: Replica) -> bool:
+        """Note that a replica has applied a state. Return true if there is something to tell."""
+        if log_end_of(replica) is None:
+            self._untold.pop(key, None)
             return False
-        self._untold[hosted.key] = hosted
+        self._untold[key] = replica
         return True
 
     def forget(self, key: PartitionKey) -> None:
@@ -56,19 +55,20 @@ class UntoldLogEnds:
     def next(self, *, count_max: int) -> Sequence[ReplicaLogEnd]:
         """Return up to `count_max` untold ends, as they are now; they stay untold until `on_told`."""
         ends: list[ReplicaLogEnd] = []
-        for key, hosted in list(self._untold.items())[:count_max]:
-            end = log_end_of(hosted.replica)
+        for key, replica in list(self._untold.items())[:count_max]:
+            end = log_end_of(replica)
             if end is None:
                 del self._untold[key]
             else:
                 ends.append(end)
         return ends
 
-    def on_told(self, ends: Sequence[ReplicaLogEnd]) -> bool:
-        """The controller has them; true if there are more. One that has changed since is told again."""
+    def on_told(self, ends: Iterable[ReplicaLogEnd]) -> bool:
+        """Note that the controller has these ends. Return true if there are more. One that has changed
+        since is told again."""
         for end in ends:
             key = (end.topic_id, end.partition)
-            hosted = self._untold.get(key)
-            if hosted is not None and log_end_of(hosted.replica) == end:
+            replica = self._untold.get(key)
+            if replica is not None and log_end_of(replica) == end:
                 del self._untold[key]
         return bool(self._untold)
