@@ -32,7 +32,7 @@ from springtide.contract.updates import ApplyFailure, NameWriterRequest, NameWri
 from springtide.node.cluster_view import ClusterView
 from springtide.node.controller_session import ControllerSession
 from springtide.node.counters import NodeCounters, collect_node_counters
-from springtide.node.node import Node
+from springtide.node.node import ServingNode
 from springtide.node.quotas.metrics import collect_quotas
 from springtide.node.settings import Bound, NodePorts, NodeSettings, bind
 from springtide.node.status import gauge
@@ -56,7 +56,7 @@ class CoordinatorProcess:
         self._has_no_shard = trio.Event()
         self.counters = NodeCounters()
         self.view = ClusterView()
-        node = self.node = Node(
+        node = self.node = ServingNode(
             settings,
             ports,
             bound,

@@ -45,7 +45,7 @@ from springtide.node.connection import Connection
 from springtide.node.controller_client import Seen
 from springtide.node.controller_session import ControllerSession
 from springtide.node.handlers.group_lists import OUR_PREFIX
-from springtide.node.node import Node
+from springtide.node.node import ServingNode
 from springtide.node.quotas.metrics import collect_quotas
 from springtide.node.settings import Bound, NodePorts, NodeSettings, bind
 from springtide.node.status import gauge
@@ -90,7 +90,7 @@ class StorageBroker:
         self._ports = ports
         self.counters = BrokerCounters()
         pending = PendingCreations()
-        node = self.node = Node(
+        node = self.node = ServingNode(
             settings,
             ports,
             bound,

@@ -28,7 +28,7 @@ from dataplane.shell.scrubber import Scrubber
 from dataplane.shell.topic_configs import TopicConfigs
 from dataplane.storage.disk import Disk
 from dataplane.storage.log_dir import LogDir
-from springtide.node.node import Node
+from springtide.node.node import ServingNode
 from springtide.node.status import gauge
 
 SESSION_ID_BITS = 31
@@ -44,7 +44,7 @@ class Replicas:
 
     def __init__(
         self,
-        node: Node,
+        node: ServingNode,
         config: BrokerConfig,
         counters: BrokerCounters,
         *,
@@ -141,7 +141,11 @@ class Upkeep:
     compaction."""
 
     def __init__(
-        self, node: Node, replicas: Replicas, config: BrokerConfig, compaction: CompactionProcess | None
+        self,
+        node: ServingNode,
+        replicas: Replicas,
+        config: BrokerConfig,
+        compaction: CompactionProcess | None,
     ) -> None:
         self.maintenance = Maintenance(
             table=replicas.table,

@@ -1,6 +1,6 @@
 """A process that serves clients, put together: the parts that brokers and coordinators share, and its life.
 
-    Node(...): what handlers answer from; `complete`: the server and the session, which need the handlers
+    constructor: what handlers answer from; `complete`: the server and the session, which need the handlers
     start: serve metrics, register, serve Kafka's port once no other process holds its id
     close: free the ports and end the connections to the controller
 
@@ -71,7 +71,7 @@ class SessionParts(TypedDict):
     certificate_ends_ms: Callable[[], int]
 
 
-class Node:
+class ServingNode:
     """See the module. node_id: the broker's or coordinator's id. role: what the process is. view: without a
     state of the cluster yet. seen, on_seen: see ControllerClient.
 

@@ -10,12 +10,12 @@ from springtide.node.config import NodeConfig
 from springtide.node.controller_client import Role, Seen
 from springtide.node.counters import NodeCounters
 from springtide.node.listeners import BoundListeners, ListenersSettings
-from springtide.node.node import Node
+from springtide.node.node import ServingNode
 from springtide.node.settings import Bound, NodePorts, NodeSettings
 from tests.kit.springtide.memory_net import NoListener
 
 
-def node(role: Role = "brokers", *, seen: Seen | None = None) -> Node:
+def node(role: Role = "brokers", *, seen: Seen | None = None) -> ServingNode:
     settings = NodeSettings(
         cluster="c",
         listeners=ListenersSettings.one("127.0.0.1", 1),
@@ -23,7 +23,7 @@ def node(role: Role = "brokers", *, seen: Seen | None = None) -> Node:
         rack="r1",
         version="test",
     )
-    return Node(
+    return ServingNode(
         settings,
         NodePorts(controller_transport=httpx.MockTransport(lambda _: httpx.Response(503))),
         Bound(BoundListeners(settings.listeners, {"": NoListener()}, {})),
