@@ -14,9 +14,10 @@ import ipaddress
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit
 
+from springtide.node.client import KnownClient
 from springtide.node.counters import NodeCounters
 from springtide.security.acls.cache import DecisionCache
 from springtide.security.acls.model import CLUSTER_NAME, Operation, ResourceType
@@ -26,7 +27,6 @@ from springtide.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from springtide.contract.updates import BrokerEndpoint
     from springtide.node.cluster_view import ClusterView
-    from springtide.node.connection import Connection
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +44,12 @@ DENIED: Final = {
 """The error of a request that lacks a right on a resource of the type."""
 
 _NO_NODE: Final = -1
+
+
+class RightsHolder(KnownClient, Protocol):
+    """A connection, which keeps the rights of its client."""
+
+    rights: ClientRights | None
 
 
 class Authorizer:
@@ -67,7 +73,7 @@ class Authorizer:
         self._unlogged = 0
         self._logging_until_ms = 0
 
-    def rights_of(self, connection: Connection) -> ClientRights:
+    def rights_of(self, connection: RightsHolder) -> ClientRights:
         """Return the rights of the connection's client, with the decisions that were made about it before."""
         rights = connection.rights
         if rights is None or rights.principal != connection.principal:
@@ -104,14 +110,14 @@ class ClientRights:
 
     __slots__ = ("_authorizer", "_decisions", "_names", "_node_id", "host", "principal")
 
-    def __init__(self, authorizer: Authorizer, connection: Connection) -> None:
+    def __init__(self, authorizer: Authorizer, client: KnownClient) -> None:
         self._authorizer = authorizer
-        self.principal = connection.principal
-        self.host = host_of_peer(connection.peer)
+        self.principal = client.principal
+        self.host = host_of_peer(client.peer)
         self._decisions = DecisionCache(self.principal, self.host)
-        is_inter_broker = connection.listener == authorizer.inter_broker
+        is_inter_broker = client.listener == authorizer.inter_broker
         #: The hosts that the certificate names, where that counts.
-        self._names = frozenset(map(_canonical, connection.certificate_names if is_inter_broker else ()))
+        self._names = frozenset(map(_canonical, client.certificate_names if is_inter_broker else ()))
         #: The broker or coordinator that the certificate named the last time.
         self._node_id = _NO_NODE
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from springtide.exposure import is_loopback
 from springtide.node.quotas.sensors import SampleWindow
-from springtide.node.server import ServerLimits
+from springtide.node.server_limits import ServerLimits
 from springtide.node.tls_files import CLIENT_AUTH, TLS_VERSIONS
 from springtide.security.principal_rules import parse_principal_rules
 from springtide.security.sasl.exchange import Mechanism

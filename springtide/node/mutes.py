@@ -19,7 +19,9 @@ class Muted(Protocol):
     """A connection, as its mute's end sees it. muted_until_ms: 0 once the mute has ended."""
 
     muted_until_ms: int
-    closed: bool
+
+    @property
+    def closed(self) -> bool: ...
 
     def end_mute(self, now_ms: int) -> None: ...
 

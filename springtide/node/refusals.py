@@ -13,15 +13,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 
+from springtide.node.client import KnownClient
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode, error_code
-
-if TYPE_CHECKING:
-    from springtide.node.connection import Connection
 
 KINDS_MAX: Final = 1000
 TOLD_EVERY_MS: Final = 3_600_000
@@ -47,9 +45,9 @@ _USABLE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _log = logging.getLogger(__name__)
 
 
-def client_id_of(connection: Connection) -> str:
+def client_id_of(client: KnownClient) -> str:
     """Return a client's id as log lines tell it: it may be long, or none."""
-    return (connection.client_id or "")[:SOFTWARE_CHARS_MAX]
+    return (client.client_id or "")[:SOFTWARE_CHARS_MAX]
 
 
 def software_of(name: str, version: str) -> str | None:
@@ -69,14 +67,14 @@ class Refusals:
         #: Of each kind that is told: when it was last (monotonic, ms), and the count then.
         self._told: dict[tuple[int, int, str], tuple[int, int]] = {}
 
-    def note(self, api_key: int, errors: Iterable[int], connection: Connection, *, now_ms: int) -> None:
+    def note(self, api_key: int, errors: Iterable[int], client: KnownClient, *, now_ms: int) -> None:
         """Count each error but NONE. now_ms: monotonic."""
         for code in errors:
             if code:
-                self._note(api_key, code, connection, now_ms)
+                self._note(api_key, code, client, now_ms)
 
-    def _note(self, api_key: int, code: int, connection: Connection, now_ms: int) -> None:
-        kind = (api_key, code, connection.software)
+    def _note(self, api_key: int, code: int, client: KnownClient, now_ms: int) -> None:
+        kind = (api_key, code, client.software)
         if kind not in self._counts and len(self._counts) >= KINDS_MAX:
             kind = (api_key, code, OTHER_SOFTWARE)
         count = self._counts[kind] = self._counts.get(kind, 0) + 1
@@ -93,9 +91,9 @@ class Refusals:
             error.name,
             kind[2],
             count - told_count,
-            client_id_of(connection),
-            connection.principal,
-            connection.peer,
+            client_id_of(client),
+            client.principal,
+            client.peer,
         )
 
     def collect(self) -> Metric:

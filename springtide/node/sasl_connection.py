@@ -14,11 +14,12 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import trio
 
 from springtide.contract.security import ScramSecret, UserSecrets
+from springtide.node.client import KnownClient
 from springtide.node.clock import Clock
 from springtide.node.known_users import KnownUsers, VerifiedPasswords, credential_of, is_current
 from springtide.node.sasl_counters import SaslCounters
@@ -34,7 +35,6 @@ from springtide.wire.errors import ErrorCode
 from springtide.wire.primitives import MalformedRequest
 
 if TYPE_CHECKING:
-    from springtide.node.connection import Connection
     from springtide.node.jwks import IssuerKeys
 
 _log = logging.getLogger(__name__)
@@ -52,6 +52,23 @@ STEPS_AT_ONCE: Final = 2
 passwords by PLAIN do not keep the others waiting."""
 
 A = TypeVar("A", HandshakeAnswer, AuthenticateAnswer)
+
+
+class LoginConnection(KnownClient, Protocol):
+    """The connection of a client that logs in; see Connection."""
+
+    @property
+    def closed(self) -> bool: ...
+
+    def limit_requests(self, request_bytes_max: int) -> None: ...
+
+    def hold(self) -> None: ...
+
+    def release(self) -> None: ...
+
+    def end(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +110,7 @@ class SaslConnection:
         "_users_seen",
     )
 
-    def __init__(self, listener: SaslListener, connection: Connection) -> None:
+    def __init__(self, listener: SaslListener, connection: LoginConnection) -> None:
         settings = listener.settings
         self._listener = listener
         self._connection = connection

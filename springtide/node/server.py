@@ -21,7 +21,6 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 
 import trio
 
@@ -30,6 +29,7 @@ from springtide.node.connection import Connection, Dispatch
 from springtide.node.counters import NodeCounters
 from springtide.node.mutes import Mutes
 from springtide.node.net import READABLE, Channel, Listener, Poller
+from springtide.node.server_limits import ServerLimits
 from springtide.node.threads import Threads
 
 _log = logging.getLogger(__name__)
@@ -45,8 +45,6 @@ wait."""
 LOOK_INTERVAL_MS = 250
 WATCH_INTERVAL_MS = 500
 """After so long without a turn connections are looked after, too. Only turns make them hold more."""
-PARTIAL_FRAME_MS_MAX = 30_000
-"""The time a frame may stay incomplete; the time its bytes take at PARTIAL_FRAME_BYTES_PER_MS is added."""
 PARTIAL_FRAME_BYTES_PER_MS = 64
 HANDSHAKE_MS_MAX = 30_000
 """The time that a peer has for the handshake of TLS."""
@@ -59,19 +57,6 @@ ACCEPT_RETRY_MS = 100
 ACCEPT_RETRY_ERRORS = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EPROTO}
 )
-
-
-@dataclass(slots=True, kw_only=True)
-class ServerLimits:
-    """Kafka's names in the configuration: connections.max.idle.ms, max.connections, max.connections.per.ip,
-    socket.request.max.bytes, queued.max.request.bytes."""
-
-    connections_max: int = 10_000
-    connections_per_ip_max: int = 10_000
-    idle_ms_max: int = 600_000
-    memory_bytes_max: int = 512 * 1024 * 1024
-    partial_frame_ms_max: int = PARTIAL_FRAME_MS_MAX
-    request_bytes_max: int = 100 * 1024 * 1024
 
 
 class Server:

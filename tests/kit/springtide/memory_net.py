@@ -11,10 +11,8 @@ from dataplane.shell.metrics import BrokerCounters
 from springtide.node.clock import Clock, MachineClock
 from springtide.node.connection import Connection, PendingAnswer
 from springtide.node.net import READABLE, Buffer, Channel, ChannelReadiness, OnReady
-from springtide.node.server import (
-    Server,
-    ServerLimits,
-)
+from springtide.node.server import Server
+from springtide.node.server_limits import ServerLimits
 from springtide.node.threads import TrioThreads
 from springtide.wire.primitives import MalformedRequest
 

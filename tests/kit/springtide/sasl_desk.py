@@ -24,7 +24,8 @@ from springtide.node.handlers import api_versions, sasl_authenticate, sasl_hands
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.dispatch import Handler, make_dispatch
 from springtide.node.listeners import parse_listeners
-from springtide.node.server import Server, ServerLimits
+from springtide.node.server import Server
+from springtide.node.server_limits import ServerLimits
 from springtide.node.threads import Threads
 from springtide.wire import codec
 from springtide.wire.apis import ApiKey, response_header_version

@@ -8,11 +8,8 @@ import pytest
 
 from springtide.node import connection as connection_module
 from springtide.node.connection import IN_FLIGHT_REQUESTS_MAX, UNSENT_BYTES_MAX, Connection
-from springtide.node.server import (
-    IDLE_BUFFER_MS,
-    PARTIAL_FRAME_MS_MAX,
-    UNSENT_MS_MAX,
-)
+from springtide.node.server import IDLE_BUFFER_MS, UNSENT_MS_MAX
+from springtide.node.server_limits import PARTIAL_FRAME_MS_MAX
 from tests.kit.clocks import ManualClock
 from tests.kit.springtide.memory_net import Harness, frame
 

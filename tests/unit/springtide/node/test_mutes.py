@@ -10,7 +10,8 @@ import trio.testing
 
 from springtide.node import mutes
 from springtide.node.connection import Connection, PendingAnswer
-from springtide.node.server import HANDSHAKE_MS_MAX, PARTIAL_FRAME_MS_MAX, UNSENT_MS_MAX
+from springtide.node.server import HANDSHAKE_MS_MAX, UNSENT_MS_MAX
+from springtide.node.server_limits import PARTIAL_FRAME_MS_MAX
 from tests.kit.clocks import ManualClock, VirtualClock
 from tests.kit.springtide.memory_net import Harness, frame
 

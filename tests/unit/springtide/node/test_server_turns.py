@@ -15,7 +15,8 @@ from springtide.node.clock import MachineClock
 from springtide.node.connection import Connection, PendingAnswer
 from springtide.node.counters import NodeCounters
 from springtide.node.net import EpollPoller, SocketChannel
-from springtide.node.server import LINGER_MS, TASKS_WAIT_US_MAX, Server, ServerLimits
+from springtide.node.server import LINGER_MS, TASKS_WAIT_US_MAX, Server
+from springtide.node.server_limits import ServerLimits
 from springtide.node.threads import TrioThreads
 from tests.kit.springtide.memory_net import frame
 
