@@ -127,6 +127,7 @@ class Leader(ReplicaRole):
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
+        """Committed ISR plus promised additions, in assignment order."""
         return self.in_sync.maximal_isr
 
     def may_serve(self, now_ms: int) -> bool:
@@ -218,6 +219,7 @@ class Leader(ReplicaRole):
         return result, NO_EFFECTS
 
     def on_unread(self) -> None:
+        """A produced batch was refused before its header was believed: it may have been any producer's."""
         self._newcomers.clear()
 
     def _on_appended(self, base_offset: int, now_ms: int) -> Effects:
@@ -283,9 +285,10 @@ class Leader(ReplicaRole):
         )
 
     def decide_round(self, dirt: Dirt, *, agreed_ms: int, now_ms: int, wall_ms: int) -> Effects:
-        """Append the next round if one is due, but not while less than the minimum is in sync, since it could
-        not be committed. A silent follower keeps no tombstone from removal: when it is back it begins anew if
-        it has to."""
+        """Append the next round of compaction if one is due, but not while less than the minimum is in sync,
+        since it could not be committed. A silent follower keeps no tombstone from removal: when it is back it
+        begins anew if it has to. dirt: measured now. agreed_ms: Unix time that does not follow a leap of the
+        machine's clock."""
         in_sync, log, options = self.in_sync, self._log, self._replica.options
         if options.compaction is None or in_sync.is_under_min or not self.may_serve(now_ms):
             return NO_EFFECTS
@@ -524,6 +527,8 @@ class Leader(ReplicaRole):
         )
 
     def on_replica_gone(self, replica_id: int, contact: Contact) -> None:
+        """The follower took the partition out of that session, or the session ended: it is no longer
+        evidence that it follows."""
         follower = self.in_sync.follower(replica_id)
         if follower is not None and follower.contact is contact:
             follower.contact = None
@@ -693,10 +698,13 @@ class Leader(ReplicaRole):
         return self.commit(now_ms) + self._ask(now_ms)
 
     def on_broker_changed(self, broker_id: int, *, now_ms: int) -> Effects:
+        """The endpoint of one of its brokers changed in the live table: a new incarnation, or (in)active."""
         self.in_sync.on_broker_changed(broker_id)
         return self.commit(now_ms) + self._ask(now_ms)
 
     def due_proposal(self, now_ms: int) -> IsrProposal | None:
+        """Return the proposal to put into the lag report that is being built: the unanswered one when its
+        rest is over, or a new one. From here on it is a promise (I2, the leader is never laxer)."""
         members = self._due_isr(now_ms)
         return None if members is None else self.in_sync.propose(members, now_ms=now_ms)
 
@@ -715,11 +723,13 @@ class Leader(ReplicaRole):
         )
 
     def on_proposal_settled(self, result: IsrProposalResult, *, now_ms: int) -> Effects:
+        """The proposal is answered, and the state that came with the answer is applied."""
         if result.error is not ControllerError.NONE or not self.in_sync.on_accepted(result):
             return NO_EFFECTS
         return self.commit(now_ms) + self._ask(now_ms)
 
     def on_proposal_refused(self, result: IsrProposalResult, *, now_ms: int) -> None:
+        """The controller called the proposed follower ineligible."""
         retry_ms = self._replica.options.refused_retry_ms
         self.in_sync.on_refusal(result, now_ms=now_ms, refused_retry_ms=retry_ms)
 
@@ -765,6 +775,7 @@ class Leader(ReplicaRole):
         return NO_EFFECTS if self._due_isr(now_ms) is None else (PROPOSAL_READY,)
 
     def lag(self, now_ms: int) -> PartitionLag:
+        """Return the row of the lag report."""
         log = self._log
         state = self.in_sync.state
         return PartitionLag(

@@ -136,10 +136,22 @@ class Replica(ReplicaParts):
         return (*self.retire(ErrorCode.NOT_LEADER_OR_FOLLOWER), STOP_FETCHING)
 
     @property
+    def leading(self) -> Leader | None:
+        """Return the role if this replica leads."""
+        role = self.role
+        return role if isinstance(role, Leader) else None
+
+    @property
     def following(self) -> Follower | None:
-        """Return the role if this replica follows: it answers what only a follower is asked."""
+        """Return the role if this replica follows."""
         role = self.role
         return role if isinstance(role, Follower) else None
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        """Return the committed ISR plus promised additions, in assignment order; empty unless leader."""
+        leader = self.leading
+        return () if leader is None else leader.maximal_isr
 
     def next_fetch(self) -> FetchPosition | None:
         """Return what to ask the leader, or None if this replica does not follow, or fetches nothing now."""
@@ -178,9 +190,11 @@ class Replica(ReplicaParts):
         """Apply a newer state that the result brings, by the usual rule. Only such a state ends the promise
         (2.5, promises): an acceptance brings one, and so does a refusal. Else the leader asks again."""
         effects = NO_EFFECTS
-        if result.error is ControllerError.INELIGIBLE_REPLICA:
-            self.role.on_proposal_refused(result, now_ms=now_ms)
+        leader = self.leading
+        if leader is not None and result.error is ControllerError.INELIGIBLE_REPLICA:
+            leader.on_proposal_refused(result, now_ms=now_ms)
         state = result.state
         if state is not None and (self.state is None or state.partition_epoch > self.state.partition_epoch):
             effects = self.on_partition_state(state, now_ms=now_ms)
-        return effects + self.role.on_proposal_settled(result, now_ms=now_ms)
+        leader = self.leading
+        return effects if leader is None else effects + leader.on_proposal_settled(result, now_ms=now_ms)

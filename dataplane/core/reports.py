@@ -102,7 +102,8 @@ class Reports(Generic[H]):
             proposal
             for key in ready
             if (hosted := self._partitions.get(key)) is not None
-            and (proposal := hosted.replica.role.due_proposal(now_ms)) is not None
+            and (leader := hosted.replica.leading) is not None
+            and (proposal := leader.due_proposal(now_ms)) is not None
         ]
 
     def changed_lags(self, now_ms: int, *, count_max: int) -> Sequence[PartitionLag]:
@@ -112,7 +113,8 @@ class Reports(Generic[H]):
             if len(lags) >= count_max:
                 break
             del self._lags[key]
-            lag = hosted.replica.role.lag(now_ms)
+            leader = hosted.replica.leading
+            lag = None if leader is None else leader.lag(now_ms)
             if lag is not None and not _is_same_lag(lag, hosted.lag_reported):
                 hosted.lag_reported = lag
                 lags.append(lag)

@@ -1,9 +1,13 @@
 """The parts that a replica keeps through all its roles, and its answers while it has none.
 
-A replica leads (leader.py), follows (follower.py), is offline, or has no role. Each role is an object with
-the surface of `ReplicaRole`, which refuses everything: so a caller asks `replica.role` without a test of
-its kind. What only a follower is asked, `replica.following` answers. A role is dropped as a whole with what
-it knows; the log, the high watermark and the waiting producers are the replica's and outlive it.
+A replica leads (leader.py), follows (follower.py), is offline, or has no role. Each role has the surface of
+`ReplicaRole`: what time and disk bring to any replica, and what clients and followers may ask of any, because
+they can be wrong about who leads. `ReplicaRole` refuses it all, so that a caller asks `replica.role` without
+a test of its kind. What this broker itself asks of a leader or of a follower stands in these classes alone;
+`replica.leading` and `replica.following` are the role as such, or None.
+
+A role is dropped as a whole with what it knows; the log, the high watermark and the waiting producers are the
+replica's and outlive it.
 """
 
 from __future__ import annotations
@@ -14,7 +18,6 @@ from itertools import count
 from typing import ClassVar
 from weakref import proxy
 
-from dataplane.core.compaction.rounds import Dirt
 from dataplane.core.effects import (
     LEADERSHIP_CHANGED,
     NO_EFFECTS,
@@ -26,7 +29,6 @@ from dataplane.core.effects import (
     ReportProblem,
 )
 from dataplane.core.fetch import ConsumerFetch, ReplicaFetch
-from dataplane.core.fetch_session import Contact
 from dataplane.core.leader_epochs import UNDEFINED_END
 from dataplane.core.log_port import LogError, LogPort, LogSlice, RottenBytes, SuspectBytes, TimestampHit
 from dataplane.core.purgatory import Purgatory
@@ -41,7 +43,7 @@ from dataplane.core.results import (
     TimestampLookup,
 )
 from dataplane.core.watermarks import HighWatermark, StoredLogStart
-from springtide.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag, ReplicaProblem
+from springtide.contract.lag_report import ReplicaProblem
 from springtide.contract.partition_state import PartitionState
 from springtide.contract.updates import BrokerEndpoint
 from springtide.node.lease import Lease
@@ -156,7 +158,7 @@ class ReplicaParts:
 
 
 class ReplicaRole:
-    """The surface of all roles, and the role of a replica without one: it refuses everything.
+    """The surface of all roles, and the role of a replica without one: it refuses what it is asked.
 
     All times `now_ms` are of one monotonic clock; `wall_ms` is Unix time, for what is stored. Errors that
     peers cause are error codes in results. A LogError takes the replica offline.
@@ -198,12 +200,7 @@ class ReplicaRole:
         self._log_start.on_stored(offset)
         return NO_EFFECTS
 
-    # Leader.
-
-    @property
-    def maximal_isr(self) -> tuple[int, ...]:
-        """Committed ISR plus promised additions, in assignment order; empty unless leader."""
-        return ()
+    # What others ask of this partition, whose address for it may be out of date.
 
     def may_serve(self, now_ms: int) -> bool:
         """Return whether this leader may append, ack and answer reads: the lease is held, or the in-sync set
@@ -235,27 +232,15 @@ class ReplicaRole:
         """
         return AppendResult(self.refusal), NO_EFFECTS
 
-    def on_unread(self) -> None:
-        """A produced batch was refused before its header was believed: it may have been any producer's."""
-
     def describe_producers(self, now_ms: int) -> ProducersResult:
         """Return the producers that this partition remembers, with the last sequence of each. Only a leader
         that may serve answers: what another replica lacks, its reader would write again (6.9, named producer
         ids)."""
         return ProducersResult(self.refusal)
 
-    def decide_round(self, dirt: Dirt, *, agreed_ms: int, now_ms: int, wall_ms: int) -> Effects:
-        """Append the next round of compaction if this leader's log needs one. dirt: measured now. agreed_ms:
-        Unix time that does not follow a leap of the machine's clock."""
-        return NO_EFFECTS
-
     def on_replica_fetch(self, fetch: ReplicaFetch, *, now_ms: int) -> tuple[FetchResult, Effects]:
         """Answer a follower."""
         return FetchResult(self.refusal), NO_EFFECTS
-
-    def on_replica_gone(self, replica_id: int, contact: Contact) -> None:
-        """The follower took the partition out of that session, or the session ended: it is no longer
-        evidence that it follows."""
 
     def on_consumer_fetch(self, fetch: ConsumerFetch, *, now_ms: int) -> tuple[FetchResult, Effects]:
         """Answer a consumer. Never reads at or beyond the high watermark (I18, reads stop at the high
@@ -302,26 +287,6 @@ class ReplicaRole:
         THROTTLING_QUOTA_EXCEEDED (too many waiters).
         """
         return DeletionResult(self.refusal), NO_EFFECTS
-
-    def on_broker_changed(self, broker_id: int, *, now_ms: int) -> Effects:
-        """The endpoint of one of its brokers changed in the live table: a new incarnation, or (in)active."""
-        return NO_EFFECTS
-
-    def due_proposal(self, now_ms: int) -> IsrProposal | None:
-        """Return the proposal to put into the lag report that is being built: the unanswered one when its
-        rest is over, or a new one. From here on it is a promise (I2, the leader is never laxer)."""
-        return None
-
-    def on_proposal_refused(self, result: IsrProposalResult, *, now_ms: int) -> None:
-        """The controller called the proposed follower ineligible."""
-
-    def on_proposal_settled(self, result: IsrProposalResult, *, now_ms: int) -> Effects:
-        """The proposal is answered, and the state that came with the answer is applied."""
-        return NO_EFFECTS
-
-    def lag(self, now_ms: int) -> PartitionLag | None:
-        """Return the row of the lag report; None unless leader."""
-        return None
 
     # What leader and follower share.
 

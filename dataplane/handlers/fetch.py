@@ -120,8 +120,9 @@ def handle(context: BrokerContext, request: Request) -> None:
         # It follows these no longer, so that its session must not count as following them either.
         for key in forgotten:
             hosted = context.table.get(*key)
-            if hosted is not None:
-                hosted.replica.role.on_replica_gone(opened.replica_id, opened.contact)
+            leader = None if hosted is None else hosted.replica.leading
+            if leader is not None:
+                leader.on_replica_gone(opened.replica_id, opened.contact)
     opened.rights = rights
     connection.fetch_session = opened
     max_bytes = min(max(message.max_bytes, PARTITION_BYTES_MIN), context.config.fetch_max_bytes)

@@ -172,7 +172,9 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
     if error is ErrorCode.NONE and size > hosted.segment_bytes:
         error = ErrorCode.RECORD_LIST_TOO_LARGE
     if error is not ErrorCode.NONE or header is None:
-        hosted.replica.role.on_unread()
+        leader = hosted.replica.leading
+        if leader is not None:
+            leader.on_unread()
         refused = _refused(hosted, records, header, wall_ms) if error in _RECORD_ERRORS else None
         produces.on_appended(waiter, AppendResult(error=error, refused=refused))
         return

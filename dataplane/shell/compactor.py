@@ -137,12 +137,14 @@ class Compactor:
         if log.changes != changes or log.rounds.last != last or hosted.is_forgotten:
             return None
         end_offset = log.log_end_offset
-        effects = replica.role.decide_round(
-            dirt, agreed_ms=agreed_ms, now_ms=self._clock.mono_ms(), wall_ms=self._clock.wall_ms()
-        )
-        if effects:
-            self._effects.run(hosted, effects)
-            self._end_turn()
+        leader = replica.leading
+        if leader is not None:
+            effects = leader.decide_round(
+                dirt, agreed_ms=agreed_ms, now_ms=self._clock.mono_ms(), wall_ms=self._clock.wall_ms()
+            )
+            if effects:
+                self._effects.run(hosted, effects)
+                self._end_turn()
         if log.log_end_offset > end_offset:
             self.rounds += 1
             _log.info(

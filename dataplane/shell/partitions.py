@@ -22,7 +22,6 @@ from typing import Final
 import trio
 
 from dataplane.core.creations import PendingCreations, has_seat, may_create
-from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
 from dataplane.core.replica import Replica
 from dataplane.core.results import ReplicaOptions
@@ -410,9 +409,10 @@ class PartitionTable:
         for broker_id in changed:
             self._effects.fetching.on_broker_changed(broker_id)
         for number, hosted in enumerate(self, start=1):
-            if isinstance(hosted.replica.role, Leader):
+            if hosted.replica.leading is not None:
                 for broker_id in changed:
-                    self._effects.run(hosted, hosted.replica.role.on_broker_changed(broker_id, now_ms=now_ms))
+                    if (leader := hosted.replica.leading) is not None:
+                        self._effects.run(hosted, leader.on_broker_changed(broker_id, now_ms=now_ms))
                 self._broker.note_news(hosted)
             await self.take_turn(number)
 

@@ -49,7 +49,7 @@ class ServedLearners:
         if (
             bucket is None
             or replica_id not in self.by_partition.get(key, ())
-            or replica_id in replica.role.maximal_isr
+            or replica_id in replica.maximal_isr
         ):
             return None
         level = bucket.level(now_ms)

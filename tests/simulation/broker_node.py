@@ -819,8 +819,8 @@ class BrokerNode:
             self.endpoints.pop(broker_id, None)
         for endpoint in changed:
             for key, replica in list(self.replicas.items()):
-                if isinstance(replica.role, Leader):
-                    self._run(key, replica.role.on_broker_changed(endpoint.broker_id, now_ms=now_ms))
+                if (leader := replica.leading) is not None:
+                    self._run(key, leader.on_broker_changed(endpoint.broker_id, now_ms=now_ms))
         topics = self.topics
         if batch.full:
             self.topics = {}
@@ -1431,8 +1431,8 @@ class BrokerNode:
             return False
         known.contact.on_request(self.now_ms)
         for key in sorted(known.keys - keys):
-            if key in self.replicas:
-                self.replicas[key].role.on_replica_gone(request.broker_id, known.contact)
+            if key in self.replicas and (leader := self.replicas[key].leading) is not None:
+                leader.on_replica_gone(request.broker_id, known.contact)
         known.keys = keys
         return True
 

@@ -13,7 +13,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from dataplane.core.compaction.rounds import CompactionOptions
-from dataplane.core.leader import Leader
 from dataplane.core.log_port import SuspectBytes
 from dataplane.storage.compaction import PassPutOff
 from springtide.contract.partition_state import PartitionKey
@@ -78,11 +77,11 @@ class Compacting:
     def _decide(self, key: PartitionKey) -> None:
         node, replica = self._node, self._node.replicas[key]
         options, agreed_ms = replica.options.compaction, node.time.expiry_ms()
-        if agreed_ms is None or options is None or not isinstance(replica.role, Leader):
+        if agreed_ms is None or options is None or (leader := replica.leading) is None:
             return
         log: Any = replica.log
         dirt = log.dirt(replica.high_watermark, before_ms=agreed_ms - options.min_compaction_lag_ms)
-        effects = replica.role.decide_round(
+        effects = leader.decide_round(
             dirt, agreed_ms=agreed_ms, now_ms=node.now_ms, wall_ms=node.time.wall_ms()
         )
         if effects:

@@ -225,7 +225,7 @@ class Oracle:
         if len(state.isr) < told and broker.lease.is_held(broker.now_ms) and not self._is_back:
             raise Violation("2.12", f"{key} commits with ISR {state.isr}: a minimum of {told} is in force")
         evidence = self._evidence.get((broker.broker_id, broker.life, key, replica.leader_epoch), {})
-        for member in replica.role.maximal_isr:
+        for member in replica.maximal_isr:
             if member != broker.broker_id and evidence.get(member, -1) < high_watermark:
                 raise Violation(
                     "I3",

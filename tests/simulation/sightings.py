@@ -86,7 +86,7 @@ _BY_START = {
 def has_promise(replica: Replica) -> bool:
     """Whether it leads and waits for someone whom the controller has not confirmed."""
     state = replica.state
-    return state is not None and len(replica.role.maximal_isr) > len(state.isr)
+    return state is not None and len(replica.maximal_isr) > len(state.isr)
 
 
 class Sightings(Marks):
@@ -331,7 +331,7 @@ class Sightings(Marks):
             self.reached("commit.alone")
         elif len(state.isr) == state.min_insync_replicas < len(state.replicas):
             self.reached("commit.at.minimum.isr")
-        if len(replica.role.maximal_isr) > len(state.isr):
+        if len(replica.maximal_isr) > len(state.isr):
             self.reached("commit.with.a.promise.pending")
         if replica.high_watermark <= replica.role.in_sync.epoch_start_offset:
             self.reached("commit.of.an.earlier.epoch's.records")

@@ -35,7 +35,7 @@ async def port_of_leader(cluster: ClusterInProcess, topic_id: str) -> int:
 
     def leads() -> bool:
         hosted = cluster.brokers[leader].broker.table.get(topic_id, 0)
-        return hosted is not None and hosted.replica.role.maximal_isr != ()
+        return hosted is not None and hosted.replica.maximal_isr != ()
 
     await controller.wait_for(leads, "it leads")
     return cluster.brokers[leader].port

@@ -405,7 +405,8 @@ class MiniCluster:
                 changed = [b for b in BROKERS if node.brokers.get(b) != endpoints[b]]
                 node.brokers.update(endpoints)
             for broker_id in changed:
-                self.carry_out(node, node.replica.role.on_broker_changed(broker_id, now_ms=self.now_ms))
+                if (leader := node.replica.leading) is not None:
+                    self.carry_out(node, leader.on_broker_changed(broker_id, now_ms=self.now_ms))
             self.apply(node, state)
 
         self._post(f"push LE{state.leader_epoch} PE{state.partition_epoch} to {node.broker_id}", arrive)
@@ -422,7 +423,8 @@ class MiniCluster:
             self.report(node)
 
     def report(self, node: Node) -> None:
-        proposal = node.replica.role.due_proposal(self.now_ms)
+        leader = node.replica.leading
+        proposal = None if leader is None else leader.due_proposal(self.now_ms)
         if proposal is None:
             return
         life, broker_epoch = node.life, node.broker_epoch
@@ -639,8 +641,8 @@ class MiniCluster:
         if not isinstance(replica.role, Leader) or replica.leader_epoch != state.leader_epoch:
             return
         assert replica.state is not None
-        if len(replica.state.isr) >= MIN_ISR and not {*state.isr, *state.elr} <= {*replica.role.maximal_isr}:
-            raise Violation(f"I2: {state.isr} {state.elr} against {replica.role.maximal_isr}")
+        if len(replica.state.isr) >= MIN_ISR and not {*state.isr, *state.elr} <= {*replica.maximal_isr}:
+            raise Violation(f"I2: {state.isr} {state.elr} against {replica.maximal_isr}")
 
     # The end.
 

@@ -33,7 +33,7 @@ def expansion_by_the_name_of_a_dead_incarnation(s: Script) -> None:
     reports = s.hold_proposals(s.a)
     answers = s.watch(LagReportResponse, source=s.controller, reply=True)
     s.mend(s.b)
-    s.until("+B is under way", lambda: len(reports) > 0 and s.b.broker_id in s.replica(s.a).role.maximal_isr)
+    s.until("+B is under way", lambda: len(reports) > 0 and s.b.broker_id in s.replica(s.a).maximal_isr)
     epoch = s.b.broker_epoch
     s.kill(s.b)
     s.b.replace_disk()
@@ -56,7 +56,7 @@ def late_copy_of_a_refused_expansion(s: Script) -> None:
     reports = s.hold_proposals(s.a)
     answers = s.watch(LagReportResponse, source=s.controller, reply=True)
     s.mend(s.b)
-    s.until("+B is under way", lambda: len(reports) > 0 and s.b.broker_id in s.replica(s.a).role.maximal_isr)
+    s.until("+B is under way", lambda: len(reports) > 0 and s.b.broker_id in s.replica(s.a).maximal_isr)
     s.cut_off(s.b, *s.cluster.controllers)
     s.until("B is fenced", lambda: not s.controller.published.is_eligible(s.b.broker_id))
     s.until("copies are under way", lambda: len(reports) > 2)
@@ -64,16 +64,14 @@ def late_copy_of_a_refused_expansion(s: Script) -> None:
     s.cut(s.b, s.a)
     copies = [arrive for _, arrive in reports.messages]
     copies.pop()()
-    s.until("A waits no more", lambda: s.b.broker_id not in s.replica(s.a).role.maximal_isr)
+    s.until("A waits no more", lambda: s.b.broker_id not in s.replica(s.a).maximal_isr)
     s.mend(s.controller)
     s.until("B is trusted again", lambda: s.controller.published.is_eligible(s.b.broker_id))
     before = len(answers)
     for arrive in copies:
         arrive()
     s.until("the copies are answered", lambda: len(answers) >= before + len(copies))
-    s.reached(
-        "B may join again, and A does not ask for it", s.b.broker_id not in s.replica(s.a).role.maximal_isr
-    )
+    s.reached("B may join again, and A does not ask for it", s.b.broker_id not in s.replica(s.a).maximal_isr)
     s.expect("I2", "no copy is accepted", s.b.broker_id not in s.state.isr)
 
 
@@ -348,5 +346,5 @@ def has_promised(s: Script, leader: BrokerNode, member: BrokerNode) -> bool:
     return (
         state is not None
         and member.broker_id not in state.isr
-        and member.broker_id in s.replica(leader).role.maximal_isr
+        and member.broker_id in s.replica(leader).maximal_isr
     )

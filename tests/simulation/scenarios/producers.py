@@ -160,7 +160,7 @@ def batch_before_a_newcomers_is_refused_as_its_own_comes_again(s: Script) -> Non
     s.until("both are answered", lambda: all(write.answers for write in writes))
     for other in (b, c):
         s.kill(other)
-    s.until("A is alone", lambda: len(s.replica(a).role.maximal_isr) == 1)
+    s.until("A is alone", lambda: len(s.replica(a).maximal_isr) == 1)
     s.resend(writes[0], a)
     s.until("A refuses the first", lambda: len(writes[0].answers) > 1)
     for other in (b, c):

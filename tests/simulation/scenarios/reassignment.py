@@ -220,7 +220,7 @@ def cancelled_while_its_last_addition_is_under_way(s: Script) -> None:
     reports = s.hold_proposals(a)
     answers = s.watch(LagReportResponse, source=s.controller, reply=True)
     move(s, a, b, d)
-    s.until("+D is under way", lambda: len(reports) > 0 and d.broker_id in s.replica(a).role.maximal_isr)
+    s.until("+D is under way", lambda: len(reports) > 0 and d.broker_id in s.replica(a).maximal_isr)
     before = s.state.leader_epoch
     move(s)
     s.reached(
@@ -252,13 +252,13 @@ def removed_and_added_again_within_one_batch(s: Script) -> None:
     s.reached(
         "C is an empty learner, and A believes it to be in sync",
         s.log_end(c) == 0 < end
-        and c.broker_id in s.replica(a).role.maximal_isr
+        and c.broker_id in s.replica(a).maximal_isr
         and c.broker_id not in s.state.isr,
     )
     news.drop()
     s.until("A has heard of the outcome", lambda: s.replica(a).state == s.state)
     s.run_for(50)
-    s.expect("I9", "C is not asked for", c.broker_id not in s.replica(a).role.maximal_isr)
+    s.expect("I9", "C is not asked for", c.broker_id not in s.replica(a).maximal_isr)
     s.write_acked(s.producer(), a, records=2)
     s.expect("I3", "it is committed without C", s.committed > end and s.log_end(c) == 0)
     fetches.release()

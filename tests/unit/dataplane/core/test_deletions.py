@@ -9,7 +9,7 @@ from dataplane.core.results import DeletionResult, LeaderAnswer
 from dataplane.core.watermarks import StoredLogStart
 from springtide.contract.partition_state import NO_LEADER, Shard, WriterId
 from springtide.wire.errors import ErrorCode
-from tests.kit.dataplane.replica import Bench, endpoint, held_lease, log_of
+from tests.kit.dataplane.replica import Bench, endpoint, held_lease, leader_of, log_of
 
 WAITING = DeletionResult(ErrorCode.NONE, is_waiting=True)
 
@@ -100,7 +100,7 @@ def test_i37_what_an_earlier_process_of_a_follower_told_counts_for_nothing() -> 
     bench.fetch(2, 4, log_start_offset=3)
     bench.fetch(3, 4, log_start_offset=3)
     bench.brokers[3] = endpoint(3, 31)
-    bench.replica.role.on_broker_changed(3, now_ms=bench.now_ms)
+    leader_of(bench).on_broker_changed(3, now_ms=bench.now_ms)
     bench.delete(3)
     assert bench.stored(3) == NO_EFFECTS
 
@@ -109,9 +109,9 @@ def test_i37_a_follower_joins_only_without_what_was_deleted() -> None:
     bench = leading(isr=(1, 2))
     bench.delete(3)
     bench.fetch(3, 4, log_start_offset=2)
-    assert bench.replica.role.due_proposal(bench.now_ms) is None
+    assert leader_of(bench).due_proposal(bench.now_ms) is None
     bench.fetch(3, 4, log_start_offset=3)
-    proposal = bench.replica.role.due_proposal(bench.now_ms)
+    proposal = leader_of(bench).due_proposal(bench.now_ms)
     assert proposal is not None
     assert [member.broker_id for member in proposal.isr] == [1, 2, 3]
 
@@ -120,7 +120,7 @@ def test_i37_the_next_leader_asks_as_much_of_who_joins() -> None:
     bench = Bench(log=log_of(1, start=3), high_watermark=4)
     bench.apply(leader_epoch=2, isr=(1, 2))
     bench.fetch(3, 4, log_start_offset=0)
-    assert bench.replica.role.due_proposal(bench.now_ms) is None
+    assert leader_of(bench).due_proposal(bench.now_ms) is None
 
 
 def test_l1_a_deletion_is_answered_in_time_also_on_demotion_and_lapse() -> None:

@@ -12,7 +12,7 @@ from dataplane.core.leader import Leader
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import IsrMember, IsrProposal, IsrProposalResult
 from springtide.node.lease import NEVER_MS
-from tests.kit.dataplane.replica import TOPIC_ID, Bench, endpoint, log_of, partition_state
+from tests.kit.dataplane.replica import TOPIC_ID, Bench, endpoint, leader_of, log_of, partition_state
 
 
 def in_sync_of(bench: Bench) -> InSyncSet:
@@ -26,7 +26,7 @@ def due(bench: Bench) -> tuple[int, ...] | None:
 
 
 def due_proposal(bench: Bench) -> IsrProposal | None:
-    return bench.replica.role.due_proposal(bench.now_ms)
+    return leader_of(bench).due_proposal(bench.now_ms)
 
 
 def refuse(bench: Bench, *, id_: int, **state: object) -> None:
@@ -128,7 +128,7 @@ def test_the_high_watermark_does_not_wait_for_an_outsider_that_has_not_asked_sin
     bench.apply(isr=(1, 2))
     bench.fetch(3, 0)
     bench.brokers[3] = endpoint(3, 31)
-    bench.replica.role.on_broker_changed(3, now_ms=bench.now_ms)
+    leader_of(bench).on_broker_changed(3, now_ms=bench.now_ms)
     bench.append()
     bench.fetch(2, 1)
     assert bench.high_watermark == 1

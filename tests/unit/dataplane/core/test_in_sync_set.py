@@ -23,7 +23,7 @@ from springtide.contract.lag_report import (
 )
 from springtide.contract.partition_state import LeaderRecovery, PartitionState
 from springtide.wire.errors import ErrorCode
-from tests.kit.dataplane.replica import TOPIC_ID, Bench, endpoint, log_of, partition_state
+from tests.kit.dataplane.replica import TOPIC_ID, Bench, endpoint, leader_of, log_of, partition_state
 
 
 def proposal(*isr: int, id_: int = 1, partition_epoch: int = 1, leader_epoch: int = 1) -> IsrProposal:
@@ -51,7 +51,7 @@ def answer(
 
 
 def due(bench: Bench) -> IsrProposal | None:
-    return bench.replica.role.due_proposal(bench.now_ms)
+    return leader_of(bench).due_proposal(bench.now_ms)
 
 
 def promising() -> Bench:
@@ -68,7 +68,7 @@ def promising() -> Bench:
 
 def test_i2_s6_a_joining_follower_is_waited_for_from_the_moment_its_proposal_is_built() -> None:
     bench = promising()
-    assert bench.replica.role.maximal_isr == (1, 2, 3)
+    assert bench.replica.maximal_isr == (1, 2, 3)
     assert bench.high_watermark == 0
     bench.tick(60_000)  # even when it has lagged for ever: the controller may have it in its ISR
     assert bench.high_watermark == 0
@@ -92,7 +92,7 @@ def test_i2_s6_a_joining_follower_is_waited_for_from_the_moment_its_proposal_is_
 def test_i6_no_error_by_itself_ends_a_promise(error: ControllerError) -> None:
     bench = promising()
     assert answer(bench, error) == NO_EFFECTS
-    assert bench.replica.role.maximal_isr == (1, 2, 3)
+    assert bench.replica.maximal_isr == (1, 2, 3)
 
 
 def test_i6_a_refusal_ends_the_promise_by_the_newer_state_it_brings() -> None:
@@ -102,7 +102,7 @@ def test_i6_a_refusal_ends_the_promise_by_the_newer_state_it_brings() -> None:
     refused = partition_state(partition_epoch=2, isr=(1, 2))
     effects = answer(bench, ControllerError.INELIGIBLE_REPLICA, state=refused)
     assert CompleteProduce(("a",), ErrorCode.NONE) in effects
-    assert bench.replica.role.maximal_isr == (1, 2)
+    assert bench.replica.maximal_isr == (1, 2)
 
 
 def test_an_unanswered_proposal_is_sent_again_unchanged_for_ever() -> None:
@@ -119,7 +119,7 @@ def test_the_answer_commits_the_state_it_brings() -> None:
     answer(bench, state=partition_state(partition_epoch=2))
     assert bench.replica.state == partition_state(partition_epoch=2)
     assert due(bench) is None
-    assert bench.replica.role.maximal_isr == (1, 2, 3)
+    assert bench.replica.maximal_isr == (1, 2, 3)
 
 
 def test_s20_a_late_answer_does_not_roll_back_a_newer_push() -> None:
@@ -127,7 +127,7 @@ def test_s20_a_late_answer_does_not_roll_back_a_newer_push() -> None:
     bench.apply(partition_epoch=3, isr=(1, 3))
     answer(bench, state=partition_state(partition_epoch=2))
     assert bench.replica.state == partition_state(partition_epoch=3, isr=(1, 3))
-    assert bench.replica.role.maximal_isr == (1, 3)
+    assert bench.replica.maximal_isr == (1, 3)
 
 
 def test_s39_a_late_push_does_not_cancel_a_proposal_built_on_it() -> None:
@@ -140,7 +140,7 @@ def test_s39_a_late_push_does_not_cancel_a_proposal_built_on_it() -> None:
     bench.fetch(4, 0)
     assert due(bench) == proposal(1, 2, 3, 4, id_=2, partition_epoch=8)
     bench.replica.on_partition_state(after, now_ms=bench.now_ms)  # the push of what the answer said already
-    assert bench.replica.role.maximal_isr == (1, 2, 3, 4)
+    assert bench.replica.maximal_isr == (1, 2, 3, 4)
     bench.append("a")
     bench.fetch(2, 1)
     bench.fetch(3, 1)
@@ -160,7 +160,7 @@ def test_s19_who_loses_the_race_adopts_the_winner_s_state() -> None:
         ControllerError.INVALID_UPDATE_VERSION,
         state=partition_state(partition_epoch=2, isr=(1, 3), min_insync_replicas=2),
     )
-    assert bench.replica.role.maximal_isr == (1, 3)
+    assert bench.replica.maximal_isr == (1, 3)
     assert bench.high_watermark == 0
 
 
@@ -177,9 +177,9 @@ def test_answers_and_pushes_in_any_order_end_in_the_same_state() -> None:
                 case _:
                     bench.replica.on_partition_state(second, now_ms=bench.now_ms)
             assert bench.high_watermark == 0
-            assert 3 in bench.replica.role.maximal_isr
+            assert 3 in bench.replica.maximal_isr
         assert bench.replica.state == second
-        assert bench.replica.role.maximal_isr == (1, 3)
+        assert bench.replica.maximal_isr == (1, 3)
 
 
 # Joining.
@@ -214,7 +214,7 @@ def test_i8_s3_a_fetch_of_an_incarnation_that_is_not_registered_yet_qualifies_no
     assert bench.fetch(3, 0, broker_epoch=31)[1] == NO_EFFECTS
     assert due(bench) is None
     bench.brokers[3] = endpoint(3, 31)
-    assert bench.replica.role.on_broker_changed(3, now_ms=bench.now_ms) == (PROPOSAL_READY,)
+    assert leader_of(bench).on_broker_changed(3, now_ms=bench.now_ms) == (PROPOSAL_READY,)
     joining = due(bench)
     assert joining is not None
     assert joining.isr[-1] == IsrMember(broker_id=3, broker_epoch=31)
@@ -329,7 +329,7 @@ def test_the_lag_report_says_what_the_leader_knows() -> None:
     bench.append()
     bench.now_ms += 7
     size = bench.log.size_bytes
-    assert bench.replica.role.lag(bench.now_ms) == PartitionLag(
+    assert leader_of(bench).lag(bench.now_ms) == PartitionLag(
         topic_id=TOPIC_ID,
         partition=0,
         leader_epoch=1,

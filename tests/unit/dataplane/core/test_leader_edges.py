@@ -161,7 +161,7 @@ def test_the_end_of_an_earlier_session_says_nothing_of_the_present_one() -> None
     before, present = Contact(), Contact()
     bench.fetch(2, 0, contact=before)
     bench.fetch(2, 0, contact=present)
-    bench.replica.role.on_replica_gone(2, before)
+    leader_of(bench).on_replica_gone(2, before)
     follower = leader_of(bench).in_sync.follower(2)
     assert follower is not None
     assert follower.contact is present
@@ -237,9 +237,9 @@ def test_a_later_deletion_below_an_earlier_one_takes_nothing_back() -> None:
     bench.delete(2)
     bench.delete(1)
     bench.fetch(3, 2, log_start_offset=1)
-    assert bench.replica.role.due_proposal(bench.now_ms) is None
+    assert leader_of(bench).due_proposal(bench.now_ms) is None
     bench.fetch(3, 2, log_start_offset=2)
-    assert bench.replica.role.due_proposal(bench.now_ms) is not None
+    assert leader_of(bench).due_proposal(bench.now_ms) is not None
 
 
 # Proposals.
@@ -251,7 +251,7 @@ def test_a_fetch_asks_for_an_outsider_only_where_it_could_be_proposed_now() -> N
         bench.apply(replicas=(1, 2, 3, 4), isr=(1, 2))
         if is_pending:
             bench.fetch(4, 0)
-            assert bench.replica.role.due_proposal(bench.now_ms) is not None
+            assert leader_of(bench).due_proposal(bench.now_ms) is not None
         bench.now_ms += after_ms
         for follower in fetches:
             _, effects = bench.fetch(follower, 0)
@@ -279,7 +279,7 @@ def test_a_follower_that_catches_up_before_the_report_is_put_together_keeps_its_
     bench.fetch(2, 1)
     assert PROPOSAL_READY in bench.tick(20_000)
     bench.fetch(3, 1)
-    assert bench.replica.role.due_proposal(bench.now_ms) is None
+    assert leader_of(bench).due_proposal(bench.now_ms) is None
     assert leader_of(bench).in_sync.pending is None
 
 
@@ -289,9 +289,9 @@ def test_without_a_lease_a_promise_is_sent_again_and_none_is_made() -> None:
         bench.apply(isr=(1, 2))
         bench.fetch(3, 0)
         if is_pending:
-            assert bench.replica.role.due_proposal(bench.now_ms) is not None
+            assert leader_of(bench).due_proposal(bench.now_ms) is not None
         assert bench.tick(5_000) == ((PROPOSAL_READY,) if is_pending else NO_EFFECTS)
-        assert (bench.replica.role.due_proposal(bench.now_ms) is not None) == is_pending
+        assert (leader_of(bench).due_proposal(bench.now_ms) is not None) == is_pending
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_a_promise_that_ended_lets_the_next_be_made_at_once_and_what_ends_none_d
     passed: who is not heard asks again by the clock, not by an answer that settles nothing."""
     recovering = {"isr": (1,), "recovery": LeaderRecovery.RECOVERING, "unclean_leader_epoch": 1}
     bench = leading(**recovering)
-    assert bench.replica.role.due_proposal(bench.now_ms) is not None
+    assert leader_of(bench).due_proposal(bench.now_ms) is not None
     bench.now_ms += 1_000_000
     state = None if changes is None else partition_state(**{**recovering, **changes})
     assert settled(bench, state, error=error, id_=id_) == ((PROPOSAL_READY,) if ends else NO_EFFECTS)
@@ -333,7 +333,7 @@ def test_an_answer_to_nothing_settles_nothing() -> None:
 def test_an_answer_with_another_in_sync_set_ends_no_promise() -> None:
     bench = leading(isr=(1, 2))
     bench.fetch(3, 0)
-    assert bench.replica.role.due_proposal(bench.now_ms) is not None
+    assert leader_of(bench).due_proposal(bench.now_ms) is not None
     settled(bench, partition_state(isr=(1, 2)), error=ControllerError.NONE, id_=1)
     assert leader_of(bench).in_sync.maximal_isr == (1, 2, 3)
 
@@ -385,7 +385,7 @@ def compacting(**options: Any) -> Bench:
 
 def decide(bench: Bench) -> Effects:
     dirt = Dirt(end_offset=3, clean_bytes=0, dirty_bytes=300, oldest_dirty_ms=1)
-    return bench.replica.role.decide_round(dirt, agreed_ms=1_000, now_ms=bench.now_ms, wall_ms=1_000)
+    return leader_of(bench).decide_round(dirt, agreed_ms=1_000, now_ms=bench.now_ms, wall_ms=1_000)
 
 
 def test_a_leader_that_may_not_serve_decides_no_round() -> None:

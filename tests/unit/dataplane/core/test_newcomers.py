@@ -8,7 +8,7 @@ from dataplane.core.newcomers import LOWEST_KEPT_MS, NEWCOMERS_MAX, Newcomers
 from dataplane.core.producer_state import ProducerStates
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import BatchHeader, decode_header
-from tests.kit.dataplane.replica import Bench, batch_of, held_lease
+from tests.kit.dataplane.replica import Bench, batch_of, held_lease, leader_of
 
 AGAIN, TAKEN = ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NONE
 
@@ -61,7 +61,7 @@ def test_one_before_it_that_was_refused_for_another_reason_is_the_lowest_too() -
 def test_after_a_batch_that_could_not_be_read_all_are_refused_once_more() -> None:
     bench = leading()
     assert answered(bench, 8) is AGAIN
-    bench.replica.role.on_unread()
+    leader_of(bench).on_unread()
     assert [answered(bench, 8), answered(bench, 8)] == [AGAIN, TAKEN]
 
 

@@ -10,7 +10,7 @@ from dataplane.core.results import AppendResult, OffsetResult
 from dataplane.core.watermarks import HighWatermark, committable_offset
 from springtide.contract.session import BrokerStatus, HeartbeatResponse
 from springtide.wire.errors import ErrorCode
-from tests.kit.dataplane.replica import Bench, endpoint, held_lease, log_of
+from tests.kit.dataplane.replica import Bench, endpoint, held_lease, leader_of, log_of
 
 LAPSED = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -83,7 +83,7 @@ def test_a_caught_up_outsider_is_waited_for_only_while_it_may_join() -> None:
     bench.append("a")
     assert bench.fetch(2, 1)[1] == NO_EFFECTS
     bench.brokers[3] = endpoint(3, 30, active=False)
-    assert bench.replica.role.on_broker_changed(3, now_ms=bench.now_ms) == (
+    assert leader_of(bench).on_broker_changed(3, now_ms=bench.now_ms) == (
         HIGH_WATERMARK_MOVED,
         CompleteProduce(("a",), ErrorCode.NONE),
     )
@@ -205,7 +205,7 @@ def test_an_incremental_session_that_holds_the_partition_counts_as_fetching() ->
     contact.on_answer(bench.now_ms - 50)
     contact.on_request(bench.now_ms)
     assert bench.replica.role.may_serve(bench.now_ms)
-    bench.replica.role.on_replica_gone(3, contact)
+    leader_of(bench).on_replica_gone(3, contact)
     assert not bench.replica.role.may_serve(bench.now_ms)
 
 
@@ -239,5 +239,5 @@ def test_a_lapsed_leader_makes_no_new_promises() -> None:
     bench = under_lease(isr=(1, 2))
     bench.now_ms += 100
     bench.fetch(3, 0)
-    assert bench.replica.role.due_proposal(bench.now_ms) is None
-    assert bench.replica.role.maximal_isr == (1, 2)
+    assert leader_of(bench).due_proposal(bench.now_ms) is None
+    assert bench.replica.maximal_isr == (1, 2)

@@ -151,7 +151,7 @@ def test_a_replica_that_the_leader_does_not_know_may_go_too() -> None:
     contact = Contact()
     bench.fetch(2, 0, contact=contact)
     for gone in (9, 2):
-        bench.replica.role.on_replica_gone(gone, contact)
+        leader_of(bench).on_replica_gone(gone, contact)
     follower = leader_of(bench).in_sync.follower(2)
     assert follower is not None
     assert follower.contact is None
@@ -202,7 +202,7 @@ def test_a_promise_ends_when_the_controller_has_the_state_as_proposed_already() 
     ):
         bench = leading(**recovering)
         in_sync = leader_of(bench).in_sync
-        assert bench.replica.role.due_proposal(bench.now_ms) is not None
+        assert leader_of(bench).due_proposal(bench.now_ms) is not None
         accepted(bench, state, id_=id_)
         assert (in_sync.pending is None) == ends
 
@@ -211,7 +211,7 @@ def test_a_proposal_is_sent_again_when_it_has_rested_and_not_before() -> None:
     bench = Bench(proposal_retry_ms=100)
     bench.apply(isr=(1, 2))
     assert bench.fetch(3, 0)[1] == (PROPOSAL_READY,)
-    assert bench.replica.role.due_proposal(bench.now_ms) is not None
+    assert leader_of(bench).due_proposal(bench.now_ms) is not None
     assert bench.tick(99) == NO_EFFECTS
     assert bench.tick(1) == (PROPOSAL_READY,)
 

@@ -12,7 +12,7 @@ from dataplane.core.effects import (
 )
 from dataplane.core.results import LeaderAnswer
 from springtide.wire.errors import ErrorCode
-from tests.kit.dataplane.replica import Bench, batch_of, partition_state
+from tests.kit.dataplane.replica import Bench, batch_of, leader_of, partition_state
 
 GROWING = {
     "replicas": (1, 2, 4, 3),
@@ -65,10 +65,10 @@ def test_a_learner_that_has_everything_is_asked_for_and_waited_for_from_then_on(
     bench = growing_leader()
     _, effects = bench.fetch(4, 1)
     assert PROPOSAL_READY in effects
-    proposal = bench.replica.role.due_proposal(bench.now_ms)
+    proposal = leader_of(bench).due_proposal(bench.now_ms)
     assert proposal is not None
     assert {member.broker_id for member in proposal.isr} == {1, 2, 3, 4}
-    assert bench.replica.role.maximal_isr == (1, 2, 4, 3)
+    assert bench.replica.maximal_isr == (1, 2, 4, 3)
     bench.append()
     bench.fetch(2, 2)
     bench.fetch(3, 2)
@@ -87,17 +87,15 @@ def test_i3_s26_the_position_of_a_replica_that_went_and_came_again_in_one_batch_
         leader_epoch=2,
         partition_epoch=5,
     )
-    assert bench.replica.role.due_proposal(bench.now_ms) is None
+    assert leader_of(bench).due_proposal(bench.now_ms) is None
     bench.append()
     bench.fetch(2, 2)
     assert bench.high_watermark == 2, "committed without broker 3"
-    assert bench.replica.role.due_proposal(bench.now_ms) is None, (
-        "it has fetched nothing in this leader epoch"
-    )
+    assert leader_of(bench).due_proposal(bench.now_ms) is None, "it has fetched nothing in this leader epoch"
     bench.fetch(3, 0)
-    assert bench.replica.role.due_proposal(bench.now_ms) is None
+    assert leader_of(bench).due_proposal(bench.now_ms) is None
     bench.fetch(3, 2)
-    proposal = bench.replica.role.due_proposal(bench.now_ms)
+    proposal = leader_of(bench).due_proposal(bench.now_ms)
     assert proposal is not None
     assert {member.broker_id for member in proposal.isr} == {1, 2, 3}
 
@@ -105,7 +103,7 @@ def test_i3_s26_the_position_of_a_replica_that_went_and_came_again_in_one_batch_
 def test_a_leader_that_stays_keeps_its_producers_over_the_completion() -> None:
     bench = growing_leader()
     bench.fetch(4, 1)
-    bench.replica.role.due_proposal(bench.now_ms)
+    leader_of(bench).due_proposal(bench.now_ms)
     bench.append("waiting")
     complete = {"replicas": (1, 2, 4), "isr": (1, 2, 4), "leader_epoch": 2, "partition_epoch": 3}
     assert not any(isinstance(effect, CompleteProduce) for effect in bench.apply(**complete))
@@ -140,7 +138,7 @@ def test_a_leader_tells_of_learners_alone_how_many_bytes_they_lack() -> None:
     bench = growing_leader()
 
     def remaining() -> dict[int, int]:
-        lag = bench.replica.role.lag(bench.now_ms)
+        lag = leader_of(bench).lag(bench.now_ms)
         assert lag is not None
         return {follower.broker_id: follower.remaining_bytes for follower in lag.followers}
 

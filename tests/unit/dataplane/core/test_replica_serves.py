@@ -21,7 +21,7 @@ from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
 from springtide.wire.fetch_response import EpochEnd
 from springtide.wire.record_batch import decode_header
-from tests.kit.dataplane.replica import WALL_MS, Bench, as_follower, batch_of, endpoint, log_of
+from tests.kit.dataplane.replica import WALL_MS, Bench, as_follower, batch_of, endpoint, leader_of, log_of
 from tests.simulation.memory_log import MemoryLog
 
 EMPTY_AT = {n: LogSlice((), 0, n) for n in range(20)}
@@ -40,7 +40,7 @@ def find(bench: Bench, timestamp_ms: int, *, leader_epoch: int = -1) -> OffsetRe
 
 
 def log_end_of(bench: Bench, broker_id: int) -> int:
-    lag = bench.replica.role.lag(bench.now_ms)
+    lag = leader_of(bench).lag(bench.now_ms)
     assert lag is not None
     return next(f.log_end_offset for f in lag.followers if f.broker_id == broker_id)
 
@@ -72,7 +72,7 @@ def test_i8_what_an_incarnation_fetched_is_forgotten_when_another_is_registered(
     bench.apply(leader_epoch=2)
     bench.fetch(2, 2)
     bench.brokers[2] = endpoint(2, 21)
-    bench.replica.role.on_broker_changed(2, now_ms=bench.now_ms)
+    leader_of(bench).on_broker_changed(2, now_ms=bench.now_ms)
     bench.fetch(3, 2)
     assert bench.high_watermark == 0
     assert bench.fetch(2, 2, broker_epoch=20)[0].error is ErrorCode.STALE_BROKER_EPOCH
@@ -222,8 +222,7 @@ def test_a_follower_serves_nobody() -> None:
     assert bench.consume(0).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert bench.append()[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert bench.delete(-1)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert bench.replica.role.due_proposal(0) is None
-    assert bench.replica.role.lag(0) is None
+    assert bench.replica.leading is None
 
 
 # A machine that was put back to an earlier moment (3.10, a host that goes back).

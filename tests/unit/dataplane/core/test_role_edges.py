@@ -26,7 +26,7 @@ def test_a_replica_that_knows_no_state_yet_has_nothing_to_do_and_answers_nobody(
     assert type(role) is ReplicaRole
     assert bench.replica.leader_epoch == -1
     assert role.is_at_rest is True
-    assert role.maximal_isr == ()
+    assert (bench.replica.leading, bench.replica.maximal_isr) == (None, ())
     assert role.may_serve(0) is False
     assert role.on_vouched(now_ms=0) == NO_EFFECTS
     assert (bench.replica.following, bench.replica.next_fetch()) == (None, None)

@@ -324,8 +324,9 @@ def test_a_learner_that_is_promised_to_the_controller_is_served_at_once() -> Non
         replica = leader.node.hosted().replica
         leader.ask({TOPIC_ID: 0})
         leader.ask({TOPIC_ID: 40})
-        assert replica.role.due_proposal(leader.node.clock.now_ms) is not None
-        assert replica.role.maximal_isr == (1, 2)
+        assert replica.leading is not None
+        assert replica.leading.due_proposal(leader.node.clock.now_ms) is not None
+        assert replica.maximal_isr == (1, 2)
         leader.node.produce(5, size=20_000)
         assert leader.ask({TOPIC_ID: 40})[TOPIC_ID] > 100_000
 
