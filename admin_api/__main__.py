@@ -226,7 +226,7 @@ async def serve(
         database=store,
         outbox=outbox,
         client_groups=KafkaGroups(
-            engine.image,
+            lambda name: engine.cluster(name).published,
             engine.clock,
             tls=KafkaTls(config.kafka_ca, config.kafka_client_cert, config.kafka_client_key),
         ),

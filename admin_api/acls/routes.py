@@ -67,7 +67,7 @@ async def list_acls(
 ) -> Response:
     """List the bindings that a filter matches, by the beginnings of their resources' names. Requires the role
     operator."""
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     wanted = filter_of(
         resource_type=resource_type,
         resource_name=resource_name,
@@ -162,7 +162,7 @@ async def explain_acls(
 ) -> Response:
     """Show the decision of the ACLs, the binding that decided, whether an authorizer asks them at all, what
     the principal's role gives, and what would have to change. Requires the role operator."""
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     if asked_request is None:
         named = {"operation": operation, "resource_type": resource_type, "resource_name": resource_name}
         asked, found = service.asked_binding(principal, host, named), None

@@ -30,7 +30,7 @@ from admin_api.partitions.service import find_partition
 from controller.audit.change import Snapshot
 from controller.audit.placements import Page, Placement, Position, audited_since_ms, placements_at
 from controller.audit.provenance import Origin, ReplicaOrigins, explain_replicas
-from controller.shell.published import Published
+from controller.shell.known_cluster import KnownCluster
 from springtide.contract.partition_state import NO_LEADER, PartitionState
 
 router = APIRouter(route_class=StrictRoute)
@@ -183,7 +183,7 @@ async def get_assignment(
 ) -> Response:
     """Show the placement: the current one from the controller's memory, one at an earlier time from the
     audit, whose rows are whole snapshots."""
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     position = paging.after(_LIST, str, int, str)
     after = None if position is None else Position(*position)
     if as_of is None:
@@ -205,12 +205,12 @@ async def explain(
     """Explain each replica of a partition: the change that placed it, the one that took it into or out of the
     ISR, and the one that made it the leader. Each change has its actor, time and reason, and the broker's
     death or the operator's request that led to it."""
-    state = find_partition(services.engine.image(cluster), cluster, topic, partition)
+    state = find_partition(services.engine.cluster(cluster), cluster, topic, partition)
     found = await services.database.read(explain_replicas, cluster=cluster, state=state)
     return show(request, ReplicaList.of(state, items=[replica_view(state, origins) for origins in found]))
 
 
-def _now(view: Published, paging: Paging, *, topic: str | None, after: Position | None) -> AssignmentView:
+def _now(view: KnownCluster, paging: Paging, *, topic: str | None, after: Position | None) -> AssignmentView:
     image = view.image
     names = sorted(image.topic_ids) if topic is None else [topic]
     found: list[PartitionState] = []
@@ -226,7 +226,7 @@ def _now(view: Published, paging: Paging, *, topic: str | None, after: Position 
     page, token = paging.cut(found, lambda state: [_LIST, state.topic, state.partition, state.topic_id])
     items = []
     for state in page:
-        change = view.partition_changes.get((state.topic_id, state.partition))
+        change = view.last_change_of_partition((state.topic_id, state.partition))
         items.append(placement_now(state, changed_at_ms=None if change is None else change.at_ms))
     return AssignmentView(as_of=None, is_complete=True, items=items, next_page_token=token)
 

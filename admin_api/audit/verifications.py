@@ -305,7 +305,7 @@ async def list_them(
 ) -> Response:
     """List verifications: whether replicas were identical, complete and in order, each time that they were
     checked."""
-    services.engine.image(cluster)
+    services.engine.cluster(cluster)
     below = paging.after("verifications", int, str)
     rows = await services.database.read(list_verifications, cluster=cluster, below=below, limit=paging.rows)
     page, token = paging.cut(rows, lambda row: ["verifications", row.recorded_at_ms, row.id])
@@ -351,7 +351,7 @@ async def get_it(
     request: Request, services: Serving, cluster: ClusterPath, verification_id: VerificationPath
 ) -> Response:
     """Show what a verification has compared and found. Answers 404 if none has this id."""
-    services.engine.image(cluster)
+    services.engine.cluster(cluster)
     return show(request, verification_view(await find_verification(services, cluster, verification_id)))
 
 
@@ -371,7 +371,7 @@ async def list_what_is_wrong(
     paging: Paged,
 ) -> Response:
     """List what a verification found to be wrong. Answers 404 if no verification has this id."""
-    services.engine.image(cluster)
+    services.engine.cluster(cluster)
     await find_verification(services, cluster, verification_id)
     (after,) = paging.after("findings", int) or (-1,)
     rows = await services.database.read(

@@ -40,7 +40,7 @@ from controller.operations.brokers import begin_broker_drain
 from controller.operations.model import BrokerDemote, BrokerDrain, BrokerReturn, OperationState, decode_work
 from controller.operations.shell.plans import make
 from controller.operations.waiting import advance_demotion, begin_demotion, finished_return
-from controller.shell.published import Published
+from controller.shell.known_cluster import KnownCluster
 
 #: The most partitions that a refusal names.
 NAMED_MAX = 100
@@ -54,8 +54,8 @@ class BrokerChange(ResourceChange):
     broker_id: int
 
     @property
-    def view(self) -> Published:
-        return self.services.engine.image(self.cluster)
+    def view(self) -> KnownCluster:
+        return self.services.engine.cluster(self.cluster)
 
     @property
     def broker(self) -> BrokerRegistration:
@@ -90,9 +90,9 @@ async def change_broker(change: BrokerChange, attempt: Attempt, *, body: ChangeB
     else:
         after = (await maintain(change, attempt, cordoned=body.cordoned)).brokers[0]
     if attempt.dry_run:
-        return Answer.of(200, broker_view(change.services.engine, change.view, after))
+        return Answer.of(200, broker_view(change.view, after))
     version = version_of(change.view, change.broker.broker_id)
-    return Answer.of(200, broker_view(change.services.engine, change.view, change.broker), version=version)
+    return Answer.of(200, broker_view(change.view, change.broker), version=version)
 
 
 async def _describe(change: BrokerChange, attempt: Attempt, body: ChangeBroker) -> BrokerRegistration:
@@ -156,7 +156,7 @@ async def remove_broker(change: BrokerChange, attempt: Attempt) -> Answer:
         await change.services.engine.notice_death(change.cluster, worker)
     broker = find_broker(change.view, change.cluster, found.owner_id if found else change.broker_id)
     _check_settled(change, broker)
-    before = broker_view(change.services.engine, change.view, broker)
+    before = broker_view(change.view, broker)
     event = RemoveBroker(**attempt.event, broker_id=change.broker_id)
     reply = await change.services.engine.submit(change.cluster, event)
     if isinstance(reply, Refusal):
@@ -168,7 +168,7 @@ async def remove_broker(change: BrokerChange, attempt: Attempt) -> Answer:
 
 def _check_settled(change: BrokerChange, broker: BrokerRegistration) -> None:
     """Raise precondition_failed unless the broker's row is the one that the change was decided on."""
-    is_settled = change.services.engine.decided(change.cluster).brokers.get(broker.broker_id) == broker
+    is_settled = change.view.decided.brokers.get(broker.broker_id) == broker
     version = version_of(change.view, broker.broker_id) if is_settled else None
     change.condition.check(version, what=f"broker {broker.broker_id}")
 
@@ -206,7 +206,7 @@ async def maintain(
 
 
 def _plan(change: BrokerChange, done: BrokersMaintained, warnings: list[str]) -> Answer:
-    broker = broker_view(change.services.engine, change.view, done.brokers[0])
+    broker = broker_view(change.view, done.brokers[0])
     return Answer.of(200, MaintenancePlan(broker=broker, leaders_moved=done.leaders_moved, warnings=warnings))
 
 
@@ -215,7 +215,7 @@ async def drain_broker(change: BrokerChange, attempt: Attempt, *, body: DrainBro
     other place at all. A partition that can't be moved only now is moved later."""
     services, cluster, broker_id = change.services, change.cluster, change.broker.owner_id
     check_not_busy(services, cluster, broker_id, but=attempt.operation_id)
-    image = services.engine.decided(cluster)
+    image = services.engine.cluster(cluster).decided
     leaving = (broker_id, *_about_to_drain(services, cluster))
     goal = Drain(broker_ids=tuple(worker for b in leaving for worker in ids_of(image, b)))
     plan = await make(services.engine, services.database, cluster, goal)
@@ -232,7 +232,7 @@ async def drain_broker(change: BrokerChange, attempt: Attempt, *, body: DrainBro
 
 def _about_to_drain(services: Services, cluster: str) -> list[int]:
     """Return the brokers whose drains are accepted but not yet marked. They will take no replicas."""
-    brokers = services.engine.decided(cluster).brokers
+    brokers = services.engine.cluster(cluster).decided.brokers
     specs = [decode_work(row).spec for row in services.operations.running() if row.cluster == cluster]
     ids = [spec.broker_id for spec in specs if isinstance(spec, BrokerDrain)]
     return [b for b in ids if b in brokers and not brokers[b].draining]

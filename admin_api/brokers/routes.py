@@ -131,7 +131,7 @@ async def list_brokers(
     paging: Paged,
 ) -> Response:
     """List the cluster's brokers, including those that wait to be added."""
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     known = brokers_of(view.image).values()
     chosen = [workers for workers in known if state is None or status_of(workers) is state]
     brokers, token = paging.page_of(
@@ -141,7 +141,7 @@ async def list_brokers(
         kinds=(int, int),
         descending=sort.startswith("-"),
     )
-    items = [service.broker_view(services.engine, view, workers[0], workers) for workers in brokers]
+    items = [service.broker_view(view, workers[0], workers) for workers in brokers]
     return show(request, BrokerList(items=items, next_page_token=token), view=view)
 
 
@@ -159,10 +159,10 @@ async def get_broker(
     request: Request, services: Serving, cluster: ClusterPath, broker_id: BrokerPath
 ) -> Response:
     """Show a broker: its endpoint, its state and what it holds. Answers 404 if none has this id."""
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     broker = service.find_broker(view, cluster, broker_id)
     version = service.version_of(view, broker.broker_id)
-    return show(request, service.broker_view(services.engine, view, broker), view=view, version=version)
+    return show(request, service.broker_view(view, broker), view=view, version=version)
 
 
 @router.patch(

@@ -41,8 +41,7 @@ from controller.operations.model import (
     decode_work,
 )
 from controller.operations.shell.plans import snapshot_of
-from controller.shell.engine import Engine
-from controller.shell.published import Published
+from controller.shell.known_cluster import KnownCluster
 
 #: Of one broker, by number; one at least.
 Workers = tuple[BrokerRegistration, ...]
@@ -57,7 +56,7 @@ async def add_brokers(
 ) -> Answer:
     """Store the operation and answer 202 before any check has passed; the runner carries it out. Refuse only
     a request that cannot be carried out at all."""
-    image = services.engine.image(cluster).image
+    image = services.engine.cluster(cluster).image
     wanted = tuple(_wanted(spec) for spec in specs_of(body))
     _check_distinct(wanted)
     _check_ids_free(wanted, image.brokers)
@@ -157,7 +156,7 @@ def check_not_busy(services: Services, cluster: str, broker_id: int, *, but: str
             )
 
 
-def find_broker(view: Published, cluster: str, broker_id: int) -> BrokerRegistration:
+def find_broker(view: KnownCluster, cluster: str, broker_id: int) -> BrokerRegistration:
     """Return the broker, or the first of its workers. Raise broker_not_found, also for a worker's own id."""
     workers = workers_of(view.image, broker_id)
     if workers:
@@ -173,12 +172,12 @@ def _is_a_worker(code: str, worker: BrokerRegistration) -> ProblemError:
     return ProblemError(code, detail, hint=f"name broker {worker.owner_id}")
 
 
-def version_of(view: Published, broker_id: int) -> str:
+def version_of(view: KnownCluster, broker_id: int) -> str:
     """Return the version of the broker's own row. Partitions on the broker have their own versions."""
     return str(view.version_of(Entity.BROKER, str(broker_id)))
 
 
-def sort_value(view: Published, workers: Workers, sort: str) -> int:
+def sort_value(view: KnownCluster, workers: Workers, sort: str) -> int:
     """Return the value that the list of brokers is ordered by, before the broker's id."""
     match sort.removeprefix("-"):
         case "replicas":
@@ -189,15 +188,13 @@ def sort_value(view: Published, workers: Workers, sort: str) -> int:
             return workers[0].owner_id
 
 
-def broker_view(
-    engine: Engine, view: Published, broker: BrokerRegistration, workers: Workers | None = None
-) -> BrokerView:
+def broker_view(view: KnownCluster, broker: BrokerRegistration, workers: Workers | None = None) -> BrokerView:
     """Return what is shown of a broker. workers: if the caller has them."""
     image = view.image
     workers = workers or workers_of(image, broker.owner_id) or (broker,)
     shown = [_worker_view(view, worker) for worker in workers]
     replicas = sum(worker.replicas for worker in shown)
-    disk = engine.disk(view.cluster, broker.broker_id)
+    disk = view.disk(broker.broker_id)
     status = broker.status if len(workers) == 1 else status_of(workers)
     return BrokerView.of(
         broker,
@@ -214,11 +211,11 @@ def broker_view(
         registered_at=timestamp(broker.registered_at_ms),
         replicas=replicas,
         leaders=sum(worker.leaders for worker in shown),
-        last_change=last_change(view.changes.get((Entity.BROKER, str(broker.broker_id)))),
+        last_change=last_change(view.last_change(Entity.BROKER, str(broker.broker_id))),
     )
 
 
-def _worker_view(view: Published, worker: BrokerRegistration) -> WorkerView:
+def _worker_view(view: KnownCluster, worker: BrokerRegistration) -> WorkerView:
     return WorkerView(
         worker=worker.worker_number,
         broker_id=worker.broker_id,
@@ -232,11 +229,12 @@ def _worker_view(view: Published, worker: BrokerRegistration) -> WorkerView:
 async def preview_add(services: Services, cluster: str, spec: BrokerAdd) -> BrokerPlan:
     """Return the plan as if the brokers had been added already. Raises NotActive, UnknownCluster."""
     engine = services.engine
-    image = engine.image(cluster).image
-    checks = engine.preflight(cluster, [broker.broker_id for broker in spec.brokers])
-    goals = goals_of(spec, engine.decided(cluster))
+    view = engine.cluster(cluster)
+    image = view.image
+    checks = view.preflight([broker.broker_id for broker in spec.brokers])
+    goals = goals_of(spec, view.decided)
     known = await snapshot_of(engine, services.database, cluster)
-    snapshot = _with_new(known, spec, engine, cluster)
+    snapshot = _with_new(known, spec, view)
     plans = await services.database.compute(partial(_plan_all, snapshot, goals)) if goals else []
     return BrokerPlan(
         brokers=[broker.broker_id for broker in spec.brokers],
@@ -252,9 +250,9 @@ def _plan_all(snapshot: Snapshot, goals: tuple[Goal, ...]) -> list[Plan]:
     return [make_plan(snapshot, goal) for goal in goals]
 
 
-def _with_new(snapshot: Snapshot, spec: BrokerAdd, engine: Engine, cluster: str) -> Snapshot:
+def _with_new(snapshot: Snapshot, spec: BrokerAdd, view: KnownCluster) -> Snapshot:
     """Return the snapshot in which the added brokers take replicas and the replaced brokers take none."""
-    image = engine.decided(cluster)
+    image = view.decided
     old = [broker.replaces for broker in spec.brokers if broker.replaces is not None]
     replaced = {worker for broker_id in old for worker in ids_of(image, broker_id)}
     brokers = {
@@ -266,7 +264,7 @@ def _with_new(snapshot: Snapshot, spec: BrokerAdd, engine: Engine, cluster: str)
     for wanted in spec.brokers:
         for worker in ids_of(image, wanted.broker_id):
             if worker not in brokers:
-                disk = engine.disk(cluster, worker)
+                disk = view.disk(worker)
                 brokers[worker] = BrokerSnapshot(
                     broker_id=worker,
                     host=wanted.host,

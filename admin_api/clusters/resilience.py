@@ -189,7 +189,7 @@ async def get_resilience(
     """Show which partitions would go offline, stop accepting acks=all, or continue with fewer replicas if
     these brokers, hosts or racks were lost now, all at once. The election rules themselves decide this, and
     nothing is changed."""
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     image = view.image
     lost = brokers_named(image, terms)
     losses = lose(image, lost)

@@ -79,7 +79,7 @@ async def list_clusters(request: Request, services: Serving, paging: Paged) -> R
     """List the clusters, in the order of their names."""
     engine = services.engine
     names, token = paging.page_of(engine.clusters(), lambda n: (n,), name="clusters", kinds=(str,))
-    views = [(name, engine.image(name)) for name in names]
+    views = [(name, engine.cluster(name)) for name in names]
     items = [service.cluster_view(engine, name, view) for name, view in views]
     oldest = min((view for _, view in views), key=lambda view: view.as_of_ms or 0, default=None)
     return show(request, ClusterList(items=items, next_page_token=token), view=oldest)
@@ -95,7 +95,7 @@ async def list_clusters(request: Request, services: Serving, paging: Paged) -> R
 )
 async def get_cluster(request: Request, services: Serving, cluster: ClusterPath) -> Response:
     """Show a cluster with its counts. Answers 404 if no cluster has this name."""
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     version = service.version_of(cluster, view)
     look = await service.look_at(services, cluster, view)
     shown = service.cluster_view(services.engine, cluster, view, look=look)
@@ -147,7 +147,7 @@ async def list_set_aside_logs(
 ) -> Response:
     """List the logs in quarantine on brokers' disks, by broker and directory: logs that the metadata did not
     mention, and damaged ones. Answered by the active controller only."""
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     items, token = paging.page_of(
         service.set_aside_views(services.engine, cluster),
         lambda log: (log.broker_id, log.directory),
@@ -204,8 +204,8 @@ async def list_alarms(
 ) -> Response:
     """List the cluster's alarms. Answered by the active controller only: a standby sees the metadata, not the
     brokers."""
-    view = services.engine.image(cluster)
-    alarms = services.engine.alarms(cluster)
+    view = services.engine.cluster(cluster)
+    alarms = view.alarms()
     page, token = paging.page_of(alarms, alarm_order, name="alarms", kinds=(int, str, int, int))
     items = [service.alarm_view(view.image, alarm) for alarm in page]
     counts = Counter(alarm.key.code.value for alarm in alarms)

@@ -36,8 +36,8 @@ from controller.core.image import ClusterImage
 from controller.core.settings_table import CLUSTER_SETTINGS
 from controller.core.workers import brokers_of, status_of
 from controller.shell.engine import Engine
+from controller.shell.known_cluster import KnownCluster
 from controller.shell.outcomes import ClusterExists
-from controller.shell.published import Published
 from springtide.contract.partition_state import PartitionKey
 from springtide.contract.session import BrokerStatus
 
@@ -59,7 +59,7 @@ async def create_cluster(services: Services, body: NewCluster, attempt: Attempt)
         reason=attempt.reason,
         request_id=attempt.request_id,
     )
-    view = engine.image(body.name)
+    view = engine.cluster(body.name)
     return Answer.of(
         201,
         cluster_view(engine, body.name, view, look=await look_at(services, body.name, view)),
@@ -100,7 +100,7 @@ def _undecided(keys: Sequence[PartitionKey]) -> list[UndecidedPartition]:
 
 
 def set_aside_views(engine: Engine, cluster: str) -> list[SetAsideLogView]:
-    known = engine.image(cluster).image.topics
+    known = engine.cluster(cluster).image.topics
     return [
         SetAsideLogView.of(
             log,
@@ -112,7 +112,7 @@ def set_aside_views(engine: Engine, cluster: str) -> list[SetAsideLogView]:
             since=None if log.since_ms < 0 else timestamp(log.since_ms),
             can_come_back=log.is_whole and log.topic_id not in known,
         )
-        for broker_id, logs in engine.set_aside(cluster).items()
+        for broker_id, logs in engine.cluster(cluster).set_aside().items()
         for log in logs
     ]
 
@@ -121,7 +121,7 @@ def _if_known(number: int) -> int | None:
     return None if number < 0 else number
 
 
-def version_of(name: str, view: Published) -> str:
+def version_of(name: str, view: KnownCluster) -> str:
     """Return the version of the cluster's own row. Brokers and topics have their own versions."""
     return str(view.version_of(Entity.CLUSTER, name))
 
@@ -153,21 +153,21 @@ class ClusterLook(NamedTuple):
     skew: SkewSummary
 
 
-async def look_at(services: Services, cluster: str, view: Published) -> ClusterLook:
+async def look_at(services: Services, cluster: str, view: KnownCluster) -> ClusterLook:
     """Look at copies, beside the controller's work."""
-    image, lags = view.image.rows(), services.engine.lags(cluster)
+    image, lags = view.image.rows(), view.lags()
     return await services.database.compute(
         lambda: ClusterLook(resilience.summary(image), skew_of(image, lags))
     )
 
 
 def cluster_view(
-    engine: Engine, name: str, view: Published, *, look: ClusterLook | None = None
+    engine: Engine, name: str, view: KnownCluster, *, look: ClusterLook | None = None
 ) -> ClusterOverview:
     image = view.image
     partitions = partition_counts(image)
     statuses = [status_of(workers) for workers in brokers_of(image).values()]
-    if engine.went_back(name) is not None:
+    if view.went_back is not None:
         health = "metadata_went_back"
     elif partitions.leaderless or partitions.under_min_isr:
         health = "critical"
@@ -192,7 +192,7 @@ def cluster_view(
         controller=ControllerSummary(active_url=engine.active_url, epoch=engine.controller_epoch),
         resilience=None if look is None else look.resilience,
         skew=None if look is None else look.skew,
-        last_change=last_change(view.changes.get((Entity.CLUSTER, name))),
+        last_change=last_change(view.last_change(Entity.CLUSTER, name)),
     )
 
 

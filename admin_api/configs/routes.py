@@ -103,7 +103,7 @@ def _add_routes(
             kinds=(str,),
         )
         body = ConfigList(items=items, next_page_token=token)
-        return show(request, body, view=services.engine.image(address.cluster), version=holder.version)
+        return show(request, body, view=services.engine.cluster(address.cluster), version=holder.version)
 
     @router.get(
         prefix + "/{name}",
@@ -118,7 +118,7 @@ def _add_routes(
         holder = holder_of(services.engine, address)
         service.check_known(name, holder, address)
         shown = service.config_view(name, holder, address.entity, holder.own)
-        return show(request, shown, view=services.engine.image(address.cluster), version=holder.version)
+        return show(request, shown, view=services.engine.cluster(address.cluster), version=holder.version)
 
     @router.put(
         prefix + "/{name}",

@@ -29,7 +29,7 @@ from controller.core.events import (
 from controller.core.records import BrokerRegistration
 from controller.core.settings_table import BROKER_SETTINGS, CLUSTER_SETTINGS, TOPIC_SETTINGS, Setting
 from controller.shell.engine import Engine
-from controller.shell.published import Published
+from controller.shell.known_cluster import KnownCluster
 from springtide.contract.partition_state import TopicState
 
 MINIMUM = "min.insync.replicas"
@@ -82,7 +82,7 @@ class Holder:
 
 def holder_of(engine: Engine, address: Address) -> Holder:
     """Return the holder from the published view. Raises topic_not_found, broker_not_found, UnknownCluster."""
-    view = engine.image(address.cluster)
+    view = engine.cluster(address.cluster)
     match address.entity:
         case Entity.TOPIC:
             assert address.topic is not None
@@ -94,36 +94,35 @@ def holder_of(engine: Engine, address: Address) -> Holder:
             return _of_cluster(engine, view)
 
 
-def of_topic(engine: Engine, view: Published, topic: TopicState) -> Holder:
+def of_topic(engine: Engine, view: KnownCluster, topic: TopicState) -> Holder:
     majority = effective_min_insync_replicas({}, {}, replication_factor=topic.replication_factor)
     return Holder(
         settings=TOPIC_SETTINGS,
         own=topic.configs,
         version=topics.version_of(view, topic),
-        is_settled=not _is_active(engine) or engine.decided(view.cluster).topics.get(topic.topic_id) == topic,
+        is_settled=not _is_active(engine) or view.decided.topics.get(topic.topic_id) == topic,
         inherited=view.image.configs,
         computed={MINIMUM: str(majority)},
         topic_id=topic.topic_id,
     )
 
 
-def _of_broker(engine: Engine, view: Published, broker: BrokerRegistration) -> Holder:
+def _of_broker(engine: Engine, view: KnownCluster, broker: BrokerRegistration) -> Holder:
     return Holder(
         settings=BROKER_SETTINGS,
         own=broker.configs,
         version=brokers.version_of(view, broker.broker_id),
-        is_settled=not _is_active(engine)
-        or engine.decided(view.cluster).brokers.get(broker.broker_id) == broker,
+        is_settled=not _is_active(engine) or view.decided.brokers.get(broker.broker_id) == broker,
         inherited=view.image.configs,
     )
 
 
-def _of_cluster(engine: Engine, view: Published) -> Holder:
+def _of_cluster(engine: Engine, view: KnownCluster) -> Holder:
     return Holder(
         settings=CLUSTER_SETTINGS,
         own=view.image.configs,
         version=clusters.version_of(view.cluster, view),
-        is_settled=not _is_active(engine) or engine.decided(view.cluster).configs == view.image.configs,
+        is_settled=not _is_active(engine) or view.decided.configs == view.image.configs,
     )
 
 

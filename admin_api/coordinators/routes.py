@@ -62,7 +62,7 @@ async def list_coordinators(
     request: Request, services: Serving, cluster: ClusterPath, paging: Paged
 ) -> Response:
     """List the cluster's coordinators, including those that wait to be admitted."""
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     coordinators, token = paging.page_of(
         view.image.coordinators.values(),
         lambda coordinator: (coordinator.coordinator_id,),
@@ -87,7 +87,7 @@ async def get_coordinator(
     request: Request, services: Serving, cluster: ClusterPath, coordinator_id: service.CoordinatorPath
 ) -> Response:
     """Show a coordinator: its endpoint, its state and what it serves. Answers 404 if none has this id."""
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     coordinator = service.find_coordinator(view, cluster, coordinator_id)
     version = service.version_of(view, coordinator_id)
     return show(request, service.coordinator_view(view, coordinator), view=view, version=version)

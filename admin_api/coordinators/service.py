@@ -32,7 +32,7 @@ from controller.core.events import (
 )
 from controller.core.records import CoordinatorRegistration
 from controller.operations.brokers import endpoint_of
-from controller.shell.published import Published
+from controller.shell.known_cluster import KnownCluster
 
 CoordinatorPath = Annotated[BrokerId, Path(examples=[1001])]
 
@@ -45,8 +45,8 @@ class CoordinatorChange(ResourceChange):
     coordinator_id: int
 
     @property
-    def view(self) -> Published:
-        return self.services.engine.image(self.cluster)
+    def view(self) -> KnownCluster:
+        return self.services.engine.cluster(self.cluster)
 
     @property
     def coordinator(self) -> CoordinatorRegistration:
@@ -76,7 +76,7 @@ async def admit_coordinators(
     """Admit them and answer 200. Each serves shards as soon as it has heard of it."""
     event = AdmitCoordinators(**attempt.event, coordinator_ids=tuple(body.coordinator_ids))
     done = await submit(services.engine, cluster, event, CoordinatorsChanged)
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     return Answer.of(200, AdmittedCoordinators(items=[coordinator_view(view, c) for c in done.coordinators]))
 
 
@@ -117,12 +117,12 @@ async def remove_coordinator(change: CoordinatorChange, attempt: Attempt) -> Ans
 def _check_settled(change: CoordinatorChange, coordinator: CoordinatorRegistration) -> None:
     """Raise precondition_failed unless the row is the one that the change was decided on."""
     coordinator_id = coordinator.coordinator_id
-    decided = change.services.engine.decided(change.cluster).coordinators.get(coordinator_id)
+    decided = change.view.decided.coordinators.get(coordinator_id)
     version = version_of(change.view, coordinator_id) if decided == coordinator else None
     change.condition.check(version, what=f"coordinator {coordinator_id}")
 
 
-def find_coordinator(view: Published, cluster: str, coordinator_id: int) -> CoordinatorRegistration:
+def find_coordinator(view: KnownCluster, cluster: str, coordinator_id: int) -> CoordinatorRegistration:
     coordinator = view.image.coordinators.get(coordinator_id)
     if coordinator is None:
         detail = f"coordinator {coordinator_id} has not registered with {cluster!r}"
@@ -130,11 +130,11 @@ def find_coordinator(view: Published, cluster: str, coordinator_id: int) -> Coor
     return coordinator
 
 
-def version_of(view: Published, coordinator_id: int) -> str:
+def version_of(view: KnownCluster, coordinator_id: int) -> str:
     return str(view.version_of(Entity.COORDINATOR, str(coordinator_id)))
 
 
-def coordinator_view(view: Published, coordinator: CoordinatorRegistration) -> CoordinatorView:
+def coordinator_view(view: KnownCluster, coordinator: CoordinatorRegistration) -> CoordinatorView:
     image, coordinator_id = view.image, coordinator.coordinator_id
     shards = [state.shard for key in image.shards if (state := image.partitions[key]).shard is not None]
     owned = Counter(shard.owner for shard in shards)[coordinator_id]
@@ -147,5 +147,5 @@ def coordinator_view(view: Published, coordinator: CoordinatorRegistration) -> C
         registered_at=timestamp(coordinator.registered_at_ms),
         shards=owned,
         followed_shards=Counter(shard.standby for shard in shards)[coordinator_id],
-        last_change=last_change(view.changes.get((Entity.COORDINATOR, str(coordinator_id)))),
+        last_change=last_change(view.last_change(Entity.COORDINATOR, str(coordinator_id))),
     )

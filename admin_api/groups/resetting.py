@@ -45,7 +45,7 @@ async def reset_offsets(
 ) -> Answer:
     """Set the offsets and answer 200 with those before and after. Raise group_in_use while the group has
     members: they would go on from where they are, and commit over it."""
-    groups, image = services.groups, services.engine.image(cluster).image
+    groups, image = services.groups, services.engine.cluster(cluster).image
     means_all = body.topics is None and body.partitions is None
     with as_problems(services, group_id):
         if (

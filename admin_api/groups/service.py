@@ -96,13 +96,13 @@ def in_use(group: GroupListing) -> ProblemError:
 
 async def group_view(services: Services, cluster: str, group_id: str) -> GroupView:
     """Return the group, its members and how far it has read."""
-    groups, image = services.groups, services.engine.image(cluster).image
+    groups, view = services.groups, services.engine.cluster(cluster)
     with as_problems(services, group_id):
         found = await groups.described(cluster, group_id)
         committed = await groups.committed(cluster, group_id)
         owners = {place: member.member_id for member in found.members for place in member.assigned}
         places = sorted(owners.keys() | committed.keys())
-        ends = await groups.log_offsets(cluster, dict.fromkeys(led(image, places), LATEST))
+        ends = await groups.log_offsets(cluster, dict.fromkeys(led(view.image, places), LATEST))
         lags = {place: _lag(committed[place], ends.get(place)) for place in committed}
         known = {place: lag for place, lag in lags.items() if lag}
         timed = sorted(known, key=lambda place: -known[place])[:TIMED_PARTITIONS_MAX]
@@ -125,7 +125,7 @@ async def group_view(services: Services, cluster: str, group_id: str) -> GroupVi
         coordinator_id=found.coordinator_id,
         coordinator_endpoint=found.endpoint,
         lag=_total(lags),
-        last_rebalance=_rebalance(services.engine.last_rebalance(cluster, group_id)),
+        last_rebalance=_rebalance(view.last_rebalance(group_id)),
         members_total=len(found.members),
         partitions_total=len(places),
         members=[_member(member) for member in found.members[:MEMBERS_SHOWN_MAX]],

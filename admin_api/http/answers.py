@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from admin_api.http.bodies import VERSIONED_MEDIA_TYPE
 from admin_api.http.conditions import entity_tag
 from admin_api.http.problems import WRITE_PROBLEMS, problems
-from controller.shell.published import Published
+from controller.shell.known_cluster import KnownCluster
 
 #: Milliseconds since the standby's copy was last known to be current.
 AGE_HEADER: Final = "Data-Age-Ms"
@@ -98,7 +98,7 @@ def media_type_for(request: Request) -> str:
 
 
 def show(
-    request: Request, body: BaseModel, *, view: Published | None = None, version: str | None = None
+    request: Request, body: BaseModel, *, view: KnownCluster | None = None, version: str | None = None
 ) -> Response:
     """Return the response to a GET. view: what the body was read from. version: of the row of a single
     resource."""

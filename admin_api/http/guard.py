@@ -127,7 +127,7 @@ def _decides(request: Request, cluster: str | None) -> bool:
 def _image(request: Request, cluster: str | None) -> ClusterImage | None:
     engine: Engine = request.app.state.services.engine
     try:
-        return None if cluster is None else engine.image(cluster).image
+        return None if cluster is None else engine.cluster(cluster).image
     except UnknownCluster:
         return None
 

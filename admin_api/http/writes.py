@@ -182,7 +182,7 @@ class Writing:
         precondition_required."""
         services = self._services
         if not asked.is_new_cluster:
-            services.engine.image(asked.cluster)
+            services.engine.cluster(asked.cluster)
         if self._dry_run:
             return respond(self._request, await service(self._attempt(asked, services.ids.new_id())))
         # Checked before the key is claimed: the client can add what is missing and use the same key.
@@ -214,7 +214,7 @@ class Writing:
             body_hash=_body_hash(self._request),
             fresh_seed=services.ids.new_id(),
             now_ms=services.clock.now_wall_ms(),
-            expiry_ms=services.engine.expiry_ms(),
+            expiry_ms=services.engine.clock.expiry_ms(),
         )
         match claim:
             case Replay(status=status, headers=headers, body=body):

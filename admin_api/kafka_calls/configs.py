@@ -121,7 +121,7 @@ def _describe(calls: Calls, resource: ConfigsToDescribe) -> AdminOutcome:
     engine = calls.services.engine
     try:
         address = _address(calls.cluster, resource.kind, resource.name)
-        coordinators = engine.image(calls.cluster).image.coordinators
+        coordinators = engine.cluster(calls.cluster).image.coordinators
         if address.entity is Entity.BROKER and address.broker_id in coordinators:
             address = Address(cluster=calls.cluster, entity=Entity.CLUSTER)
         described = _described(holder_of(engine, address), address.entity)
@@ -139,7 +139,7 @@ def _describe(calls: Calls, resource: ConfigsToDescribe) -> AdminOutcome:
 def described_topic(calls: Calls, topic: TopicState) -> tuple[DescribedConfig, ...]:
     """Return the settings of a topic that need not exist yet."""
     engine = calls.services.engine
-    described = _described(service.of_topic(engine, engine.image(calls.cluster), topic), Entity.TOPIC)
+    described = _described(service.of_topic(engine, engine.cluster(calls.cluster), topic), Entity.TOPIC)
     return tuple(described[name] for name in sorted(described))
 
 

@@ -25,7 +25,7 @@ Named = tuple[str, int]
 
 
 async def elect_leaders(calls: Calls, call: ElectLeadersCall) -> list[AdminOutcome]:
-    image = calls.services.engine.image(calls.cluster).image
+    image = calls.services.engine.cluster(calls.cluster).image
     if call.partitions is None:
         keys = sorted(image.leaderless if call.unclean else image.not_preferred)
         named = [(image.topics[topic_id].topic, number) for topic_id, number in keys]
@@ -45,7 +45,7 @@ async def elect_leaders(calls: Calls, call: ElectLeadersCall) -> list[AdminOutco
 
 
 async def _elect_preferred(calls: Calls, named: list[Named]) -> dict[Named, AdminOutcome]:
-    image = calls.services.engine.image(calls.cluster).image
+    image = calls.services.engine.cluster(calls.cluster).image
     keys: dict[PartitionKey, Named] = {}
     outcomes: dict[Named, AdminOutcome] = {}
     for name, number in named:
@@ -93,11 +93,11 @@ def _preferred_refused(refusal: Refusal) -> AdminOutcome:
 
 
 async def _elect_unclean(calls: Calls, name: str, number: int) -> AdminOutcome:
-    engine = calls.services.engine
-    topic = engine.image(calls.cluster).image.topic_named(name)
-    if topic is None or (topic.topic_id, number) not in engine.image(calls.cluster).image.partitions:
+    view = calls.services.engine.cluster(calls.cluster)
+    topic = view.image.topic_named(name)
+    if topic is None or (topic.topic_id, number) not in view.image.partitions:
         return _unknown(name, number)
-    loss = engine.loss_preview(calls.cluster, (topic.topic_id, number))
+    loss = view.loss_preview((topic.topic_id, number))
     if loss is None:
         return failed(Kafka.ELECTION_NOT_NEEDED, f"{name}-{number} has a leader")
     chosen = loss.least

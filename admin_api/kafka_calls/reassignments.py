@@ -19,7 +19,7 @@ async def alter_reassignments(calls: Calls, call: AlterReassignmentsCall) -> lis
     """Carry out the moves and cancellations. They are two requests in the audit: only the moves have an
     operation."""
     outcomes: list[AdminOutcome | None] = [None] * len(call.partitions)
-    image = calls.services.engine.image(calls.cluster).image
+    image = calls.services.engine.cluster(calls.cluster).image
     seen: set[tuple[str, int]] = set()
     moves: list[tuple[int, ReassignmentTarget]] = []
     cancellations: list[tuple[int, ReassignmentTarget]] = []

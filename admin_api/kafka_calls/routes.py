@@ -119,7 +119,7 @@ async def _carry_out(
 def _check_broker(services: Services, cluster: str, body: AdminRequest) -> ControllerError:
     """Return the error for a broker or coordinator that is not a member of this cluster now: it may not send
     requests for clients. Raises UnknownCluster."""
-    image = services.engine.decided(cluster)
+    image = services.engine.cluster(cluster).decided
     broker, coordinator = image.brokers.get(body.broker_id), image.coordinators.get(body.broker_id)
     if broker is not None:
         epoch = broker.broker_epoch
@@ -137,7 +137,7 @@ def _refusal(
         return None
     if isinstance(body.call, CreateTopicsCall) and body.call.on_first_use:
         # Who has set it lets clients make topics, with tokens or without.
-        configs_now = services.engine.decided(cluster).configs
+        configs_now = services.engine.cluster(cluster).decided.configs
         if configs_now.get(FIRST_USE) != "true":
             return failed(Kafka.POLICY_VIOLATION, f"{FIRST_USE} is not set")
     elif has_tokens and body.principal is None and not services.settings.kafka_administration:

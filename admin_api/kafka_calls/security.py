@@ -52,7 +52,7 @@ Decided = TypeVar("Decided", bound=Reply)
 
 async def alter_acls(calls: Calls, call: AlterAclsCall) -> list[AdminOutcome]:
     count = len(call.create) + len(call.delete)
-    if not is_authorizer_on(calls.services.engine.image(calls.cluster).image.configs):
+    if not is_authorizer_on(calls.services.engine.cluster(calls.cluster).image.configs):
         message = f"the cluster has no authorizer: its setting {AUTHORIZER} is empty"
         return [failed(Kafka.SECURITY_DISABLED, message)] * count
     body = {"added": [_shown(one) for one in call.create], "removed": [_shown(one) for one in call.delete]}

@@ -64,7 +64,7 @@ async def _once_serving(
     """Wait until clients can use the topics that were made, or made larger. Return the outcomes, with
     REQUEST_TIMED_OUT for these if that takes longer: they are stored, and go on being made."""
     made = {name for name, outcome in zip(names, outcomes, strict=True) if not outcome.error_code}
-    image = calls.services.engine.image(calls.cluster).image
+    image = calls.services.engine.cluster(calls.cluster).image
     ids = [state.topic_id for name in names if name in made and (state := image.topic_named(name))]
     if not ids:
         return outcomes
@@ -124,7 +124,7 @@ async def delete_topics(calls: Calls, call: DeleteTopicsCall) -> list[AdminOutco
     gone = {outcome.topic for outcome in outcomes if outcome.error_code in _GONE and outcome.topic}
     if await until_free(calls.services, calls.cluster, gone, NAME_WAIT_MS):
         return outcomes
-    held = calls.services.engine.image(calls.cluster).image.held_names
+    held = calls.services.engine.cluster(calls.cluster).image.held_names
     return [_late(each) if each.topic in gone and each.topic in held else each for each in outcomes]
 
 
@@ -141,7 +141,7 @@ def _late(outcome: AdminOutcome) -> AdminOutcome:
 
 
 async def _delete(calls: Calls, topic: TopicToDelete) -> AdminOutcome:
-    image = calls.services.engine.image(calls.cluster).image
+    image = calls.services.engine.cluster(calls.cluster).image
     name = topic.name
     state = image.topics.get(topic.topic_id or "") if name is None else image.topic_named(name)
     if name is None:
@@ -175,7 +175,7 @@ async def _permit_deletion(calls: Calls, records: RecordsToDelete) -> AdminOutco
     )
 
     async def permit(attempt: Attempt) -> Answer:
-        service.find_topic(calls.services.engine.image(calls.cluster), calls.cluster, records.topic)
+        service.find_topic(calls.services.engine.cluster(calls.cluster), calls.cluster, records.topic)
         return Answer(204, b"", detail="permitted; the leader deletes")
 
     _, outcome = await calls.carry_out(asked, permit)

@@ -51,7 +51,7 @@ async def _build() -> dict[str, Any]:
             engine=engine,
             database=store,
             outbox=AuditOutbox(store, clock=clock, truth=engine.truth),
-            client_groups=KafkaGroups(engine.image, clock),
+            client_groups=KafkaGroups(lambda name: engine.cluster(name).published, clock),
             settings=ApiSettings(),
             clock=clock,
             random_bytes=os.urandom,

@@ -175,7 +175,7 @@ async def throttle_operation(change: OperationChange, attempt: Attempt, *, body:
     if "throttle_bytes_per_s" not in body.model_fields_set:
         raise ProblemError("operation_moves_nothing", "its moves have all begun", operation_id=row.id)
     change.check_version(row)
-    decided = services.engine.decided(row.cluster)
+    decided = services.engine.cluster(row.cluster).decided
     # The state must be the one that was read: a move that is rolled back meanwhile must not be started again.
     targets = tuple(
         ReassignmentTarget(

@@ -43,8 +43,7 @@ from controller.operations.model import (
     StepState,
     Work,
 )
-from controller.shell.engine import Engine
-from controller.shell.published import Published
+from controller.shell.known_cluster import KnownCluster
 from springtide.contract.partition_state import (
     NO_LEADER,
     PartitionKey,
@@ -52,23 +51,23 @@ from springtide.contract.partition_state import (
 )
 
 
-def find_loss(engine: Engine, cluster: str, state: PartitionState) -> LossPreviewView:
+def find_loss(view: KnownCluster, state: PartitionState) -> LossPreviewView:
     """Return the loss. Raise election_not_needed if the partition has a leader, replica_quarantined if one
     keeps records that the leader may lack, and what `loss_preview` raises."""
     key = (state.topic_id, state.partition)
-    found = engine.loss_preview(cluster, key)
-    decided = engine.decided(cluster).partitions.get(key, state)
+    found = view.loss_preview(key)
+    decided = view.decided.partitions.get(key, state)
     if found is None:
-        way_out = engine.way_out(cluster, key, None)
+        way_out = view.way_out(key, None)
         if way_out is not None:
             raise ProblemError("replica_quarantined", way_out)
         raise ProblemError("election_not_needed", f"broker {decided.leader} leads: nothing has to be lost")
-    return loss_view(engine, cluster, decided, found)
+    return loss_view(view, decided, found)
 
 
-def loss_view(engine: Engine, cluster: str, state: PartitionState, found: LossPreview) -> LossPreviewView:
+def loss_view(view: KnownCluster, state: PartitionState, found: LossPreview) -> LossPreviewView:
     """Return the view of the loss. state: the partition without a leader."""
-    verdicts = {v.broker_id: v for v in explain_replicas(engine.decided(cluster), state)}
+    verdicts = {v.broker_id: v for v in explain_replicas(view.decided, state)}
     least = found.least
     return LossPreviewView.of(
         found,
@@ -78,7 +77,7 @@ def loss_view(engine: Engine, cluster: str, state: PartitionState, found: LossPr
         last_log_end_offset=_known(found.last_log_end_offset),
         last_high_watermark=_known(found.last_high_watermark),
         known_committed=found.known_committed,
-        way_out=engine.way_out(cluster, (state.topic_id, state.partition), found),
+        way_out=view.way_out((state.topic_id, state.partition), found),
         least=None if least is None else least.broker_id,
         candidates=[
             _candidate_view(one, verdicts[one.broker_id].standing, verdicts[one.broker_id].broker_status)
@@ -159,7 +158,7 @@ async def elect_leader(
     if attempt.dry_run:
         plan = ElectionPlan(
             partition=partition_view(elected, lag=None, why=None, last_change=None),
-            loss=None if loss is None else loss_view(engine, cluster, state, loss),
+            loss=None if loss is None else loss_view(engine.cluster(cluster), state, loss),
         )
         return Answer.of(200, plan)
     consequences = None if loss is None else loss_sentence(loss, elected.leader)
@@ -180,7 +179,7 @@ async def elect_preferred_leaders(
 ) -> Answer:
     """Elect the leaders and answer 202 with an operation that has ended. It has failed if some preferred
     replica could not lead. A partition that already has its preferred leader is not a failure."""
-    keys, refused = _chosen(services.engine.image(cluster), cluster, body)
+    keys, refused = _chosen(services.engine.cluster(cluster), cluster, body)
     answer, _ = await elect_each(services, cluster, attempt, keys=keys, refused=refused)
     return answer
 
@@ -196,7 +195,7 @@ async def elect_each(
     """Elect the leaders of these partitions and return the answer and each one's result. refused: partitions
     that were also named and do not exist."""
     engine = services.engine
-    view = engine.image(cluster)
+    view = engine.cluster(cluster)
     event = events.ElectPreferredLeaders(**attempt.operation_event, partitions=tuple(keys))
     reply = await submit(engine, cluster, event, events.PreferredLeadersElected)
     elected: list[PartitionState] = []
@@ -216,7 +215,7 @@ async def elect_each(
 
 
 def _chosen(
-    view: Published, cluster: str, body: RestorePreferredLeaders
+    view: KnownCluster, cluster: str, body: RestorePreferredLeaders
 ) -> tuple[list[PartitionKey], list[Refused]]:
     """Return the partitions to elect leaders for, and the named partitions that do not exist."""
     if body.topics is not None and body.partitions is not None:

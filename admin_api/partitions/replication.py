@@ -238,10 +238,10 @@ async def list_partitions(
     """List the cluster's partitions, the worst state first: without a leader, refusing acks=all, with a
     leader that has not confirmed its log, lacking a replica, healthy. Partitions in the same state are
     ordered by topic and number."""
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     found = worst_first(view.image, word=state, after=paging.after(_LIST, int, str, int), count=paging.rows)
     page, token = paging.cut(found, lambda p: [_LIST, *position_of(p)])
-    items = [show_partition(services.engine, cluster, view, p) for p in page]
+    items = [show_partition(view, p) for p in page]
     return show(request, PartitionList(items=items, next_page_token=token), view=view)
 
 
@@ -256,6 +256,6 @@ async def list_partitions(
 async def get_replication(request: Request, services: Serving, cluster: ClusterPath) -> Response:
     """Show the cluster's replication, with the lags and sizes that leaders last reported. Only the active
     controller receives reports: a standby shows placement only."""
-    view = services.engine.image(cluster)
-    found = await sum_up(cluster, view.image, services.engine.lags(cluster))
+    view = services.engine.cluster(cluster)
+    found = await sum_up(cluster, view.image, view.lags())
     return show(request, found, view=view)

@@ -167,11 +167,11 @@ async def list_partitions(
 ) -> Response:
     """List a topic's partitions with their leaders, replicas and ISRs. Answers 404 if no topic has this
     name."""
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     found = view.image.partitions_of(find_topic(view, cluster, topic).topic_id)
     chosen = [p for p in found if state is None or service.state_word(p) == state]
     page, token = paging.page_of(chosen, lambda p: (p.partition,), name="partitions", kinds=(int,))
-    items = [service.show_partition(services.engine, cluster, view, p) for p in page]
+    items = [service.show_partition(view, p) for p in page]
     return show(request, PartitionList(items=items, next_page_token=token), view=view)
 
 
@@ -187,9 +187,9 @@ async def get_partition(
 ) -> Response:
     """Show a partition: its leader, its replicas and which of them are in sync. Answers 404 if the topic has
     no such partition."""
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     state = service.find_partition(view, cluster, topic, partition)
-    shown = service.show_partition(services.engine, cluster, view, state)
+    shown = service.show_partition(view, state)
     return show(request, shown, view=view, version=service.version_of(state))
 
 
@@ -208,6 +208,7 @@ async def preview_loss(
 ) -> Response:
     """Show, for a partition without a leader, how far each replica's log goes and what the others hold that
     it lacks. For a replica that is down, the last leader's last report is a lower bound."""
-    state = service.find_partition(services.engine.image(cluster), cluster, topic, partition)
-    shown = find_loss(services.engine, cluster, state)
+    view = services.engine.cluster(cluster)
+    state = service.find_partition(view, cluster, topic, partition)
+    shown = find_loss(view, state)
     return show(request, shown, version=service.version_of(state))

@@ -11,12 +11,12 @@ from admin_api.partitions.models import (
 )
 from admin_api.topics.service import find_topic
 from controller.shell.engine import Engine
-from controller.shell.published import Published
+from controller.shell.known_cluster import KnownCluster
 from springtide.contract.lag_report import PartitionLag
 from springtide.contract.partition_state import NO_EPOCH, NO_LEADER, LeaderRecovery, PartitionState
 
 
-def find_partition(view: Published, cluster: str, topic: str, number: int) -> PartitionState:
+def find_partition(view: KnownCluster, cluster: str, topic: str, number: int) -> PartitionState:
     state = view.image.partitions.get((find_topic(view, cluster, topic).topic_id, number))
     if state is None:
         raise ProblemError("partition_not_found", f"topic {topic!r} has no partition {number}")
@@ -28,8 +28,9 @@ def decided_partition(
 ) -> PartitionState:
     """Return the partition as it is decided now; raise precondition_failed unless it is the one that the
     change was decided on."""
-    shown = find_partition(engine.image(cluster), cluster, topic, number)
-    decided = engine.decided(cluster).partitions.get((shown.topic_id, number))
+    view = engine.cluster(cluster)
+    shown = find_partition(view, cluster, topic, number)
+    decided = view.decided.partitions.get((shown.topic_id, number))
     condition.check(
         None if decided is None else version_of(decided), what=f"partition {number} of topic {topic!r}"
     )
@@ -42,11 +43,11 @@ def version_of(state: PartitionState) -> str:
     return f"{state.topic_id}-{state.partition_epoch}"
 
 
-def show_partition(engine: Engine, cluster: str, view: Published, state: PartitionState) -> PartitionView:
+def show_partition(view: KnownCluster, state: PartitionState) -> PartitionView:
     key = (state.topic_id, state.partition)
-    change = view.partition_changes.get(key)
-    why = engine.explain(cluster, key)
-    return partition_view(state, lag=engine.lag(cluster, key), why=why, last_change=last_change(change))
+    change = view.last_change_of_partition(key)
+    why = view.explain(key)
+    return partition_view(state, lag=view.lag(key), why=why, last_change=last_change(change))
 
 
 def partition_view(

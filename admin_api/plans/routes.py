@@ -45,7 +45,7 @@ _MADE_PROBLEMS = ("cluster_not_found", "audit_unavailable", "plan_infeasible", "
 
 
 async def _find(services: Services, cluster: str, plan_id: str) -> PlanRow:
-    services.engine.image(cluster)
+    services.engine.cluster(cluster)
     row = await services.database.read(get_plan, cluster=cluster, plan_id=plan_id)
     if row is None:
         raise ProblemError("plan_not_found", f"there is no plan {plan_id!r} of cluster {cluster!r}")
@@ -67,7 +67,7 @@ async def list_them(
     paging: Paged,
 ) -> Response:
     """List plans. Plans that were carried out stay; other plans are removed some days after they expire."""
-    services.engine.image(cluster)
+    services.engine.cluster(cluster)
     rows = await services.database.read(
         list_plans, cluster=cluster, below=paging.after("plans", int, str), limit=paging.rows
     )

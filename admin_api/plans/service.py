@@ -90,7 +90,7 @@ Changing = Annotated[PlanChange, Depends(plan_change)]
 
 async def make_plan(services: Services, cluster: str, attempt: Attempt, *, body: MakePlan) -> Answer:
     """Make the plan and answer 201 with it; for a dry run answer 200 with a plan that is not stored."""
-    image = services.engine.decided(cluster)
+    image = services.engine.cluster(cluster).decided
     goal = goal_of(body.goal, image)
     plan = await make(
         services.engine,
@@ -253,7 +253,7 @@ async def _as_of_now(
 ) -> StoredPlan:
     """Return the plan if it still fits, or the plan that the request wants instead. Raises plan_stale."""
     cluster, plan = stored.row.cluster, stored.plan
-    image = services.engine.decided(cluster)
+    image = services.engine.cluster(cluster).decided
     stale = _stale(plan, image)
     if not stale:
         return stored

@@ -52,7 +52,7 @@ async def undo_operation(change: OperationChange, attempt: Attempt, *, body: Und
         raise ProblemError(
             "operation_moves_nothing", "nothing that it moved has arrived", operation_id=row.id
         )
-    image = services.engine.decided(row.cluster)
+    image = services.engine.cluster(row.cluster).decided
     conflicts = {move.key: why for move in moves if (why := _conflict(image, move)) is not None}
     if conflicts and not body.skip_conflicts:
         raise _conflicts(moves, conflicts, row)

@@ -39,7 +39,7 @@ async def list_them(
     paging: Paged,
 ) -> Response:
     """List the cluster's policies. A plan is carried out only if each of them returns no rows."""
-    services.engine.image(cluster)
+    services.engine.cluster(cluster)
     rows = await services.database.read(list_policies, cluster=cluster)
     page, token = paging.page_of(rows, lambda row: (row.name,), name="policies", kinds=(str,))
     items = [policy_view(row, await service.shape_of(services, row)) for row in page]
@@ -58,7 +58,7 @@ async def list_them(
 )
 async def get_it(request: Request, services: Serving, cluster: ClusterPath, name: PolicyPath) -> Response:
     """Show a policy's SQL and the tables that it reads. Answers 404 if no policy has this name."""
-    services.engine.image(cluster)
+    services.engine.cluster(cluster)
     row = await service.find_policy(services, cluster, name)
     return show(request, policy_view(row, await service.shape_of(services, row)), version=str(row.revision))
 

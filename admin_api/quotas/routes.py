@@ -45,7 +45,7 @@ async def list_quotas(
 ) -> Response:
     """List the entities that have quotas, with them. What a name that is left out stands for does not
     matter."""
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     found, token = paging.page_of(
         (
             quotas

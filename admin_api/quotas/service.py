@@ -13,7 +13,7 @@ from admin_api.quotas.models import AlterQuotasBody, QuotasAlteredView, QuotasVi
 from controller.audit.change import Entity
 from controller.core.events import AlterQuotas, QuotasAltered
 from controller.core.names import entity_name
-from controller.shell.published import Published
+from controller.shell.known_cluster import KnownCluster
 from springtide.contract.administration import QuotasToAlter
 from springtide.contract.security import EntityQuotas
 
@@ -27,16 +27,16 @@ async def alter_quotas(services: Services, cluster: str, body: AlterQuotasBody, 
         return ((f"/entities/{place}", one.refusal) for place, one in enumerate(done.entities))
 
     done = await submit_whole(services.engine, cluster, event, QuotasAltered, parts)
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     return Answer.of(200, QuotasAlteredView(items=[quotas_view(view, one.quotas) for one in done.entities]))
 
 
-def quotas_view(view: Published, quotas: EntityQuotas) -> QuotasView:
+def quotas_view(view: KnownCluster, quotas: EntityQuotas) -> QuotasView:
     entity = quotas.entity
     return QuotasView(
         user=entity.user,
         client_id=entity.client_id,
         ip=entity.ip,
         quotas=quotas.quotas,
-        last_change=last_change(view.changes.get((Entity.QUOTAS, entity_name(entity)))),
+        last_change=last_change(view.last_change(Entity.QUOTAS, entity_name(entity))),
     )

@@ -51,10 +51,10 @@ async def list_reassignments(
 ) -> Response:
     """List reassignments, with the progress of each and what blocks it. Answered by the active controller
     only: a standby receives no reports of leaders."""
-    services.engine.image(cluster)
+    services.engine.cluster(cluster)
     chosen = [
         found
-        for found in services.engine.reassignments(cluster)
+        for found in services.engine.cluster(cluster).reassignments()
         if topic in (None, found.topic) and blocked in (None, found.blocked is not None)
     ]
     page, token = paging.page_of(

@@ -77,7 +77,7 @@ async def assign_each(
     follows it; the operation that followed the reassignment ends."""
     engine = services.engine
     before = {
-        (target.topic_id, target.partition): engine.decided(cluster).partitions.get(
+        (target.topic_id, target.partition): engine.cluster(cluster).decided.partitions.get(
             (target.topic_id, target.partition)
         )
         for target in targets
@@ -124,7 +124,7 @@ async def _follow(
 ) -> Answer:
     """Answer 202 with the operation that follows the moves."""
     spec = Reassignment(moves=tuple(moves))
-    image = services.engine.image(cluster).image
+    image = services.engine.cluster(cluster).image
     # A new order, or fewer replicas, is already complete.
     step = advance_reassignment(begin_reassignment(spec), spec, OperationState.RUNNING, image, {})
     work = msgspec.structs.replace(step.work, refused=tuple(refused[:REFUSED_SHOWN]))
@@ -170,7 +170,7 @@ async def _alter(
 
 
 def _plan(engine: Engine, cluster: str, before: PartitionState, after: PartitionState) -> Answer:
-    lag = engine.lag(cluster, (before.topic_id, before.partition))
+    lag = engine.cluster(cluster).lag((before.topic_id, before.partition))
     learners = len(set(after.replicas) - set(before.replicas))
     size = 0 if learners == 0 else None if lag is None else lag.size_bytes * learners
     view = partition_view(after, lag=None, why=None, last_change=None)

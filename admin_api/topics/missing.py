@@ -60,7 +60,7 @@ async def list_missing_topics(
 ) -> Response:
     """List, by name, what clients asked for at least three times, and in the last hour; each node tells the
     names that are asked for most. Answered by the active controller only."""
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     items, token = paging.page_of(
         _views(services.engine, cluster, since_ms=services.clock.now_wall_ms() - OLD_MS),
         lambda found: (found.topic,),
@@ -71,9 +71,9 @@ async def list_missing_topics(
 
 
 def _views(engine: Engine, cluster: str, *, since_ms: int) -> Iterable[MissingTopicView]:
-    image = engine.image(cluster).image
+    image = engine.cluster(cluster).image
     by_topic: dict[str, list[tuple[int, MissingTopic]]] = {}
-    for member, told in sorted(engine.missing_topics(cluster).items()):
+    for member, told in sorted(engine.cluster(cluster).missing_topics().items()):
         broker = image.brokers.get(member)
         node = member if broker is None else broker.owner_id
         for each in told:

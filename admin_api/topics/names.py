@@ -20,12 +20,10 @@ NAME_WAIT_MS: Final = 15_000
 async def until_free(services: Services, cluster: str, names: Iterable[str], wait_ms: int) -> bool:
     """Wait until no topic that is being deleted holds one of the names. Return False if that is not known to
     be so after `wait_ms`, or when this controller leads no more."""
-    wanted = set(names)
     try:
-        driver = services.engine.driver(cluster)
+        view = services.engine.cluster(cluster)
         with services.clock.timeout_ms(wait_ms):
-            while not wanted.isdisjoint(driver.published.image.held_names):
-                await driver.published_beyond(driver.published.image.sequence)
+            await view.until_free(set(names))
             return True
     except NotActive:
         return False  # what is answered about the rest is answered by the caller's next step

@@ -118,7 +118,7 @@ async def list_topics(
     paging: Paged,
 ) -> Response:
     """List a cluster's topics, by name or by number of partitions."""
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     by_size = sort.endswith("partitions")
     states, token = paging.page_of(
         [view.image.topics[topic_id] for topic_id in view.image.topic_ids.values()],
@@ -143,7 +143,7 @@ async def list_topics(
 )
 async def get_topic(request: Request, services: Serving, cluster: ClusterPath, topic: TopicPath) -> Response:
     """Show a topic with the counts of its partitions. Answers 404 if no topic has this name."""
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     state = service.find_topic(view, cluster, topic)
     version = service.version_of(view, state)
     return show(request, service.show_topic(cluster, view, state), view=view, version=version)

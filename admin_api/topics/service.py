@@ -47,7 +47,7 @@ from controller.operations.shell.guarding import verdicts_on
 from controller.operations.shell.plans import make, store_plan
 from controller.operations.waiting import begin_partitions_add, begin_topic_delete
 from controller.shell.engine import Engine
-from controller.shell.published import Published
+from controller.shell.known_cluster import KnownCluster
 from springtide.contract.partition_state import NO_LEADER, PartitionState, TopicState
 
 
@@ -113,7 +113,7 @@ async def create_topic(services: Services, cluster: str, body: NewTopic, attempt
     or for a dry run. Wait for a name that a deleted topic still holds, and as long as the request asks until
     clients can use the topic."""
     answer = await _create(services, cluster, body, attempt)
-    state = services.engine.image(cluster).image.topic_named(body.name)
+    state = services.engine.cluster(cluster).image.topic_named(body.name)
     if not body.wait_ms or attempt.dry_run or state is None:
         return answer
     await until_serving(services, cluster, [state.topic_id], body.wait_ms)
@@ -126,7 +126,7 @@ async def _create(services: Services, cluster: str, body: NewTopic, attempt: Att
     engine = services.engine
     if not attempt.dry_run:
         await until_free(services, cluster, (body.name,), NAME_WAIT_MS)
-    existing = engine.image(cluster).image.topic_named(body.name)
+    existing = engine.cluster(cluster).image.topic_named(body.name)
     if existing is not None and body.if_not_exists:
         return Answer.of(200, _present(engine, cluster, existing))
     event = CreateTopic(
@@ -143,12 +143,12 @@ async def _create(services: Services, cluster: str, body: NewTopic, attempt: Att
         return _exists(engine, cluster, body, attempt, reply)
     assert isinstance(reply, TopicCreated), reply
     if attempt.dry_run:
-        return _plan(cluster, reply, [], defaults=engine.image(cluster).image.configs)
+        return _plan(cluster, reply, [], defaults=engine.cluster(cluster).image.configs)
     return _created(engine, cluster, reply.state)
 
 
 def _exists(engine: Engine, cluster: str, body: NewTopic, attempt: Attempt, refusal: Refusal) -> Answer:
-    state = engine.image(cluster).image.topic_named(body.name)
+    state = engine.cluster(cluster).image.topic_named(body.name)
     if state is None or refusal.code is not RefusalCode.TOPIC_ALREADY_EXISTS:
         raise refusal_problem(refusal)
     if state.topic_id == attempt.seed:
@@ -163,16 +163,16 @@ def _created(engine: Engine, cluster: str, state: TopicState) -> Answer:
     return Answer.of(
         201,
         _present(engine, cluster, state),
-        version=version_of(engine.image(cluster), state),
+        version=version_of(engine.cluster(cluster), state),
         Location=f"/clusters/{cluster}/topics/{state.topic}",
     )
 
 
 def _present(engine: Engine, cluster: str, state: TopicState) -> TopicView:
-    return show_topic(cluster, engine.image(cluster), state)
+    return show_topic(cluster, engine.cluster(cluster), state)
 
 
-def find_topic(view: Published, cluster: str, name: str) -> TopicState:
+def find_topic(view: KnownCluster, cluster: str, name: str) -> TopicState:
     """Return the topic; raise topic_not_found if it does not exist. A topic that is being deleted counts as
     missing."""
     state = view.image.topic_named(name)
@@ -181,15 +181,15 @@ def find_topic(view: Published, cluster: str, name: str) -> TopicState:
     return state
 
 
-def version_of(view: Published, state: TopicState) -> str:
+def version_of(view: KnownCluster, state: TopicState) -> str:
     """Return the version of the topic's own row. Its partitions have their own versions."""
     return str(view.version_of(Entity.TOPIC, state.topic_id))
 
 
 def check_settled(engine: Engine, cluster: str, topic: TopicState, condition: Precondition) -> None:
     """Raise precondition_failed unless the topic's row is the one that the change was decided on."""
-    is_settled = engine.decided(cluster).topics.get(topic.topic_id) == topic
-    version = version_of(engine.image(cluster), topic) if is_settled else None
+    is_settled = engine.cluster(cluster).decided.topics.get(topic.topic_id) == topic
+    version = version_of(engine.cluster(cluster), topic) if is_settled else None
     condition.check(version, what=f"topic {topic.topic!r}")
 
 
@@ -206,11 +206,11 @@ async def delete_topic(
     free when that is answered, unless a leader can't be heard from for longer than `wait_ms`. A repetition
     waits like the first and then finds no such topic."""
     engine = services.engine
-    if not attempt.dry_run and engine.image(cluster).image.topic_named(name) is None:
+    if not attempt.dry_run and engine.cluster(cluster).image.topic_named(name) is None:
         await until_free(services, cluster, (name,), wait_ms)
-    topic = find_topic(engine.image(cluster), cluster, name)
+    topic = find_topic(engine.cluster(cluster), cluster, name)
     check_settled(engine, cluster, topic, condition)
-    before = show_topic(cluster, engine.image(cluster), topic)
+    before = show_topic(cluster, engine.cluster(cluster), topic)
     event = DeleteTopic(**attempt.operation_event, topic_id=topic.topic_id)
     started = await submit(engine, cluster, event, TopicDeletionStarted)
     if attempt.dry_run:
@@ -221,8 +221,8 @@ async def delete_topic(
     return answer
 
 
-def show_topic(cluster: str, view: Published, state: TopicState) -> TopicView:
-    change = view.changes.get((Entity.TOPIC, state.topic_id))
+def show_topic(cluster: str, view: KnownCluster, state: TopicState) -> TopicView:
+    change = view.last_change(Entity.TOPIC, state.topic_id)
     partitions = view.image.partitions_of(state.topic_id)
     return topic_view(cluster, state, partitions, change, defaults=view.image.configs)
 
@@ -293,7 +293,7 @@ async def add_partitions(
     replicas."""
     assert body.partitions is not None
     engine = services.engine
-    view = engine.image(cluster)
+    view = engine.cluster(cluster)
     topic = find_topic(view, cluster, name)
     if not _is_added(view, topic, body, attempt):
         check_settled(engine, cluster, topic, condition)
@@ -311,9 +311,9 @@ async def add_partitions(
     return await follow(services, cluster, attempt, begin_partitions_add(spec), OperationState.RUNNING)
 
 
-def _is_added(view: Published, topic: TopicState, body: ChangeTopic, attempt: Attempt) -> bool:
+def _is_added(view: KnownCluster, topic: TopicState, body: ChangeTopic, attempt: Attempt) -> bool:
     """Return whether an earlier attempt under the same Idempotency-Key did it and its answer was lost."""
-    change = view.changes.get((Entity.TOPIC, topic.topic_id))
+    change = view.last_change(Entity.TOPIC, topic.topic_id)
     return (
         not attempt.dry_run
         and change is not None
@@ -353,7 +353,7 @@ async def change_replication_factor(
         begun = await begun_before(services, attempt)
         if begun is not None:
             return begun
-    topic = find_topic(services.engine.image(cluster), cluster, name)
+    topic = find_topic(services.engine.cluster(cluster), cluster, name)
     check_settled(services.engine, cluster, topic, condition)
     goal = ChangeReplicationFactor(topic_id=topic.topic_id, replication_factor=factor)
     plan = await make(services.engine, services.database, cluster, goal)

@@ -19,6 +19,6 @@ async def until_serving(services: Services, cluster: str, topic_ids: Sequence[st
     NotInForce if that is not known to be so after `wait_ms`, or when this controller leads no more. The
     topics are stored, and go on being made."""
     try:
-        await services.engine.driver(cluster).serving(topic_ids, wait_ms)
+        await services.engine.cluster(cluster).until_serving(topic_ids, wait_ms)
     except NotActive:
         raise NotInForce(()) from None

@@ -39,7 +39,7 @@ async def list_users(
     ] = None,
 ) -> Response:
     """List the users that can log in with a password, without their secrets. Requires the role operator."""
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     users, token = paging.page_of(
         (user for user in view.image.users if prefix is None or user.startswith(prefix)),
         service.order_of,
@@ -63,7 +63,7 @@ async def list_users(
 async def get_user(request: Request, services: Serving, cluster: ClusterPath, user: UserPath) -> Response:
     """Show by which mechanisms a user may log in; salts and keys are never shown. Requires the role
     operator."""
-    view = services.engine.image(cluster)
+    view = services.engine.cluster(cluster)
     shown = service.user_view(view, service.find_user(view, cluster, user))
     return show(request, shown, view=view, version=service.version_of(view, user))
 

@@ -21,7 +21,7 @@ from admin_api.users.models import MECHANISMS, CredentialView, PutUser, UserView
 from controller.audit.change import Entity
 from controller.core.events import AlterUsers, UsersAltered, UserToAlter
 from controller.core.names import user_name
-from controller.shell.published import Published
+from controller.shell.known_cluster import KnownCluster
 from springtide.contract.security import ScramSecret, UserSecrets
 from springtide.security.sasl.credentials import (
     ScramCredential,
@@ -51,8 +51,8 @@ class UserChange(ResourceChange):
     user: str
 
     @property
-    def view(self) -> Published:
-        return self.services.engine.image(self.cluster)
+    def view(self) -> KnownCluster:
+        return self.services.engine.cluster(self.cluster)
 
     async def asked(self, **fields: Unpack[ChangeFields]) -> Asked:
         return Asked(cluster=self.cluster, entity=Entity.USER, entity_id=user_name(self.user), **fields)
@@ -143,7 +143,7 @@ async def _alter(change: UserChange, attempt: Attempt, asked: UserToAlter) -> Us
 
 def _check_settled(change: UserChange, known: UserSecrets | None) -> None:
     """Raise precondition_failed unless the row is the one that the change was decided on."""
-    decided = change.services.engine.decided(change.cluster).users.get(change.user)
+    decided = change.view.decided.users.get(change.user)
     version = version_of(change.view, change.user) if known is not None and decided == known else None
     change.condition.check(version, what=f"user {change.user!r}")
 
@@ -154,7 +154,7 @@ def order_of(user: str) -> tuple[str, str]:
     return user[:_ORDER_CHARS], hashlib.sha256(user.encode()).hexdigest()[:32]
 
 
-def find_user(view: Published, cluster: str, user: str) -> UserSecrets:
+def find_user(view: KnownCluster, cluster: str, user: str) -> UserSecrets:
     """Return the user's secrets. Raises user_not_found."""
     secrets = view.image.users.get(user)
     if secrets is None:
@@ -162,16 +162,16 @@ def find_user(view: Published, cluster: str, user: str) -> UserSecrets:
     return secrets
 
 
-def version_of(view: Published, user: str) -> str:
+def version_of(view: KnownCluster, user: str) -> str:
     return str(view.version_of(Entity.USER, user_name(user)))
 
 
-def user_view(view: Published, secrets: UserSecrets) -> UserView:
+def user_view(view: KnownCluster, secrets: UserSecrets) -> UserView:
     return UserView(
         user=secrets.user,
         mechanisms=[
             CredentialView(mechanism=secret.mechanism, iterations=secret.iterations)
             for secret in secrets.scram
         ],
-        last_change=last_change(view.changes.get((Entity.USER, user_name(secrets.user)))),
+        last_change=last_change(view.last_change(Entity.USER, user_name(secrets.user))),
     )

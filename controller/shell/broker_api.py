@@ -223,7 +223,9 @@ class BrokerApi:
         except BodyRefused as error:
             return refused_body(error)
         try:
-            return self._render(await self._engine.take_preflight(cluster, body))
+            outcome = await self._engine.driver(cluster).preflights.take(body)
+            self._engine.driver(cluster)  # the term may have ended meanwhile
+            return self._render(PreflightResponse(error=outcome, controller_epoch=self._epoch()))
         except (NotActive, UnknownCluster) as error:
             return self._render(self._refusal(PreflightResponse, error))
 
@@ -342,7 +344,7 @@ class BrokerApi:
             if reply.error is ControllerError.NONE:
                 reply = msgspec.structs.replace(
                     reply,
-                    preflight=self._engine.preflight_targets(cluster, question.broker_id),
+                    preflight=self._engine.driver(cluster).preflights.targets(question.broker_id),
                     wall_ms=self._engine.clock.own_wall_ms(),
                 )
         return self._render(reply)

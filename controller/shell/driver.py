@@ -53,12 +53,14 @@ from controller.core.group_book import GroupBook
 from controller.core.in_force import Awaited
 from controller.core.machine import ClusterMachine, Step
 from controller.core.options import ControllerOptions
+from controller.core.reassignment_progress import ReassignmentProgress
 from controller.core.records import Cause, Record, RemoveTopicRecord
 from controller.core.shards import missing_topics
 from controller.shell.leadership import Resigned, Term
 from controller.shell.listeners import ListenerAnswer, Listeners, is_proven_dead
 from controller.shell.metadata_store import ClusterStore, Conflict, Fenced
 from controller.shell.outcomes import MetadataWentBack, NotActive, NotInForce, OutcomeUnknown, Overloaded
+from controller.shell.preflights import Preflights
 from controller.shell.published import PersistedChange, Published, observe, render
 from controller.shell.timekeeper import Timekeeper
 from springtide.contract.errors import ControllerError
@@ -181,13 +183,15 @@ class ClusterDriver:
         self.groups = GroupBook()
         #: As each member's latest heartbeat told it.
         self.missing_topics: dict[int, tuple[MissingTopic, ...]] = {}
-        #: When this controller took the cluster over, or created it; monotonic.
-        self.taken_over_ms = clock.now_mono_ms()
+        # When this controller took the cluster over, or created it; monotonic.
+        self._taken_over_ms = clock.now_mono_ms()
         # Partitions that were there by then, but for those whose leaders have reported since.
         self._unreported: dict[PartitionKey, None] = {}
         self.persisted_records = 0
         self.unclean_elections = 0
         self.persist_ms_last = 0
+        #: What was found before brokers are admitted.
+        self.preflights = Preflights(published, clock=clock, listeners=listeners, limits=options.preflight)
         self._store = store
         self._term = term
         self._clock = clock
@@ -234,7 +238,7 @@ class ClusterDriver:
         for image in (speculative, self.published.image):
             image.records_before = self._store.record_number - image.sequence
         self._unreported = dict.fromkeys(speculative.partitions)
-        self.taken_over_ms = self._clock.now_mono_ms()
+        self._taken_over_ms = self._clock.now_mono_ms()
 
     @property
     def machine(self) -> ClusterMachine:
@@ -692,6 +696,14 @@ class ClusterDriver:
             if state is not None and image.is_eligible(state.leader) and not image.topics[key[0]].deleting:
                 return key
         return None
+
+    def reassignments(self) -> tuple[ReassignmentProgress, ...]:
+        """Return every running reassignment: how far, and what holds it up."""
+        return self.machine.reassignments(self._clock.now_mono_ms())
+
+    def served_for_ms(self) -> int:
+        """Return the time since this controller took the cluster over or created it."""
+        return self._clock.now_mono_ms() - self._taken_over_ms
 
     # -- audit --
 

@@ -9,7 +9,7 @@ controller can show every cluster, a standby with the age of what it shows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
 import anyio
@@ -17,19 +17,14 @@ import anyio.lowlevel
 from anyio.abc import TaskStatus
 
 from controller.audit.change import AuditedChange
-from controller.core.alarms import ReplicaVerdict, explain_replicas, way_on
-from controller.core.effects import Alarm
 from controller.core.events import Event, MetadataRecovered, RecoverMetadata, Refusal, Reply
-from controller.core.image import ClusterImage
-from controller.core.loss import LossPreview
 from controller.core.options import ControllerOptions
-from controller.core.preflight import HeardReport, PreflightCheck, judge, targets
-from controller.core.reassignment_progress import ReassignmentProgress
 from controller.core.records import Cause, Change, ClusterRecord
 from controller.shell.clock import ControllerClock, Ids, RandomBytes
 from controller.shell.driver import SLICE_RECORDS, ClusterDriver, Outbox
+from controller.shell.known_cluster import KnownCluster
 from controller.shell.leadership import CLUSTERS_PATH, Leadership, Resigned, Term
-from controller.shell.listeners import ListenerAnswer, Listeners
+from controller.shell.listeners import Listeners
 from controller.shell.loop_watch import LoopWatch
 from controller.shell.meta import (
     Committed,
@@ -46,14 +41,6 @@ from controller.shell.outcomes import ClusterExists, NotActive, OutcomeUnknown, 
 from controller.shell.published import Published, truth
 from controller.shell.rows import head_path
 from controller.shell.timekeeper import Timekeeper
-from springtide.contract.errors import ControllerError
-from springtide.contract.groups import GroupRebalance
-from springtide.contract.holdings import SetAsideLog
-from springtide.contract.lag_report import PartitionLag
-from springtide.contract.missing_topics import MissingTopic
-from springtide.contract.partition_state import PartitionKey
-from springtide.contract.preflight import PreflightReport, PreflightResponse, PreflightTarget
-from springtide.contract.session import DiskSpace
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +77,7 @@ class Engine:
         is_observer: bool = False,
     ) -> None:
         self._meta = meta
-        self._clock = clock = Timekeeper(clock, meta)
+        self.clock = clock = Timekeeper(clock, meta)
         self._ids = Ids(random_bytes)
         self._listeners = listeners
         self._outbox = outbox
@@ -107,8 +94,6 @@ class Engine:
             may_stand=not is_observer,
         )
         self._drivers: dict[str, ClusterDriver] = {}
-        #: By cluster and broker, in this term: what was found before brokers are admitted.
-        self._preflights: dict[str, dict[int, HeardReport]] = {}
         self._copies: dict[str, ClusterCopy] = {}
         self._has_copies = False
         self._new_clusters: list[ClusterDriver] = []
@@ -159,14 +144,6 @@ class Engine:
     def elections_won(self) -> int:
         return self._leadership.elections_won
 
-    @property
-    def clock(self) -> Timekeeper:
-        return self._clock
-
-    def expiry_ms(self) -> int | None:
-        """Return the time up to which things have expired; None while nothing may be removed by time."""
-        return self._clock.expiry_ms()
-
     # -- asking --
 
     async def submit(self, cluster: str, event: Event) -> Reply:
@@ -200,50 +177,16 @@ class Engine:
             raise UnknownCluster(cluster)
         return driver
 
+    def driver_if_any(self, cluster: str) -> ClusterDriver | None:
+        """Return the same; None if this controller is not active or there is no such cluster."""
+        return self._drivers.get(cluster)
+
     def _other_url(self) -> str | None:
         """Return where the active controller is; None if it is not known or names this address. A redirect to
         the address that just refused would be a loop: also where an earlier process of this address still has
         the claim, as in a ZooKeeper that was restored."""
         active = self._leadership.active
         return None if active is None or active.url == self.url else active.url
-
-    # -- before brokers are admitted --
-
-    def preflight_targets(self, cluster: str, broker_id: int) -> tuple[PreflightTarget, ...] | None:
-        """Return the listeners that this broker shall try, or None if there is nothing to report. Raise
-        NotActive, UnknownCluster."""
-        return targets(self.driver(cluster).published.image, broker_id)
-
-    async def take_preflight(self, cluster: str, report: PreflightReport) -> PreflightResponse:
-        """Keep what a broker found; of one that waits, try the listener as well. Raise NotActive,
-        UnknownCluster."""
-        broker = self.driver(cluster).published.image.brokers.get(report.broker_id)
-        error = ControllerError.NONE
-        if broker is None:
-            error = ControllerError.BROKER_NOT_REGISTERED
-        elif broker.broker_epoch != report.broker_epoch:
-            error = ControllerError.STALE_BROKER_EPOCH
-        else:
-            reaches = None
-            if not broker.admitted:
-                answer = await self._listeners.ask(broker.host, broker.port)
-                reaches = answer is ListenerAnswer.ACCEPTED
-            self.driver(cluster)  # the term may have ended meanwhile
-            self._preflights.setdefault(cluster, {})[broker.broker_id] = HeardReport(
-                report=report, received_ms=self._clock.now_mono_ms(), controller_reaches=reaches
-            )
-        return PreflightResponse(error=error, controller_epoch=self.controller_epoch)
-
-    def preflight(self, cluster: str, broker_ids: Sequence[int]) -> tuple[PreflightCheck, ...]:
-        """Return what is known of these brokers before they are admitted. Raise NotActive on a standby,
-        which hears no reports; UnknownCluster."""
-        return judge(
-            self.driver(cluster).published.image,
-            self._preflights.get(cluster, {}),
-            broker_ids,
-            self.options.preflight,
-            now_ms=self._clock.now_mono_ms(),
-        )
 
     async def create_cluster(
         self,
@@ -270,7 +213,7 @@ class Engine:
             raise Overloaded(f"there are {CLUSTERS_MAX} clusters already")
         change = Change(
             cause=Cause.CLUSTER_CREATED,
-            at_ms=self._clock.now_wall_ms(),
+            at_ms=self.clock.now_wall_ms(),
             actor=actor,
             reason=reason,
             request_id=request_id,
@@ -328,106 +271,23 @@ class Engine:
             raise NotActive(self._other_url())
         return sorted(self._copies)
 
-    def image(self, cluster: str) -> Published:
-        """The cluster as this controller can show it; `as_of_ms` is None on the active one, where it is
-        current. It follows the cluster: take what belongs together without awaiting. Raise UnknownCluster;
-        NotActive on a standby without a copy of it: only the active controller knows that there is none.
-        """
-        shown = self._drivers.get(cluster) if self._serving is not None else self._copies.get(cluster)
+    def cluster(self, name: str) -> KnownCluster:
+        """Return the cluster as this controller knows it. Raise UnknownCluster; NotActive on a standby
+        without a copy of it: only the active controller knows that there is none."""
+        shown = self._drivers.get(name) if self._serving is not None else self._copies.get(name)
         if shown is not None:
-            return shown.published
+            return KnownCluster(shown.published, self)
         if self.role != "active":
             raise NotActive(self._other_url())
-        raise UnknownCluster(cluster)
-
-    def decided(self, cluster: str) -> ClusterImage:
-        """The image with what has been decided and not been persisted yet, for callers that must not miss a
-        change that is on its way. Raise NotActive, UnknownCluster."""
-        return self.driver(cluster).machine.image
-
-    def alarms(self, cluster: str) -> tuple[Alarm, ...]:
-        """Most severe first. Raise NotActive on a standby, which has no machine to ask; UnknownCluster."""
-        return self.driver(cluster).machine.alarms()
-
-    def set_aside(self, cluster: str) -> dict[int, tuple[SetAsideLog, ...]]:
-        """Return what each broker has in quarantine. Raise NotActive on a standby, which hears no reports;
-        UnknownCluster."""
-        machine = self.driver(cluster).machine
-        return machine.set_aside.of(machine.image)
+        raise UnknownCluster(name)
 
     def went_back(self, cluster: str) -> str | None:
-        """Return why ZooKeeper must have lost metadata of this cluster, for which nothing is decided any
-        more, or None if nothing suggests it. A standby returns what the active controller last wrote about it
-        into its claim."""
+        """Return what `KnownCluster.went_back` says, also of a cluster that is not known here."""
         driver = self._drivers.get(cluster)
         if driver is not None:
             return driver.machine.went_back
         active = self._leadership.active
         return None if active is None else active.halted.get(cluster)
-
-    def reassignments(self, cluster: str) -> tuple[ReassignmentProgress, ...]:
-        """Every running reassignment: how far, and what holds it up. Raise NotActive on a standby, which
-        hears no reports; UnknownCluster."""
-        return self.driver(cluster).machine.reassignments(self._clock.now_mono_ms())
-
-    def verdicts(self, cluster: str, key: PartitionKey) -> tuple[ReplicaVerdict, ...]:
-        """Return why each replica does not lead, also on a standby; empty when one does. Raise as `image`."""
-        image = self.image(cluster).image
-        state = image.partitions.get(key)
-        return () if state is None else explain_replicas(image, state)
-
-    def explain(self, cluster: str, key: PartitionKey) -> str | None:
-        """The verdicts as one sentence per replica, and what to do if waiting does not help; None when the
-        partition has a leader."""
-        said = [f"broker {v.broker_id}: {v.detail}" for v in self.verdicts(cluster, key)]
-        todo = way_on(self.image(cluster).image.partitions[key]) if said else None
-        return "; ".join([*said, todo] if todo else said) or None
-
-    def loss_preview(self, cluster: str, key: PartitionKey) -> LossPreview | None:
-        """Return what each choice of a leader would lose; None when the partition has a leader. Raise
-        NotActive on a standby, which hears no reports; UnknownCluster."""
-        return self.driver(cluster).machine.loss_preview(key)
-
-    def way_out(self, cluster: str, key: PartitionKey, preview: LossPreview | None) -> str | None:
-        """Return what a person can do for records that no leader has; None if none are known. preview: what
-        `loss_preview` has just returned. Raise as it does."""
-        return self.driver(cluster).machine.way_out(key, preview)
-
-    def lag(self, cluster: str, key: PartitionKey) -> PartitionLag | None:
-        """The leader's latest report; None when there is none or this controller is not active."""
-        driver = self._drivers.get(cluster)
-        return None if driver is None else driver.lags.get(key)
-
-    def lags(self, cluster: str) -> dict[PartitionKey, PartitionLag]:
-        """The leaders' latest reports, as a copy; none when this controller is not active."""
-        driver = self._drivers.get(cluster)
-        return {} if driver is None else dict(driver.lags)
-
-    def disk(self, cluster: str, broker_id: int) -> DiskSpace | None:
-        """The broker's latest word; None when there is none or this controller is not active."""
-        driver = self._drivers.get(cluster)
-        return None if driver is None else driver.disks.get(broker_id)
-
-    def last_rebalance(self, cluster: str, group_id: str) -> GroupRebalance | None:
-        """The group's coordinator's latest word; None when there is none or this controller is not active."""
-        driver = self._drivers.get(cluster)
-        return None if driver is None else driver.groups.rebalance(group_id)
-
-    def missing_topics(self, cluster: str) -> dict[int, tuple[MissingTopic, ...]]:
-        """Return what each member's clients miss. Raise NotActive on a standby, which hears no heartbeats;
-        UnknownCluster."""
-        image, told = self.image(cluster).image, self.driver(cluster).missing_topics
-        return {member: topics for member, topics in told.items() if image.member(member) is not None}
-
-    def first_unreported(self, cluster: str) -> PartitionKey | None:
-        """A partition that this controller took over, whose leader is there and has not reported since; None:
-        no more. Raise NotActive, UnknownCluster."""
-        return self.driver(cluster).first_unreported()
-
-    def served_for_ms(self, cluster: str) -> int:
-        """Return the time since this controller took the cluster over or created it. Raise NotActive,
-        UnknownCluster."""
-        return self._clock.now_mono_ms() - self.driver(cluster).taken_over_ms
 
     def truth(self, cluster: str) -> Iterable[AuditedChange]:
         """Every entity as it stands, for the audit to compare itself with; read it once, anywhere. Empty when
@@ -448,8 +308,8 @@ class Engine:
         """Take part in the election and serve terms until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._refresh)
-            tasks.start_soon(self.loop_watch.run, self._clock)
-            tasks.start_soon(self._clock.run)
+            tasks.start_soon(self.loop_watch.run, self.clock)
+            tasks.start_soon(self.clock.run)
             task_status.started()
             async with anyio.create_task_group() as standing:
                 standing.start_soon(self._leadership.run, self._serve)
@@ -463,7 +323,7 @@ class Engine:
 
     async def _serve(self, term: Term) -> None:
         """One term: load every cluster, then drive them all until the term ends."""
-        started_ms = self._clock.now_mono_ms()
+        started_ms = self.clock.now_mono_ms()
         try:
             self._new_clusters = []
             for cluster in await self._meta.children(CLUSTERS_PATH):
@@ -477,7 +337,7 @@ class Engine:
                 "active controller_epoch=%d clusters=%d load_ms=%d",
                 term.controller_epoch,
                 len(self._drivers),
-                self._clock.now_mono_ms() - started_ms,
+                self.clock.now_mono_ms() - started_ms,
             )
             async with anyio.create_task_group() as tasks:
 
@@ -497,7 +357,6 @@ class Engine:
             raise Resigned(f"ZooKeeper could not be read: {error}") from error
         finally:
             self._serving = None
-            self._preflights = {}
             self.unclean_elections += sum(driver.unclean_elections for driver in self._drivers.values())
             self.persisted_records += sum(driver.persisted_records for driver in self._drivers.values())
             self._drivers = {}
@@ -510,7 +369,7 @@ class Engine:
             store, published = copy.store, copy.published
             self._copies[cluster] = copy._replace(head=None)
         else:
-            store = ClusterStore(meta=self._meta, clock=self._clock, ids=self._ids, cluster=cluster)
+            store = ClusterStore(meta=self._meta, clock=self.clock, ids=self._ids, cluster=cluster)
             try:
                 if not await store.load():
                     log.error("cluster_incomplete cluster=%s detail=%s", cluster, "it has no head")
@@ -524,7 +383,7 @@ class Engine:
             store=store,
             published=published,
             term=term,
-            clock=self._clock,
+            clock=self.clock,
             listeners=self._listeners,
             options=self.options,
             outbox=self._outbox,
@@ -539,7 +398,7 @@ class Engine:
 
     async def _refresh(self) -> None:
         while True:
-            began_ms = self._clock.now_mono_ms()
+            began_ms = self.clock.now_mono_ms()
             try:
                 if self._serving is None:
                     await self._refresh_once()
@@ -547,8 +406,8 @@ class Engine:
                     await self._tell_standbys(self._serving)
             except MetaUnavailable as error:
                 log.debug("standby_refresh_failed detail=%s", str(error))
-            took_ms = self._clock.now_mono_ms() - began_ms
-            await self._clock.sleep_ms(max(STANDBY_REFRESH_MS, STANDBY_REST * took_ms))
+            took_ms = self.clock.now_mono_ms() - began_ms
+            await self.clock.sleep_ms(max(STANDBY_REFRESH_MS, STANDBY_REST * took_ms))
 
     async def _tell_standbys(self, term: Term) -> None:
         found = {driver.cluster: driver.machine.went_back for driver in self.drivers()}
@@ -561,14 +420,14 @@ class Engine:
         for gone in [cluster for cluster in self._copies if cluster not in clusters]:
             del self._copies[gone]
         for cluster in clusters:
-            asked_ms = self._clock.now_mono_ms()
+            asked_ms = self.clock.now_mono_ms()
             head = await self._meta.get_synced(head_path(cluster))
             copy = self._copies.get(cluster)
             if head is None:
                 continue
             if copy is None or not copy.is_of(head):
                 # When it moved while it was read, the next round tries again and the old copy stays.
-                copy = await read_published(self._meta, self._clock, self._ids, cluster)
+                copy = await read_published(self._meta, self.clock, self._ids, cluster)
             if copy is not None and self._serving is None:
                 copy.published.as_of_ms = asked_ms
                 self._copies[cluster] = copy

@@ -213,7 +213,7 @@ class Cluster:
         active = self.active_controller()
         if active is None or active.engine is None or self.name not in active.engine.clusters():
             return None
-        return active.engine.image(self.name)
+        return active.engine.cluster(self.name).published
 
     def truth(self, key: PartitionKey) -> PartitionState | None:
         published = self.published()

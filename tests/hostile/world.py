@@ -61,7 +61,7 @@ class World:
             await anyio.sleep(HEARTBEAT_SECONDS)
 
     async def _report(self, leader: Broker) -> None:
-        image = self.rest.engine.image(CLUSTER).image
+        image = self.rest.engine.cluster(CLUSTER).image
         led = [state for state in image.partitions.values() if state.leader == leader.broker_id]
         if not led:
             return
@@ -186,7 +186,7 @@ def _placed(partitions: int, replicas: int) -> list[list[int]]:
 
 def _elsewhere(rest: Rest, partition: int) -> dict[str, object]:
     """Another home for a partition of `payments`: one replica stays, one goes."""
-    image = rest.engine.image(CLUSTER).image
+    image = rest.engine.cluster(CLUSTER).image
     (state,) = (
         state
         for state in image.partitions.values()

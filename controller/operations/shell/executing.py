@@ -136,12 +136,13 @@ class Executions:
         """Return why no plan should be made yet. A plan made before leaders have reported the sizes of their
         logs copies more than it must. A client that asks for a plan over REST gets one, with its
         `unknown_sizes`."""
-        if self._engine.served_for_ms(cluster) >= self._sizes_wait_ms:
+        view = self._engine.cluster(cluster)
+        if view.served_for_ms() >= self._sizes_wait_ms:
             return None
-        key = self._engine.first_unreported(cluster)
+        key = view.first_unreported()
         if key is None:
             return None
-        state = self._engine.image(cluster).image.partitions[key]
+        state = view.image.partitions[key]
         name = f"{state.topic}-{state.partition}"
         return Blocked(
             code="sizes_unknown",

@@ -25,7 +25,7 @@ def is_protected(engine: Engine, cluster: str) -> bool:
     """Return whether the cluster is protected, as decided, persisted or not. An absent cluster protects
     nothing. Raise NotActive."""
     try:
-        return is_cluster_protected(engine.decided(cluster).configs)
+        return is_cluster_protected(engine.cluster(cluster).decided.configs)
     except UnknownCluster:
         return False
 

@@ -58,9 +58,9 @@ def plan_id_of(seed: str, *, turn: int = 0) -> str:
 async def snapshot_of(engine: Engine, store: Database, cluster: str) -> Snapshot:
     """Return a snapshot of what has been decided, with the sizes that leaders and the disks that brokers
     reported. Raise NotActive, UnknownCluster."""
-    image = engine.decided(cluster)
-    lags = engine.lags(cluster)
-    disks = {broker: disk for broker in image.brokers if (disk := engine.disk(cluster, broker)) is not None}
+    view = engine.cluster(cluster)
+    image, lags = view.decided, view.lags()
+    disks = {broker: disk for broker in image.brokers if (disk := view.disk(broker)) is not None}
     return await store.compute(partial(take_snapshot, Moment.of(image), lags, disks))
 
 
@@ -128,7 +128,7 @@ async def store_plan(
     )
     if verdicts is not None:
         row = msgspec.structs.replace(row, policies=[msgspec.to_builtins(one) for one in verdicts])
-    expiry_ms = engine.expiry_ms()
+    expiry_ms = engine.clock.expiry_ms()
     if expiry_ms is not None:
         before_ms = expiry_ms - PLAN_KEPT_MS
         await store.write(plan_rows.forget_expired, before_ms=before_ms, limit=_FORGOTTEN_AT_ONCE)

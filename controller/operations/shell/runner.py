@@ -183,9 +183,8 @@ class OperationsRunner:
                 self._read_under = epoch
             progress: dict[str, Progress] = {}
             for row in tuple(self._running.values()):
-                if self._engine.went_back(row.cluster) is None:
-                    with ids_in_log(operation_id=row.id, request_id=row.request_id):
-                        await self._advance(row, progress)
+                with ids_in_log(operation_id=row.id, request_id=row.request_id):
+                    await self._advance(row, progress)
             if self._sql_failed:
                 self._sql_failed = False
                 _log.info("operations_go_on")
@@ -200,13 +199,16 @@ class OperationsRunner:
     async def _advance(self, row: OperationRow, progress: dict[str, Progress]) -> None:
         """Take an operation one step on. progress: of clusters that have been asked in this look. A cluster
         tells of all its reassignments at once, and may have an operation for each."""
+        try:
+            view = self._engine.cluster(row.cluster)
+        except UnknownCluster:
+            failed = fail(decode_work(row), "cluster_not_found", f"no cluster {row.cluster!r}")
+            await self._store_progress(row, failed)
+            return
+        if view.went_back is not None:
+            return
         work = decode_work(row)
         now_ms = self._clock.now_wall_ms()
-        try:
-            self._engine.image(row.cluster)
-        except UnknownCluster:
-            await self._store_progress(row, fail(work, "cluster_not_found", f"no cluster {row.cluster!r}"))
-            return
         execution = work.execution
         if (execution is not None or isinstance(work.spec, Reassignment)) and row.cluster not in progress:
             progress[row.cluster] = self._progress(row.cluster)
@@ -214,7 +216,7 @@ class OperationsRunner:
         step = advance(
             work,
             OperationState(row.state),
-            self._engine.image(row.cluster).image,  # as it is after everything that was read
+            self._engine.cluster(row.cluster).image,  # as it is after everything that was read
             now_ms=now_ms,
             deadline_at_ms=row.deadline_at_ms,
             operation_id=row.id,
@@ -268,7 +270,7 @@ class OperationsRunner:
         """Return the preflight checks of the brokers that an operation is about to admit."""
         if not isinstance(spec, BrokerAdd) or state is not OperationState.PREFLIGHT:
             return ()
-        return self._engine.preflight(cluster, [broker.broker_id for broker in spec.brokers])
+        return self._engine.cluster(cluster).preflight([broker.broker_id for broker in spec.brokers])
 
     def live(self, rows: Iterable[OperationRow]) -> dict[str, Progress]:
         """Return, by cluster, the progress of these operations' reassignments; nothing on a standby."""
@@ -289,7 +291,10 @@ class OperationsRunner:
         return self._executions.moving(operation_id)
 
     def _progress(self, cluster: str) -> Progress:
-        return {(found.topic_id, found.partition): found for found in self._engine.reassignments(cluster)}
+        return {
+            (found.topic_id, found.partition): found
+            for found in self._engine.cluster(cluster).reassignments()
+        }
 
     async def _admit(self, row: OperationRow, step: Advance, now_ms: int) -> Advance:
         return await self._submit(row, step, AdmitBrokers(**asked_by(row, now_ms), broker_ids=step.admit))

@@ -59,7 +59,7 @@ class Coordinator:
         return self.update
 
     async def heartbeat(self, *level: int, groups: GroupNews | None = None) -> HeartbeatResponse:
-        (topic_id,) = {key[0] for key in self.rest.engine.image("prod").image.shards} or {""}
+        (topic_id,) = {key[0] for key in self.rest.engine.cluster("prod").image.shards} or {""}
         request = HeartbeatRequest(
             broker_id=self.coordinator_id,
             broker_epoch=self.epoch,

@@ -36,7 +36,7 @@ async def formed(rest: Rest, *, brokers: int = 4, partitions: int = 6) -> list[B
 
 
 def partitions(rest: Rest) -> list[PartitionState]:
-    image = rest.engine.image("prod").image
+    image = rest.engine.cluster("prod").image
     return [image.partitions[key] for key in sorted(image.partitions)]
 
 
@@ -80,7 +80,7 @@ async def catch_up(
     rest: Rest, brokers: list[Broker], *, only: tuple[str, int] | None = None, size_bytes: int = 0
 ) -> None:
     """Bring all targets of what is being reassigned (or of one partition) in sync."""
-    topics = rest.engine.image("prod").image.topics
+    topics = rest.engine.cluster("prod").image.topics
     for state in partitions(rest):
         if topics[state.topic_id].deleting:
             continue

@@ -39,7 +39,7 @@ async def report(
     lag_bytes: int = -1,
 ) -> None:
     """The leader's lag report, and that these are in sync. lag_bytes: what each follower lacks."""
-    ((_, state),) = rest.engine.image("prod").image.partitions.items()
+    ((_, state),) = rest.engine.cluster("prod").image.partitions.items()
     followers = tuple(
         FollowerLag(broker_id=b, log_end_offset=30, lag_records=10, lag_ms=5, remaining_bytes=lag_bytes)
         for b in state.replicas

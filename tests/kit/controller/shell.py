@@ -276,6 +276,7 @@ class Broker:
         disk: DiskFigures = GOOD_DISK,
     ) -> PreflightResponse:
         """Report what the broker found that is asked to try listeners before others, or it, are added."""
+        preflights = self.engine.driver(self.cluster).preflights
         peers = tuple(
             PeerReach(
                 broker_id=target.broker_id,
@@ -283,16 +284,17 @@ class Broker:
                 failure=ReachFailure.LISTENER_UNREACHABLE if target.broker_id in unreachable else None,
                 detail="Connection refused" if target.broker_id in unreachable else "",
             )
-            for target in self.engine.preflight_targets(self.cluster, self.broker_id) or ()
+            for target in preflights.targets(self.broker_id) or ()
         )
         report = PreflightReport(
             broker_id=self.broker_id, broker_epoch=self.broker_epoch, peers=peers, clock=clock, disk=disk
         )
-        return await self.engine.take_preflight(self.cluster, report)
+        error = await preflights.take(report)
+        return PreflightResponse(error=error, controller_epoch=self.engine.controller_epoch)
 
     async def apply(self) -> None:
         """Tells that everything published has been applied, and that its new logs are made."""
-        image = self.engine.image(self.cluster).image
+        image = self.engine.cluster(self.cluster).image
         created = tuple(
             CreatedLogs(topic_id=topic_id, partitions=(partition,))
             for topic_id, partition in image.unconfirmed_new

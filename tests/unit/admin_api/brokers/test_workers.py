@@ -149,7 +149,7 @@ async def test_what_is_asked_of_a_broker_is_done_to_its_workers(zookeeper: Memor
         members = await with_five(rest)
 
         def flags(name: str) -> list[bool]:
-            image = rest.engine.image("prod").image
+            image = rest.engine.cluster("prod").image
             return [getattr(image.brokers[member_id], name) for member_id in FIVE]
 
         await rest.client.patch(f"{BROKERS}/5", json={"cordoned": True, "rack": "r2"})
@@ -160,7 +160,7 @@ async def test_what_is_asked_of_a_broker_is_done_to_its_workers(zookeeper: Memor
         assert flags("demoted") == [True] * 2
         rate = {"leader.replication.throttled.rate": "100000"}
         await rest.client.post(f"{BROKERS}/5/configs:alter", json={"configs": rate})
-        assert all(rest.engine.image("prod").image.brokers[b].configs for b in FIVE)
+        assert all(rest.engine.cluster("prod").image.brokers[b].configs for b in FIVE)
         drained = await accepted(rest, f"{BROKERS}/5:drain")
         await rest.clock.sleep_ms(500)
         assert flags("draining") == [True] * 2
@@ -171,9 +171,9 @@ async def test_what_is_asked_of_a_broker_is_done_to_its_workers(zookeeper: Memor
         rest.listeners.kill("127.0.0.1", 9105)
         one = await rest.client.delete(f"{BROKERS}/1000005")
         assert (one.status_code, one.json()["broker_id"]) == (200, 5), one.text
-        assert sorted(rest.engine.image("prod").image.brokers) == [1, 2, 5]
+        assert sorted(rest.engine.cluster("prod").image.brokers) == [1, 2, 5]
         rest.listeners.kill("127.0.0.1", 9005)
         removed = await rest.client.delete(f"{BROKERS}/5")
         assert removed.status_code == 200, removed.text
-        assert sorted(rest.engine.image("prod").image.brokers) == [1, 2]
+        assert sorted(rest.engine.cluster("prod").image.brokers) == [1, 2]
         assert len(members) == 4

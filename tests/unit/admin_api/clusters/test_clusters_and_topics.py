@@ -320,7 +320,7 @@ async def test_a_standby_shows_that_metadata_went_back_until_another_term_begins
         await broker.heartbeat()
         await standby.clock.sleep_ms(3_000)
         assert (await standby.client.get("/clusters/prod")).json()["health"] == "metadata_went_back"
-        assert standby.engine.went_back("prod") == rest.engine.went_back("prod")
+        assert standby.engine.cluster("prod").went_back == rest.engine.cluster("prod").went_back
         assert standby.engine.went_back("other") is None
         rest.engine.stand_down()
         await standby.clock.sleep_ms(5_000)

@@ -36,7 +36,7 @@ async def admitted(rest: Rest, *coordinator_ids: int) -> list[Coordinator]:
 
 
 async def until_owned(rest: Rest) -> None:
-    while len(rest.engine.image("prod").image.shards) < SHARDS:
+    while len(rest.engine.cluster("prod").image.shards) < SHARDS:
         await rest.clock.sleep_ms(100)
 
 

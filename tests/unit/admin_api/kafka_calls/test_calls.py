@@ -51,7 +51,7 @@ ACTOR = "unverified:ops-tool@10.1.2.3/kafka:1"
 
 
 async def ask(rest: Rest, call: AdminCall, **changes: Any) -> AdminResponse:
-    registered = rest.engine.decided("prod").brokers.get(1)
+    registered = rest.engine.cluster("prod").decided.brokers.get(1)
     request = AdminRequest(
         broker_id=1,
         broker_epoch=changes.pop("broker_epoch", 0 if registered is None else registered.broker_epoch),
@@ -250,12 +250,12 @@ async def test_a_creation_that_takes_longer_than_the_client_waits_is_told_so_and
 
 
 def _topic_ids(rest: Rest) -> list[str]:
-    return list(rest.engine.image("prod").image.topics)
+    return list(rest.engine.cluster("prod").image.topics)
 
 
 def _sequence(rest: Rest) -> int:
     """Of the last change that made something; what is written later confirms it."""
-    return max(rest.engine.image("prod").image.announced_at.values())
+    return max(rest.engine.cluster("prod").image.announced_at.values())
 
 
 async def test_the_deletion_of_records_is_written_down_before_a_broker_may_do_it(
@@ -579,7 +579,7 @@ async def test_throttles_of_kafkas_reassignments_are_set_and_cleared(zookeeper: 
             )
         )
         assert codes(await outcomes(rest, throttle)) == [0, 0]
-        assert rest.engine.decided("prod").brokers[2].configs == dict.fromkeys(rates, "5000")
+        assert rest.engine.cluster("prod").decided.brokers[2].configs == dict.fromkeys(rates, "5000")
         of_topic = ConfigsToDescribe(kind=TOPIC, name="orders", names=lists)
         (described,) = await outcomes(rest, DescribeConfigsCall(resources=(of_topic,)))
         assert [(one.value, one.source) for one in described.configs] == [("0:1,0:2", "topic")] * 2
@@ -592,7 +592,7 @@ async def test_throttles_of_kafkas_reassignments_are_set_and_cleared(zookeeper: 
         )
         for _ in range(2):
             assert codes(await outcomes(rest, clear)) == [0, 0, 0]
-        assert rest.engine.decided("prod").brokers[2].configs == {}
+        assert rest.engine.cluster("prod").decided.brokers[2].configs == {}
 
 
 async def test_preferred_elections_tell_each_partition_its_own(zookeeper: MemoryZooKeeper) -> None:
@@ -635,7 +635,7 @@ async def lose_the_leader(rest: Rest) -> None:
 
 async def tell_log_ends(rest: Rest, *ends: int) -> None:
     """Of brokers 1, 2, ..."""
-    (state,) = rest.engine.decided("prod").partitions.values()
+    (state,) = rest.engine.cluster("prod").decided.partitions.values()
     for broker_id, end in enumerate(ends, start=1):
         log_end = ReplicaLogEnd(
             topic_id=state.topic_id,
@@ -646,7 +646,7 @@ async def tell_log_ends(rest: Rest, *ends: int) -> None:
             high_watermark=0,
             epochs=((0, 0),),
         )
-        epoch = rest.engine.decided("prod").brokers[broker_id].broker_epoch
+        epoch = rest.engine.cluster("prod").decided.brokers[broker_id].broker_epoch
         report = LagReport(broker_id=broker_id, broker_epoch=epoch, log_ends=(log_end,))
         await rest.engine.submit("prod", Report(wall_ms=0, request=report))
 
@@ -722,7 +722,7 @@ async def test_nothing_is_done_when_it_cant_be_written_down(zookeeper: MemoryZoo
         rest.sql.down = True
         (told,) = await outcomes(rest, CREATE)
         assert told.error_code == 41
-        assert rest.engine.decided("prod").topics == {}
+        assert rest.engine.cluster("prod").decided.topics == {}
 
 
 def first_use(name: str) -> CreateTopicsCall:

@@ -58,7 +58,7 @@ async def form(rest: Rest, *, with_authorizer: bool = True) -> None:
 async def outcomes(rest: Rest, call: AdminCall, *, principal: str | None = None) -> list[AdminOutcome]:
     request = AdminRequest(
         broker_id=1,
-        broker_epoch=rest.engine.decided("prod").brokers[1].broker_epoch,
+        broker_epoch=rest.engine.cluster("prod").decided.brokers[1].broker_epoch,
         client_id="ops-tool",
         client_host="10.1.2.3",
         principal=principal,
@@ -95,7 +95,7 @@ async def test_without_an_authorizer_acls_are_no_subject(zookeeper: MemoryZooKee
         told = await outcomes(rest, AlterAclsCall(create=(READ, WRITE), delete=(AclFilter(),)))
         assert codes(told) == [54, 54, 54]
         assert AUTHORIZER in (told[0].message or "")
-        assert rest.engine.image("prod").image.acls == {}
+        assert rest.engine.cluster("prod").image.acls == {}
 
 
 async def test_bindings_are_added_and_filters_remove_each_alone(zookeeper: MemoryZooKeeper) -> None:
@@ -132,13 +132,13 @@ async def test_users_are_changed_whole_or_not_at_all(zookeeper: MemoryZooKeeper)
         told = await outcomes(rest, call)
         # nobody, alice, bob, carol, dave, erin and the empty name
         assert codes(told) == [91, 0, 92, 33, 93, 93, 93]
-        (alice,) = rest.engine.image("prod").image.users.values()
+        (alice,) = rest.engine.cluster("prod").image.users.values()
         derived = credential_from_password(Mechanism.SCRAM_SHA_256, "pw", salt=b"NaCl", iterations=4096)
         assert [secret.mechanism for secret in alice.scram] == ["SCRAM-SHA-256", "SCRAM-SHA-512"]
         assert alice.scram[0].stored_key == derived.stored_key
         gone = tuple(ScramDeletion(user="alice", mechanism=mechanism) for mechanism in (SHA_256, SHA_512))
         assert codes(await outcomes(rest, AlterScramCall(deletions=gone))) == [0]
-        assert rest.engine.image("prod").image.users == {}
+        assert rest.engine.cluster("prod").image.users == {}
         assert "NaCl" not in str(await rest.recorded())
 
 
@@ -153,7 +153,7 @@ async def test_quotas_are_changed_entity_by_entity_or_only_tried(zookeeper: Memo
         for validate_only, stored in ((True, []), (False, [entity])):
             call = AlterQuotasCall(entities=changes, validate_only=validate_only)
             assert codes(await outcomes(rest, call)) == [0, 42]
-            assert list(rest.engine.image("prod").image.quotas) == stored
+            assert list(rest.engine.cluster("prod").image.quotas) == stored
         assert len(await rest.recorded(cause="alter_quotas")) == 1
 
 
@@ -174,7 +174,7 @@ async def test_a_principal_that_the_broker_verified_administers_a_controller_wit
             assert codes(await outcomes(rest, call)) == [31]
         for call in calls:
             assert codes(await outcomes(rest, call, principal="User:root")) == [0]
-        changes = rest.engine.image("prod").changes
+        changes = rest.engine.cluster("prod").published.changes
         actors = {change.actor for (entity, _), change in changes.items() if entity in SECURED}
         assert actors == {"User:root@10.1.2.3/kafka:1"}
 

@@ -167,7 +167,7 @@ async def test_what_an_unclean_election_would_lose_is_seen_before_and_recorded_a
             for _ in range(3):
                 await broker.heartbeat()
                 await broker.apply()
-        state = next(iter(rest.engine.decided("prod").partitions.values()))
+        state = next(iter(rest.engine.cluster("prod").decided.partitions.values()))
         assert (state.leader, state.isr, state.elr) == (-1, (), (3,))
         body = {
             "election": "unclean",
@@ -225,7 +225,7 @@ async def test_a_preview_does_not_hide_a_replica_in_quarantine_behind_a_leader(
         brokers = await rest.form()
         await rest.create_topic(assignments=[[1, 2, 3]], partitions=1, configs={"min.insync.replicas": "1"})
         await silence(rest, brokers, 2)
-        state = next(iter(rest.engine.decided("prod").partitions.values()))
+        state = next(iter(rest.engine.cluster("prod").decided.partitions.values()))
         problem_of_two = ReplicaProblem(
             topic_id=state.topic_id,
             partition=0,
@@ -246,7 +246,7 @@ async def test_a_preview_does_not_hide_a_replica_in_quarantine_behind_a_leader(
 
 async def tell(rest: Rest, broker: Broker, end: int, *, high_watermark: int) -> None:
     """A replica without a leader says how far its log goes."""
-    state = next(iter(rest.engine.decided("prod").partitions.values()))
+    state = next(iter(rest.engine.cluster("prod").decided.partitions.values()))
     log_end = ReplicaLogEnd(
         topic_id=state.topic_id,
         partition=state.partition,

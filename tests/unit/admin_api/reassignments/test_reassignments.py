@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from admin_api.settings import ApiSettings
+from controller.shell.known_cluster import KnownCluster
 from tests.kit.admin_api.reassignments import ASSIGNMENT, PARTITION, formed, put, report, settled, shown
 from tests.kit.admin_api.rest import controller, pointers, problem, silence
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
@@ -245,7 +246,7 @@ async def test_a_throttle_ends_with_its_move_and_can_be_changed_before(zookeeper
         brokers = await formed(rest)
         accepted = await put(rest, 4, 2, 3, throttle_bytes_per_s=1_000)
         path = accepted.headers["location"]
-        ((_, state),) = rest.engine.image("prod").image.partitions.items()
+        ((_, state),) = rest.engine.cluster("prod").image.partitions.items()
         assert state.throttle is not None
         assert (state.throttle.rate, state.throttle.operation) == (1_000, accepted.json()["id"])
         await report(rest, brokers, size_bytes=4_096, lag_bytes=1_024)
@@ -271,7 +272,7 @@ async def test_a_throttle_ends_with_its_move_and_can_be_changed_before(zookeeper
         await rest.client.patch(path, json=body)
         await report(rest, brokers, 1, 2, 3, 4)
         assert (await settled(rest, path))["state"] == "succeeded"
-        ((_, state),) = rest.engine.image("prod").image.partitions.items()
+        ((_, state),) = rest.engine.cluster("prod").image.partitions.items()
         assert state.throttle is None
         assert problem(await rest.client.patch(path, json=body)) == (409, "operation_finished")
 
@@ -287,14 +288,14 @@ async def test_one_look_at_many_moves_asks_the_cluster_once(
             assert (await rest.client.put(path, json={"replicas": [4, 2, 3]})).status_code == 202
         await rest.clock.sleep_ms(500)
         asked: list[str] = []
-        found = rest.engine.reassignments("prod")
+        found = rest.engine.cluster("prod").reassignments()
         assert len(found) == 5
 
-        def reassignments(cluster: str) -> object:
-            asked.append(cluster)
+        def reassignments(view: KnownCluster) -> object:
+            asked.append(view.cluster)
             return found
 
-        monkeypatch.setattr(rest.engine, "reassignments", reassignments)
+        monkeypatch.setattr(KnownCluster, "reassignments", reassignments)
         await rest.app.state.operations.advance_all()
         assert asked == ["prod"]
 

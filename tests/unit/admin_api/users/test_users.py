@@ -37,7 +37,7 @@ async def test_a_user_gets_salted_secrets_of_both_mechanisms(zookeeper: MemoryZo
         assert created.headers["location"] == f"{PATH}/billing"
         shown = created.json()
         assert (shown["user"], shown["mechanisms"]) == ("billing", BOTH)
-        secrets = rest.engine.image("prod").image.users["billing"].scram
+        secrets = rest.engine.cluster("prod").image.users["billing"].scram
         for mechanism, secret in zip(MECHANISMS, secrets, strict=True):
             derived = credential_from_password(
                 mechanism, PASSWORD, salt=secret.salt, iterations=secret.iterations
@@ -57,11 +57,11 @@ async def test_the_key_of_unknown_users_salts_comes_with_the_first_user_and_is_n
     async with controller(zookeeper) as rest:
         await rest.form()
         await put(rest, "alice")
-        key = rest.engine.image("prod").image.unknown_users
+        key = rest.engine.cluster("prod").image.unknown_users
         assert key is not None and len(key.scram[0].server_key) == 32
         await put(rest, "bob")
         assert (await rest.client.delete(f"{PATH}/alice")).status_code == 200
-        assert rest.engine.image("prod").image.unknown_users == key
+        assert rest.engine.cluster("prod").image.unknown_users == key
         listed = (await rest.client.get(PATH)).json()["items"]
         assert [item["user"] for item in listed] == ["bob"]
         reserved = f"{PATH}/%3Cunknown%3E"
@@ -71,17 +71,17 @@ async def test_the_key_of_unknown_users_salts_comes_with_the_first_user_and_is_n
         told = await rest.recorded(entity="user", kind="change")
         assert {row["entity_id"] for row in told} == {"alice", "bob"}
     async with controller(zookeeper, name="c2") as later:
-        assert later.engine.image("prod").image.unknown_users == key
+        assert later.engine.cluster("prod").image.unknown_users == key
 
 
 async def test_a_new_password_replaces_the_secrets_of_all_mechanisms(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         await rest.form()
         await put(rest)
-        before = rest.engine.image("prod").image.users["billing"]
+        before = rest.engine.cluster("prod").image.users["billing"]
         changed = await put(rest, status=200, mechanisms=["SCRAM-SHA-512"], iterations=8192)
         assert changed.json()["mechanisms"] == [{"mechanism": "SCRAM-SHA-512", "iterations": 8192}]
-        (secret,) = rest.engine.image("prod").image.users["billing"].scram
+        (secret,) = rest.engine.cluster("prod").image.users["billing"].scram
         assert secret.salt not in {one.salt for one in before.scram}
 
 
@@ -109,7 +109,7 @@ async def test_a_password_is_kept_nowhere(
             assert problem(impossible) == (422, "invalid_user")
             rows = await rest.recorded()
             assert {"put_user", "user_altered"} <= {row["cause"] for row in rows}
-            secrets = rest.engine.image("prod").image.users["billing"].scram
+            secrets = rest.engine.cluster("prod").image.users["billing"].scram
             keys = [b64encode(secret.stored_key).decode() for secret in secrets]
             hidden_texts = [PASSWORD, *keys, *(secret.salt.decode() for secret in secrets)]
             with sql.connect() as connection:
@@ -142,7 +142,7 @@ async def test_what_is_no_user_or_password_is_refused(
         refused = await rest.client.put(f"{PATH}/{user}", json={"password": PASSWORD} | fields)
         assert refused.status_code == 422
         assert pointers(refused) == [where]
-        assert rest.engine.image("prod").image.users == {}
+        assert rest.engine.cluster("prod").image.users == {}
 
 
 async def test_users_are_listed_by_name_and_page(zookeeper: MemoryZooKeeper) -> None:

@@ -242,7 +242,7 @@ class HungUp:
 
 
 async def hang_up(engine: Engine, broker: Broker, after_s: float) -> None:
-    full_sequence = engine.image("prod").image.sequence
+    full_sequence = engine.cluster("prod").image.sequence
     body = msgspec.json.encode(
         PollRequest(
             broker_id=broker.broker_id,
@@ -286,9 +286,9 @@ async def test_a_closed_poll_and_a_refusing_listener_move_leadership_within_mill
         listeners.answers[("127.0.0.1", 9002)] = ListenerAnswer.REFUSED
         await hang_up(engine, brokers[1], after_s=0.1)
         died_at = anyio.current_time()
-        await engine.driver("prod").published_beyond(engine.image("prod").image.sequence)
+        await engine.driver("prod").published_beyond(engine.cluster("prod").image.sequence)
         assert anyio.current_time() - died_at < 0.05
-        image = engine.image("prod").image
+        image = engine.cluster("prod").image
         assert image.brokers[2].fenced
         assert 2 not in {state.leader for state in image.partitions_of(TOPIC_ID)}
 
@@ -307,7 +307,7 @@ async def test_a_listener_that_opens_a_little_later_than_the_first_poll_is_known
         listeners.answers[("127.0.0.1", 9002)] = ListenerAnswer.REFUSED
         await hang_up(engine, brokers[1], after_s=0.1)
         await anyio.sleep(0.1)
-        assert engine.image("prod").image.brokers[2].fenced
+        assert engine.cluster("prod").image.brokers[2].fenced
 
 
 async def test_a_closed_poll_of_a_living_broker_changes_nothing(
@@ -320,7 +320,7 @@ async def test_a_closed_poll_of_a_living_broker_changes_nothing(
         brokers = await form_cluster(engine)
         await hang_up(engine, brokers[1], after_s=0.1)
         await anyio.sleep(1)
-        assert listeners.asked and not engine.image("prod").image.brokers[2].fenced
+        assert listeners.asked and not engine.cluster("prod").image.brokers[2].fenced
 
 
 async def test_a_listener_that_closes_a_little_later_than_the_poll_is_still_noticed(
@@ -336,7 +336,7 @@ async def test_a_listener_that_closes_a_little_later_than_the_poll_is_still_noti
         await anyio.sleep(0.01)
         listeners.kill("127.0.0.1", 9002)
         await anyio.sleep(0.5)
-        assert engine.image("prod").image.brokers[2].fenced
+        assert engine.cluster("prod").image.brokers[2].fenced
 
 
 async def test_the_closed_poll_of_an_earlier_incarnation_is_nobodys_death(
@@ -391,7 +391,7 @@ async def test_reports_and_producer_ids_get_their_answers(meta: MemoryMeta, cloc
     async with running(engine), client(engine) as http:
         brokers = await form_cluster(engine)
         await engine.submit("prod", create_topic())
-        image = engine.image("prod").image
+        image = engine.cluster("prod").image
         led = next(state for state in image.partitions_of(TOPIC_ID) if state.leader == 1)
         lag = PartitionLag(
             topic_id=TOPIC_ID,
@@ -405,7 +405,7 @@ async def test_reports_and_producer_ids_get_their_answers(meta: MemoryMeta, cloc
         report = LagReport(broker_id=1, broker_epoch=brokers[0].broker_epoch, lags=(lag,))
         reported = msgspec.json.decode((await ask(http, "report", report)).content, type=LagReportResponse)
         assert reported.error is ControllerError.NONE
-        assert engine.lag("prod", (TOPIC_ID, led.partition)) == lag
+        assert engine.cluster("prod").lag((TOPIC_ID, led.partition)) == lag
         request = ProducerIdsRequest(broker_id=1, broker_epoch=brokers[0].broker_epoch)
         blocks = [
             msgspec.json.decode(

@@ -97,7 +97,7 @@ async def test_a_broker_becomes_active_and_a_topic_is_led(meta: MemoryMeta, cloc
         assert [(await broker.heartbeat()).status for broker in brokers] == [BrokerStatus.ACTIVE] * 3
         created = await engine.submit("prod", create_topic())
         assert isinstance(created, TopicCreated)
-        image = engine.image("prod").image
+        image = engine.cluster("prod").image
         assert sorted(state.leader for state in image.partitions_of(TOPIC_ID)) == [1, 2, 3]
         assert engine.clusters() == ["prod"]
 
@@ -115,10 +115,10 @@ async def test_a_standby_refuses_writes_names_the_active_and_shows_an_aging_copy
         with pytest.raises(NotActive) as refused:
             await second.submit("prod", create_topic("more"))
         assert refused.value.active_url == "http://c1:8080"
-        shown = second.image("prod")
-        assert shown.image.partitions == first.image("prod").image.partitions
+        shown = second.cluster("prod")
+        assert shown.image.partitions == first.cluster("prod").image.partitions
         assert shown.as_of_ms is not None and clock.now_mono_ms() - shown.as_of_ms < 2_000
-        assert first.image("prod").as_of_ms is None
+        assert first.cluster("prod").as_of_ms is None
 
 
 async def test_a_standby_without_a_copy_does_not_say_that_a_cluster_is_unknown(
@@ -131,17 +131,17 @@ async def test_a_standby_without_a_copy_does_not_say_that_a_cluster_is_unknown(
     async with running(first, second):
         await form_cluster(first)
         with pytest.raises(UnknownCluster):
-            first.image("other")
+            first.cluster("other")
         with pytest.raises(NotActive) as refused:
-            second.image("prod")
+            second.cluster("prod")
         assert refused.value.active_url == "http://c1:8080"
         await anyio.sleep(2.5)
         with pytest.raises(NotActive):
-            second.image("other")
+            second.cluster("other")
         first.stand_down()
         await anyio.sleep(0.001)
         with pytest.raises(NotActive):
-            first.image("prod")
+            first.cluster("prod")
 
 
 async def test_what_one_controller_decided_the_next_one_knows(
@@ -153,11 +153,11 @@ async def test_what_one_controller_decided_the_next_one_knows(
     async with running(first, second):
         await form_cluster(first)
         await first.submit("prod", create_topic())
-        decided = dict(first.image("prod").image.partitions)
+        decided = dict(first.cluster("prod").image.partitions)
         first_meta.lose_session()
         await until_active([second])
         assert second.controller_epoch == 2
-        assert second.image("prod").image.partitions == decided
+        assert second.cluster("prod").image.partitions == decided
         with pytest.raises(NotActive):
             await first.submit("prod", create_topic("more"))
 
@@ -181,18 +181,18 @@ async def test_a_move_goes_on_under_the_next_controller_and_can_be_cancelled_the
         )
         await first.submit("prod", event)
         await first.submit("prod", move((3, 1)))
-        (before,) = first.reassignments("prod")
+        (before,) = first.cluster("prod").reassignments()
         with pytest.raises(NotActive):
-            second.reassignments("prod")
+            second.cluster("prod").reassignments()
         first_meta.lose_session()
         await until_active([second])
-        (after,) = second.reassignments("prod")
+        (after,) = second.cluster("prod").reassignments()
         assert after == before
         assert (after.original_replicas, after.target_replicas, after.remaining) == ((2, 1), (3, 1), 1)
         reply = await second.submit("prod", move(None))
         assert isinstance(reply, ReassignmentsAltered)
-        assert second.image("prod").image.partitions[TOPIC_ID, 0].replicas == (2, 1)
-        assert second.reassignments("prod") == ()
+        assert second.cluster("prod").image.partitions[TOPIC_ID, 0].replicas == (2, 1)
+        assert second.cluster("prod").reassignments() == ()
 
 
 async def test_heartbeats_are_answered_while_a_write_is_stuck_and_no_longer_than_authority_lasts(
@@ -208,9 +208,9 @@ async def test_heartbeats_are_answered_while_a_write_is_stuck_and_no_longer_than
             with anyio.fail_after(0.001):
                 answers = [await broker.heartbeat() for broker in brokers]
             assert [answer.error for answer in answers] == [ControllerError.NONE] * 3
-            assert TOPIC_ID not in engine.image("prod").image.topics
+            assert TOPIC_ID not in engine.cluster("prod").image.topics
             meta.release_writes()
-        assert TOPIC_ID in engine.image("prod").image.topics
+        assert TOPIC_ID in engine.cluster("prod").image.topics
         meta.disconnect()
         await anyio.sleep(0.001)
         with pytest.raises(NotActive):
@@ -234,7 +234,7 @@ async def test_requests_that_arrive_during_a_write_are_persisted_together_by_the
             writes_before = len(zookeeper.history)
             meta.release_writes()
         assert len(zookeeper.history) == writes_before + 2
-        assert len(engine.image("prod").image.topics) == 21
+        assert len(engine.cluster("prod").image.topics) == 21
 
 
 async def test_a_silent_broker_is_fenced_after_the_grace_and_its_partitions_move(
@@ -249,7 +249,7 @@ async def test_a_silent_broker_is_fenced_after_the_grace_and_its_partitions_move
             for broker in brokers[:2]:
                 await broker.heartbeat()
                 await broker.apply()
-        image = engine.image("prod").image
+        image = engine.cluster("prod").image
         assert image.brokers[3].fenced
         assert {state.leader for state in image.partitions_of(TOPIC_ID)} == {1, 2}
 
@@ -267,11 +267,11 @@ async def test_time_without_authority_counts_against_no_broker_and_ends_no_term(
         zookeeper.latency_ms = 1
         await until_active([engine])
         await anyio.sleep(2)  # With the three seconds of authority before: less than the grace.
-        assert not any(broker.fenced for broker in engine.image("prod").image.brokers.values())
+        assert not any(broker.fenced for broker in engine.cluster("prod").image.brokers.values())
         for broker in brokers[:2]:
             await broker.heartbeat()
         await anyio.sleep(2)  # The third is silent for more than the grace by now.
-        image = engine.image("prod").image
+        image = engine.cluster("prod").image
         assert [image.brokers[n].fenced for n in (1, 2, 3)] == [False, False, True]
         assert (engine.controller_epoch, engine.elections_won) == (1, 1)
 
@@ -289,7 +289,7 @@ async def test_a_late_heartbeat_and_a_refusing_listener_fence_without_waiting_fo
             await anyio.sleep(0.5)
             for broker in brokers[:2]:
                 await broker.heartbeat()
-        assert engine.image("prod").image.brokers[3].fenced
+        assert engine.cluster("prod").image.brokers[3].fenced
         assert (
             listeners.asked.count(("127.0.0.1", 9003)) == 3
         )  # once when it was first heard, then two refusals
@@ -308,7 +308,7 @@ async def test_a_refusal_from_an_address_that_never_accepted_proves_nothing_agai
             await anyio.sleep(0.5)
             for broker in brokers if turn % 4 == 3 else brokers[:2]:
                 await broker.heartbeat()
-        assert not engine.image("prod").image.brokers[3].fenced
+        assert not engine.cluster("prod").image.brokers[3].fenced
 
 
 async def test_a_controller_whose_epoch_is_over_stops_at_its_next_write(
@@ -351,9 +351,9 @@ async def test_a_new_controller_waits_the_grace_before_it_fences_anyone(
         first_meta.lose_session()
         await until_active([second])
         await anyio.sleep(5.5)
-        assert not any(broker.fenced for broker in second.image("prod").image.brokers.values())
+        assert not any(broker.fenced for broker in second.cluster("prod").image.brokers.values())
         await anyio.sleep(1.5)
-        assert all(broker.fenced for broker in second.image("prod").image.brokers.values())
+        assert all(broker.fenced for broker in second.cluster("prod").image.brokers.values())
 
 
 async def test_the_loop_turns_between_the_writes_of_a_creation_and_the_chunks_of_a_takeover(
@@ -418,19 +418,19 @@ async def test_a_standby_that_has_the_cluster_as_it_is_does_not_read_it_again(
         second_meta.get_many = noted  # type: ignore[method-assign]
         if is_changed:
             await first.submit("prod", create_topic("later", topic_id="l" * 22))
-        decided = dict(first.image("prod").image.partitions)
+        decided = dict(first.cluster("prod").image.partitions)
         first_meta.lose_session()
         await until_active([second])
         assert any("/partitions-" in path for path in read) == is_changed
-        assert second.image("prod").image.partitions == decided
-        assert second.image("prod").as_of_ms is None
-        assert vars(second.decided("prod")) == vars(second.image("prod").image)
+        assert second.cluster("prod").image.partitions == decided
+        assert second.cluster("prod").as_of_ms is None
+        assert vars(second.cluster("prod").decided) == vars(second.cluster("prod").image)
         await second.submit("prod", create_topic("next", topic_id="n" * 22))
-        topics = second.image("prod").image.topic_ids
+        topics = second.cluster("prod").image.topic_ids
         assert set(topics) == {"orders", "next"} | ({"later"} if is_changed else set())
         rebuilt = await read_published(second_meta, clock, Ids(bytes), "prod")
         assert rebuilt is not None
-        assert rebuilt.published.image.partitions == second.image("prod").image.partitions
+        assert rebuilt.published.image.partitions == second.cluster("prod").image.partitions
 
 
 async def test_a_copy_that_a_term_began_with_begins_no_other_term(
@@ -475,7 +475,7 @@ async def test_a_cluster_is_created_once(meta: MemoryMeta, clock: VirtualClock) 
             await engine.create_cluster("prod", configs={}, actor="operator")
         with pytest.raises(UnknownCluster):
             await engine.submit("other", create_topic())
-        assert engine.image("prod").image.configs == {"num.partitions": "5"}
+        assert engine.cluster("prod").image.configs == {"num.partitions": "5"}
 
 
 async def test_clusters_are_driven_side_by_side(meta: MemoryMeta, clock: VirtualClock) -> None:
@@ -484,7 +484,7 @@ async def test_clusters_are_driven_side_by_side(meta: MemoryMeta, clock: Virtual
         await form_cluster(engine, cluster="prod")
         await form_cluster(engine, cluster="test", brokers=1)
         assert engine.clusters() == ["prod", "test"]
-        assert [len(engine.image(name).image.brokers) for name in engine.clusters()] == [3, 1]
+        assert [len(engine.cluster(name).image.brokers) for name in engine.clusters()] == [3, 1]
 
 
 async def test_every_persisted_change_reaches_the_audit_once_with_before_and_after(
@@ -526,7 +526,7 @@ async def test_a_poll_waits_for_no_write_that_it_does_not_speak_of(
             broker_id=1,
             broker_epoch=broker.broker_epoch,
             controller_epoch=engine.controller_epoch,
-            sequence=engine.image("prod").image.sequence,
+            sequence=engine.cluster("prod").image.sequence,
             wall_ms=5,
         )
         async with anyio.create_task_group() as tasks:
@@ -535,7 +535,7 @@ async def test_a_poll_waits_for_no_write_that_it_does_not_speak_of(
             began = anyio.current_time()
             assert await engine.submit("prod", applied) == AppliedReply()
             assert anyio.current_time() - began < 0.01
-            assert engine.image("prod").image.topics == {}
+            assert engine.cluster("prod").image.topics == {}
 
 
 async def test_much_history_is_written_once_what_is_being_decided_stands(
@@ -631,7 +631,7 @@ async def test_acls_users_and_quotas_are_audited_and_taken_over(
         ]
         first_meta.lose_session()
         await until_active([second])
-        image = second.image("prod").image
+        image = second.cluster("prod").image
         assert list(image.acls.values()) == [of_topic("a", "ALLOW alice@* READ")]
         assert image.users == {"alice": UserSecrets(user="alice", scram=(SHA_256,))}
         assert [one.quotas for one in image.quotas.values()] == [{"request_percentage": 5.0}]
@@ -676,7 +676,7 @@ async def test_a_zookeeper_that_went_back_is_known_by_what_brokers_were_told(
         broker = Broker(third, 1)
         await broker.register()
         witness = Witness(
-            cluster_id=third.image("prod").image.cluster_id,
+            cluster_id=third.cluster("prod").image.cluster_id,
             controller_epoch=epoch_lost["controller_epoch"],
             lineage=epoch_lost["lineage"],
         )
@@ -684,7 +684,7 @@ async def test_a_zookeeper_that_went_back_is_known_by_what_brokers_were_told(
         assert (await broker.heartbeat()).error is ControllerError.METADATA_WENT_BACK
         with pytest.raises(MetadataWentBack):
             await third.submit("prod", create_topic())
-        assert third.went_back("prod") is not None
+        assert third.cluster("prod").went_back is not None
 
 
 async def test_to_a_controller_that_was_replaced_a_newer_word_is_no_evidence(
@@ -697,7 +697,7 @@ async def test_to_a_controller_that_was_replaced_a_newer_word_is_no_evidence(
         other = zookeeper.connect()
         await other.start_write([Delete(ACTIVE_PATH, ANY_VERSION)]).outcome()
         brokers[0].witness = Witness(
-            cluster_id=engine.image("prod").image.cluster_id, controller_epoch=engine.controller_epoch + 1
+            cluster_id=engine.cluster("prod").image.cluster_id, controller_epoch=engine.controller_epoch + 1
         )
         with pytest.raises(NotActive):
             await brokers[0].heartbeat()

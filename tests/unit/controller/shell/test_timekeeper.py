@@ -19,7 +19,7 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 
 def leaps(engine: Engine) -> list[str]:
-    return [a.detail for a in engine.alarms("prod") if a.key.code is AlarmCode.CLOCK_LEAP]
+    return [a.detail for a in engine.cluster("prod").alarms() if a.key.code is AlarmCode.CLOCK_LEAP]
 
 
 async def pass_ms(ms: int) -> None:
@@ -35,11 +35,11 @@ async def test_while_the_controllers_clock_has_leapt_nothing_expires_and_an_oper
     async with running(engine):
         await form_cluster(engine)
         await pass_ms(READ_EVERY_MS)
-        expiry_ms = engine.expiry_ms()
+        expiry_ms = engine.clock.expiry_ms()
         assert expiry_ms is not None
         assert abs(expiry_ms - clock.now_wall_ms()) < 1_000
         clock.wall_ahead_ms = leap_ms
-        assert engine.expiry_ms() is None
+        assert engine.clock.expiry_ms() is None
         assert abs(engine.clock.now_wall_ms() - (clock.now_wall_ms() - leap_ms)) < 1_000, "stamps go on"
         assert engine.clock.own_wall_ms() == clock.now_wall_ms(), "brokers compare it as it is"
         await pass_ms(READ_EVERY_MS)
@@ -49,7 +49,7 @@ async def test_while_the_controllers_clock_has_leapt_nothing_expires_and_an_oper
         clock.wall_ahead_ms = 0
         await pass_ms(READ_EVERY_MS)
         assert leaps(engine) == []
-        assert engine.expiry_ms() is not None
+        assert engine.clock.expiry_ms() is not None
 
 
 async def test_a_controller_that_starts_with_a_wrong_clock_removes_nothing(
@@ -61,7 +61,7 @@ async def test_a_controller_that_starts_with_a_wrong_clock_removes_nothing(
     async with running(engine):
         await form_cluster(engine)
         await pass_ms(3 * READ_EVERY_MS)
-        assert engine.expiry_ms() is None
+        assert engine.clock.expiry_ms() is None
         assert len(leaps(engine)) == 1
 
 
@@ -70,10 +70,10 @@ async def test_without_zookeeper_nothing_expires(zookeeper: MemoryZooKeeper) -> 
     engine = make_engine(meta, VirtualClock())
     async with running(engine):
         await pass_ms(READ_EVERY_MS)
-        assert engine.expiry_ms() is not None
+        assert engine.clock.expiry_ms() is not None
         meta.disconnect()
         await pass_ms(READING_MS_MAX + READ_EVERY_MS)
-        assert engine.expiry_ms() is None
+        assert engine.clock.expiry_ms() is None
         meta.reconnect()
         await pass_ms(READ_EVERY_MS)
-        assert engine.expiry_ms() is not None
+        assert engine.clock.expiry_ms() is not None

@@ -1,0 +1,185 @@
+"""One cluster as this controller knows it: what is stored, and what only the active controller has heard.
+
+Reading what is stored needs no role: a standby shows its copy. What the machine decides and what brokers
+report is the active controller's. Nothing here changes a cluster; changes are events, given to the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from controller.audit.change import Entity
+from controller.core.alarms import explain_replicas, way_on
+from controller.core.effects import Alarm
+from controller.core.image import ClusterImage
+from controller.core.loss import LossPreview
+from controller.core.preflight import PreflightCheck
+from controller.core.reassignment_progress import ReassignmentProgress
+from controller.core.records import Change
+from controller.shell.driver import ClusterDriver
+from controller.shell.published import Published
+from springtide.contract.groups import GroupRebalance
+from springtide.contract.holdings import SetAsideLog
+from springtide.contract.lag_report import PartitionLag
+from springtide.contract.missing_topics import MissingTopic
+from springtide.contract.partition_state import PartitionKey
+from springtide.contract.session import DiskSpace
+
+
+class Drivers(Protocol):
+    """The part of the engine that a view asks, each time anew: a term may end between two questions."""
+
+    def driver(self, cluster: str, /) -> ClusterDriver:
+        """Raise NotActive, UnknownCluster."""
+        ...
+
+    def driver_if_any(self, cluster: str, /) -> ClusterDriver | None: ...
+    def went_back(self, cluster: str, /) -> str | None: ...
+
+
+class KnownCluster:
+    """A cluster, read only. It follows the cluster: take what belongs together without awaiting.
+
+    Methods that raise NotActive do so on a standby, which has no machine to ask and hears no reports. Those
+    that only look up a member's latest word return nothing there.
+    """
+
+    __slots__ = ("_drivers", "published")
+
+    def __init__(self, published: Published, drivers: Drivers) -> None:
+        self.published = published
+        self._drivers = drivers
+
+    # -- as it is stored --
+
+    @property
+    def cluster(self) -> str:
+        return self.published.cluster
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.published.image
+
+    @property
+    def as_of_ms(self) -> int | None:
+        """Return the monotonic time at which this was known to be current; None on the active controller,
+        where it always is."""
+        return self.published.as_of_ms
+
+    def last_change(self, entity: Entity, entity_id: str) -> Change | None:
+        return self.published.changes.get((entity, entity_id))
+
+    def last_change_of_partition(self, key: PartitionKey) -> Change | None:
+        return self.published.partition_changes.get(key)
+
+    def version_of(self, entity: Entity, entity_id: str) -> int | None:
+        """Return the number of the record that last changed the entity, for ETags; None if none is known."""
+        return self.published.version_of(entity, entity_id)
+
+    @property
+    def went_back(self) -> str | None:
+        """Why ZooKeeper must have lost metadata of this cluster, for which nothing is decided any more; None
+        if nothing suggests it. A standby returns what the active controller last wrote about it into its
+        claim."""
+        return self._drivers.went_back(self.cluster)
+
+    def explain(self, key: PartitionKey) -> str | None:
+        """Return why each replica does not lead, one sentence per replica, and what to do if waiting does not
+        help; None when the partition has a leader."""
+        state = self.image.partitions.get(key)
+        if state is None:
+            return None
+        said = [f"broker {v.broker_id}: {v.detail}" for v in explain_replicas(self.image, state)]
+        todo = way_on(state) if said else None
+        return "; ".join([*said, todo] if todo else said) or None
+
+    # -- as the machine has decided it --
+
+    @property
+    def decided(self) -> ClusterImage:
+        """The image with what has been decided and not been persisted yet, for callers that must not miss a
+        change that is on its way. Raise NotActive, UnknownCluster."""
+        return self._driver.machine.image
+
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Return them, most severe first. Raise NotActive, UnknownCluster."""
+        return self._driver.machine.alarms()
+
+    def set_aside(self) -> dict[int, tuple[SetAsideLog, ...]]:
+        """Return what each broker has in quarantine. Raise NotActive, UnknownCluster."""
+        machine = self._driver.machine
+        return machine.set_aside.of(machine.image)
+
+    def reassignments(self) -> tuple[ReassignmentProgress, ...]:
+        """Return every running reassignment: how far, and what holds it up. Raise NotActive,
+        UnknownCluster."""
+        return self._driver.reassignments()
+
+    def loss_preview(self, key: PartitionKey) -> LossPreview | None:
+        """Return what each choice of a leader would lose; None when the partition has a leader. Raise
+        NotActive, UnknownCluster."""
+        return self._driver.machine.loss_preview(key)
+
+    def way_out(self, key: PartitionKey, preview: LossPreview | None) -> str | None:
+        """Return what a person can do for records that no leader has; None if none are known. preview: what
+        `loss_preview` has just returned. Raise NotActive, UnknownCluster."""
+        return self._driver.machine.way_out(key, preview)
+
+    def preflight(self, broker_ids: Sequence[int]) -> tuple[PreflightCheck, ...]:
+        """Return what is known of these brokers before they are admitted. Raise NotActive, UnknownCluster."""
+        return self._driver.preflights.judge(broker_ids)
+
+    # -- as members have reported it --
+
+    def lag(self, key: PartitionKey) -> PartitionLag | None:
+        """Return the leader's latest report; None if there is none."""
+        driver = self._drivers.driver_if_any(self.cluster)
+        return None if driver is None else driver.lags.get(key)
+
+    def lags(self) -> dict[PartitionKey, PartitionLag]:
+        """Return the leaders' latest reports, as a copy."""
+        driver = self._drivers.driver_if_any(self.cluster)
+        return {} if driver is None else dict(driver.lags)
+
+    def disk(self, broker_id: int) -> DiskSpace | None:
+        """Return the broker's latest word; None if there is none."""
+        driver = self._drivers.driver_if_any(self.cluster)
+        return None if driver is None else driver.disks.get(broker_id)
+
+    def last_rebalance(self, group_id: str) -> GroupRebalance | None:
+        """Return the latest word of the group's coordinator; None if there is none."""
+        driver = self._drivers.driver_if_any(self.cluster)
+        return None if driver is None else driver.groups.rebalance(group_id)
+
+    def missing_topics(self) -> dict[int, tuple[MissingTopic, ...]]:
+        """Return what each member's clients miss. Raise NotActive, UnknownCluster."""
+        told = self._driver.missing_topics
+        return {member: topics for member, topics in told.items() if self.image.member(member) is not None}
+
+    def first_unreported(self) -> PartitionKey | None:
+        """Return a partition that this controller took over, whose leader is there and has not reported
+        since; None: no more. Raise NotActive, UnknownCluster."""
+        return self._driver.first_unreported()
+
+    def served_for_ms(self) -> int:
+        """Return the time since this controller took the cluster over or created it. Raise NotActive,
+        UnknownCluster."""
+        return self._driver.served_for_ms()
+
+    # -- waiting --
+
+    async def until_serving(self, topic_ids: Sequence[str], wait_ms: int) -> None:
+        """Wait until the partitions of these topics, as they are stored, have leaders and every live member
+        knows them. Raise NotInForce after `wait_ms`, or if the term ends before; NotActive."""
+        await self._driver.serving(topic_ids, wait_ms)
+
+    async def until_free(self, names: Collection[str]) -> None:
+        """Wait until no topic that is being deleted holds one of the names. Raise NotActive."""
+        driver = self._driver
+        while not driver.published.image.held_names.keys().isdisjoint(names):
+            await driver.published_beyond(driver.published.image.sequence)
+
+    @property
+    def _driver(self) -> ClusterDriver:
+        return self._drivers.driver(self.cluster)
