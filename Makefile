@@ -140,7 +140,7 @@ lock: $(INSTALLED) ## write requirements*.lock anew: the newest versions that py
 $(INSTALLED): pyproject.toml requirements.lock requirements-dev.lock springtide/native/_records.c
 	@if [ -z "$(PYTHON)" ] || ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
 	    echo "Python 3.11 or newer is needed; PYTHON=/path/to/python3.11 make ... chooses one"; exit 1; fi
-	@echo "installing into $(VENV): about 700 MB with PySpark, whose jars include ZooKeeper; once, a few minutes"
+	@echo "installing into $(VENV): about 750 MB to download, most of it PySpark, whose jars include ZooKeeper; once, a few minutes"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@{ $(INSTALL); } 2>&1 \
 	    | awk '/^Requirement already satisfied/ { next } { print "  " $$0; fflush() }'

@@ -142,7 +142,7 @@ def metrics() -> str:
     }
     rows = ((f"`{name}`", plane, text) for name, plane, text in sorted(found))
     return "# Metrics\n\nKafka's own have the JMX exporter's spelling of its MBeans.\n\n" + table(
-        ("name", "told by", "meaning"), rows
+        ("name", "reported by", "meaning"), rows
     )
 
 
