@@ -18,7 +18,7 @@ import msgspec
 import trio
 from prometheus_client.metrics_core import Metric
 
-from dataplane.core.creations import PendingCreations
+from dataplane.core.broker import Broker
 from dataplane.core.fetch_session import FetchSession, FollowedPartition
 from dataplane.core.results import FetchResult
 from dataplane.handlers import fetch as fetch_handler
@@ -30,6 +30,7 @@ from dataplane.shell.compaction_process import CompactionProcess
 from dataplane.shell.config import BrokerConfig
 from dataplane.shell.coordinator_calls import CoordinatorCalls
 from dataplane.shell.fetches import Fetch, FetchedAnswer
+from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.lookups import Lookups
 from dataplane.shell.metrics import BrokerCounters, collect_counters
 from dataplane.shell.preflight import Preflight
@@ -89,7 +90,7 @@ class StorageBroker:
         self.settings = settings
         self._ports = ports
         self.counters = BrokerCounters()
-        pending = PendingCreations()
+        core: Broker[HostedPartition] = Broker(settings.broker_id)
         node = self.node = ServingNode(
             settings,
             ports,
@@ -98,7 +99,7 @@ class StorageBroker:
             role="brokers",
             config=settings.config,
             counters=self.counters,
-            view=ClusterView(unmade=pending.wanted),
+            view=ClusterView(unmade=core.creations.wanted),
             seen=seen,
             on_seen=self._on_seen,
         )
@@ -108,7 +109,7 @@ class StorageBroker:
             node,
             settings.config,
             self.counters,
-            pending=pending,
+            core=core,
             disk=ports.disk,
             log_dir=log_dir,
             evaluate=self._evaluate,

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from prometheus_client.metrics_core import Metric
 
 from dataplane.core.broker import Broker
-from dataplane.core.creations import PendingCreations
 from dataplane.core.fetch_session import FetchSessions
 from dataplane.core.leader import Leader
 from dataplane.shell.compaction_process import CompactionProcess
@@ -17,6 +16,7 @@ from dataplane.shell.config import BrokerConfig
 from dataplane.shell.data_directory import DataDirectory
 from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.fetches import Evaluate, Fetches, Respond
+from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.maintenance import Maintenance
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.partition_metrics import collect_partitions
@@ -38,8 +38,8 @@ class Replicas:
     """The replicas of a broker, on its disk and in its table; the requests that wait for them; the fetchers
     that fill those that follow.
 
-    node: its view was made with `pending`. evaluate, respond: the Fetch handler's. on_storage_error: takes
-    the detail of a trouble with the disk.
+    core: the node's view was made with its creations. evaluate, respond: the Fetch handler's.
+    on_storage_error: takes the detail of a trouble with the disk.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Replicas:
         config: BrokerConfig,
         counters: BrokerCounters,
         *,
-        pending: PendingCreations,
+        core: Broker[HostedPartition],
         disk: Disk,
         log_dir: LogDir,
         evaluate: Evaluate,
@@ -78,7 +78,7 @@ class Replicas:
             holds_lease=node.lease.is_held,
         )
         self.effects = EffectRunner(
-            broker=Broker(node.node_id),
+            broker=core,
             produces=self.produces,
             fetches=self.fetches,
             store=self.directory,
@@ -88,7 +88,6 @@ class Replicas:
             end_turn=node.end_turn,
         )
         self.table = PartitionTable(
-            broker_id=node.node_id,
             view=node.view,
             lease=node.lease,
             clock=node.clock,
@@ -96,9 +95,6 @@ class Replicas:
             store=self.directory,
             options_for=self.configs.replica_options,
             on_configs=self.configs.configure,
-            pending=pending,
-            fetches=self.fetches,
-            end_turn=node.end_turn,
         )
         self.reports = PartitionReports(
             table=self.table,
@@ -155,7 +151,6 @@ class Upkeep:
             settings_for=replicas.configs.topic_settings,
             clock=node.clock,
             threads=node.ports.threads,
-            end_turn=node.end_turn,
         )
         self.scrubber = Scrubber(
             table=replicas.table,

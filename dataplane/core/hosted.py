@@ -28,3 +28,4 @@ class Hosted:
 
 H = TypeVar("H", bound=Hosted)
 """An entry of the table, as the shell has it."""
+H_co = TypeVar("H_co", bound=Hosted, covariant=True)

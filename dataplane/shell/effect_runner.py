@@ -10,7 +10,15 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol, assert_never, cast
 
-from dataplane.core.broker import Broker, OfReplica
+from dataplane.core.broker import (
+    Broker,
+    BrokerChanged,
+    Forgotten,
+    NotApplied,
+    OfReplica,
+    ReportSoon,
+    Step,
+)
 from dataplane.core.effects import (
     BackOff,
     CheckAtRest,
@@ -110,23 +118,53 @@ class EffectRunner:
         too."""
         self.broker.note_news(hosted)
         self._fetches.on_high_watermark_moved(hosted.key)
-
-    def carry_out(self, steps: Iterable[OfReplica[HostedPartition]]) -> None:
-        """Carry out what the broker asked for, in order, and end the turn."""
-        for step in steps:
-            self.run(step.hosted, step.effects)
-            self.served_learners.note(step.hosted.key, step.hosted.replica)
-            if step.isr_change > 0:
-                self._counters.isr_expands += 1
-            elif step.isr_change < 0:
-                self._counters.isr_shrinks += 1
         self._end_turn()
 
+    def carry_out(self, steps: Iterable[Step[HostedPartition]]) -> None:
+        """Carry out what an entry of the broker asked for, in order, and end the turn."""
+        for step in steps:
+            self.step(step)
+        self._end_turn()
+
+    def run_alone(self, hosted: HostedPartition, effects: Effects) -> None:
+        """Carry out what a replica asked for, in order, as a turn of its own."""
+        self.run(hosted, effects)
+        self._end_turn()
+
+    def step(self, step: Step[HostedPartition]) -> None:
+        """Carry out one step of a turn that goes on."""
+        match step:
+            case OfReplica(hosted=hosted, effects=effects, isr_change=isr_change):
+                self._run(hosted, effects)
+                self.served_learners.note(hosted.key, hosted.replica)
+                self._counters.isr_expands += isr_change > 0
+                self._counters.isr_shrinks += isr_change < 0
+            case Forgotten(hosted=hosted):
+                self.fetching.unfollow(hosted.key)
+                self._fetches.on_leadership_changed(hosted.key)
+                self.served_learners.forget(hosted.key)
+            case BrokerChanged(broker_id=broker_id):
+                self.fetching.on_broker_changed(broker_id)
+            case ReportSoon():
+                self.wake_report()
+            case NotApplied(state=state, code=code, detail=detail):
+                _log.error(
+                    "state_not_applied topic=%s partition=%d code=%s detail=%s",
+                    state.topic,
+                    state.partition,
+                    code,
+                    detail,
+                )
+            case _:
+                assert_never(step)
+
     def run(self, hosted: HostedPartition, effects: Effects) -> None:
-        """Carry out what a replica asked for, in order. The caller ends the turn."""
-        if not effects:
-            return
-        self.broker.note_news(hosted)
+        """Carry out what a replica asked for, in order, within a turn of the server."""
+        if effects:
+            self.broker.note_news(hosted)
+            self._run(hosted, effects)
+
+    def _run(self, hosted: HostedPartition, effects: Effects) -> None:
         fetches, fetching = self._fetches, self.fetching
         for effect in effects:
             match effect:
@@ -206,15 +244,13 @@ class EffectRunner:
         def done(offset: int) -> None:
             if not hosted.is_forgotten:
                 now_ms = self._clock.mono_ms()
-                self.run(hosted, hosted.replica.role.on_log_start_stored(offset, now_ms=now_ms))
-                self._end_turn()
+                self.run_alone(hosted, hosted.replica.role.on_log_start_stored(offset, now_ms=now_ms))
 
         self._store.start_storing_log_start(hosted, done)
 
     def _vouch(self, hosted: HostedPartition) -> None:
         def done() -> None:
             if not hosted.is_forgotten:
-                self.run(hosted, hosted.replica.role.on_vouched(now_ms=self._clock.mono_ms()))
-                self._end_turn()
+                self.run_alone(hosted, hosted.replica.role.on_vouched(now_ms=self._clock.mono_ms()))
 
         self._store.start_vouching(hosted, done)

@@ -1,7 +1,8 @@
 """Makes logs beside the metadata stream, a slice at a time, in threads.
 
 A topic of thousands of partitions is known as soon as its batch is applied; its logs follow in the order in
-which they were asked for, and the rest of the stream overtakes them (2.8, applying batches).
+which they were asked for, and the rest of the stream overtakes them (2.8, applying batches). Which logs are
+made, and what begins with them, is decided by the core (core/creations.py, core/broker.py).
 """
 
 from __future__ import annotations
@@ -11,40 +12,42 @@ from typing import Final
 
 import trio
 
-from dataplane.core.creations import PendingCreations
+from dataplane.core.broker import DeleteLog, Home
 from dataplane.core.log_port import LogError
 from dataplane.shell.data_directory import DataDirectory
-from dataplane.storage.partition_log import PartitionLog
+from dataplane.shell.effect_runner import EffectRunner
+from dataplane.shell.hosted import HostedPartition
 from springtide.contract.partition_state import PartitionState
+from springtide.node.clock import Clock
 
 CREATIONS_AT_ONCE: Final = 64
 """Logs of one slice: they share an fsync of the directory, and the loop's turn in which they begin."""
 
 
 class LogCreator:
-    """pending: what is still to be made. on_made: the log is there, and wanted under this state.
-    discard: it is there, but was given up meanwhile."""
+    """discard: deletes a log that was given up while it was made."""
 
     def __init__(
         self,
         store: DataDirectory,
-        pending: PendingCreations,
+        effects: EffectRunner,
         *,
-        on_made: Callable[[PartitionState, PartitionLog], None],
-        on_failed: Callable[[PartitionState, LogError], None],
-        discard: Callable[[PartitionLog], Awaitable[None]],
+        home: Home[HostedPartition],
+        clock: Clock,
+        discard: Callable[[DeleteLog], Awaitable[object]],
     ) -> None:
-        self.pending = pending
         self._store = store
-        self._on_made = on_made
-        self._on_failed = on_failed
+        self._effects = effects
+        self._broker = effects.broker
+        self._home = home
+        self._clock = clock
         self._discard = discard
         self._wake = trio.Event()
         self._slice = trio.Lock()
         self._is_stopped = False
 
-    def want(self, state: PartitionState) -> None:
-        self.pending.want(state)
+    def wake(self) -> None:
+        """Note that the core wants logs."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -58,7 +61,8 @@ class LogCreator:
         """Make one slice; false: there is none. The disk's part is never given up half way. If the broker
         ends meanwhile, nothing is begun with the new logs: its next life finds them."""
         async with self._slice:
-            states = () if self._is_stopped else self.pending.begin(count_max=CREATIONS_AT_ONCE)
+            pending = self._broker.creations
+            states = () if self._is_stopped else pending.begin(count_max=CREATIONS_AT_ONCE)
             if states:
                 await self._make(states)
         return bool(states)
@@ -67,25 +71,22 @@ class LogCreator:
         keys = [(state.topic_id, state.partition) for state in states]
         try:
             with trio.CancelScope(shield=True):
-                logs = await self._store.create_logs(states)
+                await self._store.create_logs(states)
         except LogError as error:
-            for key in keys:
-                wanted = self.pending.end(key)
-                if wanted is not None:
-                    self._on_failed(wanted, error)
+            self._effects.carry_out(self._broker.on_not_made(keys, error))
             return
-        for key, log in zip(keys, logs, strict=True):
+        for key in keys:
             await trio.lowlevel.checkpoint_if_cancelled()
-            wanted = self.pending.end(key)
-            if wanted is None:
+            steps = self._broker.on_made(key, self._home, now_ms=self._clock.mono_ms())
+            if isinstance(steps, DeleteLog):
                 with trio.CancelScope(shield=True):
-                    await self._discard(log)
+                    await self._discard(steps)
             else:
-                self._on_made(wanted, log)
+                self._effects.carry_out(steps)
 
     async def settle(self) -> None:
         """Wait until logs that were given up while they were being made are deleted."""
-        if self.pending.must_settle:
+        if self._broker.creations.must_settle:
             await self._slice_done()
 
     async def stop(self) -> None:

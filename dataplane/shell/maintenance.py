@@ -52,7 +52,6 @@ class Maintenance:
         settings_for: Callable[[str], TopicSettings],
         clock: BrokerClock,
         threads: Threads,
-        end_turn: Callable[[], None],
     ) -> None:
         self._table = table
         self._effects = effects
@@ -60,7 +59,6 @@ class Maintenance:
         self._config = config
         self._settings_for = settings_for
         self._clock = clock
-        self._end_turn = end_turn
         self._threads = threads
         self._limiter = trio.CapacityLimiter(BACKGROUND_THREADS_MAX)
         self._reported_failure = False
@@ -140,7 +138,6 @@ class Maintenance:
     async def _tick_all(self) -> None:
         self._tell_failure()
         self._table.tick()
-        self._end_turn()
 
     async def _tick_waiting(self) -> None:
         """Tick often while clients wait, and not at all while none does."""
@@ -148,7 +145,6 @@ class Maintenance:
             await self._table.until_clients_wait()
             await self._clock.sleep_ms(TICK_WAITING_MS)
             self._table.tick_waiting()
-            self._end_turn()
 
     async def _await_failure(self) -> None:
         """Take the other replicas offline as soon as one has met the directory's failure."""
@@ -239,7 +235,6 @@ class Maintenance:
         )
         if hosted.log.log_start_offset > before:
             self._effects.tell_log_start(hosted)
-            self._end_turn()
         return detached
 
     async def expire_producers(self) -> None:

@@ -60,8 +60,8 @@ class PartitionReports:
 
     def holdings(self, identity: RegisterRequest, *, has_view: bool) -> Holdings:
         """Return all that this broker can tell a controller whose ZooKeeper went back."""
-        view, table = self._view, self._table
-        logs = [*(hosted.log for hosted in table), *table.found.values()]
+        view, table, broker = self._view, self._table, self._broker
+        logs = [self._store.log_dir.logs[key] for key in (*broker.partitions, *broker.found)]
         states = (hosted.replica.state for hosted in table)
         return Holdings(
             identity=identity,
@@ -72,7 +72,7 @@ class PartitionReports:
             topics=tuple(view.topics.values()),
             states=(
                 *(state for state in states if state is not None),
-                *table.creator.pending.wanted.values(),
+                *broker.creations.wanted.values(),
             ),
             logs=tuple(
                 HeldLog(

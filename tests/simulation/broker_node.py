@@ -1,7 +1,8 @@
-"""One simulated broker: real replica cores and a real lease between an in-memory disk and a lossy network.
+"""One simulated broker: its real core, and a real lease, between an in-memory disk and a lossy network.
 
-It does what the data plane's shell does, in the smallest form: registers, sends heartbeats, pulls and applies
-the metadata stream, reports promises, and fetches. Only what a disk keeps survives a crash: logs (cut back
+It drives the core as the data plane's shell does: how a batch is applied, which logs are made and what a
+report holds is decided there. The rest of the shell it has in the smallest form: it registers, sends
+heartbeats, polls, and fetches. Only what a disk keeps survives a crash: logs (cut back
 to what was flushed when the machine dies), the high-watermark checkpoint, and the directory's identity.
 """
 
@@ -14,8 +15,25 @@ from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dataplane.core.broker import Broker, OfReplica
-from dataplane.core.creations import PendingCreations, has_seat, may_create
+from dataplane.core.applying import Answer, Applying, BatchEffect
+from dataplane.core.broker import (
+    Broker,
+    Configure,
+    DeleteLog,
+    LastKnown,
+    LogsWanted,
+    NotApplied,
+    OfReplica,
+    ReportSoon,
+    Rest,
+    SetAside,
+    Settle,
+    Step,
+    TakeUp,
+    WhyAside,
+    WhyDeleted,
+)
+from dataplane.core.creations import PendingCreations
 from dataplane.core.effects import (
     NO_EFFECTS,
     BackOff,
@@ -51,13 +69,12 @@ from dataplane.core.results import (
     ReplicaOptions,
 )
 from dataplane.core.throttle import LearnerThrottle
-from dataplane.shell.partitions import ahead, is_behind
 from dataplane.storage.retention import UNLIMITED, SegmentView, segments_to_delete
 from dataplane.storage.seal import Seal
 from springtide.contract.errors import ControllerError
 from springtide.contract.holdings import HeldLog, Holdings, SetAsideLog
 from springtide.contract.lag_report import LagReport, LagReportResponse, ReplicaProblem
-from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
+from springtide.contract.partition_state import PartitionKey, PartitionState
 from springtide.contract.session import (
     UNANSWERED_INCARNATIONS_MAX,
     HeartbeatRequest,
@@ -68,8 +85,9 @@ from springtide.contract.session import (
     Witness,
 )
 from springtide.contract.throttles import is_learner
-from springtide.contract.updates import ApplyFailure, BrokerEndpoint, PollRequest, UpdateBatch
+from springtide.contract.updates import ApplyFailure, PollRequest, UpdateBatch
 from springtide.node.clock import BrokerClock
+from springtide.node.cluster_view import ClusterView
 from springtide.node.controller_client import UNTOLD, Seen, seen_after
 from springtide.node.heartbeats import Heartbeats
 from springtide.node.lease import Lease
@@ -194,8 +212,10 @@ class Disk:
             notes=dict(self.notes),
         )
 
-    def set_aside(self, key: PartitionKey, topic: TopicState | None, state: PartitionState | None) -> None:
+    def set_aside(self, key: PartitionKey, known: LastKnown) -> None:
         """Whole, with what is known of it."""
+        topic, state = known.topic_state, known.state
+        self.high_watermarks.pop(key, None)
         log = self.quarantined[key] = self.logs.pop(key)
         self.notes[key] = SetAsideLog(
             directory=f"{key[0]}-{key[1]}",
@@ -206,7 +226,7 @@ class Disk:
             leader_epoch=max(log.epochs.latest, -1 if state is None else state.leader_epoch),
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
-            high_watermark=self.high_watermarks.pop(key, 0),
+            high_watermark=known.high_watermark,
             is_whole=True,
             state=state,
             topic_state=topic,
@@ -256,6 +276,20 @@ class Replicas(Mapping[PartitionKey, Replica]):
         return len(self._partitions)
 
 
+class WatchedBroker(Broker[Hosted]):
+    """Looks at each state before its replica is told."""
+
+    __slots__ = ("_node",)
+
+    def __init__(self, node: BrokerNode) -> None:
+        super().__init__(node.broker_id)
+        self._node = node
+
+    def enter(self, hosted: Hosted, state: PartitionState, *, now_ms: int) -> list[Step[Hosted]]:
+        self._node.cluster.marks.on_state(self._node, hosted.replica, state)
+        return super().enter(hosted, state, now_ms=now_ms)
+
+
 @dataclass(slots=True)
 class BrokerNode:
     broker_id: int
@@ -273,11 +307,11 @@ class BrokerNode:
     # Of one life:
     broker_epoch: int = -1
     lease: Lease = field(default_factory=Lease)
-    endpoints: dict[int, BrokerEndpoint] = field(default_factory=dict)
-    topics: dict[str, TopicState] = field(default_factory=dict)
-    #: What the process runs too, and its replicas.
+    #: What the process runs too, its replicas, and the batch that waits for logs that were given up.
     core: Broker[Hosted] = field(init=False)
+    view: ClusterView = field(init=False)
     replicas: Replicas = field(init=False)
+    applying: tuple[UpdateBatch, Applying[Hosted]] | None = None
     states: dict[PartitionKey, PartitionState] = field(default_factory=dict)
     fetching: dict[PartitionKey, int] = field(default_factory=dict)
     backing_off: set[PartitionKey] = field(default_factory=set)
@@ -321,8 +355,6 @@ class BrokerNode:
     #: Learners whose operation has a rate, and the leader epochs in which they need no turn any more.
     throttle: LearnerThrottle = field(init=False)
     caught_up: dict[PartitionKey, int] = field(default_factory=dict)
-    #: Logs that are still to be made.
-    creations: PendingCreations = field(default_factory=PendingCreations)
     in_hand: tuple[PartitionKey, ...] = ()
     scrubbing: Scrubbing = field(init=False)
     clock: NodeClock = field(init=False)
@@ -338,8 +370,14 @@ class BrokerNode:
 
     def forget_replicas(self) -> None:
         """Nothing of a table is in memory."""
-        self.core = Broker(self.broker_id)
+        self.core = WatchedBroker(self)
         self.replicas = Replicas(self.core)
+        self.view = ClusterView()
+        self.applying = None
+
+    @property
+    def creations(self) -> PendingCreations:
+        return self.core.creations
 
     def _new_throttle(self) -> LearnerThrottle:
         options = self.cluster.options
@@ -373,8 +411,6 @@ class BrokerNode:
         self.broker_epoch = -1
         self.lease = Lease()
         self.time = timekeeper(self.clock)
-        self.endpoints = {}
-        self.topics = {}
         self.holdings_told_ms = -HOLDINGS_INTERVAL_MS
         self.forget_replicas()
         self.states = {}
@@ -382,7 +418,6 @@ class BrokerNode:
         self.backing_off = set()
         self.throttle = self._new_throttle()
         self.caught_up = {}
-        self.creations = PendingCreations()
         self.fetch_tasks = set()
         self.failures = []
         self.applied = (-1, -1)
@@ -413,6 +448,7 @@ class BrokerNode:
         for log in self.disk.logs.values():
             log.recover(is_clean=kind is ShutdownKind.CLEAN)
         kind = self.started_after = self._held_against_high_watermarks(kind)
+        self.core.found = dict.fromkeys(self.disk.logs)
         self.scrubbing = Scrubbing(self)
         self.network.listen(self.name, self._on_request)
         self.events.note(f"{self.name} starts ({kind.value})")
@@ -439,6 +475,7 @@ class BrokerNode:
         ]
         for key in short:
             if kind.is_intact:
+                self.core.known_lost.add(key)
                 disk.quarantined[key] = disk.logs.pop(key)
                 del disk.high_watermarks[key]
                 self.events.note(f"{self.name} sets {key[0][:4]}-{key[1]} aside: it is too short")
@@ -613,15 +650,15 @@ class BrokerNode:
         states += self.creations.wanted.values()
         holdings = Holdings(
             identity=identity,
-            has_view=bool(self.topics),
-            broker_epoch_max=max((e.broker_epoch for e in self.endpoints.values()), default=-1),
-            broker_ids=tuple(self.endpoints),
-            topics=tuple(self.topics.values()),
+            has_view=bool(self.view.topics),
+            broker_epoch_max=max((e.broker_epoch for e in self.view.brokers.values()), default=-1),
+            broker_ids=tuple(self.view.brokers),
+            topics=tuple(self.view.topics.values()),
             states=tuple(states),
             logs=tuple(
                 HeldLog(
                     topic_id=key[0],
-                    topic=self.topics[key[0]].topic if key[0] in self.topics else key[0],
+                    topic=self.view.topics[key[0]].topic if key[0] in self.view.topics else key[0],
                     partition=key[1],
                     leader_epoch=log.epochs.latest,
                     log_end_offset=log.log_end_offset,
@@ -785,8 +822,8 @@ class BrokerNode:
         def answered(batch: UpdateBatch) -> None:
             if self._hear(batch) and batch.error is ControllerError.NONE:
                 self.failures = []
-                self._apply(batch)
-                self._after(0.1, self._poll)
+                if self._apply(batch):
+                    self._after(0.1, self._poll)
             else:
                 self._after(50, self._poll)
 
@@ -803,112 +840,83 @@ class BrokerNode:
             return
         self._call(self._controller, request, answered, lost, timeout_ms=timeout_ms)
 
-    def _apply(self, batch: UpdateBatch) -> None:
+    def _apply(self, batch: UpdateBatch) -> bool:
+        """Return whether the batch is applied, or not of this session. False: it waits for logs."""
         self.cluster.marks.on_update(self, batch)
         if batch.broker_epoch != self.broker_epoch or not self.lease.on_controller_epoch(
             batch.controller_epoch
         ):
-            return
+            return True
         if (batch.controller_epoch, batch.sequence) < self.applied and not batch.full:
-            return
-        now_ms = self.now_ms
-        changed = [e for e in batch.brokers if self.endpoints.get(e.broker_id) != e]
-        for endpoint in batch.brokers:
-            self.endpoints[endpoint.broker_id] = endpoint
-        for broker_id in batch.removed_brokers:
-            self.endpoints.pop(broker_id, None)
-        for endpoint in changed:
-            for key, replica in list(self.replicas.items()):
-                if (leader := replica.leading) is not None:
-                    self._run(key, leader.on_broker_changed(endpoint.broker_id, now_ms=now_ms))
-        topics = self.topics
-        if batch.full:
-            self.topics = {}
-        for topic in batch.topics:
-            self.topics[topic.topic_id] = topic
-        for topic_id in batch.deleted_topics:
-            self._delete_topic(topic_id)
-        if batch.full:
-            self._quarantine({topic.topic_id for topic in batch.topics}, topics)
-            self._tell_set_aside()
-            self.core.reports.on_full_state_begins()
+            return True
+        view = self.view
+        before, topics = dict(view.brokers), view.topics
+        view.apply(batch, now_ms=self.now_ms)
         for state in batch.partitions:
-            self._apply_partition(state)
-        if batch.full:
-            self.core.reports.on_full_state()
-        if self.creations.must_settle:
-            self.cluster.marks.reached("creation.given.up.in.hand")
-            return  # not applied yet: it asks for the same again
-        self.applied = (batch.controller_epoch, batch.sequence)
-        seen = self.disk.seen
-        self.disk.seen = seen._replace(records=max(seen.records, batch.records))
-        self.lease.on_applied(controller_epoch=batch.controller_epoch, sequence=batch.sequence)
-        self.cluster.on_applied(self)
+            key = (state.topic_id, state.partition)
+            known = self.states.get(key)
+            if known is None or state.partition_epoch > known.partition_epoch:
+                self.states[key] = state
+            if key in self.creations.wanted and self.broker_id in state.replicas:
+                self.cluster.marks.reached("creation.overtaken.by.a.newer.state")
+        changed = [b for b in sorted({*before, *view.brokers}) if before.get(b) != view.brokers.get(b)]
+        walk = Applying(self.core, self, batch, topics_before=topics, changed_brokers=changed)
+        self.applying = (batch, walk)
+        return self._go_on()
 
-    def _delete_topic(self, topic_id: str) -> None:
-        self.topics.pop(topic_id, None)
-        for key in [k for k in self.replicas if k[0] == topic_id]:
-            self._forget(key)
-        for key in [k for k in self.disk.logs if k[0] == topic_id]:
-            del self.disk.logs[key]
-        for key in [k for k in self.creations.wanted if k[0] == topic_id]:
-            self.creations.give_up(key)
-
-    def _forget(self, key: PartitionKey) -> None:
-        self._run(key, self.replicas[key].on_deleted())
-        self.core.forget(self.core.partitions[key])
-
-    def _tell_set_aside(self) -> None:
-        """In a sweep of its family only, so that what all other seeds draw stays as it is."""
-        if self.cluster.options.family == "metadata":
-            self.core.reports.note_set_aside()
-            self._after(1, self._report)
-
-    def _quarantine(self, known: set[str], topics: dict[str, TopicState]) -> None:
-        """I22 (deletion needs evidence): what a FULL state does not mention is set aside, not deleted: an
-        older copy of a disk may hold topics that everybody else has forgotten."""
-        for key in [k for k in self.disk.logs if k[0] not in known]:
-            replica, state = self.replicas.get(key), None
-            if replica is not None:
-                state = replica.state
-                self.disk.high_watermarks[key] = replica.high_watermark
-                self._forget(key)
-            self.disk.set_aside(key, topics.get(key[0]), state)
-            self.events.note(f"{self.name} sets {key[0][:4]}-{key[1]} aside: nobody knows it")
-        for key in [k for k in self.creations.wanted if k[0] not in known]:
-            self.creations.give_up(key)
-
-    def _apply_partition(self, state: PartitionState) -> None:
-        key = (state.topic_id, state.partition)
-        known = self.states.get(key)
-        if known is None or state.partition_epoch > known.partition_epoch:
-            self.states[key] = state
-        if self.broker_id not in state.replicas:
-            self._drop(key, state)
-            return
-        replica = self.replicas.get(key)
-        if replica is None:
-            if key not in self.disk.logs and not self._take_up(state):
-                self._want_log(state)
-                return
-            replica = self.host(state, checkpointed=self.disk.high_watermarks.get(key, 0))
-        self._enter(replica, state)
-
-    def _take_up(self, state: PartitionState) -> bool:
-        """As PartitionTable does."""
-        key = (state.topic_id, state.partition)
-        note = self.disk.notes.get(key)
-        if note is None or self.disk.failing is not None:
-            return False
-        if has_seat(state, self.broker_id) and state.leader_epoch <= note.leader_epoch:
-            return False
-        self.creations.give_up(key)
-        self.disk.take_up(key)
-        self.events.note(f"{self.name} takes {key[0][:4]}-{key[1]} up again")
-        self._tell_set_aside()
+    def _go_on(self) -> bool:
+        """Go on with the batch that is being applied; false: until a log is gone that was given up."""
+        assert self.applying is not None
+        batch, walk = self.applying
+        answer: Answer = None
+        while (effect := walk.advance(answer, now_ms=self.now_ms)) is not None:
+            if isinstance(effect, Settle) and self.creations.must_settle:
+                self.cluster.marks.reached("creation.given.up.in.hand")
+                return False
+            answer = self._work(effect)
+        self.applying = None
+        if batch.broker_epoch == self.broker_epoch:
+            self.failures = walk.failures
+            self.applied = (batch.controller_epoch, batch.sequence)
+            seen = self.disk.seen
+            self.disk.seen = seen._replace(records=max(seen.records, batch.records))
+            self.lease.on_applied(controller_epoch=batch.controller_epoch, sequence=batch.sequence)
+            self.cluster.on_applied(self)
         return True
 
-    def host(self, state: PartitionState, *, checkpointed: int) -> Replica:
+    def _work(self, effect: BatchEffect[Hosted]) -> Answer:
+        """The disk's part of a batch, which takes no time here."""
+        disk = self.disk
+        match effect:
+            case LogsWanted():
+                if not self.in_hand:
+                    self._make_logs()
+            case TakeUp(key=key):
+                disk.take_up(key)
+                self.events.note(f"{self.name} takes {key[0][:4]}-{key[1]} up again")
+                return True
+            case SetAside(key=key, why=why, known=known):
+                if known is None:
+                    known = LastKnown(disk.high_watermarks.get(key, 0), None, None)
+                disk.set_aside(key, known)
+                because = "nobody knows it" if why is WhyAside.NOT_MENTIONED else "it is no replica any more"
+                self.events.note(f"{self.name} sets {key[0][:4]}-{key[1]} aside: {because}")
+            case DeleteLog(key=key, why=why):
+                del disk.logs[key]
+                if why is WhyDeleted.MOVED_AWAY:
+                    self.cluster.oracle.on_log_replaced(self.broker_id)
+                    self.events.note(f"{self.name} deletes {key[0][:4]}-{key[1]}: it was moved away")
+            case Configure() | Rest() | Settle():
+                pass
+            case _:
+                self._carry_out((effect,))
+        return None
+
+    def aside_epoch(self, key: PartitionKey) -> int | None:
+        note = self.disk.notes.get(key)
+        return None if note is None or self.disk.failing is not None else note.leader_epoch
+
+    def host(self, state: PartitionState, *, checkpointed: int | None = None) -> Hosted:
         key = (state.topic_id, state.partition)
         replica = Replica(
             broker_id=self.broker_id,
@@ -916,49 +924,11 @@ class BrokerNode:
             partition=state.partition,
             log=self.disk.logs[key],
             lease=self.lease,
-            brokers=self.endpoints,
+            brokers=self.view.brokers,
             options=self.options,
-            checkpointed=checkpointed,
+            checkpointed=self.disk.high_watermarks.get(key, 0) if checkpointed is None else checkpointed,
         )
-        self.core.partitions[key] = Hosted(
-            topic=state.topic, topic_id=state.topic_id, partition=state.partition, replica=replica
-        )
-        return replica
-
-    def _enter(self, replica: Replica, state: PartitionState) -> None:
-        key = (state.topic_id, state.partition)
-        self.cluster.marks.on_state(self, replica, state)
-        held = replica.state
-        if held is not None and is_behind(state, held):
-            self.failures.append(ahead(held))
-            return
-        self._run(key, replica.on_partition_state(state, now_ms=self.now_ms))
-        self._classify(key, replica)
-        self.core.note_news(self.core.partitions[key])
-        if self.core.reports.on_applied(self.core.partitions[key], state):
-            self._after(1, self._report)
-        self.cluster.oracle.on_replica_touched(self, key)
-
-    def _want_log(self, state: PartitionState) -> None:
-        key = (state.topic_id, state.partition)
-        if may_create(state, self.broker_id):
-            if key in self.creations.wanted:
-                self.cluster.marks.reached("creation.overtaken.by.a.newer.state")
-            self.creations.want(state)
-            if not self.in_hand:
-                self._make_logs()
-            return
-        self.creations.give_up(key)
-        if (self.broker_id, key) not in self.cluster.logs_made:
-            raise Violation("I11", f"{self.name} never had a log of {key}, and has to call it lost")
-        self.failures.append(
-            ApplyFailure(
-                topic_id=state.topic_id,
-                partition=state.partition,
-                partition_epoch=state.partition_epoch,
-                code="log_missing",
-            )
-        )
+        return Hosted(topic=state.topic, topic_id=state.topic_id, partition=state.partition, replica=replica)
 
     def _make_logs(self) -> None:
         """A thread's work: the next few, while everything else goes on."""
@@ -974,14 +944,19 @@ class BrokerNode:
             return
         keys, self.in_hand = self.in_hand, ()
         for key in keys:
-            state = self.creations.end(key)
-            if state is not None:
-                self.disk.notes.pop(key, None)  # outdated
-                log = self.disk.logs[key] = MemoryLog()
-                log.failing = self.disk.failing
+            self.disk.notes.pop(key, None)  # outdated
+            log = self.disk.logs[key] = MemoryLog()
+            log.failing = self.disk.failing
+            steps = self.core.on_made(key, self, now_ms=self.now_ms)
+            if isinstance(steps, DeleteLog):
+                self._work(steps)
+            else:
                 self.cluster.logs_made.add((self.broker_id, key))
-                self._enter(self.host(state, checkpointed=0), state)
-        self._make_logs()
+                self._carry_out(steps)
+        if self.applying is not None and self._go_on():
+            self._after(0.1, self._poll)
+        if not self.in_hand:
+            self._make_logs()
 
     def _classify(self, key: PartitionKey, replica: Replica) -> None:
         """Whether its fetches wait for their turn: a learner's do until it has reached the high watermark."""
@@ -995,24 +970,6 @@ class BrokerNode:
             self.throttle.add(key, state.throttle, self.now_ms)
         else:
             self.throttle.remove(key, self.now_ms)
-
-    def _drop(self, key: PartitionKey, state: PartitionState) -> None:
-        """4.2 (reassignment): a running replica that applies a state without itself deletes its log; one that
-        was found at start is set aside, because nobody said that its bytes may go (I22)."""
-        replica = self.replicas.get(key)
-        if replica is None:
-            self.creations.give_up(key)
-            if key in self.disk.logs:
-                self.disk.set_aside(key, None, None)
-                self._tell_set_aside()
-                self.events.note(f"{self.name} sets {key[0][:4]}-{key[1]} aside: it is no replica any more")
-            return
-        self._run(key, replica.on_partition_state(state, now_ms=self.now_ms))
-        if replica.state is state:
-            self._forget(key)
-            del self.disk.logs[key]
-            self.cluster.oracle.on_log_replaced(self.broker_id)
-            self.events.note(f"{self.name} deletes {key[0][:4]}-{key[1]}: it was moved away")
 
     def _report_periodically(self) -> None:
         self._report()
@@ -1031,7 +988,8 @@ class BrokerNode:
         problems = tuple(reports.unreported_problems())
         ends = tuple(reports.untold_log_ends(count_max=TOLD_MAX))
         created = tuple(reports.untold_creations(count_max=CREATIONS_TOLD_MAX))
-        tells_aside = reports.take_set_aside()
+        # In a sweep of its family only, so that what all other seeds draw stays as it is.
+        tells_aside = self.cluster.options.family == "metadata" and reports.take_set_aside()
         if not proposals and not problems and not ends and not created and not tells_aside:
             return
         self.reporting = True
@@ -1077,18 +1035,32 @@ class BrokerNode:
 
     # --- effects ----------------------------------------------------------------------------------------
 
-    def _carry_out(self, steps: Iterable[OfReplica[Hosted]]) -> None:
-        for hosted, effects, _ in steps:
-            self._run(hosted.key, effects)
-            self.cluster.oracle.on_replica_touched(self, hosted.key)
+    def _carry_out(self, steps: Iterable[Step[Hosted]]) -> None:
+        for step in steps:
+            match step:
+                case OfReplica(hosted=hosted, effects=effects):
+                    for effect in effects:
+                        self._run_one(hosted, effect)
+                    if not hosted.is_forgotten:
+                        self._classify(hosted.key, hosted.replica)
+                    self.cluster.oracle.on_replica_touched(self, hosted.key)
+                case ReportSoon():
+                    self._after(1, self._report)
+                case NotApplied(state=state, code="log_missing"):
+                    key = (state.topic_id, state.partition)
+                    if (self.broker_id, key) not in self.cluster.logs_made:
+                        raise Violation("I11", f"{self.name} never had a log of {key}, and calls it lost")
+                case _:
+                    pass
 
     def _run(self, key: PartitionKey, effects: Effects) -> None:
         if effects:
             self.core.note_news(self.core.partitions[key])
         for effect in effects:
-            self._run_one(key, effect)
+            self._run_one(self.core.partitions[key], effect)
 
-    def _run_one(self, key: PartitionKey, effect: Effect) -> None:
+    def _run_one(self, hosted: Hosted, effect: Effect) -> None:
+        key, replica = hosted.key, hosted.replica
         match effect:
             case CompleteProduce(waiters=waiters, error=error):
                 self.cluster.marks.on_completed(error)
@@ -1138,7 +1110,7 @@ class BrokerNode:
             case CheckAtRest():
                 self._after(1, lambda: self.scrubbing.check(key))
             case HighWatermarkMoved():
-                self.cluster.marks.on_commit(self, self.replicas[key])
+                self.cluster.marks.on_commit(self, replica)
                 self.cluster.oracle.on_high_watermark_moved(self, key)
                 self._tell_soon(key)
             case Remark(text=text) if text.startswith("begins anew"):
@@ -1150,7 +1122,6 @@ class BrokerNode:
                 self._wake(key)
             case LeadershipChanged():
                 self._wake(key)
-                replica = self.replicas[key]
                 if isinstance(replica.role, Leader):
                     self.cluster.oracle.on_leadership_began(self, key)
                 self.events.note(

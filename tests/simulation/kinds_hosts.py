@@ -59,8 +59,8 @@ def take(broker: BrokerNode) -> Snapshot:
         lease=copy(broker.lease),
         applied=broker.applied,
         heartbeats=copy(broker.heartbeats),
-        endpoints=dict(broker.endpoints),
-        topics=dict(broker.topics),
+        endpoints=dict(broker.view.brokers),
+        topics=dict(broker.view.topics),
         states={key: replica.state for key, replica in broker.replicas.items() if replica.state is not None},
         high_watermarks={key: replica.high_watermark for key, replica in broker.replicas.items()},
     )
@@ -77,8 +77,8 @@ def resume(broker: BrokerNode, snapshot: Snapshot) -> None:
     broker.registered = True
     broker.is_resumed = True
     broker.cluster.oracle.resumed.add(broker.broker_id)
-    broker.endpoints.update(snapshot.endpoints)
-    broker.topics = dict(snapshot.topics)
+    broker.view.brokers.update(snapshot.endpoints)
+    broker.view.topics = dict(snapshot.topics)
     broker.heard_ms = broker.events.now_ms  # by its own clock, at most a lease of which is left
     lease = broker.lease = copy(snapshot.lease)
     slept_ms = broker.now_ms - snapshot.taken_ms  # of which its own clock knows nothing
@@ -92,8 +92,9 @@ def resume(broker: BrokerNode, snapshot: Snapshot) -> None:
         if key not in broker.disk.logs:
             continue
         broker.states[key] = state
-        replica = broker.host(state, checkpointed=snapshot.high_watermarks[key])
-        broker._run(key, replica.on_partition_state(state, now_ms=broker.now_ms))
+        hosted = broker.core.partitions[key] = broker.host(state, checkpointed=snapshot.high_watermarks[key])
+        broker._run(key, hosted.replica.on_partition_state(state, now_ms=broker.now_ms))
+    broker.core.found = {key: None for key in broker.disk.logs if key not in broker.replicas}
     broker.start_timers()
     broker._heartbeat()
     broker._poll()

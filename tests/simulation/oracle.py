@@ -207,7 +207,7 @@ class Oracle:
         replica = leader.replicas[key]
         if replica.leader_epoch != position.leader_epoch:
             raise Violation("I7", f"{key} served epoch {position.leader_epoch} in {replica.leader_epoch}")
-        if broker_epoch < leader.endpoints[replica_id].broker_epoch:
+        if broker_epoch < leader.view.brokers[replica_id].broker_epoch:
             raise Violation("I8", f"{key} served an earlier incarnation of broker {replica_id}")
         seen = self._evidence.setdefault((leader.broker_id, leader.life, key, replica.leader_epoch), {})
         seen[replica_id] = max(seen.get(replica_id, -1), position.fetch_offset)

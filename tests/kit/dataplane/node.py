@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import trio
 
 from dataplane.core.broker import Broker
-from dataplane.core.creations import PendingCreations
 from dataplane.core.fetch_session import FetchSessions
 from dataplane.core.results import AppendResult, FetchResult
 from dataplane.shell.config import BrokerConfig, TopicSettings
@@ -144,8 +143,8 @@ class Node:
         self.problems = load_logs(self.log_dir, wall_ms=self.clock.wall_ms)
         self.log_dir.on_registered(cluster_id="cluster", broker_epoch=5)
         self.counters = BrokerCounters()
-        pending = PendingCreations()
-        self.view = ClusterView(unmade=pending.wanted)
+        self.core: Broker[HostedPartition] = Broker(1)
+        self.view = ClusterView(unmade=self.core.creations.wanted)
         self.produces = Produces(self.counters)
         self.spawned: list[Callable[[], Awaitable[None]]] = []
         self.directory = DataDirectory(
@@ -167,7 +166,7 @@ class Node:
             holds_lease=self.lease.is_held,
         )
         self.effects = EffectRunner(
-            broker=Broker(1),
+            broker=self.core,
             produces=self.produces,
             fetches=self.fetches,
             store=self.directory,
@@ -177,7 +176,6 @@ class Node:
             end_turn=lambda: None,
         )
         self.table = PartitionTable(
-            broker_id=1,
             view=self.view,
             lease=self.lease,
             clock=self.clock,
@@ -185,9 +183,6 @@ class Node:
             store=self.directory,
             options_for=lambda topic_id: self.config.replica_options(self.settings_for(topic_id)),
             on_configs=self._configure,
-            pending=pending,
-            fetches=self.fetches,
-            end_turn=lambda: None,
         )
         self.reports = PartitionReports(
             table=self.table,
@@ -210,7 +205,6 @@ class Node:
             settings_for=self.settings_for,
             clock=self.timekeeper,
             threads=TrioThreads(),
-            end_turn=lambda: None,
         )
 
     def hear_controller(self, *, ahead_ms: int = 0) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 from controller.core import registration, sessions
+from dataplane.core import applying
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.producer_state import ProducerStates
 from springtide.contract.partition_state import PartitionState
@@ -29,18 +30,13 @@ def epoch_start_not_recorded() -> Patches:
 
 @plant(breaks="I1", seen="KAFKA-1647, 3.8: a lost log is created anew, empty", scenario="S1")
 def missing_log_created() -> Patches:
-    original = BrokerNode._apply_partition
-
-    def apply_partition(self: BrokerNode, state: PartitionState) -> None:
-        key = (state.topic_id, state.partition)
-        if self.broker_id in state.replicas and key not in self.disk.logs:
-            self.disk.logs[key] = MemoryLog()
-        original(self, state)
+    def may_create(state: PartitionState, broker_id: int, *, is_known_lost: bool = False) -> bool:
+        return True
 
     vouches = [
         (module, "vouches_for_seats", lambda before, request: True) for module in (registration, sessions)
     ]
-    return [(BrokerNode, "_apply_partition", apply_partition), *vouches]
+    return [(applying, "may_create", may_create), *vouches]
 
 
 @plant(breaks="I14", seen="KAFKA-7415: the epoch history is not on the disk", seeds_max=120, scenario="S34")

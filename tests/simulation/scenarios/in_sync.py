@@ -91,7 +91,7 @@ def fetch_of_a_dead_incarnation(s: Script) -> None:
     served = s.watch(dict, source=s.a, reply=True)
     s.b.start()
     new = s.hold_fetches(s.b, s.a)
-    s.until("A knows the new incarnation", lambda: s.a.endpoints[s.b.broker_id].broker_epoch > epoch)
+    s.until("A knows the new incarnation", lambda: s.a.view.brokers[s.b.broker_id].broker_epoch > epoch)
     s.until("the new incarnation asks", lambda: len(new) > 0)
     before = len(served)
     for _, arrive in old.messages:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataplane.core.broker import Broker
+from dataplane.core.broker import Broker, OfReplica
 from dataplane.core.effects import PROPOSAL_READY
 from dataplane.core.hosted import Hosted
 from springtide.contract.errors import ControllerError
@@ -75,6 +75,7 @@ def test_an_answer_says_how_the_in_sync_set_has_changed_and_one_for_a_forgotten_
         topic_id=TOPIC_ID, partition=7, proposal_id=1, error=ControllerError.INELIGIBLE_REPLICA
     )
     (step,) = broker.on_proposal_results([refused, answer], now_ms=bench.now_ms)
+    assert isinstance(step, OfReplica)
     assert (step.hosted, step.isr_change) == (hosted, 1)
     broker.forget(hosted)
     assert hosted.is_forgotten
