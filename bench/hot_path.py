@@ -324,13 +324,7 @@ class Round:
         )
         result, effects = self._leader.replica.role.on_replica_fetch(fetch, now_ms=NOW_MS)
         assert result.error is ErrorCode.NONE and result.records is not None, result
-        session.settle(
-            followed,
-            error=result.error,
-            high_watermark=result.high_watermark,
-            log_start_offset=result.log_start_offset,
-            is_more_left=False,
-        )
+        session.settle(followed, result, is_more_left=False)
         completed = sum(len(effect.waiters) for effect in effects if isinstance(effect, CompleteProduce))
         return result, completed
 

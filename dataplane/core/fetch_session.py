@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from dataplane.core.results import FETCH_BYTES_MAX, FetchResult
 from springtide.contract.partition_state import PartitionKey
 from springtide.node.lease import NEVER_MS
 from springtide.wire.errors import ErrorCode
@@ -68,10 +69,6 @@ class Contact:
 
     def end(self) -> None:
         self.last_fetch_ms = self.vouched_ms = self._answered_ms = NEVER_MS
-
-
-FETCH_BYTES_MAX = 1024 * 1024
-"""The default for one partition in one fetch."""
 
 
 class FetchPosition(NamedTuple):
@@ -155,6 +152,8 @@ class FetchSession:
         self.session_id = session_id
         self.next_epoch = 1
         self.replica_id = request.replica_id
+        self.is_replica = request.replica_id >= 0
+        self.is_debugging = request.replica_id == DEBUGGING_CONSUMER
         self.broker_epoch = request.broker_epoch
         self.uses_topic_ids = request.uses_topic_ids
         self.principal = request.principal
@@ -174,14 +173,6 @@ class FetchSession:
     def __len__(self) -> int:
         return len(self._partitions)
 
-    @property
-    def is_replica(self) -> bool:
-        return self.replica_id >= 0
-
-    @property
-    def is_debugging(self) -> bool:
-        return self.replica_id == DEBUGGING_CONSUMER
-
     def due(self) -> list[FollowedPartition]:
         """Return the partitions to evaluate for the answer in preparation, longest waiting first."""
         return list(self._due.values())
@@ -198,50 +189,33 @@ class FetchSession:
         for key, followed in self._partitions.items():
             self._due.setdefault(key, followed)
 
-    def is_news(
-        self,
-        followed: FollowedPartition,
-        *,
-        error: ErrorCode,
-        size_bytes: int,
-        is_diverging: bool,
-        high_watermark: int,
-        log_start_offset: int,
-    ) -> bool:
+    def is_news(self, followed: FollowedPartition, result: FetchResult, size_bytes: int) -> bool:
         """Return whether the answer must list this partition: an error, records, a divergence, or a high
         watermark or log start that the fetcher has not been told (KIP-227)."""
         return (
             self.is_full_answer
-            or error is not ErrorCode.NONE
+            or result.error is not ErrorCode.NONE
             or size_bytes > 0
-            or is_diverging
-            or high_watermark != followed.sent_high_watermark
-            or log_start_offset != followed.sent_log_start_offset
+            or result.diverging is not None
+            or result.high_watermark != followed.sent_high_watermark
+            or result.log_start_offset != followed.sent_log_start_offset
         )
 
-    def settle(
-        self,
-        followed: FollowedPartition,
-        *,
-        error: ErrorCode,
-        high_watermark: int,
-        log_start_offset: int,
-        is_more_left: bool,
-        found_no_room: bool = False,
-    ) -> None:
+    def settle(self, followed: FollowedPartition, result: FetchResult, *, is_more_left: bool) -> None:
         """Note what the answer about to be sent says of the partition. `is_more_left`: it may have more
         bytes, so it stays due, at the end of the queue. So does one with an error: not every error ends with
-        an event, and a fetcher that has nothing new to ask of it does not mention it again. `found_no_room`:
-        the answer holds none of its bytes, so it keeps its place; in the end it is first, where a batch of
-        any size is sent."""
+        an event, and a fetcher that has nothing new to ask of it does not mention it again. Where there was
+        no room (`found_no_room`), the answer holds none of its bytes, so it keeps its place; in the end it is
+        first, where a batch of any size is sent."""
+        error = result.error
         if error is ErrorCode.NONE:
-            followed.sent_high_watermark = high_watermark
-            followed.sent_log_start_offset = log_start_offset
+            followed.sent_high_watermark = result.high_watermark
+            followed.sent_log_start_offset = result.log_start_offset
         else:  # the next answer without an error is news
             followed.sent_high_watermark = -1
             followed.sent_log_start_offset = -1
         followed.told_error = error
-        if found_no_room:
+        if result.found_no_room:
             return
         self._due.pop(followed.key, None)
         if (is_more_left or error is not ErrorCode.NONE) and followed.key in self._partitions:
@@ -268,9 +242,6 @@ class FetchSession:
         """Drop a partition. Return whether the session held it."""
         self._due.pop(key, None)
         return self._partitions.pop(key, None) is not None
-
-    def _mark_due(self, key: PartitionKey) -> None:
-        self._due[key] = self._partitions[key]
 
 
 _Watchers = dict[PartitionKey, dict[FetchSession, None]]
@@ -459,7 +430,7 @@ def _mark(watching: dict[FetchSession, None] | None, key: PartitionKey) -> Seque
         return ()
     parked = []
     for session in watching:
-        session._mark_due(key)
+        session._due[key] = session._partitions[key]
         if session.parked is not None:
             parked.append(session)
     return parked
@@ -535,10 +506,12 @@ class FollowerSession:
         changed = self._changed
         # Without a session the leader remembers no partition of an earlier request.
         count_max = len(followed) if self._is_refused else MENTIONED_MAX
-        partitions = tuple((key, followed[key]) for key in islice(changed, count_max))
-        unproven = frozenset(key for key, position in partitions if position.has_turned(told.get(key)))
-        told.update(partitions)
-        for key, _ in partitions:
+        partitions = [(key, followed[key]) for key in islice(changed, count_max)]
+        unproven = []
+        for key, position in partitions:
+            if position.has_turned(told.get(key)):
+                unproven.append(key)
+            told[key] = position
             del changed[key]
         forgotten = tuple(self._forgotten)
         for key in forgotten:
@@ -547,9 +520,9 @@ class FollowerSession:
         return FollowerRequest(
             session_id=self._session_id,
             session_epoch=self._next_epoch,
-            partitions=partitions,
+            partitions=tuple(partitions),
             forgotten=() if is_full else forgotten,
-            unproven=unproven,
+            unproven=frozenset(unproven),
             has_more=bool(changed),
         )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from dataplane.core.compaction.rounds import CompactionOptions
-from dataplane.core.fetch_session import FETCH_BYTES_MAX
 from dataplane.core.log_port import Buffer, LogSlice
 from dataplane.core.producer_state import ProducerView
 from springtide.wire.errors import ErrorCode
@@ -20,6 +19,9 @@ LATEST_TIERED_TIMESTAMP = -5
 EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 
 ACKS_ALL = -1
+
+FETCH_BYTES_MAX = 1024 * 1024
+"""The default for one partition in one fetch."""
 
 
 class ReplicaOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -218,31 +218,15 @@ class Fetches:
             )
             records = result.records
             size = len(result.producers) + (0 if records is None else records.size_bytes)
-            error = result.error
-            is_diverging = result.diverging is not None
-            if session.is_full_answer or session.is_news(
-                followed,
-                error=error,
-                size_bytes=size,
-                is_diverging=is_diverging,
-                high_watermark=result.high_watermark,
-                log_start_offset=result.log_start_offset,
-            ):
+            if session.is_news(followed, result, size):
                 answers.append(FetchedAnswer(followed, result, size))
             else:
-                session.settle(
-                    followed,
-                    error=error,
-                    high_watermark=result.high_watermark,
-                    log_start_offset=result.log_start_offset,
-                    is_more_left=False,
-                    found_no_room=result.found_no_room,
-                )
+                session.settle(followed, result, is_more_left=False)
             if size:
                 is_first = False
                 total += size
                 budget = max(budget - size, 0)
-            elif is_diverging or error not in (ErrorCode.NONE, followed.told_error):
+            elif result.diverging is not None or result.error not in (ErrorCode.NONE, followed.told_error):
                 has_reason = True
             empty += size == 0
         return answers, has_reason or total >= fetch.min_bytes
@@ -254,15 +238,8 @@ class Fetches:
         session = fetch.session
         session.contact.on_answer(now_ms)
         for answer in answers:
-            result = answer.result
-            session.settle(
-                answer.followed,
-                error=result.error,
-                high_watermark=result.high_watermark,
-                log_start_offset=result.log_start_offset,
-                is_more_left=answer.size_bytes > 0,  # beyond what fitted: the next evaluation finds out
-                found_no_room=result.found_no_room,
-            )
+            # More left than what fitted: the next evaluation finds out.
+            session.settle(answer.followed, answer.result, is_more_left=answer.size_bytes > 0)
         self._respond(fetch, session, answers)
 
     def _unpark(self, fetch: Fetch) -> None:

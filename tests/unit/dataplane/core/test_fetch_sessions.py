@@ -18,10 +18,12 @@ from dataplane.core.fetch_session import (
     FollowerSession,
     SessionRequest,
 )
+from dataplane.core.results import FetchResult
 from springtide.contract.partition_state import PartitionKey
 from springtide.node.lease import NEVER_MS
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
+from springtide.wire.fetch_response import EpochEnd
 
 A, B, C, D = ("a", 0), ("b", 0), ("b", 1), ("d", 0)
 
@@ -50,19 +52,11 @@ def answer_all(
 ) -> list[Any]:
     """Answer everything that is due, without records; returns the keys that were news."""
     news = []
+    result = FetchResult(error, high_watermark, 0)
     for followed in session.due():
-        if session.is_news(
-            followed,
-            error=error,
-            size_bytes=0,
-            is_diverging=False,
-            high_watermark=high_watermark,
-            log_start_offset=0,
-        ):
+        if session.is_news(followed, result, 0):
             news.append(followed.key)
-        session.settle(
-            followed, error=error, high_watermark=high_watermark, log_start_offset=0, is_more_left=False
-        )
+        session.settle(followed, result, is_more_left=False)
     return news
 
 
@@ -128,7 +122,7 @@ def test_news_are_records_errors_divergence_and_watermarks_not_told() -> None:
 def test_what_found_no_room_stays_due_behind_the_others() -> None:
     session = opened(sessions(), asked(A), asked(B), asked(C))
     first, *_ = session.due()
-    session.settle(first, error=ErrorCode.NONE, high_watermark=0, log_start_offset=0, is_more_left=True)
+    session.settle(first, FetchResult(ErrorCode.NONE, 0, 0), is_more_left=True)
     assert [followed.key for followed in session.due()] == [B, C, A]
 
 
@@ -476,7 +470,7 @@ def test_a_partition_that_is_forgotten_is_not_due_whatever_is_left_of_it() -> No
     followed, _ = session.due()
     opened(table, session=(100, 1), forgotten=(A,))
     assert [each.key for each in session.due()] == [B]
-    session.settle(followed, error=ErrorCode.NONE, high_watermark=0, log_start_offset=0, is_more_left=True)
+    session.settle(followed, FetchResult(ErrorCode.NONE, 0, 0), is_more_left=True)
     assert [each.key for each in session.due()] == [B], "an answer was on its way"
 
 
@@ -505,7 +499,7 @@ def test_the_id_of_a_fetcher_says_what_it_is(replica_id: int, is_replica: bool, 
         {},
         {"error": ErrorCode.NOT_LEADER_OR_FOLLOWER},
         {"size_bytes": 1},
-        {"is_diverging": True},
+        {"diverging": EpochEnd(1, 2)},
         {"high_watermark": 4},
         {"log_start_offset": 1},
         {"is_full_answer": True},
@@ -517,14 +511,10 @@ def test_each_kind_of_news_is_one_by_itself(news: dict[str, Any]) -> None:
     session.mark_all_due()
     (followed,) = session.due()
     session.is_full_answer = news.pop("is_full_answer", False)
-    same: dict[str, Any] = {
-        "error": ErrorCode.NONE,
-        "size_bytes": 0,
-        "is_diverging": False,
-        "high_watermark": 3,
-        "log_start_offset": 0,
-    }
-    assert session.is_news(followed, **{**same, **news}) == (session.is_full_answer or bool(news))
+    is_news = session.is_full_answer or bool(news)
+    size_bytes = news.pop("size_bytes", 0)
+    same: dict[str, Any] = {"error": ErrorCode.NONE, "high_watermark": 3, "log_start_offset": 0}
+    assert session.is_news(followed, FetchResult(**{**same, **news}), size_bytes) == is_news
 
 
 def test_partitions_are_counted_when_they_come_and_when_they_go() -> None:
