@@ -25,10 +25,10 @@ from dataplane.handlers import fetch as fetch_handler
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.table import HANDLERS
 from dataplane.parts import Replicas, Upkeep
-from dataplane.shell.asides import Asides
 from dataplane.shell.compaction_process import CompactionProcess
 from dataplane.shell.config import BrokerConfig
 from dataplane.shell.coordinator_calls import CoordinatorCalls
+from dataplane.shell.divergent_logs import DivergentLogs
 from dataplane.shell.fetches import Fetch, FetchedAnswer
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.lookups import Lookups
@@ -152,7 +152,7 @@ class StorageBroker:
             produces=self.replicas.produces,
             fetches=self.fetches,
             lookups=Lookups(threads=ports.threads, spawn=node.spawn, end_turn=node.end_turn),
-            asides=Asides(
+            divergent_logs=DivergentLogs(
                 disk=ports.disk,
                 directory=f"{log_dir.path}/{DIVERGENT}",
                 threads=ports.threads,

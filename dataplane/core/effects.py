@@ -85,10 +85,10 @@ class BackOff(msgspec.Struct, frozen=True):
     error: ErrorCode
 
 
-class WriteAside(msgspec.Struct, frozen=True):
+class CopyDivergent(msgspec.Struct, frozen=True):
     """A truncation to `cut_offset` is due. Copy the whole batches in [first_offset, next_offset) to
     `divergent/`, with a description, fsync both and their directory, in a thread; then call
-    `on_written_aside(hold_id, ...)`. The log is not touched before that (nothing is lost silently).
+    `on_divergent_copied(hold_id, ...)`. The log is not touched before that (nothing is lost silently).
 
     May come again with the same hold_id while the first is under way: do it once. `cut_offset` is
     first_offset; lower when the whole log goes; at or beyond next_offset when the log begins anew at the
@@ -155,7 +155,7 @@ Effect = (
     | StartFetching
     | StopFetching
     | BackOff
-    | WriteAside
+    | CopyDivergent
     | MendLog
     | CheckAtRest
     | PersistEpochs

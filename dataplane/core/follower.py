@@ -1,6 +1,6 @@
 """A replica while it follows: it copies the leader's log, and cuts its own where the two part.
 
-    idle (no leader)   fetching --diverging answer--> holding --written aside--> fetching
+    idle (no leader)   fetching --diverging answer--> holding --copied--> fetching
                           |                              |
                           +--- I15 ---> quarantined <----+      (until another leader epoch)
 
@@ -11,9 +11,9 @@ again; each round removes at least one epoch or record, so it ends (5.2 (the exc
 The first answer in a new leader epoch thus settles the truncation before anything is appended (I14, truncate
 before fetching), also when the leader is the same (S10, a follower misses an epoch).
 
-Nothing is dropped silently: the records to be cut are first written aside, durably; until that is reported
-the replica holds still and its log is whole. And nothing that it knows to be committed is dropped at all,
-unless the partition carries an unclean-election mark newer than its log (I15, no cut below the high
+Nothing is dropped silently: the records to be cut are first copied to `divergent/`, durably; until that is
+reported the replica holds still and its log is whole. And nothing that it knows to be committed is dropped at
+all, unless the partition carries an unclean-election mark newer than its log (I15, no cut below the high
 watermark): it stops and an operator is told, because a follower that obeys a leader that lost data turns a
 local loss into the cluster's.
 
@@ -38,12 +38,12 @@ from dataplane.core.effects import (
     STOP_FETCHING,
     VOUCH,
     BackOff,
+    CopyDivergent,
     Effects,
     MendLog,
     Remark,
     ReportProblem,
     StartFetching,
-    WriteAside,
 )
 from dataplane.core.fetch import ConsumerFetch
 from dataplane.core.fetch_session import FetchPosition
@@ -76,7 +76,7 @@ class Follower(ReplicaRole):
         "_has_asked",
         "_hold",
         "_leader_start_offset",
-        "_retry_aside_ms",
+        "_retry_copy_ms",
         "_state",
         "_trouble",
         "phase",
@@ -95,8 +95,8 @@ class Follower(ReplicaRole):
         self._leader_start_offset = UNKNOWN_OFFSET
         self.phase = Phase.IDLE if state.leader == NO_LEADER else Phase.FETCHING
         self._state = state
-        self._hold: WriteAside | None = None
-        self._retry_aside_ms: int | None = None
+        self._hold: CopyDivergent | None = None
+        self._retry_copy_ms: int | None = None
         #: What it told of a quarantine, or of the batch that it refused last: told again with each state, for
         #: a controller that took over.
         self._trouble: ReportProblem | None = None
@@ -128,7 +128,7 @@ class Follower(ReplicaRole):
             if self._log.must_vouch:  # a fetch from its end would vouch for more than it may
                 return (STOP_FETCHING, VOUCH)
             return (StartFetching(self._state.leader, self._state.leader_epoch),)
-        if self.phase is Phase.HOLDING and self._hold is not None and self._retry_aside_ms is None:
+        if self.phase is Phase.HOLDING and self._hold is not None and self._retry_copy_ms is None:
             return (STOP_FETCHING, self._hold)
         return (STOP_FETCHING,)
 
@@ -254,7 +254,7 @@ class Follower(ReplicaRole):
     def _begin_anew(self, told: Compacted | None) -> Effects | None:
         """Empty this log, or return None. It may hold records whose tombstones are gone from the leader's; or
         lack records whose newer ones an unclean election has dropped. What is not known to be committed is
-        written aside. A member of the in-sync set has every tombstone: one that has not does not know yet
+        copied first. A member of the in-sync set has every tombstone: one that has not does not know yet
         that it has lost its seat."""
         log = self._log
         start_offset, end_offset = log.log_start_offset, log.log_end_offset
@@ -282,7 +282,7 @@ class Follower(ReplicaRole):
 
         Where rounds of compaction have gone over a hole, here or at the leader, its records may never be
         had again as they were: the log begins anew, with a copy of the leader's, and what is good of it is
-        written aside first. Elsewhere another leader may have them. A leader that lacks what is known to be
+        copied first. Elsewhere another leader may have them. A leader that lacks what is known to be
         committed here lost it, and is not copied (I15, no cut below the high watermark). A leader that was
         told how far this log reaches may propose it for the in-sync set, and a fetch that says so may still
         be on its way: the controller then makes a new leader epoch first."""
@@ -449,8 +449,8 @@ class Follower(ReplicaRole):
 
     def _hold_for(self, *, first_offset: int, cut_offset: int) -> Effects:
         self.phase = Phase.HOLDING
-        self._retry_aside_ms = None
-        self._hold = WriteAside(
+        self._retry_copy_ms = None
+        self._hold = CopyDivergent(
             hold_id=next(self._replica.hold_ids),
             first_offset=first_offset,
             next_offset=self._log.log_end_offset,
@@ -460,14 +460,14 @@ class Follower(ReplicaRole):
         )
         return (STOP_FETCHING, self._hold)
 
-    def on_written_aside(self, hold_id: int, *, error: str | None, now_ms: int) -> Effects:
-        """The copy that WriteAside asked for is durable, or could not be made (then it is asked for again
+    def on_divergent_copied(self, hold_id: int, *, error: str | None, now_ms: int) -> Effects:
+        """The copy that CopyDivergent asked for is durable, or could not be made (then it is asked for again
         after a while, and an operator is told)."""
         hold = self._hold
         if self.phase is not Phase.HOLDING or hold is None or hold.hold_id != hold_id:
             return NO_EFFECTS  # of an earlier leader epoch: the copy does no harm, the cut is off
         if error is not None:
-            self._retry_aside_ms = now_ms + self._replica.options.aside_retry_ms
+            self._retry_copy_ms = now_ms + self._replica.options.copy_retry_ms
             return (
                 self._problem(
                     "storage_error",
@@ -492,18 +492,18 @@ class Follower(ReplicaRole):
 
     @property
     def is_at_rest(self) -> bool:
-        return self._retry_aside_ms is None
+        return self._retry_copy_ms is None
 
     def on_tick(self, now_ms: int) -> Effects:
-        if self._retry_aside_ms is None or now_ms < self._retry_aside_ms or self._hold is None:
+        if self._retry_copy_ms is None or now_ms < self._retry_copy_ms or self._hold is None:
             return NO_EFFECTS
-        self._retry_aside_ms = None
+        self._retry_copy_ms = None
         return (self._hold,)
 
     def _on_out_of_range(self, leader_start_offset: int) -> Effects:
         """Begin anew at the leader's log start if this log ends below it: the leader has deleted what
         stood at these offsets. Its epochs of that time are gone, too, so it is unknown whether the records
-        were the same: what is not known to be committed, or under a mark all of it, is written aside.
+        were the same: what is not known to be committed, or under a mark all of it, is copied first.
         Otherwise this log is ahead of the leader without evidence of another epoch, which only corruption
         explains."""
         log = self._log

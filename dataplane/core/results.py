@@ -30,8 +30,8 @@ class ReplicaOptions(msgspec.Struct, frozen=True, kw_only=True):
     lag_ms_max: replica.lag.time.max.ms. is_append_time: message.timestamp.type=LogAppendTime.
     proposal_retry_ms: how long an unanswered proposal rests before it is sent again, unchanged.
     refused_retry_ms: how long a follower that the controller called ineligible is not proposed again.
-    fetch_bytes_max: replica.fetch.max.bytes. fetch_backoff_ms: after a leader's error. aside_retry_ms: after
-        a failed write aside.
+    fetch_bytes_max: replica.fetch.max.bytes. fetch_backoff_ms: after a leader's error. copy_retry_ms: after
+        a failed copy of what is to be cut.
     waiters_max: producers that may wait in one partition; the next one is refused before the append.
     compaction: None unless cleanup.policy has compact. is_compact_only: it has nothing else, so that clients
         delete no records.
@@ -43,7 +43,7 @@ class ReplicaOptions(msgspec.Struct, frozen=True, kw_only=True):
     refused_retry_ms: int = 1_000
     fetch_bytes_max: int = FETCH_BYTES_MAX
     fetch_backoff_ms: int = 200
-    aside_retry_ms: int = 5_000
+    copy_retry_ms: int = 5_000
     waiters_max: int = 100_000
     compaction: CompactionOptions | None = None
     is_compact_only: bool = False

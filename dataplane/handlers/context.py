@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dataplane.shell.asides import Asides
 from dataplane.shell.config import BrokerConfig
 from dataplane.shell.coordinator_calls import CoordinatorCalls
+from dataplane.shell.divergent_logs import DivergentLogs
 from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.fetches import Fetches
 from dataplane.shell.lookups import Lookups
@@ -32,7 +32,7 @@ class BrokerContext(NodeContext):
     produces: Produces
     fetches: Fetches
     lookups: Lookups
-    asides: Asides
+    divergent_logs: DivergentLogs
     coordinator_calls: CoordinatorCalls
     #: Why the log directory may not be used any more, or None.
     log_dir_failure: Callable[[], str | None]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from dataplane.handlers.context import BrokerContext
-from dataplane.shell.asides import Listed
+from dataplane.shell.divergent_logs import Listed
 from dataplane.shell.hosted import HostedPartition
 from springtide.node.handlers.context import Request
 from springtide.security.acls.model import Operation, ResourceType
@@ -40,7 +40,7 @@ def handle(context: BrokerContext, request: Request) -> None:
             results.append(_divergent(context, listed, is_asked))
         request.reply({"error_code": ErrorCode.NONE, "results": results})
 
-    context.asides.list(done)
+    context.divergent_logs.list(done)
 
 
 def _filter(topics: Any) -> IsAsked:
@@ -61,7 +61,7 @@ def _log_dir(context: BrokerContext, listed: Listed, is_asked: IsAsked) -> dict[
                 topics.setdefault(hosted.topic, []).append(_replica(hosted))
     return {
         "error_code": ErrorCode.NONE if failure is None else ErrorCode.KAFKA_STORAGE_ERROR,
-        "log_dir": context.asides.directory.rpartition("/")[0],
+        "log_dir": context.divergent_logs.directory.rpartition("/")[0],
         "topics": [{"name": name, "partitions": replicas} for name, replicas in topics.items()],
         "total_bytes": listed.total_bytes,
         "usable_bytes": listed.usable_bytes,
@@ -81,7 +81,7 @@ def _replica(hosted: HostedPartition) -> dict[str, object]:
 def _divergent(context: BrokerContext, listed: Listed, is_asked: IsAsked) -> dict[str, object]:
     return {
         "error_code": ErrorCode.NONE if listed.failure is None else ErrorCode.KAFKA_STORAGE_ERROR,
-        "log_dir": context.asides.directory,
+        "log_dir": context.divergent_logs.directory,
         "topics": [
             {
                 "name": found.name,

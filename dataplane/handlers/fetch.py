@@ -211,7 +211,7 @@ def evaluate(
             return FetchResult(error=error)
     if hosted is None:
         if session.is_debugging and topic_id.startswith(NAME_PREFIX) and context.is_view_complete():
-            return context.asides.fetch(
+            return context.divergent_logs.fetch(
                 topic_id[len(NAME_PREFIX) :],
                 followed.key,
                 fetch_offset=followed.position.fetch_offset,
@@ -257,7 +257,7 @@ def _denial(
     name = ""
     if topic_id.startswith(NAME_PREFIX):
         name = topic_id[len(NAME_PREFIX) :]
-        name, topic_id = context.asides.topic_of(name) or (name, "")
+        name, topic_id = context.divergent_logs.topic_of(name) or (name, "")
     known = context.view.topic_by_id(topic_id)
     if hosted is not None:
         name = hosted.topic

@@ -16,7 +16,7 @@ from typing import Final
 import trio
 from prometheus_client.metrics_core import Metric
 
-from dataplane.core.effects import WriteAside
+from dataplane.core.effects import CopyDivergent
 from dataplane.core.log_port import LogChanged, LogError, RottenBytes
 from dataplane.shell.config import TopicSettings
 from dataplane.shell.hosted import HostedPartition
@@ -28,7 +28,7 @@ from dataplane.storage.checkpoints import (
     without_title,
 )
 from dataplane.storage.disk import Disk, read_whole, replace_durably
-from dataplane.storage.divergent import NotWritten, write_aside
+from dataplane.storage.divergent import NotWritten, copy_divergent
 from dataplane.storage.health import ClosedLog
 from dataplane.storage.log_dir import DIVERGENT, LogDir
 from dataplane.storage.log_settings import PartitionId
@@ -79,7 +79,7 @@ def read_seen(disk: Disk, path: str) -> Seen:
     return Seen()
 
 
-def _why_aside(effect: WriteAside) -> str:
+def _why_cut(effect: CopyDivergent) -> str:
     if effect.cut_offset >= effect.next_offset:
         return "the leader has deleted these offsets; whether it had the same records here is not known"
     if effect.cut_offset < effect.high_watermark:
@@ -112,7 +112,7 @@ class DataDirectory:
         self.seals = Seals(
             broker_id=broker_id, threads=threads, spawn=spawn, on_storage_error=on_storage_error
         )
-        self._asides: dict[tuple[PartitionKey, int], None] = {}
+        self._copying: dict[tuple[PartitionKey, int], None] = {}
         self._epochs_unpersisted: dict[PartitionKey, PartitionLog] = {}
         self._is_persisting_epochs = False
         self._log_starts_moved: dict[PartitionKey, tuple[PartitionLog, Callable[[int], None]]] = {}
@@ -188,19 +188,19 @@ class DataDirectory:
             log.options = self._settings_for(state.topic_id).log
         return made
 
-    def start_aside(
-        self, hosted: HostedPartition, effect: WriteAside, done: Callable[[str | None], None]
+    def start_copying(
+        self, hosted: HostedPartition, effect: CopyDivergent, done: Callable[[str | None], None]
     ) -> None:
         """Copy a range to `divergent/` in a thread; `done` gets None or what went wrong."""
         token = (hosted.key, effect.hold_id)
-        if token in self._asides:
+        if token in self._copying:
             return
-        self._asides[token] = None
+        self._copying[token] = None
         wall_ms = self._clock.wall_ms()
-        reason = _why_aside(effect)
+        reason = _why_cut(effect)
 
         def copy() -> str | None:
-            written = write_aside(
+            written = copy_divergent(
                 self._disk,
                 f"{self.log_dir.path}/{DIVERGENT}",
                 hosted.log,
@@ -232,7 +232,7 @@ class DataDirectory:
                 if not isinstance(failure, ClosedLog | LogChanged | RottenBytes):
                     self.on_storage_error(error)
             finally:
-                self._asides.pop(token, None)
+                self._copying.pop(token, None)
             done(error)
 
         self._spawn(work)

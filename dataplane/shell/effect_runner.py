@@ -24,6 +24,7 @@ from dataplane.core.effects import (
     CheckAtRest,
     CompleteDeletion,
     CompleteProduce,
+    CopyDivergent,
     DataAppended,
     Effects,
     HighWatermarkMoved,
@@ -37,7 +38,6 @@ from dataplane.core.effects import (
     StartFetching,
     StopFetching,
     Vouch,
-    WriteAside,
 )
 from dataplane.core.results import DeletionResult
 from dataplane.shell.data_directory import DataDirectory
@@ -193,8 +193,8 @@ class EffectRunner:
                     fetching.unfollow(hosted.key)
                 case BackOff(delay_ms=delay_ms):
                     fetching.back_off(hosted.key, delay_ms)
-                case WriteAside():
-                    self._write_aside(hosted, effect)
+                case CopyDivergent():
+                    self._copy_divergent(hosted, effect)
                 case MendLog():
                     if self.scrubbing is not None:
                         self.scrubbing.mend(hosted, effect)
@@ -224,21 +224,21 @@ class EffectRunner:
                 case _:
                     assert_never(effect)
 
-    def _write_aside(self, hosted: HostedPartition, effect: WriteAside) -> None:
+    def _copy_divergent(self, hosted: HostedPartition, effect: CopyDivergent) -> None:
         def done(error: str | None) -> None:
             if hosted.is_forgotten:
                 return
             now_ms = self._clock.mono_ms()
             follower = hosted.replica.following
             if follower is not None:
-                self.run(hosted, follower.on_written_aside(effect.hold_id, error=error, now_ms=now_ms))
+                self.run(hosted, follower.on_divergent_copied(effect.hold_id, error=error, now_ms=now_ms))
             if hosted.replica.next_fetch() is not None:
                 state = hosted.replica.state
                 assert state is not None
                 self.fetching.follow(hosted, leader_id=state.leader, leader_epoch=state.leader_epoch)
             self._end_turn()
 
-        self._store.start_aside(hosted, effect, done)
+        self._store.start_copying(hosted, effect, done)
 
     def _store_log_start(self, hosted: HostedPartition) -> None:
         def done(offset: int) -> None:

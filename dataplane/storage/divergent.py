@@ -1,14 +1,17 @@
-"""Copies of what a truncation is about to drop, written aside first: the raw batches and a description, both
-durable before the cut.
+"""Copies of what a truncation is about to drop: the raw batches and a description, both durable before the
+cut.
 
 An unclean election, or a truncation below the follower's own high watermark, drops records that a
 producer may have been told are safe. Nothing is lost silently: they go to `divergent/`, where an operator
 finds them and the salvage job can merge them back. If they can't be written (disk full), the answer is a
 value and the truncation must be held.
 
-`list_aside`, `find_aside` and `read_aside` are how they are found and read again (aside_log.py reads them for
-a client). A copy counts once its description stands: batches without one are the start of a copy whose
-truncation never happened. Nothing here deletes one: only an operator does.
+`list_copies` and `find_copy` find them again, and divergent_log.py reads them for a client. A copy counts
+once its description stands: batches without one are the start of a copy whose truncation never happened.
+Nothing here deletes one: only an operator does.
+
+A *divergent copy* is of the end of one log, which goes on without it. A log that is *set aside* is another
+thing: it has gone as a whole to `quarantine/` (quarantine.py).
 """
 
 from __future__ import annotations
@@ -53,13 +56,13 @@ class DivergentRange:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenAside:
+class DivergentCopy:
     path: str
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
-class FoundAside:
+class FoundCopy:
     """A copy that stands whole: `path` is that of its batches. `name` is a legal topic's, too, but no topic
     is likely to have it: <topic>-<partition>.<topic id>.<first offset>-<next offset>.<number>, the topic cut
     to TOPIC_PREFIX_MAX characters."""
@@ -80,7 +83,7 @@ class NotWritten:
     reason: str
 
 
-def write_aside(
+def copy_divergent(
     disk: Disk,
     directory: str,
     log: PartitionLog,
@@ -91,7 +94,7 @@ def write_aside(
     reason: str,
     now_ms: int,
     health: DirectoryHealth,
-) -> WrittenAside | NotWritten:
+) -> DivergentCopy | NotWritten:
     """Copy [first_offset, log end) of `log` to files in `directory` (the log dir's divergent/) and fsync
     them and their names. In a thread. Records that are known to be rotten are left out, and the description
     says so. `leader_epoch` is that of the leader whose log disagrees. Raises LogChanged, and leaves no copy,
@@ -99,7 +102,7 @@ def write_aside(
     where more is rotten than a scrub has found yet, and LogError if the disk fails in another way than by
     being full."""
     rotten = len(log.rotten)
-    aside = DivergentRange(
+    dropped = DivergentRange(
         *log.partition,
         first_offset=first_offset,
         next_offset=log.log_end_offset,
@@ -110,15 +113,15 @@ def write_aside(
         reason=f"{reason}; {rotten} rotten ranges are left out" if rotten else reason,
     )
     stem = (
-        f"{directory}/{aside.topic[:TOPIC_PREFIX_MAX]}-{aside.partition}.{aside.topic_id}"
-        f".{first_offset:020d}-{aside.next_offset:020d}"
+        f"{directory}/{dropped.topic[:TOPIC_PREFIX_MAX]}-{dropped.partition}.{dropped.topic_id}"
+        f".{first_offset:020d}-{dropped.next_offset:020d}"
     )
     try:
         disk.mkdir(directory)
         path = _free_path(disk, stem)
         if path is None:
             return NotWritten(f"{SAME_RANGE_MAX} copies of this range exist already")
-        return _write(disk, directory, path, log, aside)
+        return _write(disk, directory, path, log, dropped)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return NotWritten(f"writing aside failed: {error}")
@@ -133,20 +136,24 @@ def _free_path(disk: Disk, stem: str) -> str | None:
     return None
 
 
-def _write(disk: Disk, directory: str, path: str, log: PartitionLog, aside: DivergentRange) -> WrittenAside:
+def _write(
+    disk: Disk, directory: str, path: str, log: PartitionLog, dropped: DivergentRange
+) -> DivergentCopy:
     batches, description = f"{path}.batches", f"{path}.json"
     changes = log.changes
     try:
         with closing(disk.open(batches, create=True)) as file:
             size = 0
-            for first_offset, next_offset in good_ranges(log.rotten, aside.first_offset, aside.next_offset):
+            for first_offset, next_offset in good_ranges(
+                log.rotten, dropped.first_offset, dropped.next_offset
+            ):
                 size = _copy(log, file, size, first_offset, next_offset)
             file.fsync()
         _check_unchanged(log, changes)
         disk.fsync_dir(directory)
         # The description last, and at once: where it stands, the batches are whole.
         replace_durably(
-            disk, description, json.dumps(asdict(aside) | {"size_bytes": size}, indent=2).encode() + b"\n"
+            disk, description, json.dumps(asdict(dropped) | {"size_bytes": size}, indent=2).encode() + b"\n"
         )
         disk.fsync_dir(directory.rpartition("/")[0])
     except (OSError, LogError):
@@ -156,7 +163,7 @@ def _write(disk: Disk, directory: str, path: str, log: PartitionLog, aside: Dive
                 disk.unlink(left)
         _check_unchanged(log, changes)  # bytes that the loop has cut are no failure of the disk
         raise
-    return WrittenAside(batches, size)
+    return DivergentCopy(batches, size)
 
 
 def _check_unchanged(log: PartitionLog, changes: int) -> None:
@@ -189,20 +196,20 @@ def _copy_range(part: FileChunk, target: File, position: int) -> int:
     return done
 
 
-def is_aside_name(name: str) -> bool:
+def is_copy_name(name: str) -> bool:
     """Return whether a copy may have this name. Such a name holds no way out of the directory."""
     return _NAME.match(name) is not None
 
 
-def topic_of_aside(name: str) -> tuple[str, str] | None:
+def topic_of_copy(name: str) -> tuple[str, str] | None:
     """Return the topic's name, cut to TOPIC_PREFIX_MAX characters, and its id; None for another name."""
     match = _NAME.match(name)
     return None if match is None else (match[1], match[2])
 
 
-def list_aside(
+def list_copies(
     disk: Disk, directory: str, *, on_corrupt: Callable[[CorruptLog], None] | None = None
-) -> list[FoundAside]:
+) -> list[FoundCopy]:
     """Every copy in a log dir's divergent/, by name; none where nothing was ever cut. Of a description that
     is none tells `on_corrupt`, or else raises CorruptLog."""
     if not disk.is_dir(directory):
@@ -219,13 +226,13 @@ def list_aside(
     return found
 
 
-def find_aside(disk: Disk, directory: str, name: str) -> FoundAside:
+def find_copy(disk: Disk, directory: str, name: str) -> FoundCopy:
     """The copy of that name. Raises FileNotFoundError, or CorruptLog."""
-    assert is_aside_name(name), name
+    assert is_copy_name(name), name
     return _read_description(disk, f"{directory}/{name}.json")
 
 
-def _read_description(disk: Disk, path: str) -> FoundAside:
+def _read_description(disk: Disk, path: str) -> FoundCopy:
     with closing(disk.open(path)) as file:
         size = file.size_bytes()
         if size > DESCRIPTION_BYTES_MAX:
@@ -234,6 +241,6 @@ def _read_description(disk: Disk, path: str) -> FoundAside:
     try:
         described = json.loads(raw)
         size_bytes = int(described.pop("size_bytes"))
-        return FoundAside(f"{path.removesuffix('.json')}.batches", size_bytes, DivergentRange(**described))
+        return FoundCopy(f"{path.removesuffix('.json')}.batches", size_bytes, DivergentRange(**described))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CorruptLog(f"{path} does not describe a copy: {error}") from error

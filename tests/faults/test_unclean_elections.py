@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka import Producer
 
 from dataplane.storage.disk import PosixDisk
-from dataplane.storage.divergent import list_aside
+from dataplane.storage.divergent import list_copies
 from dataplane.storage.log_dir import DIVERGENT
 from localcluster.cluster import LocalCluster
 from localcluster.load import read_everything
-from tests.kit.dataplane.asides import read_aside
+from tests.kit.dataplane.divergent_copies import read_copy
 
 pytestmark = [pytest.mark.timeout(300)]
 
@@ -61,10 +61,10 @@ def test_an_isolated_leader_that_acknowledged_alone_loses_its_records_visibly(cl
     (change,) = changes
     assert change["reason"] == "unclean.leader.election.enable is true"
     disk = PosixDisk()
-    (aside,) = list_aside(disk, f"{cluster.brokers[isolated].data_directory}/{DIVERGENT}")
+    (aside,) = list_copies(disk, f"{cluster.brokers[isolated].data_directory}/{DIVERGENT}")
     assert (aside.range.first_offset, aside.range.next_offset) == (0, len(lost))
     assert aside.range.high_watermark == len(lost), "they were committed, and that is what it says"
-    assert [record.value for record in read_aside(disk, aside)] == lost
+    assert [record.value for record in read_copy(disk, aside)] == lost
 
 
 def write(cluster: LocalCluster, leader: int, values: list[bytes]) -> None:

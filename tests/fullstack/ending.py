@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from dataplane.core.leader import Leader
-from dataplane.storage.divergent import list_aside
+from dataplane.storage.divergent import list_copies
 from dataplane.storage.dump import dump_segment
 from dataplane.storage.log_dir import DIVERGENT
 from dataplane.storage.log_settings import PartitionId
@@ -23,7 +23,7 @@ from tests.fullstack.broker_node import DATA_DIR, BrokerNode
 from tests.fullstack.cluster import Cluster
 from tests.fullstack.consumer import Consumer
 from tests.fullstack.failure import Failure
-from tests.kit.dataplane.asides import read_aside
+from tests.kit.dataplane.divergent_copies import read_copy
 
 SETTLE_MS_MAX = 60_000
 FINAL_READ_MS_MAX = 30_000
@@ -263,7 +263,7 @@ def _dump(cluster: Cluster, node: BrokerNode, key: PartitionKey, watermark: int)
 def dump_asides(cluster: Cluster) -> None:
     """Writes into the history what replicas of the lasting topic cut off and put aside first."""
     for node in cluster.brokers.values():
-        for found in list_aside(node.host.memory, f"{DATA_DIR}/{DIVERGENT}"):
+        for found in list_copies(node.host.memory, f"{DATA_DIR}/{DIVERGENT}"):
             span = found.range
             if span.topic == cluster.topic:
                 _record_dump(
@@ -272,7 +272,7 @@ def dump_asides(cluster: Cluster) -> None:
                     span.partition,
                     (
                         (record.offset, decode_value(bytes(record.value or b"")))
-                        for record in read_aside(node.host.memory, found)
+                        for record in read_copy(node.host.memory, found)
                     ),
                 )
 

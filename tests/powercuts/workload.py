@@ -17,7 +17,7 @@ from dataplane.core.leader_epochs import EpochStart
 from dataplane.core.log_port import LogChanged
 from dataplane.storage.checkpoints import PartitionKey
 from dataplane.storage.compaction import CompactionPass
-from dataplane.storage.divergent import NotWritten, write_aside
+from dataplane.storage.divergent import NotWritten, copy_divergent
 from dataplane.storage.log_dir import DIVERGENT, LogDir, open_log_dir
 from dataplane.storage.log_settings import LogOptions, PartitionId
 from dataplane.storage.partition_log import PartitionLog
@@ -55,7 +55,7 @@ WEIGHTS = {
     "delete": 1,
     "unlink_deleted": 1,
     "quarantine": 1,
-    "write_aside": 1,
+    "copy_divergent": 1,
     "stop_cleanly": 2,
     "die": 2,
 }
@@ -261,8 +261,8 @@ class Workload:
         if end_offset > log.log_end_offset:
             known.whole_from = max(known.whole_from, end_offset)
 
-    def write_aside(self, log: PartitionLog, known: Incarnation) -> None:
-        written = write_aside(
+    def copy_divergent(self, log: PartitionLog, known: Incarnation) -> None:
+        written = copy_divergent(
             self.disk,
             f"{self.path}/{DIVERGENT}",
             log,
@@ -439,7 +439,7 @@ _OF_LOG: dict[str, Callable[[Workload, PartitionLog, Incarnation], None]] = {
         "restart_at",
         "compact",
         "hear_of_compaction",
-        "write_aside",
+        "copy_divergent",
     )
 }
 _OF_DIRECTORY: dict[str, Callable[[Workload], None]] = {

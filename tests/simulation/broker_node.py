@@ -40,6 +40,7 @@ from dataplane.core.effects import (
     CheckAtRest,
     CompleteDeletion,
     CompleteProduce,
+    CopyDivergent,
     DataAppended,
     Effect,
     Effects,
@@ -53,7 +54,6 @@ from dataplane.core.effects import (
     StartFetching,
     StopFetching,
     Vouch,
-    WriteAside,
 )
 from dataplane.core.fetch import ConsumerFetch, ReplicaFetch
 from dataplane.core.fetch_session import HIGH_WATERMARK_TELL_MS, Contact, FetchPosition
@@ -1087,8 +1087,8 @@ class BrokerNode:
                 for told in self.positions_told.values():
                     told.pop(key, None)  # it leaves the session until then
                 self._after(delay_ms, lambda: self.backing_off.discard(key))
-            case WriteAside():
-                self._write_aside(key, effect)
+            case CopyDivergent():
+                self._copy_divergent(key, effect)
             case Vouch():
                 self._after(self.random.randint(1, 30), partial(self._vouch, key))
             case ProposalReady():
@@ -1130,27 +1130,27 @@ class BrokerNode:
             case _:
                 pass
 
-    def _write_aside(self, key: PartitionKey, effect: WriteAside) -> None:
+    def _copy_divergent(self, key: PartitionKey, effect: CopyDivergent) -> None:
         """A thread's work: what it copies is what the log holds now, and a failing disk makes no copy."""
         could_read = self.disk.failing is None
         if could_read:
             self.disk.asides += 1
             self.cluster.marks.reached("truncation.with.suffix.aside")
-            self.cluster.history.written_aside(self.name, key, self.disk.logs[key], effect)
+            self.cluster.history.divergent_copied(self.name, key, self.disk.logs[key], effect)
         self._after(
             5 + 20 * self.random.random(),
-            lambda: self._written_aside(key, effect.hold_id, could_read=could_read),
+            lambda: self._divergent_copied(key, effect.hold_id, could_read=could_read),
         )
 
-    def _written_aside(self, key: PartitionKey, hold_id: int, *, could_read: bool) -> None:
+    def _divergent_copied(self, key: PartitionKey, hold_id: int, *, could_read: bool) -> None:
         replica = self.replicas.get(key)
         if replica is not None:
             error = None if could_read and self.disk.failing is None else "the disk fails"
             follower = replica.following
             effects: Effects = NO_EFFECTS
             if follower is not None:
-                effects = follower.on_written_aside(hold_id, error=error, now_ms=self.now_ms)
-            self.cluster.marks.on_written_aside(effects)
+                effects = follower.on_divergent_copied(hold_id, error=error, now_ms=self.now_ms)
+            self.cluster.marks.on_divergent_copied(effects)
             self._run(key, effects)
             self.cluster.oracle.on_replica_touched(self, key)
 

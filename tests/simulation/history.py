@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dataplane.core.effects import WriteAside
+from dataplane.core.effects import CopyDivergent
 from dataplane.core.log_port import LogPort
 from dataplane.core.scrubbing import good_ranges
 from springtide.contract.partition_state import PartitionKey
@@ -267,7 +267,7 @@ class HistoryRecorder:
         """Everything that this replica's log holds now. high_watermark: None when it does not run."""
         self._dump(process, key, log, (log.log_start_offset, log.log_end_offset), high_watermark)
 
-    def written_aside(self, process: str, key: PartitionKey, log: LogPort, effect: WriteAside) -> None:
+    def divergent_copied(self, process: str, key: PartitionKey, log: LogPort, effect: CopyDivergent) -> None:
         """What this replica is about to cut off and puts into `divergent/`."""
         suffix = (process, key, effect.first_offset, effect.next_offset)
         if suffix not in self._asides:

@@ -319,7 +319,7 @@ class Sightings(Marks):
         if (mark := _BY_COMPLETION.get(error)) is not None:
             self.reached(mark)
 
-    def on_written_aside(self, effects: Effects) -> None:
+    def on_divergent_copied(self, effects: Effects) -> None:
         if not effects:
             self.reached("truncation.called.off")
 

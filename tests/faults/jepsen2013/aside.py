@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataplane.storage.disk import Disk, PosixDisk
-from dataplane.storage.divergent import list_aside
+from dataplane.storage.divergent import list_copies
 from tests.checker.history import Function, Item, Operation, Outcome
 from tests.checker.values import decode_value
 from tests.faults.jepsen2013.tally import Write
-from tests.kit.dataplane.asides import read_aside
+from tests.kit.dataplane.divergent_copies import read_copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ def read_copies(data_directories: Mapping[int, Path], topic: str, *, disk: Disk 
     disk = PosixDisk() if disk is None else disk
     copies = []
     for broker, directory in sorted(data_directories.items()):
-        for found in list_aside(disk, f"{directory}/divergent"):
+        for found in list_copies(disk, f"{directory}/divergent"):
             if found.range.topic != topic:
                 continue
             items = tuple(
-                (record.offset, decode_value(record.value or b"")) for record in read_aside(disk, found)
+                (record.offset, decode_value(record.value or b"")) for record in read_copy(disk, found)
             )
             copies.append(Copy(broker, found.range.partition, found.range.high_watermark, found.path, items))
     return copies

@@ -7,7 +7,7 @@ from typing import Any
 
 import trio
 
-from dataplane.core.effects import WriteAside
+from dataplane.core.effects import CopyDivergent
 from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.hosted import HostedPartition
 from springtide.wire.apis import ApiKey
@@ -20,8 +20,8 @@ DEBUGGING = -2
 VALUES = [b"value %d" % number for number in range(6)]
 
 
-def aside(hosted: HostedPartition, *, first_offset: int) -> WriteAside:
-    return WriteAside(
+def aside(hosted: HostedPartition, *, first_offset: int) -> CopyDivergent:
+    return CopyDivergent(
         hold_id=1,
         first_offset=first_offset,
         next_offset=hosted.log.log_end_offset,
@@ -43,7 +43,7 @@ async def set_aside(cluster: ClusterInProcess, topic_id: str, *, first_offset: i
         outcome.append(error)
         done.set()
 
-    broker.directory.start_aside(hosted, aside(hosted, first_offset=first_offset), on_done)
+    broker.directory.start_copying(hosted, aside(hosted, first_offset=first_offset), on_done)
     await done.wait()
     assert outcome == [None]
 

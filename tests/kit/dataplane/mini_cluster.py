@@ -19,11 +19,11 @@ import msgspec
 from dataplane.core.effects import (
     CompleteDeletion,
     CompleteProduce,
+    CopyDivergent,
     Effects,
     HighWatermarkMoved,
     LogStartMoved,
     ReportProblem,
-    WriteAside,
 )
 from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.leader import Leader
@@ -193,7 +193,7 @@ class Node:
             lease=held_lease(),
             brokers=self.brokers,
             options=ReplicaOptions(
-                lag_ms_max=50, proposal_retry_ms=20, refused_retry_ms=20, aside_retry_ms=50
+                lag_ms_max=50, proposal_retry_ms=20, refused_retry_ms=20, copy_retry_ms=50
             ),
             checkpointed=self.checkpoint,
         )
@@ -566,21 +566,21 @@ class MiniCluster:
                 node.is_log_start_moved = True
             elif isinstance(effect, HighWatermarkMoved) and isinstance(node.replica.role, Leader):
                 self._check_watermark(node)
-            elif isinstance(effect, WriteAside):
-                self._write_aside(node, effect)
+            elif isinstance(effect, CopyDivergent):
+                self._copy_divergent(node, effect)
             elif isinstance(effect, ReportProblem):
                 self.reached.add(effect.problem.code)
                 if effect.problem.code == "quarantined":
                     raise Violation(f"I15: {node.broker_id} {effect.problem}")
 
-    def _write_aside(self, node: Node, aside: WriteAside) -> None:
+    def _copy_divergent(self, node: Node, aside: CopyDivergent) -> None:
         life = node.life
 
         def written() -> None:
             if node.is_up and node.life == life:
                 error = "disk full" if self.random.random() < 0.1 else None
                 if (follower := node.replica.following) is not None:
-                    done = follower.on_written_aside(aside.hold_id, error=error, now_ms=self.now_ms)
+                    done = follower.on_divergent_copied(aside.hold_id, error=error, now_ms=self.now_ms)
                     self.carry_out(node, done)
 
         self._post(f"{node.broker_id} wrote aside", written)

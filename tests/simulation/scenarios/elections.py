@@ -144,7 +144,7 @@ def power_lost_everywhere(s: Script) -> None:
         s.state.leader == NO_LEADER and not s.state.isr and not s.state.elr,
     )
     _choose(s, a)
-    s.reached("what B had beyond A is set aside", b.disk.asides > 0)
+    s.reached("what B had beyond A is copied", b.disk.asides > 0)
 
 
 @scenario("S2", min_insync_replicas=2)

@@ -10,10 +10,10 @@ from dataplane.core.effects import (
     STOP_FETCHING,
     VOUCH,
     BackOff,
+    CopyDivergent,
     Remark,
     ReportProblem,
     StartFetching,
-    WriteAside,
 )
 from dataplane.core.leader_epochs import UNDEFINED_END
 from dataplane.core.log_port import RottenRange
@@ -163,8 +163,8 @@ def test_a_refusal_is_told_anew_where_the_log_was_cut_and_where_it_began_anew() 
         LeaderAnswer(diverging=EpochEnd(1, 1)),
         LeaderAnswer(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=5),
     ):
-        (hold,) = (each for each in bench.fetched(answer) if isinstance(each, WriteAside))
-        as_follower(bench.replica).on_written_aside(hold.hold_id, error=None, now_ms=0)
+        (hold,) = (each for each in bench.fetched(answer) if isinstance(each, CopyDivergent))
+        as_follower(bench.replica).on_divergent_copied(hold.hold_id, error=None, now_ms=0)
         told.append(problems_of(bench.fetched(no_batch)))
     assert told == [[("batch_refused", offset, -1)] for offset in (2, 1, 5)]
 
@@ -204,7 +204,7 @@ def test_a_log_is_cut_where_both_can_be_the_same_before(
     epochs: tuple[int, ...], end: EpochEnd, cut: int
 ) -> None:
     bench = following(log_of(*epochs))
-    (hold,) = (each for each in bench.fetched(LeaderAnswer(diverging=end)) if isinstance(each, WriteAside))
+    (hold,) = (each for each in bench.fetched(LeaderAnswer(diverging=end)) if isinstance(each, CopyDivergent))
     assert (hold.first_offset, hold.cut_offset) == (cut, cut)
 
 
@@ -215,10 +215,10 @@ def test_a_log_that_is_cut_below_its_start_begins_there_and_one_that_is_cut_at_i
         (hold,) = (
             each
             for each in bench.fetched(LeaderAnswer(diverging=EpochEnd(1, cut)))
-            if isinstance(each, WriteAside)
+            if isinstance(each, CopyDivergent)
         )
         assert (hold.first_offset, hold.cut_offset) == (4, cut)
-        as_follower(bench.replica).on_written_aside(hold.hold_id, error=None, now_ms=0)
+        as_follower(bench.replica).on_divergent_copied(hold.hold_id, error=None, now_ms=0)
         assert (bench.log.log_start_offset, bench.log.log_end_offset) == (start, start)
         assert bench.log.producers.is_whole == is_whole
 
@@ -233,30 +233,30 @@ def test_what_came_from_this_very_leader_is_not_cut_for_it() -> None:
 # A copy that is written aside.
 
 
-def holding() -> tuple[Bench, WriteAside]:
+def holding() -> tuple[Bench, CopyDivergent]:
     bench = following(log_of(1, 2, 2))
     _, hold = bench.fetched(LeaderAnswer(diverging=EpochEnd(1, 1)))
-    assert isinstance(hold, WriteAside)
+    assert isinstance(hold, CopyDivergent)
     return bench, hold
 
 
 def test_only_the_copy_that_is_asked_for_lets_the_log_be_cut_and_only_once() -> None:
     bench, hold = holding()
     role = as_follower(bench.replica)
-    assert role.on_written_aside(hold.hold_id + 1, error=None, now_ms=0) == NO_EFFECTS
+    assert role.on_divergent_copied(hold.hold_id + 1, error=None, now_ms=0) == NO_EFFECTS
     assert bench.log.log_end_offset == 3
-    problem, fetch = role.on_written_aside(hold.hold_id, error=None, now_ms=0)
+    problem, fetch = role.on_divergent_copied(hold.hold_id, error=None, now_ms=0)
     assert (codes_of((problem,)), fetch) == (["divergent"], FETCH)
     assert bench.log.log_end_offset == 1
-    assert role.on_written_aside(hold.hold_id, error=None, now_ms=0) == NO_EFFECTS
-    assert as_follower(following(log_of()).replica).on_written_aside(1, error=None, now_ms=0) == NO_EFFECTS
+    assert role.on_divergent_copied(hold.hold_id, error=None, now_ms=0) == NO_EFFECTS
+    assert as_follower(following(log_of()).replica).on_divergent_copied(1, error=None, now_ms=0) == NO_EFFECTS
 
 
 def test_a_copy_that_failed_is_asked_for_once_when_its_time_has_come() -> None:
     bench, hold = holding()
     role = as_follower(bench.replica)
     assert role.is_at_rest is True
-    role.on_written_aside(hold.hold_id, error="full", now_ms=bench.now_ms)
+    role.on_divergent_copied(hold.hold_id, error="full", now_ms=bench.now_ms)
     assert role.is_at_rest is False
     assert bench.tick(1_000_000) == (hold,)
     assert role.is_at_rest is True
@@ -266,7 +266,7 @@ def test_a_copy_that_failed_is_asked_for_once_when_its_time_has_come() -> None:
 def test_a_log_that_can_not_be_cut_goes_offline() -> None:
     bench, hold = holding()
     bench.log.failing = "broken"
-    assert as_follower(bench.replica).on_written_aside(hold.hold_id, error=None, now_ms=0)
+    assert as_follower(bench.replica).on_divergent_copied(hold.hold_id, error=None, now_ms=0)
     assert isinstance(bench.replica.role, Offline)
 
 

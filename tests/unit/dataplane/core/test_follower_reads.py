@@ -95,7 +95,7 @@ def test_in_each_leader_epoch_its_leader_must_have_agreed_first() -> None:
     assert bench.consume(0, leader_epoch=6) == NOBODY
     bench.fetched(LeaderAnswer(diverging=EpochEnd(1, 2)))  # it holds still until the suffix is aside
     assert bench.consume(0, leader_epoch=6) == NOBODY
-    as_follower(bench.replica).on_written_aside(1, error=None, now_ms=bench.now_ms)
+    as_follower(bench.replica).on_divergent_copied(1, error=None, now_ms=bench.now_ms)
     assert bench.consume(0, leader_epoch=6) == NOBODY
     bench.fetched(LeaderAnswer(high_watermark=2))
     result = bench.consume(0, leader_epoch=6)

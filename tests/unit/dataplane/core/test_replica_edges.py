@@ -10,10 +10,10 @@ from dataplane.core.effects import (
     PROPOSAL_READY,
     STOP_FETCHING,
     CompleteProduce,
+    CopyDivergent,
     Effects,
     ReportProblem,
     StartFetching,
-    WriteAside,
 )
 from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.fetch_session import Contact, FetchPosition
@@ -258,7 +258,9 @@ def test_a_mark_lets_only_an_empty_log_that_is_ahead_begin_anew() -> None:
     assert (full.log.log_start_offset, full.log.log_end_offset) == (4, 6)
     assert full.replica.next_fetch() is None
     full = following(log_of(1, 1, start=4), unclean_leader_epoch=5)
-    assert not any(isinstance(effect, WriteAside) for effect in out_of_range(full, 2)), "nothing is to be cut"
+    assert not any(isinstance(effect, CopyDivergent) for effect in out_of_range(full, 2)), (
+        "nothing is to be cut"
+    )
     empty = following(log_of(start=4))
     out_of_range(empty, 2)
     assert (empty.log.log_start_offset, empty.replica.next_fetch()) == (4, None)
@@ -298,11 +300,11 @@ def test_a_copy_that_failed_is_not_asked_for_again_before_its_time_by_a_state_th
     bench = following(log_of(1, 2, 2))
     stop, hold = bench.fetched(LeaderAnswer(diverging=EpochEnd(1, 1)))
     assert stop == STOP_FETCHING
-    assert isinstance(hold, WriteAside)
+    assert isinstance(hold, CopyDivergent)
     assert hold in bench.apply(leader_epoch=5)
-    as_follower(bench.replica).on_written_aside(hold.hold_id, error="full", now_ms=bench.now_ms)
+    as_follower(bench.replica).on_divergent_copied(hold.hold_id, error="full", now_ms=bench.now_ms)
     assert hold not in bench.apply(leader_epoch=5)
-    as_follower(bench.replica).on_written_aside(hold.hold_id, error=None, now_ms=bench.now_ms)
+    as_follower(bench.replica).on_divergent_copied(hold.hold_id, error=None, now_ms=bench.now_ms)
     assert hold not in bench.apply(leader_epoch=5)
     assert StartFetching(1, 5) in bench.apply(leader_epoch=5)
     _, next_hold = bench.fetched(LeaderAnswer(diverging=EpochEnd(1, 0)))

@@ -12,11 +12,11 @@ from dataplane.core.effects import (
     PERSIST_EPOCHS,
     STOP_FETCHING,
     BackOff,
+    CopyDivergent,
     Effects,
     Remark,
     ReportProblem,
     StartFetching,
-    WriteAside,
 )
 from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.fetch_session import FetchPosition
@@ -63,8 +63,8 @@ def agree(leader: Bench, follower: Bench) -> None:
             )
         )
         for effect in effects:
-            if isinstance(effect, WriteAside):
-                as_follower(follower.replica).on_written_aside(effect.hold_id, error=None, now_ms=0)
+            if isinstance(effect, CopyDivergent):
+                as_follower(follower.replica).on_divergent_copied(effect.hold_id, error=None, now_ms=0)
         if result.error is ErrorCode.NONE and result.diverging is None and not records:
             return
     raise AssertionError("no end to it")
@@ -150,14 +150,14 @@ def test_l6_after_a_leaders_error_the_follower_tries_again(error: ErrorCode) -> 
 
 def test_i14_a_divergent_suffix_is_written_aside_durably_before_it_is_cut() -> None:
     bench = following(log_of(1, 1, 4, 4), high_watermark=2)
-    hold = WriteAside(
+    hold = CopyDivergent(
         hold_id=1, first_offset=2, next_offset=4, leader_epoch=5, high_watermark=2, cut_offset=2
     )
     assert bench.fetched(diverging(1, 3)) == (STOP_FETCHING, hold)
     assert bench.log.log_end_offset == 4
     assert bench.replica.next_fetch() is None
     assert bench.fetched(LeaderAnswer(high_watermark=4)) == NO_EFFECTS  # nothing passes while it holds
-    assert as_follower(bench.replica).on_written_aside(1, error=None, now_ms=0) == (
+    assert as_follower(bench.replica).on_divergent_copied(1, error=None, now_ms=0) == (
         ReportProblem(
             ReplicaProblem(
                 topic_id=TOPIC_ID,
@@ -178,13 +178,13 @@ def test_i14_a_divergent_suffix_is_written_aside_durably_before_it_is_cut() -> N
 def test_a_copy_that_fails_holds_the_truncation_and_is_asked_for_again() -> None:
     bench = following(log_of(1, 4))
     _, hold = bench.fetched(diverging(1, 1))
-    (problem,) = as_follower(bench.replica).on_written_aside(1, error="disk full", now_ms=bench.now_ms)
+    (problem,) = as_follower(bench.replica).on_divergent_copied(1, error="disk full", now_ms=bench.now_ms)
     assert isinstance(problem, ReportProblem)
     assert problem.problem.code == "storage_error"
     assert bench.log.log_end_offset == 2
     assert bench.tick(4_999) == NO_EFFECTS
     assert bench.tick(1) == (hold,)
-    as_follower(bench.replica).on_written_aside(1, error=None, now_ms=bench.now_ms)
+    as_follower(bench.replica).on_divergent_copied(1, error=None, now_ms=bench.now_ms)
     assert bench.log.log_end_offset == 1
 
 
@@ -192,7 +192,7 @@ def test_a_truncation_of_an_earlier_epoch_is_off_even_if_its_copy_arrives() -> N
     bench = following(log_of(1, 4))
     bench.fetched(diverging(1, 1))
     bench.apply(leader=3, leader_epoch=6, partition_epoch=2)
-    assert as_follower(bench.replica).on_written_aside(1, error=None, now_ms=0) == NO_EFFECTS
+    assert as_follower(bench.replica).on_divergent_copied(1, error=None, now_ms=0) == NO_EFFECTS
     assert bench.log.log_end_offset == 2
     assert bench.replica.next_fetch() == FetchPosition(2, 4, 6, 0)
 
@@ -204,7 +204,7 @@ def test_a_late_answer_to_what_was_asked_before_a_cut_cuts_nothing_more() -> Non
     asked = bench.replica.next_fetch()
     assert asked is not None
     bench.fetched(diverging(3, 0))
-    as_follower(bench.replica).on_written_aside(1, error=None, now_ms=0)
+    as_follower(bench.replica).on_divergent_copied(1, error=None, now_ms=0)
     bench.fetched(LeaderAnswer(records=records_of(log_of(5))))
     assert (bench.log.log_end_offset, epochs_of(bench.log)) == (1, [5])
     late = as_follower(bench.replica).on_fetched(diverging(3, 0), asked=asked, now_ms=0, wall_ms=0)
@@ -265,7 +265,7 @@ def test_s10_a_follower_that_missed_an_epoch_of_the_same_leader_truncates() -> N
     bench.apply(leader_epoch=3, partition_epoch=3)  # same leader; epoch 2 was not heard of
     assert bench.replica.next_fetch() == FetchPosition(2, 1, 3, 0)
     effects = bench.fetched(diverging(1, 1))
-    assert isinstance(effects[1], WriteAside)
+    assert isinstance(effects[1], CopyDivergent)
 
 
 def quarantine(cut: int, end: int, high_watermark: int, why: str, *, leader_epoch: int = 5) -> Effects:
@@ -307,10 +307,10 @@ def test_i15_s1_a_follower_refuses_to_cut_below_its_high_watermark() -> None:
 def test_i15_a_newer_unclean_mark_allows_it_and_the_records_are_kept_aside() -> None:
     bench = following(log_of(1, 1, 4), high_watermark=3, unclean_leader_epoch=5)
     effects = bench.fetched(diverging(1, 1))
-    assert effects[1] == WriteAside(
+    assert effects[1] == CopyDivergent(
         hold_id=1, first_offset=1, next_offset=3, leader_epoch=5, high_watermark=3, cut_offset=1
     )
-    as_follower(bench.replica).on_written_aside(1, error=None, now_ms=0)
+    as_follower(bench.replica).on_divergent_copied(1, error=None, now_ms=0)
     assert bench.log.log_end_offset == 1
     assert bench.high_watermark == 1
 
@@ -417,12 +417,12 @@ def test_what_a_log_below_the_leaders_start_may_alone_have_held_is_written_aside
 ) -> None:
     """The leader has forgotten the epochs of these offsets, so nobody can say whether the records match."""
     bench = following(log_of(1, 1, 1), high_watermark=1, unclean_leader_epoch=mark)
-    hold = WriteAside(
+    hold = CopyDivergent(
         hold_id=1, first_offset=first_offset, next_offset=3, leader_epoch=5, high_watermark=1, cut_offset=7
     )
     assert bench.fetched(OUT_OF_RANGE_AT_7) == (STOP_FETCHING, hold)
     assert (bench.log.log_end_offset, bench.replica.next_fetch()) == (3, None)
-    problem, again = as_follower(bench.replica).on_written_aside(1, error=None, now_ms=0)
+    problem, again = as_follower(bench.replica).on_divergent_copied(1, error=None, now_ms=0)
     assert isinstance(problem, ReportProblem)
     assert (problem.problem.code, problem.problem.first_offset, problem.problem.next_offset) == (
         "divergent",

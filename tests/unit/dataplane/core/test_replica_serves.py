@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataplane.core.effects import NO_EFFECTS, CompleteProduce, ReportProblem, WriteAside
+from dataplane.core.effects import NO_EFFECTS, CompleteProduce, CopyDivergent, ReportProblem
 from dataplane.core.log_port import LogChanged, LogError, LogSlice, RottenRange, TimestampHit
 from dataplane.core.results import (
     EARLIEST_TIMESTAMP,
@@ -307,8 +307,8 @@ def test_s65_a_fork_of_an_earlier_epoch_is_cut_where_it_begins() -> None:
     follower = Bench(2, log=log_with(b"a", b"x", b"c"))
     follower.apply(leader_epoch=2)
     held = follower.fetched(LeaderAnswer(diverging=result.diverging))
-    (aside,) = [each for each in held if isinstance(each, WriteAside)]
-    as_follower(follower.replica).on_written_aside(aside.hold_id, error=None, now_ms=0)
+    (aside,) = [each for each in held if isinstance(each, CopyDivergent)]
+    as_follower(follower.replica).on_divergent_copied(aside.hold_id, error=None, now_ms=0)
     assert as_follower(follower.replica).log_mark() == mark_of(log_with(b"a"))
     assert bench.fetch(2, 1, last_fetched_epoch=1, mark=mark_of(log_with(b"a")))[0].records is not None
 

@@ -13,10 +13,10 @@ from dataplane.core.effects import (
     NO_EFFECTS,
     PERSIST_EPOCHS,
     STOP_FETCHING,
+    CopyDivergent,
     Remark,
     ReportProblem,
     StartFetching,
-    WriteAside,
 )
 from dataplane.core.leader import Leader
 from dataplane.core.leader_epochs import EpochStart
@@ -73,7 +73,7 @@ def test_i25_s33_a_hold_is_repeated_too() -> None:
     bench = Bench(2, log=log_of(1, 4))
     bench.apply(leader_epoch=5)
     held = bench.fetched(LeaderAnswer(diverging=EpochEnd(1, 1)))
-    assert isinstance(held[1], WriteAside)
+    assert isinstance(held[1], CopyDivergent)
     assert bench.apply(leader_epoch=5) == held
 
 

@@ -15,12 +15,12 @@ from dataplane.core.effects import (
     STOP_FETCHING,
     BackOff,
     CheckAtRest,
+    CopyDivergent,
     Effects,
     MendLog,
     Remark,
     ReportProblem,
     StartFetching,
-    WriteAside,
 )
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.leader import FETCH_REPEATS
@@ -231,14 +231,14 @@ def unfit(bench: Bench, *, leader_epoch: int = 1, committed: LeaderAnswer = GIVE
 def test_what_rounds_went_over_at_the_leader_is_copied_again_once_what_is_good_is_set_aside() -> None:
     bench = rotten(2, isr=(1, 3))
     stopped, hold, remark = unfit(bench)
-    assert isinstance(hold, WriteAside)
+    assert isinstance(hold, CopyDivergent)
     assert (stopped, hold.first_offset, hold.next_offset, hold.cut_offset) == (STOP_FETCHING, 0, 2, 0)
     assert isinstance(remark, Remark)
     assert remark.is_warning
     assert bench.replica.role.standing_effects() == (stopped, hold)
     assert bench.log.log_end_offset == 2, "nothing is gone before the copy is durable"
     assert unfit(bench) == NO_EFFECTS, "it is on its way"
-    done = as_follower(bench.replica).on_written_aside(hold.hold_id, error=None, now_ms=0)
+    done = as_follower(bench.replica).on_divergent_copied(hold.hold_id, error=None, now_ms=0)
     assert done[-1] == StartFetching(1, 1)
     assert (bench.log.log_end_offset, bench.high_watermark, bench.log.rotten) == (0, 0, [])
 
@@ -246,7 +246,7 @@ def test_what_rounds_went_over_at_the_leader_is_copied_again_once_what_is_good_i
 def test_what_rounds_went_over_here_is_copied_again_too() -> None:
     bench = rotten(2, isr=(1, 3))
     bench.log.rounds.on_pass(PlacedRound(1, Round(1, 0, 0, 0)), reaches=1)
-    assert isinstance(unfit(bench, compacted=None)[1], WriteAside)
+    assert isinstance(unfit(bench, compacted=None)[1], CopyDivergent)
 
 
 def test_a_leader_that_was_told_how_far_the_log_reaches_forgets_it_before_the_log_begins_anew() -> None:
@@ -256,7 +256,7 @@ def test_a_leader_that_was_told_how_far_the_log_reaches_forgets_it_before_the_lo
     assert unfit(bench) == (told(high_watermark=2),)
     assert bench.log.log_end_offset == 2
     bench.apply(isr=(1, 3), leader_epoch=2, partition_epoch=3)
-    assert isinstance(unfit(bench, leader_epoch=2)[1], WriteAside)
+    assert isinstance(unfit(bench, leader_epoch=2)[1], CopyDivergent)
 
 
 def test_a_log_that_can_not_note_what_its_leader_compacted_goes_offline() -> None:
@@ -288,7 +288,7 @@ def test_a_log_begins_anew_for_no_other_reason(answer: dict[str, Any]) -> None:
 def test_after_an_unclean_election_it_follows_a_leader_that_lacks_what_was_committed() -> None:
     bench = rotten(2, isr=(1,), leader_epoch=3, unclean_leader_epoch=3)
     lost = LeaderAnswer(error=ErrorCode.OFFSET_OUT_OF_RANGE)
-    assert isinstance(unfit(bench, leader_epoch=3, committed=lost)[1], WriteAside)
+    assert isinstance(unfit(bench, leader_epoch=3, committed=lost)[1], CopyDivergent)
 
 
 def test_a_rotten_replica_with_a_seat_does_not_begin_anew() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from dataplane.handlers import describe_log_dirs
 from dataplane.handlers.context import BrokerContext
-from dataplane.shell.asides import Listed
-from dataplane.storage.divergent import DivergentRange, FoundAside
+from dataplane.shell.divergent_logs import Listed
+from dataplane.storage.divergent import DivergentRange, FoundCopy
 from springtide.node.handlers.context import Request
 from springtide.wire import codec
 from springtide.wire.apis import APIS, ApiKey, response_header_version
@@ -35,7 +35,7 @@ TABLE = [
     hosted("clicks", 0, size=5, end=1, high_watermark=0),
     hosted("orders", 2, size=0, end=0, high_watermark=0),
 ]
-COPY = FoundAside(
+COPY = FoundCopy(
     "/data/divergent/orders-2.AAAAAAAAAAAAAAAAAAAAAA.x.0.batches",
     77,
     DivergentRange("AAAAAAAAAAAAAAAAAAAAAA", "orders", 2, 3, 8, 5, 1, 1, 1, "why"),
@@ -73,7 +73,7 @@ def ask(
     )
     context = SimpleNamespace(
         table=TABLE,
-        asides=Copies(listed or Listed((COPY,), usable_bytes=1_000, total_bytes=9_000)),
+        divergent_logs=Copies(listed or Listed((COPY,), usable_bytes=1_000, total_bytes=9_000)),
         log_dir_failure=lambda: failure,
         is_view_complete=lambda: True,
     )

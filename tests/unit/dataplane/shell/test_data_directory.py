@@ -9,9 +9,9 @@ import pytest
 import trio
 import trio.testing
 
-from dataplane.core.effects import WriteAside
+from dataplane.core.effects import CopyDivergent
 from dataplane.core.results import DeletionResult
-from dataplane.shell.data_directory import _why_aside, read_seen
+from dataplane.shell.data_directory import _why_cut, read_seen
 from springtide.node.controller_client import Seen
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.node import PATH, TOPIC_ID, Node, state
@@ -37,8 +37,8 @@ BELOW_HIGH_WATERMARK = (
 )
 
 
-def aside(*, first_offset: int, cut_offset: int) -> WriteAside:
-    return WriteAside(
+def aside(*, first_offset: int, cut_offset: int) -> CopyDivergent:
+    return CopyDivergent(
         hold_id=1,
         first_offset=first_offset,
         next_offset=9,
@@ -59,7 +59,7 @@ def aside(*, first_offset: int, cut_offset: int) -> WriteAside:
     ],
 )
 def test_a_copys_description_says_why_it_was_made(first_offset: int, cut_offset: int, why: str) -> None:
-    assert _why_aside(aside(first_offset=first_offset, cut_offset=cut_offset)) == why
+    assert _why_cut(aside(first_offset=first_offset, cut_offset=cut_offset)) == why
 
 
 def test_the_controller_epoch_on_disk_never_goes_back_whatever_thread_is_done_first() -> None:

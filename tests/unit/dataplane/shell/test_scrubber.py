@@ -13,7 +13,7 @@ from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.role import Offline
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.scrubber import Scrubber
-from dataplane.storage.divergent import list_aside
+from dataplane.storage.divergent import list_copies
 from dataplane.storage.health import DAMAGED_FILE
 from dataplane.storage.log_dir import DIVERGENT
 from springtide.node.net import Channel, Listener, Poller
@@ -182,7 +182,7 @@ def test_where_a_round_went_over_the_leaders_log_a_rotten_replica_copies_all_of_
         log = node.log()
         assert (log.log_start_offset, log.log_end_offset, list(log.rotten)) == (0, 0, [])
         assert node.fetching.told[-1] == ("follow", (TOPIC_ID, 0), 2, 2)
-        (found,) = list_aside(bench.disk, f"{node.directory.log_dir.path}/{DIVERGENT}")
+        (found,) = list_copies(bench.disk, f"{node.directory.log_dir.path}/{DIVERGENT}")
         assert (found.range.first_offset, found.range.next_offset, found.range.high_watermark) == (0, 20, 20)
         await trio.sleep(10)
         assert bench.problems()[-1] == "mended"

@@ -13,18 +13,18 @@ from dataplane.core.log_port import LogChanged, LogError
 from dataplane.storage import divergent
 from dataplane.storage.divergent import (
     DESCRIPTION_BYTES_MAX,
-    FoundAside,
+    DivergentCopy,
+    FoundCopy,
     NotWritten,
-    WrittenAside,
-    list_aside,
-    topic_of_aside,
-    write_aside,
+    copy_divergent,
+    list_copies,
+    topic_of_copy,
 )
 from dataplane.storage.health import CorruptLog, DirectoryHealth
 from dataplane.storage.log_settings import LogOptions
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import OpenedLog
-from tests.kit.dataplane.asides import read_aside
+from tests.kit.dataplane.divergent_copies import read_copy
 from tests.kit.dataplane.storage import DIRECTORY, NO_TAIL, SMALL, TOPIC_ID, append, batch, new_log, open_log
 from tests.simulation.memory_disk import MemoryDisk
 
@@ -43,7 +43,7 @@ def disk_with_copy(
         append(opened.log, batch(3 * number, records=3, value=b"batch %d" % number))
     if on_operation is not None:
         disk.on_operation = lambda *_: on_operation(disk)
-    written = write_aside(
+    written = copy_divergent(
         disk,
         ASIDE,
         opened.log,
@@ -54,7 +54,7 @@ def disk_with_copy(
         now_ms=1,
         health=DirectoryHealth("/data"),
     )
-    assert isinstance(written, WrittenAside)
+    assert isinstance(written, DivergentCopy)
     return disk
 
 
@@ -74,7 +74,7 @@ def test_a_log_that_is_cut_during_the_copy_is_no_failure_of_the_disk(options: Lo
 
     disk.on_operation = cut
     with pytest.raises(LogChanged):
-        write_aside(
+        copy_divergent(
             disk,
             ASIDE,
             opened.log,
@@ -106,7 +106,7 @@ def test_what_is_rotten_is_left_out_of_the_copy_and_the_rest_can_be_read() -> No
         log.holes.note(checked.hole, log_start_offset=0)
     left_out = {offset for found in log.rotten for offset in range(found.first_offset, found.next_offset)}
     assert left_out == {3, 4, 11}
-    written = write_aside(
+    written = copy_divergent(
         disk,
         ASIDE,
         log,
@@ -117,9 +117,9 @@ def test_what_is_rotten_is_left_out_of_the_copy_and_the_rest_can_be_read() -> No
         now_ms=1,
         health=DirectoryHealth("/data"),
     )
-    assert isinstance(written, WrittenAside)
+    assert isinstance(written, DivergentCopy)
     found = only_copy(disk)
-    kept = [record.offset for record in read_aside(disk, found)]
+    kept = [record.offset for record in read_copy(disk, found)]
     assert kept == [offset for offset in range(20) if offset not in left_out]
     assert found.range.reason == f"rotten; {len(log.rotten)} rotten ranges are left out"
 
@@ -132,7 +132,7 @@ def test_a_copy_for_which_the_disk_is_too_full_leaves_nothing(file: str) -> None
     assert isinstance(opened, OpenedLog)
     append(opened.log, batch(0, records=3))
     disk.fail_next("pwrite", OSError(errno.ENOSPC, "no space left"), path_contains=file)
-    written = write_aside(
+    written = copy_divergent(
         disk,
         ASIDE,
         opened.log,
@@ -147,8 +147,8 @@ def test_a_copy_for_which_the_disk_is_too_full_leaves_nothing(file: str) -> None
     assert disk.listdir(ASIDE) == []
 
 
-def only_copy(disk: MemoryDisk) -> FoundAside:
-    (found,) = list_aside(disk, ASIDE)
+def only_copy(disk: MemoryDisk) -> FoundCopy:
+    (found,) = list_copies(disk, ASIDE)
     return found
 
 
@@ -157,19 +157,19 @@ def test_a_copy_is_read_from_the_cut_on_although_it_begins_with_the_whole_batch(
     found = only_copy(disk)
     assert (found.range.topic, found.range.partition) == ("orders", 0)
     assert (found.range.first_offset, found.range.next_offset) == (10, 18)
-    records = list(read_aside(disk, found))
+    records = list(read_copy(disk, found))
     assert [record.offset for record in records] == list(range(10, 18))
     assert [record.value for record in records[:3]] == [b"batch 3", b"batch 3", b"batch 4"]
 
 
 def test_a_directory_in_which_nothing_was_ever_cut_has_no_copies() -> None:
-    assert list_aside(MemoryDisk(), ASIDE) == []
+    assert list_copies(MemoryDisk(), ASIDE) == []
 
 
 def test_batches_without_a_description_are_no_copy() -> None:
     disk = disk_with_copy(first_offset=10)
     disk.unlink(only_copy(disk).path.replace(".batches", ".json"))
-    assert list_aside(disk, ASIDE) == []
+    assert list_copies(disk, ASIDE) == []
 
 
 def test_a_description_that_is_none_is_corrupt() -> None:
@@ -177,7 +177,7 @@ def test_a_description_that_is_none_is_corrupt() -> None:
     path = only_copy(disk).path.replace(".batches", ".json")
     disk.open(path).pwrite(b"[", 0)
     with pytest.raises(CorruptLog, match="does not describe a copy"):
-        list_aside(disk, ASIDE)
+        list_copies(disk, ASIDE)
 
 
 def test_a_copy_that_a_crash_interrupts_is_whole_or_none() -> None:
@@ -191,9 +191,9 @@ def test_a_copy_that_a_crash_interrupts_is_whole_or_none() -> None:
     disk_with_copy(first_offset=10, on_operation=crash)
     counts = set()
     for image in images:
-        copies = list_aside(image, ASIDE)
+        copies = list_copies(image, ASIDE)
         for found in copies:
-            assert [record.offset for record in read_aside(image, found)] == list(range(10, 18))
+            assert [record.offset for record in read_copy(image, found)] == list(range(10, 18))
         counts.add(len(copies))
     assert counts == {0, 1}
 
@@ -203,7 +203,7 @@ def test_a_copy_that_lacks_its_end_gives_its_good_batches_and_then_fails(missing
     disk = disk_with_copy(first_offset=10)
     found = only_copy(disk)
     disk.open(found.path).truncate(found.size_bytes - missing_bytes)
-    records = read_aside(disk, found)
+    records = read_copy(disk, found)
     assert [next(records).offset for _ in range(2)] == [10, 11]
     with pytest.raises(CorruptLog, match="good bytes"):
         list(records)
@@ -214,7 +214,7 @@ def test_a_copy_that_lacks_whole_batches_fails_too() -> None:
     found = only_copy(disk)
     disk.open(found.path).truncate(found.size_bytes // 3)
     with pytest.raises(CorruptLog, match="good bytes"):
-        list(read_aside(disk, found))
+        list(read_copy(disk, found))
 
 
 def test_a_flipped_bit_in_a_copy_is_seen() -> None:
@@ -222,11 +222,11 @@ def test_a_flipped_bit_in_a_copy_is_seen() -> None:
     found = only_copy(disk)
     disk.flip_bit(found.path, found.size_bytes - 1)
     with pytest.raises(CorruptLog):
-        list(read_aside(disk, found))
+        list(read_copy(disk, found))
 
 
-def set_aside(disk: MemoryDisk, log: PartitionLog, *, health: DirectoryHealth) -> WrittenAside | NotWritten:
-    return write_aside(
+def set_aside(disk: MemoryDisk, log: PartitionLog, *, health: DirectoryHealth) -> DivergentCopy | NotWritten:
+    return copy_divergent(
         disk,
         ASIDE,
         log,
@@ -256,7 +256,7 @@ def test_no_copy_is_written_over_what_an_earlier_one_left_and_there_are_not_too_
     disk.open(f"{stem}.0.{left}", create=True)
     monkeypatch.setattr(divergent, "SAME_RANGE_MAX", 3)
     written = [set_aside(disk, log, health=DirectoryHealth("/data")) for _ in range(3)]
-    assert [each.path for each in written if isinstance(each, WrittenAside)] == [
+    assert [each.path for each in written if isinstance(each, DivergentCopy)] == [
         f"{stem}.1.batches",
         f"{stem}.2.batches",
     ]
@@ -268,7 +268,7 @@ def test_a_range_is_copied_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(divergent, "COPY_BYTES_MAX", 70)  # less than a batch
     disk, log, batches = in_one_segment()
     written = set_aside(disk, log, health=DirectoryHealth("/data"))
-    assert isinstance(written, WrittenAside)
+    assert isinstance(written, DivergentCopy)
     assert written.size_bytes == len(b"".join(batches))
     assert disk.content(written.path) == b"".join(batches)
 
@@ -306,9 +306,9 @@ def test_a_disk_that_fails_is_not_taken_for_a_full_one() -> None:
 
 
 def test_a_name_tells_the_topic_of_a_copy() -> None:
-    (found,) = list_aside(disk_with_copy(first_offset=10), ASIDE)
-    assert topic_of_aside(found.name) == ("orders", TOPIC_ID)
-    assert topic_of_aside(f"{found.name}.json") is None
+    (found,) = list_copies(disk_with_copy(first_offset=10), ASIDE)
+    assert topic_of_copy(found.name) == ("orders", TOPIC_ID)
+    assert topic_of_copy(f"{found.name}.json") is None
 
 
 @pytest.mark.parametrize("more", [0, 1])
@@ -318,4 +318,4 @@ def test_a_description_has_a_largest_size(more: int) -> None:
     size = file.size_bytes()
     file.pwrite(b" " * (DESCRIPTION_BYTES_MAX + more - size), size)
     told: list[CorruptLog] = []
-    assert len(list_aside(disk, ASIDE, on_corrupt=told.append)) == 1 - more == 1 - len(told)
+    assert len(list_copies(disk, ASIDE, on_corrupt=told.append)) == 1 - more == 1 - len(told)

@@ -13,7 +13,7 @@ from dataplane.core.log_port import LogError
 from dataplane.core.producer_state import Duplicate
 from dataplane.storage.checkpoints import read_checkpoint, write_checkpoint
 from dataplane.storage.disk import Disk, PosixDisk
-from dataplane.storage.divergent import NotWritten, WrittenAside, write_aside
+from dataplane.storage.divergent import DivergentCopy, NotWritten, copy_divergent
 from dataplane.storage.dump import dump_segment
 from dataplane.storage.log_dir import LogDir, StrayDirectory, open_log_dir
 from dataplane.storage.log_dir_identity import LogDirRefused
@@ -727,8 +727,8 @@ def test_what_a_truncation_drops_is_written_aside_whole() -> None:
     for encoded in batches:
         append(log, encoded)
 
-    def aside() -> WrittenAside | NotWritten:
-        return write_aside(
+    def aside() -> DivergentCopy | NotWritten:
+        return copy_divergent(
             disk,
             "/data/divergent",
             log,
@@ -745,7 +745,7 @@ def test_what_a_truncation_drops_is_written_aside_whole() -> None:
     assert disk.listdir("/data/divergent") == []
     disk.free_bytes_left = None
     written = aside()
-    assert isinstance(written, WrittenAside)
+    assert isinstance(written, DivergentCopy)
     disk.crash_machine(Random(1))
     assert disk.content(written.path) == b"".join(batches[8:])
     dumped = list(dump_segment(disk.open(written.path), with_records=True))

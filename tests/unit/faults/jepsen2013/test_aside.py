@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from dataplane.storage.divergent import WrittenAside, write_aside
+from dataplane.storage.divergent import DivergentCopy, copy_divergent
 from dataplane.storage.health import DirectoryHealth
 from dataplane.storage.recovery import OpenedLog
 from springtide.wire.records import NewRecord, encode_batch
@@ -40,7 +40,7 @@ def test_copies_are_read_from_every_brokers_disk_and_only_the_topics() -> None:
     assert isinstance(opened, OpenedLog)
     values = [value_of(integer, 0) for integer in (0, 5, 9)]
     append(opened.log, encode_batch([NewRecord(value=value.encode()) for value in values], leader_epoch=0))
-    written = write_aside(
+    written = copy_divergent(
         disk,
         "/data/divergent",
         opened.log,
@@ -51,7 +51,7 @@ def test_copies_are_read_from_every_brokers_disk_and_only_the_topics() -> None:
         now_ms=0,
         health=DirectoryHealth("/data"),
     )
-    assert isinstance(written, WrittenAside)
+    assert isinstance(written, DivergentCopy)
     disk.crash_machine(Random(1))
     directories = {1: Path("/data"), 2: Path("/nothing/was/ever/cut")}
     (copy,) = read_copies(directories, PARTITION.topic, disk=disk)

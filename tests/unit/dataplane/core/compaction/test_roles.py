@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataplane.core.compaction.known import PlacedRound
 from dataplane.core.compaction.rounds import CompactionOptions, Dirt, Round
-from dataplane.core.effects import DATA_APPENDED, NO_EFFECTS, BackOff, Effects, Remark, WriteAside
+from dataplane.core.effects import DATA_APPENDED, NO_EFFECTS, BackOff, CopyDivergent, Effects, Remark
 from dataplane.core.results import LeaderAnswer, ReplicaOptions
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
@@ -110,10 +110,10 @@ def test_a_follower_without_a_seat_begins_anew_below_its_leaders_floor() -> None
 def test_what_is_not_known_to_be_committed_is_written_aside_before() -> None:
     bench = following(high_watermark=2)
     hold = bench.fetched(told(5))[-1]
-    assert isinstance(hold, WriteAside)
+    assert isinstance(hold, CopyDivergent)
     assert (hold.first_offset, hold.next_offset, hold.cut_offset) == (2, 4, 0)
     assert bench.log.log_end_offset == 4
-    as_follower(bench.replica).on_written_aside(hold.hold_id, error=None, now_ms=0)
+    as_follower(bench.replica).on_divergent_copied(hold.hold_id, error=None, now_ms=0)
     assert bench.log.log_end_offset == 0
 
 
@@ -131,9 +131,9 @@ def test_a_log_that_was_copied_in_part_does_not_follow_an_unclean_leader_with_wh
     bench.fetched(told(0, end=9))
     bench.apply(leader=3, leader_epoch=6, partition_epoch=2, isr=(3,), unclean_leader_epoch=6)
     hold = bench.fetched(LeaderAnswer(high_watermark=3))[-1]
-    assert isinstance(hold, WriteAside)
+    assert isinstance(hold, CopyDivergent)
     assert (hold.first_offset, hold.cut_offset) == (0, 0)
-    as_follower(bench.replica).on_written_aside(hold.hold_id, error=None, now_ms=0)
+    as_follower(bench.replica).on_divergent_copied(hold.hold_id, error=None, now_ms=0)
     assert bench.log.log_end_offset == 0
     assert bench.log.rounds.whole_from == 0
 

@@ -26,7 +26,7 @@ from dataplane.core.fetch_session import (
 )
 from dataplane.handlers import fetch as fetch_handler
 from dataplane.handlers.table import HANDLERS as OF_BROKER
-from dataplane.shell.asides import Asides
+from dataplane.shell.divergent_logs import DivergentLogs
 from dataplane.shell.fetches import Fetches
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.produces import Produces
@@ -367,7 +367,7 @@ class World:
             config=SimpleNamespace(fetch_max_bytes=1_000),
             administration=SimpleNamespace(start=reach),
             producer_ids=SimpleNamespace(take=reach),
-            asides=SimpleNamespace(list=reach, topic_of=lambda _: None),
+            divergent_logs=SimpleNamespace(list=reach, topic_of=lambda _: None),
             wall_ms=lambda: 0,
         )
         self.context.fetches = Fetches(
@@ -744,8 +744,8 @@ def test_a_consumer_that_has_waited_since_before_acls_decided_asks_again(world: 
 
 def test_what_a_truncation_dropped_is_its_topics(world: World) -> None:
     copy = f"orders-0.{'A' * 22}.{3:020}-{8:020}.0"
-    world.context.asides.topic_of = Asides.topic_of
-    world.context.asides.fetch = reach
+    world.context.divergent_logs.topic_of = DivergentLogs.topic_of
+    world.context.divergent_logs.fetch = reach
     asked = {"session_epoch": -1, "replica_id": -2, "topics": topics(KNOWN._replace(topic=copy))}
     answer = world.ask(ApiKey.FETCH, 12, asked, "READ TOPIC orders-~")
     assert error_codes(answer) - {ErrorCode.NONE} == {NO_TOPIC}

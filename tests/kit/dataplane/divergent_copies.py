@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dataplane.storage.disk import Disk
-from dataplane.storage.divergent import FoundAside
+from dataplane.storage.divergent import FoundCopy
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.scan import ScanStop, SegmentScan
 from springtide.wire.record_batch import CorruptBatch
 from springtide.wire.records import Record, iter_records
 
 
-def read_aside(disk: Disk, found: FoundAside) -> Iterator[Record]:
+def read_copy(disk: Disk, found: FoundCopy) -> Iterator[Record]:
     """The records that the cut dropped, by offset: of the first batch those before the cut are left out.
     Raises CorruptLog, after the last good batch, if the copy is not what was written."""
     file = disk.open(found.path)

@@ -15,9 +15,9 @@ from functools import partial
 
 from dataplane.core.log_port import LogSlice
 from dataplane.core.results import FetchResult
-from dataplane.storage.aside_log import AsideLog, open_aside
 from dataplane.storage.disk import Disk
-from dataplane.storage.divergent import FoundAside, find_aside, is_aside_name, list_aside, topic_of_aside
+from dataplane.storage.divergent import FoundCopy, find_copy, is_copy_name, list_copies, topic_of_copy
+from dataplane.storage.divergent_log import DivergentLog, open_copy
 from dataplane.storage.health import CorruptLog
 from springtide.contract.partition_state import PartitionKey
 from springtide.node.threads import Threads
@@ -39,13 +39,13 @@ class Listed:
     """The copies found, by name. usable_bytes, total_bytes: left on the disk, and its
     size, or -1. failure: why none could be listed."""
 
-    found: tuple[FoundAside, ...] = ()
+    found: tuple[FoundCopy, ...] = ()
     usable_bytes: int = -1
     total_bytes: int = -1
     failure: str | None = None
 
 
-class Asides:
+class DivergentLogs:
     """`on_opened` marks a key's waiting fetches to be looked at again when `end_turn` is called."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Asides:
         self._spawn = spawn
         self._on_opened = on_opened
         self._end_turn = end_turn
-        self._open: OrderedDict[str, AsideLog] = OrderedDict()  # least recently read first
+        self._open: OrderedDict[str, DivergentLog] = OrderedDict()  # least recently read first
         self._opening: dict[str, dict[PartitionKey, None]] = {}
         self._failed: dict[PartitionKey, ErrorCode] = {}
 
@@ -73,7 +73,7 @@ class Asides:
     ) -> FetchResult:
         """Answer as a log answers a consumer's fetch. `key` is that of the fetch session. The high watermark
         is what the replica knew to be committed when it cut; records beyond it are given out all the same."""
-        if not is_aside_name(name):
+        if not is_copy_name(name):
             return UNKNOWN
         failure = self._failed.pop(key, None)
         if failure is not None:
@@ -107,7 +107,7 @@ class Asides:
     def topic_of(name: str) -> tuple[str, str] | None:
         """Return the name and the id of the topic that a copy of this name is of; None if no copy has it. The
         name may be cut short."""
-        return topic_of_aside(name)
+        return topic_of_copy(name)
 
     def _start_opening(self, name: str, key: PartitionKey) -> None:
         waiting = self._opening.get(name)
@@ -118,12 +118,12 @@ class Asides:
             self._spawn(partial(self._open_one, name))
 
     async def _open_one(self, name: str) -> None:
-        opened: AsideLog | ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
+        opened: DivergentLog | ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
         try:
             opened = await self._threads.run(partial(_open_blocking, self._disk, self.directory, name))
         finally:
             waiting = self._opening.pop(name)
-            if isinstance(opened, AsideLog):
+            if isinstance(opened, DivergentLog):
                 self._open[name] = opened
                 if len(self._open) > OPEN_MAX:
                     self._open.popitem(last=False)
@@ -147,9 +147,9 @@ class Asides:
         self._spawn(work)
 
 
-def _open_blocking(disk: Disk, directory: str, name: str) -> AsideLog | ErrorCode:
+def _open_blocking(disk: Disk, directory: str, name: str) -> DivergentLog | ErrorCode:
     try:
-        return open_aside(disk, find_aside(disk, directory, name))
+        return open_copy(disk, find_copy(disk, directory, name))
     except FileNotFoundError:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     except (CorruptLog, OSError) as error:
@@ -163,7 +163,7 @@ def _error_code(error: CorruptLog | OSError) -> ErrorCode:
 
 def _list_blocking(disk: Disk, directory: str) -> Listed:
     try:
-        found = list_aside(
+        found = list_copies(
             disk,
             directory,
             on_corrupt=lambda corrupt: _log.error("copy_description_corrupt cause=%s", corrupt),

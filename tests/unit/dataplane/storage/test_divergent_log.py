@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataplane.core.log_port import LogSlice
-from dataplane.storage import aside_log
-from dataplane.storage.aside_log import AsideLog, open_aside
+from dataplane.storage import divergent_log
 from dataplane.storage.disk import File
 from dataplane.storage.divergent import (
-    WrittenAside,
-    find_aside,
-    is_aside_name,
-    list_aside,
-    write_aside,
+    DivergentCopy,
+    copy_divergent,
+    find_copy,
+    is_copy_name,
+    list_copies,
 )
+from dataplane.storage.divergent_log import DivergentLog, open_copy
 from dataplane.storage.health import CorruptLog, DirectoryHealth
 from dataplane.storage.recovery import OpenedLog
 from springtide.wire.framing import FileChunk
@@ -41,7 +41,7 @@ def disk_with_copy(sizes: list[int], *, first_offset: int, gaps: frozenset[int] 
         offset += number in gaps
         append(opened.log, batch(offset, records=3, value=b"v" * size))
         offset += 3
-    written = write_aside(
+    written = copy_divergent(
         disk,
         ASIDE,
         opened.log,
@@ -52,13 +52,13 @@ def disk_with_copy(sizes: list[int], *, first_offset: int, gaps: frozenset[int] 
         now_ms=1,
         health=DirectoryHealth("/data"),
     )
-    assert isinstance(written, WrittenAside)
+    assert isinstance(written, DivergentCopy)
     return disk
 
 
-def opened_copy(disk: MemoryDisk) -> AsideLog:
-    (found,) = list_aside(disk, ASIDE)
-    return open_aside(disk, found)
+def opened_copy(disk: MemoryDisk) -> DivergentLog:
+    (found,) = list_copies(disk, ASIDE)
+    return open_copy(disk, found)
 
 
 def ranges_of(piece: LogSlice) -> list[tuple[int, int]]:
@@ -76,19 +76,19 @@ def ranges_of(piece: LogSlice) -> list[tuple[int, int]]:
 
 def test_a_copy_is_found_by_its_name_which_tells_what_it_holds() -> None:
     disk = disk_with_copy([10] * 6, first_offset=4)
-    assert [found.name for found in list_aside(disk, ASIDE)] == [NAME]
-    assert is_aside_name(NAME)
-    found = find_aside(disk, ASIDE, NAME)
+    assert [found.name for found in list_copies(disk, ASIDE)] == [NAME]
+    assert is_copy_name(NAME)
+    found = find_copy(disk, ASIDE, NAME)
     assert (found.range.first_offset, found.range.next_offset, found.range.high_watermark) == (4, 18, 9)
     with pytest.raises(FileNotFoundError):
-        find_aside(disk, ASIDE, NAME.removesuffix("0") + "1")
+        find_copy(disk, ASIDE, NAME.removesuffix("0") + "1")
 
 
 @pytest.mark.parametrize(
     "name", ["", "orders", "../" + NAME, NAME + "/x", NAME + ".json", NAME + "\n", "a/" + NAME, "x" * 300]
 )
 def test_what_is_no_name_of_a_copy_is_never_looked_for_on_the_disk(name: str) -> None:
-    assert not is_aside_name(name)
+    assert not is_copy_name(name)
 
 
 def test_reading_begins_with_the_batch_that_holds_the_offset_and_keeps_to_the_limit() -> None:
@@ -116,7 +116,7 @@ def test_reads_of_any_size_give_every_batch_once_and_in_order(
     sizes: list[int], gaps: frozenset[int], max_bytes: int, data: st.DataObject
 ) -> None:
     """With an index of a few hundred bytes, so that reads meet its boundaries in all ways."""
-    before, aside_log.INDEX_INTERVAL_BYTES = aside_log.INDEX_INTERVAL_BYTES, 500
+    before, divergent_log.INDEX_INTERVAL_BYTES = divergent_log.INDEX_INTERVAL_BYTES, 500
     try:
         end = 3 * len(sizes) + len([gap for gap in gaps if gap < len(sizes)])
         first_offset = data.draw(st.integers(0, end - 1))
@@ -135,13 +135,13 @@ def test_reads_of_any_size_give_every_batch_once_and_in_order(
             position = piece.next_offset
         assert seen == whole
     finally:
-        aside_log.INDEX_INTERVAL_BYTES = before
+        divergent_log.INDEX_INTERVAL_BYTES = before
 
 
 @pytest.mark.parametrize("change", ["shorter", "flipped", "longer", "other range"])
 def test_a_copy_that_is_not_what_was_written_is_not_opened(change: str) -> None:
     disk = disk_with_copy([10] * 6, first_offset=4)
-    (found,) = list_aside(disk, ASIDE)
+    (found,) = list_copies(disk, ASIDE)
     file = disk.open(found.path)
     if change == "shorter":
         file.truncate(found.size_bytes - 1)
@@ -153,9 +153,9 @@ def test_a_copy_that_is_not_what_was_written_is_not_opened(change: str) -> None:
         described = disk.open(found.path.replace(".batches", ".json"))
         text = described.pread(1 << 16, 0).replace(b'"next_offset": 18', b'"next_offset": 17')
         described.pwrite(text, 0)
-        (found,) = list_aside(disk, ASIDE)
+        (found,) = list_copies(disk, ASIDE)
     with pytest.raises(CorruptLog):
-        open_aside(disk, found)
+        open_copy(disk, found)
 
 
 def test_a_copy_that_is_cut_while_it_is_open_is_corrupt_and_not_short() -> None:
@@ -168,10 +168,10 @@ def test_a_copy_that_is_cut_while_it_is_open_is_corrupt_and_not_short() -> None:
 
 def test_a_description_of_absurd_size_is_not_read() -> None:
     disk = disk_with_copy([10], first_offset=0)
-    (found,) = list_aside(disk, ASIDE)
+    (found,) = list_copies(disk, ASIDE)
     disk.open(found.path.replace(".batches", ".json")).truncate(1 << 20)
     told: list[CorruptLog] = []
-    assert list_aside(disk, ASIDE, on_corrupt=told.append) == []
+    assert list_copies(disk, ASIDE, on_corrupt=told.append) == []
     assert "1048576 bytes" in str(told[0])
 
 
@@ -183,7 +183,7 @@ def test_a_read_from_any_offset_begins_with_the_batch_that_comes_there(
     interval: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in a gap between two stretches of the index, and behind a batch that is larger than a stretch."""
-    monkeypatch.setattr(aside_log, "INDEX_INTERVAL_BYTES", interval)
+    monkeypatch.setattr(divergent_log, "INDEX_INTERVAL_BYTES", interval)
     sizes = [10] * 7 + [900] + [10] * 8
     log = opened_copy(disk_with_copy(sizes, first_offset=0, gaps=frozenset(range(1, 16))))
     whole = ranges_of(log.read(0, max_bytes=1 << 20, at_least_one=True))
@@ -205,19 +205,19 @@ def test_a_read_from_any_offset_begins_with_the_batch_that_comes_there(
 
 def test_a_copy_ends_with_a_batch_that_a_compaction_left_empty() -> None:
     disk = disk_with_copy([10] * 3, first_offset=4)
-    (found,) = list_aside(disk, ASIDE)
+    (found,) = list_copies(disk, ASIDE)
     header = decode_header(batch(9, records=3))
     empty = seal_batch(header._replace(batch_length=BATCH_LENGTH_MIN, record_count=0), b"")
     disk.open(found.path).pwrite(empty, found.size_bytes)
     described = replace(found.range, next_offset=12)
-    log = open_aside(disk, replace(found, size_bytes=found.size_bytes + len(empty), range=described))
+    log = open_copy(disk, replace(found, size_bytes=found.size_bytes + len(empty), range=described))
     assert ranges_of(log.read(9, max_bytes=1, at_least_one=True)) == [(9, 12)]
     with pytest.raises(CorruptLog, match="good bytes"):
-        open_aside(disk, found)
+        open_copy(disk, found)
 
 
 def test_a_read_below_a_copy_begins_with_it_and_what_rots_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aside_log, "INDEX_INTERVAL_BYTES", SIZE)
+    monkeypatch.setattr(divergent_log, "INDEX_INTERVAL_BYTES", SIZE)
     disk = disk_with_copy([10] * 6, first_offset=9)
     log = opened_copy(disk)
     assert ranges_of(log.read(0, max_bytes=1, at_least_one=True)) == [(9, 12)]

@@ -11,10 +11,10 @@ import trio
 
 from dataplane.core.log_port import LogSlice
 from dataplane.core.results import FetchResult
-from dataplane.shell import asides as asides_module
-from dataplane.shell.asides import Asides, Listed
+from dataplane.shell import divergent_logs as divergent_logs_module
+from dataplane.shell.divergent_logs import DivergentLogs, Listed
 from dataplane.storage.disk import File
-from dataplane.storage.divergent import WrittenAside, write_aside
+from dataplane.storage.divergent import DivergentCopy, copy_divergent
 from dataplane.storage.health import DirectoryHealth
 from springtide.contract.partition_state import PartitionKey
 from springtide.node.threads import TrioThreads
@@ -38,7 +38,7 @@ class Bench:
         self.spawned: list[Callable[[], Awaitable[None]]] = []
         self.opened: list[PartitionKey] = []
         self.turns = 0
-        self.asides = Asides(
+        self.logs = DivergentLogs(
             disk=disk,
             directory=ASIDE,
             threads=TrioThreads(),
@@ -56,7 +56,7 @@ class Bench:
 
     def fetch(self, name: str = NAME, *, offset: int = 3, partition: int = 0, **limits: Any) -> FetchResult:
         limits = {"max_bytes": 1 << 20, "at_least_one": True, **limits}
-        return self.asides.fetch(name, (f"name:{name}", partition), fetch_offset=offset, **limits)
+        return self.logs.fetch(name, (f"name:{name}", partition), fetch_offset=offset, **limits)
 
     async def read(self, name: str = NAME, **asked: Any) -> FetchResult:
         """As a client that comes again once it is woken."""
@@ -85,7 +85,7 @@ def with_copies(test: Callable[[Bench], Awaitable[None]], *first_offsets: int) -
         await node.apply(state(), full=True)
         node.produce(8)
         for first_offset in first_offsets or (3,):
-            written = write_aside(
+            written = copy_divergent(
                 disk,
                 ASIDE,
                 node.log(),
@@ -96,7 +96,7 @@ def with_copies(test: Callable[[Bench], Awaitable[None]], *first_offsets: int) -
                 now_ms=1,
                 health=DirectoryHealth(PATH),
             )
-            assert isinstance(written, WrittenAside)
+            assert isinstance(written, DivergentCopy)
         await test(Bench(disk))
 
     trio.run(main)
@@ -170,8 +170,8 @@ def test_a_copy_that_is_damaged_is_an_error_and_is_tried_again_for_the_next_who_
 
 
 def test_few_are_open_at_a_time_and_fewer_are_being_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asides_module, "OPEN_MAX", 2)
-    monkeypatch.setattr(asides_module, "OPENING_MAX", 2)
+    monkeypatch.setattr(divergent_logs_module, "OPEN_MAX", 2)
+    monkeypatch.setattr(divergent_logs_module, "OPENING_MAX", 2)
     names = [f"orders-0.{TOPIC_ID}.{first:020d}-{8:020d}.0" for first in (3, 4, 5)]
 
     async def test(bench: Bench) -> None:
@@ -192,13 +192,13 @@ def test_what_there_is_is_listed_and_a_bad_description_hides_no_other() -> None:
     async def test(bench: Bench) -> None:
         told: list[Listed] = []
         bench.disk.open(f"{ASIDE}/{NAME.replace('3', '4', 1)}.json", create=True).pwrite(b"[", 0)
-        bench.asides.list(told.append)
+        bench.logs.list(told.append)
         await bench.work()
         (listed,) = told
         assert [(found.name, found.range.high_watermark) for found in listed.found] == [(NAME, 5)]
         assert listed.failure is None
         bench.disk.fail_next("listdir", OSError(errno.EIO, "EIO"))
-        bench.asides.list(told.append)
+        bench.logs.list(told.append)
         await bench.work()
         assert "EIO" in str(told[1].failure)
 

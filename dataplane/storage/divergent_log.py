@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from dataplane.core.log_port import LogSlice
 from dataplane.storage.disk import Disk, File
-from dataplane.storage.divergent import DivergentRange, FoundAside
+from dataplane.storage.divergent import DivergentRange, FoundCopy
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.scan import ScanStop, SegmentScan
 from springtide.wire.framing import FileChunk
@@ -22,7 +22,7 @@ from springtide.wire.record_batch import HEADER_BYTES, BatchHeader, decode_heade
 INDEX_INTERVAL_BYTES = 64 * 1024
 
 
-class AsideLog:
+class DivergentLog:
     """`range` says which offsets it holds. Its first batch may begin below them: batches are kept whole."""
 
     __slots__ = ("_file", "_offsets", "_positions", "_size_bytes", "path", "range")
@@ -103,7 +103,7 @@ class AsideLog:
             position += header.size_bytes
 
 
-def open_aside(disk: Disk, found: FoundAside) -> AsideLog:
+def open_copy(disk: Disk, found: FoundCopy) -> DivergentLog:
     """Reads all of it once: in a thread. Raises CorruptLog if it is not what was written, OSError if it can't
     be read."""
     file = disk.open(found.path)
@@ -119,7 +119,7 @@ def open_aside(disk: Disk, found: FoundAside) -> AsideLog:
         )
     if scan.next_offset > found.range.next_offset:
         raise CorruptLog(f"{found.path} goes on to offset {scan.next_offset}, beyond what it describes")
-    return AsideLog(
+    return DivergentLog(
         path=found.path,
         described=found.range,
         file=file,
