@@ -329,7 +329,16 @@ def ending_of(process: SupervisedProcess) -> str:
 
 def run_demo_command(report_path: Path) -> int:
     # Imported here: `up` works without the confluent-kafka client that the demo's load needs.
-    from localcluster.demo import print_report, run_demo, write_report  # noqa: PLC0415
+    try:
+        from localcluster.demo import print_report, run_demo, write_report  # noqa: PLC0415
+    except ModuleNotFoundError as missing:
+        if missing.name != "confluent_kafka":
+            raise
+        sys.stderr.write(
+            "localcluster: the demo's Kafka client is not installed in this environment: "
+            "pip install 'springtide[pipeline,clients]'\n"
+        )
+        return EXIT_FAILED
 
     narrate = Narrator()
     with LocalCluster(coordinators=COORDINATORS, on_progress=narrate) as cluster:

@@ -1,73 +1,62 @@
-"""Client groups over the Kafka protocol: librdkafka's clients in worker threads, an administration client for
-each cluster, which is made on first use and again when the cluster's brokers have other addresses."""
+"""Client groups over the Kafka protocol: each coordinator is asked for its groups, a group's own coordinator
+for the group, and leaders for the logs. A question has connections of its own, which end with it."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import anyio
 import anyio.to_thread
-from confluent_kafka import (
-    Consumer,
-    ConsumerGroupState,
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from controller.shell.client_groups import (
-    EARLIEST,
-    LATEST,
-    MAX_TIMESTAMP,
     CommittedPlace,
-    GroupAbsent,
-    GroupBusy,
     GroupDetail,
     GroupListing,
     GroupsUnavailable,
     LogPosition,
-    MemberDetail,
     Place,
 )
 from controller.shell.clock import ControllerClock
+from controller.shell.group_messages import (
+    GROUP_TYPES,
+    PASSING,
+    VERSIONS,
+    Refused,
+    check,
+    check_deleted,
+    committed,
+    described,
+    fetch,
+    first_times,
+    list_offsets,
+    listing,
+    offset_commit,
+    positions,
+    unset,
+)
+from controller.shell.kafka_connection import KafkaConnection, Node, NodeLost, connected
 from controller.shell.outcomes import OutcomeUnknown
 from controller.shell.published import Published
+from springtide.tls import TlsFilesInvalid, load_ca, load_cert
+from springtide.wire.apis import ApiKey
 
 T = TypeVar("T")
-Settings = dict[str, str | int | float | bool]
 
-#: One request, with the search for who answers it.
-REQUEST_S: Final = 5.0
-#: One request, with the wait for a thread.
-ANSWER_MS_MAX: Final = 8_000
-THREADS_MAX: Final = 4
+#: One question, with the search for who answers it and the wait for its turn.
+QUESTION_MS_MAX: Final = 5_000
+QUESTIONS_AT_ONCE_MAX: Final = 8
+#: The wait for one broker's word on who coordinates a group, before another is asked.
+FIND_MS_MAX: Final = 2_000
+RETRY_MS: Final = 250
+LEADERS_AT_ONCE_MAX: Final = 16
+PARTITIONS_PER_REQUEST_MAX: Final = 2_000
 RECORD_TIMES_MS_MAX: Final = 1_500
-RECORD_BYTES: Final = 16_384
 LIST_ERRORS_MAX: Final = 20
-CLIENT_ID: Final = "springtide-controller"
-
-_ABSENT: Final = frozenset(
-    # The third: a group of another protocol, such as Kafka Connect's.
-    {KafkaError.GROUP_ID_NOT_FOUND, KafkaError.INVALID_GROUP_ID, KafkaError._INVALID_ARG}
-)
-_BUSY: Final = frozenset(
-    {
-        KafkaError.NON_EMPTY_GROUP,
-        KafkaError.UNKNOWN_MEMBER_ID,
-        KafkaError.ILLEGAL_GENERATION,
-        KafkaError.REBALANCE_IN_PROGRESS,
-    }
-)
-_SPECS: Final[Mapping[int, Callable[[], OffsetSpec]]] = {
-    EARLIEST: OffsetSpec.earliest,
-    LATEST: OffsetSpec.latest,
-    MAX_TIMESTAMP: OffsetSpec.max_timestamp,
-}
 
 
 class KafkaTls(NamedTuple):
@@ -77,21 +66,16 @@ class KafkaTls(NamedTuple):
     cert: str = ""
     key: str = ""
 
-    @property
-    def settings(self) -> Settings:
-        named = {
-            "ssl.ca.location": self.ca,
-            "ssl.certificate.location": self.cert,
-            "ssl.key.location": self.key,
-        }
-        return {key: file for key, file in named.items() if file}
-
-
-class Bootstrap(NamedTuple):
-    """Where to ask a cluster first."""
-
-    servers: str
-    is_tls: bool
+    def context(self) -> ssl.SSLContext:
+        """Read the files, which may have been renewed. Raise TlsFilesInvalid."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if self.ca:
+            load_ca(context, self.ca)
+        else:
+            context.load_default_certs()
+        if self.cert:
+            load_cert(context, self.cert, self.key)
+        return context
 
 
 class KafkaGroups:
@@ -104,254 +88,238 @@ class KafkaGroups:
         self._view_of = view_of
         self._tls = tls or KafkaTls()
         self._clock = clock
-        self._threads = anyio.CapacityLimiter(THREADS_MAX)
-        self._lock = threading.Lock()
-        self._clients: dict[str, tuple[Settings, AdminClient]] = {}
+        self._turns = anyio.CapacityLimiter(QUESTIONS_AT_ONCE_MAX)
 
     async def listed(self, cluster: str) -> tuple[list[GroupListing], list[str]]:
-        return await self._ask(cluster, _listed)
+        view = self._view_of(cluster)
+        coordinators = coordinators_of(view)
+        found: dict[str, GroupListing] = {}
+        silent = dict.fromkeys(coordinators, f"no answer within {QUESTION_MS_MAX / 1000:g} s")
+
+        async def ask_one(way: _Way, node: Node) -> None:
+            while True:
+                try:
+                    answer = await way.ask(node, ApiKey.LIST_GROUPS, {"states_filter": ()})
+                    check(answer.error_code)
+                    found.update((one.group_id, listing(one)) for one in answer.groups)
+                    del silent[node]
+                    return
+                except NodeLost as error:
+                    silent[node] = error.reason
+                except Refused as error:
+                    silent[node] = str(error)
+                    if error.code not in PASSING:
+                        return
+                await self._clock.sleep_ms(RETRY_MS)
+
+        async with self._way(view) as way:
+            await _at_once(partial(ask_one, way, node) for node in coordinators)
+        errors = [f"{node.endpoint}: {reason}" for node, reason in silent.items()]
+        if errors and not found:
+            raise GroupsUnavailable(f"no coordinator told its groups: {errors[0]}")
+        told = [one for one in found.values() if one.protocol_type in GROUP_TYPES]
+        return told, errors[:LIST_ERRORS_MAX]
 
     async def described(self, cluster: str, group_id: str) -> GroupDetail:
-        return await self._ask(cluster, partial(_described, _sendable(group_id)))
+        fields = {"groups": (group_id,)}
+        return await self._of_coordinator(cluster, group_id, ApiKey.DESCRIBE_GROUPS, fields, described)
 
     async def committed(self, cluster: str, group_id: str) -> dict[Place, CommittedPlace]:
-        return await self._ask(cluster, partial(_committed, _sendable(group_id)))
+        fields = {"group_id": group_id, "topics": None}
+        return await self._of_coordinator(cluster, group_id, ApiKey.OFFSET_FETCH, fields, committed)
 
     async def log_offsets(self, cluster: str, wanted: Mapping[Place, int]) -> dict[Place, LogPosition]:
-        return await self._ask(cluster, partial(_log_offsets, wanted)) if wanted else {}
+        view = self._view_of(cluster)
+        found: dict[Place, LogPosition] = {}
+
+        async def ask_one(way: _Way, node: Node, places: Sequence[Place]) -> None:
+            with suppress(NodeLost):
+                for start in range(0, len(places), PARTITIONS_PER_REQUEST_MAX):
+                    asked = {at: wanted[at] for at in places[start : start + PARTITIONS_PER_REQUEST_MAX]}
+                    told = positions(await way.ask(node, ApiKey.LIST_OFFSETS, list_offsets(asked)))
+                    found.update((place, told[place]) for place in asked if place in told)
+
+        if wanted:
+            async with self._way(view) as way:
+                await _at_once(partial(ask_one, way, node, led) for node, led in _by_leader(view, wanted))
+        return found
 
     async def record_times(self, cluster: str, wanted: Mapping[Place, int]) -> dict[Place, int]:
-        if not wanted:
-            return {}
-        read = partial(_record_times, self._settings(cluster), wanted, self._clock)
-        with self._clock.timeout_ms(ANSWER_MS_MAX):
-            return await self._in_thread(read)
-        return {}
+        view = self._view_of(cluster)
+        found: dict[Place, int] = {}
+
+        async def read_one(way: _Way, node: Node, places: Sequence[Place]) -> None:
+            left = {place: wanted[place] for place in places}
+            with suppress(NodeLost):
+                async with way.connected(node) as connection:
+                    while left:
+                        fetched = await fetch(node, connection, left)
+                        times, left = await anyio.to_thread.run_sync(first_times, fetched, left)
+                        found.update(times)
+
+        if wanted:
+            async with self._way(view) as way:
+                with self._clock.timeout_ms(RECORD_TIMES_MS_MAX):
+                    await _at_once(
+                        partial(read_one, way, node, led) for node, led in _by_leader(view, wanted)
+                    )
+        return found
 
     async def commit(self, cluster: str, group_id: str, offsets: Mapping[Place, int]) -> dict[Place, str]:
-        return await self._ask(cluster, partial(_commit, _sendable(group_id), offsets), is_write=True)
+        fields = offset_commit(group_id, offsets)
+        return await self._of_coordinator(
+            cluster, group_id, ApiKey.OFFSET_COMMIT, fields, unset, is_write=True
+        )
 
     async def delete(self, cluster: str, group_id: str) -> None:
-        await self._ask(cluster, partial(_delete, _sendable(group_id)), is_write=True)
+        fields = {"groups_names": (group_id,)}
+        await self._of_coordinator(
+            cluster, group_id, ApiKey.DELETE_GROUPS, fields, check_deleted, is_write=True
+        )
 
-    async def _ask(self, cluster: str, ask: Callable[[AdminClient], T], *, is_write: bool = False) -> T:
-        settings = self._settings(cluster)
-        silence = f"no coordinator answered within {REQUEST_S:g} s"
-        lost: Exception = OutcomeUnknown(silence) if is_write else GroupsUnavailable(silence)
-
-        def work() -> T:
-            try:
-                client = self._client(cluster, settings)
+    async def _of_coordinator(
+        self,
+        cluster: str,
+        group_id: str,
+        api_key: ApiKey,
+        fields: Mapping[str, object],
+        read: Callable[[Node, Any], T],
+        *,
+        is_write: bool = False,
+    ) -> T:
+        """Ask the group's coordinator, and look for it again as long as the group is on its way to another.
+        A write whose answer is lost is not sent again."""
+        silence = f"no coordinator answered within {QUESTION_MS_MAX / 1000:g} s"
+        lost: Exception = GroupsUnavailable(silence)
+        async with self._way(self._view_of(cluster)) as way:
+            while True:
+                is_sent = False
                 try:
-                    return ask(client)
-                except KafkaException as error:
-                    if error.args[0].code() != KafkaError.NOT_COORDINATOR:
-                        raise
-                # The library remembers a group's coordinator for minutes, also when it says so.
-                self._forget(cluster, client)
-                return ask(self._client(cluster, settings))
-            except TimeoutError:
-                raise lost from None
-            except KafkaException as error:
-                raise _failure(error.args[0], lost) from error
-
-        with self._clock.timeout_ms(ANSWER_MS_MAX):
-            return await self._in_thread(work)
+                    owner = await way.coordinator_of(group_id)
+                    is_sent = is_write
+                    lost = OutcomeUnknown(silence) if is_sent else lost
+                    return read(owner, await way.ask(owner, api_key, fields))
+                except Refused as error:
+                    lost = error.failure()
+                    if error.code not in PASSING:
+                        break
+                except NodeLost as error:
+                    if is_sent and error.may_have_heard:
+                        lost = OutcomeUnknown(f"{silence}: {error}")
+                        break
+                    lost = GroupsUnavailable(f"{silence}: {error}")
+                await self._clock.sleep_ms(RETRY_MS)
         raise lost
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await anyio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=True)
-
-    def _settings(self, cluster: str) -> Settings:
-        """Raise GroupsUnavailable."""
-        bootstrap = bootstrap_of(self._view_of(cluster))
-        # Failures are told by the answers; the library would print them to stderr, in lines of its own.
-        settings: Settings = {
-            "bootstrap.servers": bootstrap.servers,
-            "client.id": CLIENT_ID,
-            "log_level": 0,
-        }
-        return settings | {"security.protocol": "SSL"} | self._tls.settings if bootstrap.is_tls else settings
-
-    def _client(self, cluster: str, settings: Settings) -> AdminClient:
-        """Return the cluster's client. Runs in a worker thread, where the end of the one before may wait."""
-        with self._lock:
-            found = self._clients.get(cluster)
-            if found is None or found[0] != settings:
-                found = self._clients[cluster] = (settings, AdminClient(settings))
-            return found[1]
-
-    def _forget(self, cluster: str, client: AdminClient) -> None:
-        with self._lock:
-            if (found := self._clients.get(cluster)) is not None and found[1] is client:
-                del self._clients[cluster]
+    @asynccontextmanager
+    async def _way(self, view: Published) -> AsyncIterator[_Way]:
+        """Let the block work for as long as a question may take, with the wait for its turn; then continue
+        after it. Raise GroupsUnavailable."""
+        coordinators_of(view)
+        brokers = brokers_of(view)
+        had_its_turn = False
+        with self._clock.timeout_ms(QUESTION_MS_MAX):
+            async with self._turns:
+                try:
+                    tls = await anyio.to_thread.run_sync(self._tls.context) if speaks_tls(view) else None
+                except TlsFilesInvalid as error:
+                    raise GroupsUnavailable(str(error)) from error
+                had_its_turn = True
+                yield _Way(self._clock, tls, brokers)
+        if not had_its_turn:
+            raise GroupsUnavailable(f"{QUESTIONS_AT_ONCE_MAX} other questions about groups were not answered")
 
 
-def bootstrap_of(view: Published) -> Bootstrap:
-    """Return the inter-broker addresses of the cluster's brokers. Raise GroupsUnavailable without brokers, or
-    without a coordinator that could answer."""
-    image = view.image
-    if not any(coordinator.is_active for coordinator in image.coordinators.values()):
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """The way to a cluster's nodes, for one question. brokers: in the order in which they are asked."""
+
+    clock: ControllerClock
+    tls: ssl.SSLContext | None
+    brokers: Sequence[Node]
+
+    def connected(self, node: Node) -> AbstractAsyncContextManager[KafkaConnection]:
+        return connected(node, self.clock, self.tls)
+
+    async def ask(self, node: Node, api_key: ApiKey, fields: Mapping[str, object]) -> Any:
+        """Raise NodeLost."""
+        async with self.connected(node) as connection:
+            return await connection.ask(api_key, VERSIONS[api_key], fields)
+
+    async def coordinator_of(self, group_id: str) -> Node:
+        """Return the coordinator that the first broker names which answers. Raise NodeLost, Refused."""
+        lost: NodeLost | None = None
+        for broker in self.brokers:
+            lost = NodeLost(broker, "it is silent")
+            try:
+                with self.clock.timeout_ms(FIND_MS_MAX):
+                    answer = await self.ask(broker, ApiKey.FIND_COORDINATOR, {"key": group_id, "key_type": 0})
+                    check(answer.error_code)
+                    return Node(answer.node_id, answer.host, answer.port)
+            except NodeLost as error:
+                lost = error
+        assert lost is not None, "there is a broker"
+        raise lost
+
+
+# --- whom to ask --------------------------------------------------------------------------------------------
+
+
+def coordinators_of(view: Published) -> list[Node]:
+    """Return the coordinators that answer for groups. Raise GroupsUnavailable without one."""
+    found = [
+        Node(coordinator_id, one.host, one.port)
+        for coordinator_id, one in sorted(view.image.coordinators.items())
+        if one.is_active
+    ]
+    if not found:
         raise GroupsUnavailable(f"no coordinator of {view.cluster!r} is admitted and live")
-    brokers = [broker for _, broker in sorted(image.brokers.items()) if broker.admitted]
-    if not brokers:
+    return found
+
+
+def brokers_of(view: Published) -> list[Node]:
+    """Return the brokers at their inter-broker addresses, live ones first. Raise GroupsUnavailable without
+    one."""
+    admitted = [broker for _, broker in sorted(view.image.brokers.items()) if broker.admitted]
+    if not admitted:
         raise GroupsUnavailable(f"{view.cluster!r} has no broker that could name a coordinator")
-    is_tls = any(
+    return [
+        Node(one.broker_id, one.host, one.port) for one in sorted(admitted, key=lambda broker: broker.fenced)
+    ]
+
+
+def speaks_tls(view: Published) -> bool:
+    """Return whether the cluster's inter-broker listeners have TLS."""
+    return any(
         (told.host, told.port, told.protocol) == (broker.host, broker.port, "SSL")
-        for broker in brokers
+        for broker in view.image.brokers.values()
+        if broker.admitted
         for told in broker.listeners.values()
     )
-    hosts = [f"[{broker.host}]" if ":" in broker.host else broker.host for broker in brokers]
-    servers = ",".join(f"{host}:{broker.port}" for host, broker in zip(hosts, brokers, strict=True))
-    return Bootstrap(servers, is_tls)
 
 
-def _sendable(group_id: str) -> str:
-    """Return the id. Raise GroupAbsent if the library would end it at a NUL and name another group."""
-    if "\0" in group_id:
-        raise GroupAbsent("an id with a NUL in it can't be asked for")
-    return group_id
-
-
-def _failure(error: KafkaError, lost: Exception) -> Exception:
-    """Return the failure for the library's error. lost: of an answer that may have been lost."""
-    if error.code() in _ABSENT:
-        return GroupAbsent(error.str())
-    if error.code() in _BUSY:
-        return GroupBusy(error.str())
-    if error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT):
-        return lost
-    return GroupsUnavailable(f"the cluster answered: {error.str()}")
-
-
-def _state_of(found: ConsumerGroupState) -> str:
-    return found.name.lower().replace("rebalancing", "rebalance")
-
-
-def _protocol_type(*, is_simple: bool) -> str:
-    return "" if is_simple else "consumer"
-
-
-def _listed(client: AdminClient) -> tuple[list[GroupListing], list[str]]:
-    result = client.list_consumer_groups(request_timeout=REQUEST_S).result(REQUEST_S + 1)
-    groups = [
-        GroupListing(
-            group_id=one.group_id,
-            state=_state_of(one.state),
-            protocol_type=_protocol_type(is_simple=one.is_simple_consumer_group),
-        )
-        for one in result.valid
+def _by_leader(view: Published, places: Iterable[Place]) -> list[tuple[Node, list[Place]]]:
+    """Return the places that each leader leads; those without a leader are left out."""
+    image = view.image
+    found: dict[int, list[Place]] = {}
+    for place in places:
+        topic = image.topic_named(place[0])
+        state = None if topic is None else image.partitions.get((topic.topic_id, place[1]))
+        if state is not None and state.leader in image.brokers:
+            found.setdefault(state.leader, []).append(place)
+    return [
+        (Node(leader, image.brokers[leader].host, image.brokers[leader].port), led)
+        for leader, led in found.items()
     ]
-    # Of each broker that did not answer; the library's documents call them exceptions, which they are not.
-    errors: list[KafkaError] = result.errors
-    if errors and not groups:
-        raise KafkaException(errors[0])
-    return groups, [error.str() for error in errors[:LIST_ERRORS_MAX]]
 
 
-def _described(group_id: str, client: AdminClient) -> GroupDetail:
-    (future,) = client.describe_consumer_groups([group_id], request_timeout=REQUEST_S).values()
-    found = future.result(REQUEST_S + 1)
-    if found.state is ConsumerGroupState.DEAD:
-        raise GroupAbsent("its coordinator does not know it")
-    return GroupDetail(
-        group_id=group_id,
-        state=_state_of(found.state),
-        protocol_type=_protocol_type(is_simple=found.is_simple_consumer_group),
-        assignor=found.partition_assignor or "",
-        coordinator_id=found.coordinator.id,
-        endpoint=f"{found.coordinator.host}:{found.coordinator.port}",
-        members=tuple(
-            MemberDetail(
-                member_id=member.member_id,
-                instance_id=member.group_instance_id,
-                client_id=member.client_id,
-                host=member.host,
-                assigned=tuple((one.topic, one.partition) for one in member.assignment.topic_partitions),
-            )
-            for member in found.members
-        ),
-    )
+async def _at_once(calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    limiter = anyio.Semaphore(LEADERS_AT_ONCE_MAX)
 
+    async def one(call: Callable[[], Awaitable[None]]) -> None:
+        async with limiter:
+            await call()
 
-def _committed(group_id: str, client: AdminClient) -> dict[Place, CommittedPlace]:
-    request = ConsumerGroupTopicPartitions(group_id)
-    (future,) = client.list_consumer_group_offsets([request], request_timeout=REQUEST_S).values()
-    return {
-        (one.topic, one.partition): CommittedPlace(offset=one.offset, leader_epoch=one.leader_epoch)
-        for one in future.result(REQUEST_S + 1).topic_partitions
-        if one.error is None and one.offset >= 0
-    }
-
-
-def _log_offsets(wanted: Mapping[Place, int], client: AdminClient) -> dict[Place, LogPosition]:
-    specs = {
-        TopicPartition(*place): _SPECS[at]() if at in _SPECS else OffsetSpec.for_timestamp(at)
-        for place, at in wanted.items()
-    }
-    found: dict[Place, LogPosition] = {}
-    for one, future in client.list_offsets(specs, request_timeout=REQUEST_S).items():
-        try:
-            told = future.result(REQUEST_S + 1)
-        except (KafkaException, TimeoutError):
-            continue
-        found[one.topic, one.partition] = LogPosition(
-            offset=told.offset, timestamp_ms=told.timestamp if told.timestamp >= 0 else None
-        )
-    return found
-
-
-def _record_times(
-    settings: Settings, wanted: Mapping[Place, int], clock: ControllerClock
-) -> dict[Place, int]:
-    """Read each place with a consumer by assignment until it has given a record, or the time is over."""
-    consumer = Consumer(
-        {
-            **settings,
-            "group.id": CLIENT_ID,  # has to be there; nothing is joined or committed
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "max.partition.fetch.bytes": RECORD_BYTES,
-            "queued.min.messages": 1,
-        }
-    )
-    found: dict[Place, int] = {}
-    open_places = set(wanted)
-    try:
-        consumer.assign([TopicPartition(*place, offset) for place, offset in wanted.items()])
-        end_ms = clock.now_mono_ms() + RECORD_TIMES_MS_MAX
-        while open_places and (left_ms := end_ms - clock.now_mono_ms()) > 0:
-            message = consumer.poll(left_ms / 1000)
-            if message is None or message.error() is not None:
-                continue
-            place = (message.topic(), message.partition())
-            if place in open_places:
-                open_places.remove(place)
-                consumer.pause([TopicPartition(*place)])
-                _, timestamp_ms = message.timestamp()
-                if timestamp_ms >= 0:
-                    found[place] = timestamp_ms
-    finally:
-        consumer.close()
-    return found
-
-
-def _commit(group_id: str, offsets: Mapping[Place, int], client: AdminClient) -> dict[Place, str]:
-    request = ConsumerGroupTopicPartitions(
-        group_id, [TopicPartition(*place, offset) for place, offset in offsets.items()]
-    )
-    (future,) = client.alter_consumer_group_offsets([request], request_timeout=REQUEST_S).values()
-    failed = {
-        (one.topic, one.partition): one.error
-        for one in future.result(REQUEST_S + 1).topic_partitions
-        if one.error is not None
-    }
-    for error in failed.values():
-        if error.code() in _BUSY:
-            raise GroupBusy(error.str())
-    return {place: error.str() for place, error in failed.items()}
-
-
-def _delete(group_id: str, client: AdminClient) -> None:
-    (future,) = client.delete_consumer_groups([group_id], request_timeout=REQUEST_S).values()
-    future.result(REQUEST_S + 1)
+    async with anyio.create_task_group() as tasks:
+        for call in calls:
+            tasks.start_soon(one, call)

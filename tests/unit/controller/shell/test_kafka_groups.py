@@ -1,18 +1,18 @@
-"""What is asked of the Kafka client about groups, and what is made of its answers and errors."""
+"""What is asked of coordinators and leaders about groups, and what is made of their answers and failures."""
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-from types import SimpleNamespace
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import anyio
 import msgspec
 import pytest
-from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicPartition
 
 from controller.core.records import BrokerRegistration, CoordinatorRegistration
-from controller.shell import kafka_groups
+from controller.shell import group_messages, kafka_groups
 from controller.shell.client_groups import (
     LATEST,
     CommittedPlace,
@@ -22,256 +22,450 @@ from controller.shell.client_groups import (
     LogPosition,
 )
 from controller.shell.clock import SystemClock
-from controller.shell.kafka_groups import KafkaGroups, KafkaTls, bootstrap_of
+from controller.shell.kafka_groups import KafkaGroups, KafkaTls, brokers_of, coordinators_of
 from controller.shell.outcomes import OutcomeUnknown
 from controller.shell.published import Published
+from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.session import ListenerAddress
+from springtide.wire.apis import ApiKey
+from springtide.wire.compression import Compression
+from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_response import FetchedPartition, encode_fetch_response
+from springtide.wire.framing import FileChunk
+from springtide.wire.record_batch import TimestampType
+from springtide.wire.records import NewRecord, encode_batch
+from tests.kit.controller.kafka_node import Instead, KafkaNode, listening
+from tests.kit.springtide.certificates import PrivateCa
 
 pytestmark = pytest.mark.anyio
 
-BUSY, ABSENT = KafkaError.NON_EMPTY_GROUP, KafkaError.GROUP_ID_NOT_FOUND
+ORDERS = ("orders", 0)
+RANGE_OF_ORDERS_1 = b"\0\0\0\0\0\1\0\6orders\0\0\0\1\0\0\0\1\xff\xff\xff\xff"
 
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Real time: the client's threads do not wait in virtual time."""
+    """Real time, for real sockets."""
     return "asyncio"
 
 
-def done(value: object) -> Future[Any]:
-    future: Future[Any] = Future()
-    if isinstance(value, Exception):
-        future.set_exception(value)
-    else:
-        future.set_result(value)
-    return future
-
-
-def failed(code: int) -> KafkaException:
-    return KafkaException(KafkaError(code))
-
-
-class Library:
-    """The library's administration client, which answers at once. made, settings: the addresses of each, and
-    all of its settings."""
-
-    made: list[str]
-    settings: list[dict[str, Any]]
-    answer: object
-
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self.made.append(settings["bootstrap.servers"])
-        self.settings.append(settings)
-
-    def _one(self, *_: object, **__: object) -> dict[str, Future[Any]]:
-        return {"g": done(self.answer)}
-
-    describe_consumer_groups = delete_consumer_groups = _one
-    list_consumer_group_offsets = alter_consumer_group_offsets = _one
-
-    def list_consumer_groups(self, **_: object) -> Future[Any]:
-        return done(self.answer)
-
-    def list_offsets(
-        self, wanted: dict[TopicPartition, Any], **_: object
-    ) -> dict[TopicPartition, Future[Any]]:
-        assert isinstance(self.answer, dict)
-        return {one: done(self.answer[one.topic]) for one in wanted}
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_groups, "QUESTION_MS_MAX", 500)
+    monkeypatch.setattr(kafka_groups, "FIND_MS_MAX", 200)
+    monkeypatch.setattr(kafka_groups, "RECORD_TIMES_MS_MAX", 500)
+    monkeypatch.setattr(kafka_groups, "RETRY_MS", 10)
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> type[Library]:
-    class Answering(Library):
-        made: list[str] = []  # noqa: RUF012
-        settings: list[dict[str, Any]] = []  # noqa: RUF012
-        answer = None
-
-    monkeypatch.setattr(kafka_groups, "AdminClient", Answering)
-    return Answering
+async def node() -> AsyncIterator[KafkaNode]:
+    """Broker 1 and coordinator 1001 in one."""
+    async with listening() as found:
+        found.answers[ApiKey.FIND_COORDINATOR] = named(found)
+        yield found
 
 
-def view(*hosts: str, coordinator_fenced: bool = False) -> Published:
-    published = Published("prod")
-    published.image.coordinators[1001] = CoordinatorRegistration(
-        coordinator_id=1001,
-        coordinator_epoch=1,
+def named(node: KafkaNode) -> Any:
+    return lambda _: {"node_id": 1001, "host": "127.0.0.1", "port": node.port}
+
+
+def broker(broker_id: int, port: int, *, host: str = "127.0.0.1", fenced: bool = False) -> BrokerRegistration:
+    return BrokerRegistration(
+        broker_id=broker_id,
+        broker_epoch=1,
         incarnation_id="i",
-        host="desk1",
-        port=9092,
+        host=host,
+        port=port,
         admitted=True,
-        fenced=coordinator_fenced,
+        fenced=fenced,
     )
-    for broker_id, host in enumerate(hosts, 1):
-        published.image.brokers[broker_id] = BrokerRegistration(
-            broker_id=broker_id, broker_epoch=1, incarnation_id="i", host=host, port=9092, admitted=True
+
+
+def view(*ports: int, coordinator_fenced: bool = False) -> Published:
+    """A broker and a coordinator at each port. The first one leads orders-0."""
+    published = Published("prod")
+    image = published.image
+    for number, port in enumerate(ports, 1):
+        image.brokers[number] = broker(number, port)
+        image.coordinators[1000 + number] = CoordinatorRegistration(
+            coordinator_id=1000 + number,
+            coordinator_epoch=1,
+            incarnation_id="i",
+            host="127.0.0.1",
+            port=port,
+            admitted=True,
+            fenced=coordinator_fenced,
         )
+    image.topic_ids["orders"] = "id"
+    image.topics["id"] = TopicState(topic_id="id", topic="orders", partitions=1, replication_factor=1)
+    image.partitions["id", 0] = PartitionState(
+        topic_id="id",
+        topic="orders",
+        partition=0,
+        replicas=(1,),
+        leader=1,
+        leader_epoch=0,
+        partition_epoch=0,
+        isr=(1,),
+        min_insync_replicas=1,
+    )
     return published
 
 
-def groups_of(published: Published) -> KafkaGroups:
-    return KafkaGroups(lambda _: published, SystemClock())
+def groups_of(published: Published, *, tls: KafkaTls | None = None) -> KafkaGroups:
+    return KafkaGroups(lambda _: published, SystemClock(), tls=tls)
 
 
-async def test_the_client_is_made_once_and_again_when_brokers_have_moved(library: type[Library]) -> None:
-    published = view("store1", "fd00::5")
-    groups = groups_of(published)
-    library.answer = SimpleNamespace(valid=[], errors=[])
-    assert library.made == []
-    for _ in range(2):
-        assert await groups.listed("prod") == ([], [])
-    assert library.made == ["store1:9092,[fd00::5]:9092"]
-    del published.image.brokers[2]
-    await groups.listed("prod")
-    assert library.made[1:] == ["store1:9092"]
+def group(group_id: str = "g", **fields: Any) -> dict[str, Any]:
+    return {"group_id": group_id, "group_state": "Empty", "protocol_type": "consumer", **fields}
 
 
-async def test_groups_are_listed_though_a_broker_does_not_answer(library: type[Library]) -> None:
+async def test_each_coordinator_tells_its_groups_of_consumers(node: KafkaNode) -> None:
+    async with listening() as other:
+        node.answers[ApiKey.LIST_GROUPS] = lambda _: {
+            "groups": [group("a"), group("connect-b", protocol_type="connect")]
+        }
+        other.answers[ApiKey.LIST_GROUPS] = lambda _: {
+            "groups": [group("c", group_state="PreparingRebalance", protocol_type="")]
+        }
+        listed, unanswered = await groups_of(view(node.port, other.port)).listed("prod")
+    assert {(one.group_id, one.state, one.protocol_type) for one in listed} == {
+        ("a", "empty", "consumer"),
+        ("c", "preparing_rebalance", ""),
+    }
+    assert unanswered == []
+    assert node.client_ids == {"springtide-controller"}  # who is told so by coordinators
+
+
+async def test_groups_are_listed_though_a_coordinator_does_not_answer(node: KafkaNode) -> None:
     """It has died a moment ago, and is still listed."""
-    one = SimpleNamespace(group_id="g", state=ConsumerGroupState.EMPTY, is_simple_consumer_group=False)
-    gone = KafkaError(KafkaError._TRANSPORT, "store2:9092: connection refused")
-    library.answer = SimpleNamespace(valid=[one], errors=[gone])
-    groups, unanswered = await groups_of(view("store1")).listed("prod")
-    assert [group.group_id for group in groups] == ["g"]
-    assert unanswered == ["store2:9092: connection refused"]
-    library.answer = SimpleNamespace(valid=[], errors=[gone])
-    with pytest.raises(GroupsUnavailable):
-        await groups_of(view("store1")).listed("prod")
+    async with listening() as gone:
+        pass
+    node.answers[ApiKey.LIST_GROUPS] = lambda _: {"groups": [group()]}
+    listed, unanswered = await groups_of(view(node.port, gone.port)).listed("prod")
+    assert [one.group_id for one in listed] == ["g"]
+    assert len(unanswered) == 1
+    assert unanswered[0].startswith(f"127.0.0.1:{gone.port}: ")
+    with pytest.raises(GroupsUnavailable, match=f"127.0.0.1:{gone.port}: "):
+        await groups_of(view(gone.port)).listed("prod")
 
 
-async def test_a_cluster_whose_brokers_speak_tls_is_asked_over_tls(library: type[Library]) -> None:
-    published = view("store1")
-    store1 = published.image.brokers[1]
-    groups = KafkaGroups(lambda _: published, SystemClock(), tls=KafkaTls("/ca.pem", "/me.pem", "/me.key"))
-    library.answer = SimpleNamespace(valid=[], errors=[])
-    for listeners, protocol in (
-        ({"CLIENTS": ListenerAddress(host="public", port=9093, protocol="SSL")}, None),
-        ({"INTERNAL": ListenerAddress(host="store1", port=9092, protocol="SSL")}, "SSL"),
-    ):
-        published.image.brokers[1] = msgspec.structs.replace(store1, listeners=listeners)
-        await groups.listed("prod")
-        assert library.settings[-1].get("security.protocol") == protocol
-    assert library.settings[-1]["ssl.ca.location"] == "/ca.pem"
-    assert library.settings[-1]["ssl.key.location"] == "/me.key"
+async def test_a_coordinator_whose_shards_open_is_asked_again(node: KafkaNode) -> None:
+    codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE]
+    node.answers[ApiKey.LIST_GROUPS] = lambda _: {"error_code": codes.pop(0), "groups": [group()]}
+    listed, unanswered = await groups_of(view(node.port)).listed("prod")
+    assert (len(listed), unanswered) == (1, [])
 
 
-async def test_a_coordinator_that_says_it_is_not_the_one_is_looked_up_anew_once(
-    library: type[Library], monkeypatch: pytest.MonkeyPatch
+async def test_a_group_is_told_in_our_words(node: KafkaNode) -> None:
+    member = {
+        "member_id": "m",
+        "client_id": "app",
+        "client_host": "/10.0.0.9",
+        "member_assignment": RANGE_OF_ORDERS_1,
+    }
+    node.answers[ApiKey.DESCRIBE_GROUPS] = lambda _: {
+        "groups": [group(group_state="CompletingRebalance", protocol_data="range", members=[member])]
+    }
+    found = await groups_of(view(node.port)).described("prod", "g")
+    assert (found.state, found.protocol_type, found.assignor) == ("completing_rebalance", "consumer", "range")
+    assert (found.coordinator_id, found.endpoint) == (1001, f"127.0.0.1:{node.port}")
+    assert found.members[0].assigned == (("orders", 1),)
+    assert found.members[0].instance_id is None
+    await node.all_left()
+
+
+@pytest.mark.parametrize(
+    "assignment", [b"", RANGE_OF_ORDERS_1[:-5], b"\0\0\x7f\xff\xff\xff", b"\0\0\0\0\0\1\xff\xff"]
+)
+async def test_a_member_whose_assignment_is_none_has_no_partitions(
+    node: KafkaNode, assignment: bytes
 ) -> None:
-    moved = failed(KafkaError.NOT_COORDINATOR)
-    monkeypatch.setattr(
-        library, "_one", lambda self, *_, **__: {"g": done(moved if len(self.made) == 1 else None)}
-    )
-    monkeypatch.setattr(library, "delete_consumer_groups", library._one)
-    groups = groups_of(view("store1"))
-    await groups.delete("prod", "g")
-    assert library.made == ["store1:9092"] * 2
-    monkeypatch.setattr(library, "delete_consumer_groups", lambda *_, **__: {"g": done(moved)})
-    with pytest.raises(GroupsUnavailable):
-        await groups.delete("prod", "g")
-    assert len(library.made) == 3
+    """Its leader may send any bytes."""
+    node.answers[ApiKey.DESCRIBE_GROUPS] = lambda _: {
+        "groups": [group(members=[{"member_id": "m", "member_assignment": assignment}])]
+    }
+    found = await groups_of(view(node.port)).described("prod", "g")
+    assert found.members[0].assigned == ()
+
+
+@pytest.mark.parametrize(
+    "fields", [{"group_state": "Dead", "protocol_type": ""}, {"protocol_type": "connect"}]
+)
+async def test_what_is_no_group_of_consumers_is_absent(node: KafkaNode, fields: dict[str, str]) -> None:
+    node.answers[ApiKey.DESCRIBE_GROUPS] = lambda _: {"groups": [group(**fields)]}
+    with pytest.raises(GroupAbsent):
+        await groups_of(view(node.port)).described("prod", "g")
+
+
+async def test_a_coordinator_that_says_it_is_not_the_one_is_looked_up_anew(node: KafkaNode) -> None:
+    codes = [ErrorCode.NOT_COORDINATOR, ErrorCode.NONE]
+    node.answers[ApiKey.DELETE_GROUPS] = lambda _: {
+        "results": [{"group_id": "g", "error_code": codes.pop(0)}]
+    }
+    await groups_of(view(node.port)).delete("prod", "g")
+    assert node.asked == [ApiKey.FIND_COORDINATOR, ApiKey.DELETE_GROUPS] * 2
+    moved = {"results": [{"group_id": "g", "error_code": ErrorCode.NOT_COORDINATOR}]}
+    node.answers[ApiKey.DELETE_GROUPS] = lambda _: moved
+    with pytest.raises(GroupsUnavailable, match="the cluster answered: Broker: Not coordinator"):
+        await groups_of(view(node.port)).delete("prod", "g")
+
+
+async def test_a_broker_that_is_silent_or_dead_costs_only_a_moment(node: KafkaNode) -> None:
+    node.answers[ApiKey.OFFSET_FETCH] = lambda _: {}
+    async with listening() as silent, listening() as dead:
+        silent.answers[ApiKey.FIND_COORDINATOR] = lambda _: Instead.BE_SILENT
+        dead.answers[ApiKey.FIND_COORDINATOR] = lambda _: Instead.HANG_UP
+        assert await groups_of(view(dead.port, silent.port, node.port)).committed("prod", "g") == {}
+    published = view(silent.port, node.port)
+    published.image.brokers[1] = broker(1, silent.port, fenced=True)
+    assert [one.node_id for one in brokers_of(published)] == [2, 1]
 
 
 def test_without_a_live_coordinator_or_a_broker_nobody_is_asked() -> None:
     with pytest.raises(GroupsUnavailable, match="no coordinator of 'prod' is admitted and live"):
-        bootstrap_of(view("store1", coordinator_fenced=True))
+        coordinators_of(view(9092, coordinator_fenced=True))
     with pytest.raises(GroupsUnavailable, match="no broker"):
-        bootstrap_of(view())
+        brokers_of(view())
 
 
-async def test_a_group_is_told_in_our_words(library: type[Library]) -> None:
-    member = SimpleNamespace(
-        member_id="m",
-        group_instance_id=None,
-        client_id="app",
-        host="/10.0.0.9",
-        assignment=SimpleNamespace(topic_partitions=[TopicPartition("orders", 1)]),
-    )
-    library.answer = told = SimpleNamespace(
-        is_simple_consumer_group=False,
-        state=ConsumerGroupState.PREPARING_REBALANCING,
-        partition_assignor="range",
-        coordinator=SimpleNamespace(id=1001, host="desk1", port=9092),
-        members=[member],
-    )
-    found = await groups_of(view("store1")).described("prod", "g")
-    assert (found.state, found.protocol_type, found.endpoint) == (
-        "preparing_rebalance",
-        "consumer",
-        "desk1:9092",
-    )
-    assert found.members[0].assigned == (("orders", 1),)
-    told.state = ConsumerGroupState.DEAD
-    with pytest.raises(GroupAbsent):
-        await groups_of(view("store1")).described("prod", "g")
-
-
-async def test_partitions_without_an_offset_or_a_leader_are_left_out(library: type[Library]) -> None:
-    groups = groups_of(view("store1"))
-    none = TopicPartition("orders", 1, -1001)
-    library.answer = SimpleNamespace(topic_partitions=[TopicPartition("orders", 0, 7), none])
-    assert await groups.committed("prod", "g") == {("orders", 0): CommittedPlace(offset=7)}
-    library.answer = {
-        "orders": SimpleNamespace(offset=9, timestamp=-1),
-        "lost": failed(KafkaError.LEADER_NOT_AVAILABLE),
+async def test_partitions_without_an_offset_or_a_leader_are_left_out(node: KafkaNode) -> None:
+    rows = [
+        {"partition_index": 0, "committed_offset": 7, "committed_leader_epoch": -1},
+        {"partition_index": 1, "committed_offset": -1, "committed_leader_epoch": -1},
+        {"partition_index": 2, "committed_offset": 9, "committed_leader_epoch": 3},
+    ]
+    node.answers[ApiKey.OFFSET_FETCH] = lambda _: {"topics": [{"name": "orders", "partitions": rows}]}
+    groups = groups_of(view(node.port))
+    assert await groups.committed("prod", "g") == {
+        ORDERS: CommittedPlace(offset=7),
+        ("orders", 2): CommittedPlace(offset=9, leader_epoch=3),
     }
-    wanted = {("orders", 0): LATEST, ("lost", 0): LATEST}
-    assert await groups.log_offsets("prod", wanted) == {("orders", 0): LogPosition(offset=9)}
+    told = {"partition_index": 0, "offset": 9, "timestamp": -1}
+    unasked = {"partition_index": 5, "offset": 9, "timestamp": -1}
+    node.answers[ApiKey.LIST_OFFSETS] = lambda _: {
+        "topics": [{"name": "orders", "partitions": [told, unasked]}]
+    }
+    wanted = {ORDERS: LATEST, ("lost", 0): LATEST}
+    assert await groups.log_offsets("prod", wanted) == {ORDERS: LogPosition(offset=9, timestamp_ms=None)}
+    told["error_code"] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert await groups.log_offsets("prod", wanted) == {}
+    assert await groups.log_offsets("prod", {}) == {}
 
 
 @pytest.mark.parametrize(
-    ("code", "of_reads", "of_writes"),
+    ("code", "expected", "words"),
     [
-        (ABSENT, GroupAbsent, GroupAbsent),
-        (BUSY, GroupBusy, GroupBusy),
-        (KafkaError._TIMED_OUT, GroupsUnavailable, OutcomeUnknown),
-        (KafkaError._TRANSPORT, GroupsUnavailable, OutcomeUnknown),
-        (KafkaError.COORDINATOR_NOT_AVAILABLE, GroupsUnavailable, GroupsUnavailable),
+        (ErrorCode.GROUP_ID_NOT_FOUND, GroupAbsent, "Broker: The group id does not exist"),
+        (ErrorCode.NON_EMPTY_GROUP, GroupBusy, "Broker: The group is not empty"),
+        (
+            ErrorCode.GROUP_AUTHORIZATION_FAILED,
+            GroupsUnavailable,
+            "the cluster answered: Broker: Group authorization failed",
+        ),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, GroupsUnavailable, "Broker: Coordinator not available"),
     ],
 )
 async def test_errors_say_what_became_of_the_request(
-    library: type[Library], code: int, of_reads: type[Exception], of_writes: type[Exception]
+    node: KafkaNode, code: ErrorCode, expected: type[Exception], words: str
 ) -> None:
-    groups = groups_of(view("store1"))
-    library.answer = failed(code)
-    with pytest.raises(of_reads):
-        await groups.described("prod", "g")
-    with pytest.raises(of_writes):
+    groups = groups_of(view(node.port))
+    node.answers[ApiKey.DESCRIBE_GROUPS] = lambda _: {"groups": [group(error_code=code)]}
+    node.answers[ApiKey.DELETE_GROUPS] = lambda _: {"results": [{"group_id": "g", "error_code": code}]}
+    for ask in (groups.described, groups.delete):
+        with pytest.raises(expected, match=words):
+            await ask("prod", "g")
+    await node.all_left()
+
+
+@pytest.mark.parametrize("instead", [Instead.BE_SILENT, Instead.HANG_UP, b"\xff" * 40, b"", {"results": []}])
+async def test_a_write_whose_answer_is_lost_is_sent_once_and_said_to_be_unknown(
+    node: KafkaNode, instead: Any
+) -> None:
+    node.answers[ApiKey.DELETE_GROUPS] = lambda _: instead
+    node.answers[ApiKey.DESCRIBE_GROUPS] = lambda _: Instead.HANG_UP
+    groups = groups_of(view(node.port))
+    with pytest.raises(OutcomeUnknown, match=r"no coordinator answered within 0\.5 s"):
         await groups.delete("prod", "g")
+    assert node.asked.count(ApiKey.DELETE_GROUPS) == 1
+    with pytest.raises(GroupsUnavailable, match="it closed the connection"):
+        await groups.described("prod", "g")
 
 
-async def test_a_commit_that_members_stand_in_the_way_of_is_refused(library: type[Library]) -> None:
-    groups = groups_of(view("store1"))
-    place = SimpleNamespace(topic="orders", partition=0, error=KafkaError(KafkaError.UNKNOWN_MEMBER_ID))
-    library.answer = SimpleNamespace(topic_partitions=[place])
-    with pytest.raises(GroupBusy):
-        await groups.commit("prod", "g", {("orders", 0): 1})
-    place.error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
-    assert list(await groups.commit("prod", "g", {("orders", 0): 1})) == [("orders", 0)]
-    place.error = None
-    assert await groups.commit("prod", "g", {("orders", 0): 1}) == {}
+async def test_the_answer_to_another_request_is_none(node: KafkaNode) -> None:
+    node.correlation_shift = 1
+    with pytest.raises(GroupsUnavailable, match="answer 2 where 1 is due"):
+        await groups_of(view(node.port)).described("prod", "g")
 
 
-async def test_an_id_that_the_library_would_cut_names_no_other_group(library: type[Library]) -> None:
-    library.answer = None
-    for asked in (
-        groups_of(view("store1")).delete,
-        groups_of(view("store1")).described,
-        groups_of(view("store1")).committed,
-    ):
-        with pytest.raises(GroupAbsent):
-            await asked("prod", "billing\0x")
-    assert library.made == []
+async def test_a_write_that_reached_nobody_changed_nothing(node: KafkaNode) -> None:
+    async with listening() as gone:
+        pass
+    node.answers[ApiKey.FIND_COORDINATOR] = named(gone)
+    with pytest.raises(GroupsUnavailable, match=f"127.0.0.1:{gone.port}: "):
+        await groups_of(view(node.port)).delete("prod", "g")
 
 
-async def test_a_cluster_that_never_answers_is_waited_for_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real library, connected to a listener that accepts and says nothing."""
-    monkeypatch.setattr(kafka_groups, "REQUEST_S", 0.5)
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    port = listener.extra(anyio.abc.SocketAttribute.local_port)
-    published = view("127.0.0.1")
-    published.image.brokers[1] = BrokerRegistration(
-        broker_id=1, broker_epoch=1, incarnation_id="i", host="127.0.0.1", port=port, admitted=True
+async def test_a_commit_that_members_stand_in_the_way_of_is_refused(node: KafkaNode) -> None:
+    asked = []
+    place = {"partition_index": 0, "error_code": ErrorCode.UNKNOWN_MEMBER_ID}
+
+    def answer(message: Any) -> dict[str, Any]:
+        asked.append(message)
+        return {"topics": [{"name": "orders", "partitions": [place]}]}
+
+    node.answers[ApiKey.OFFSET_COMMIT] = answer
+    groups = groups_of(view(node.port))
+    with pytest.raises(GroupBusy, match="Broker: Unknown member"):
+        await groups.commit("prod", "g", {ORDERS: 1})
+    place["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    unset = await groups.commit("prod", "g", {ORDERS: 1})
+    assert unset == {ORDERS: "Broker: Unknown topic or partition"}
+    place["error_code"] = ErrorCode.NONE
+    assert await groups.commit("prod", "g", {ORDERS: 1}) == {}
+    assert (asked[0].group_id, asked[0].member_id, asked[0].topics[0].partitions[0].committed_offset) == (
+        "g",
+        "",
+        1,
     )
-    async with listener:
-        with pytest.raises(GroupsUnavailable, match=r"no coordinator answered within 0\.5 s"):
-            await groups_of(published).described("prod", "g")
+
+
+async def test_an_id_with_a_nul_names_the_group_of_that_id(node: KafkaNode) -> None:
+    asked = []
+
+    def answer(message: Any) -> dict[str, Any]:
+        asked.append(message.key)
+        return {"error_code": ErrorCode.INVALID_GROUP_ID}
+
+    node.answers[ApiKey.FIND_COORDINATOR] = answer
+    with pytest.raises(GroupAbsent, match=r"Invalid group\.id"):
+        await groups_of(view(node.port)).described("prod", "billing\0x")
+    assert asked == ["billing\0x"]
+
+
+# --- records ---------------------------------------------------------------------------------------
+
+
+def fetched(records: bytes = b"", **more: Any) -> bytes:
+    orders = FetchedPartition("orders", 0, records=(records,), high_watermark=100, **more)
+    return b"".join(one for one in encode_fetch_response(12, [orders]) if not isinstance(one, FileChunk))
+
+
+def batch(base_offset: int, *times: int, **more: Any) -> bytes:
+    return encode_batch([NewRecord(timestamp=time) for time in times], base_offset=base_offset, **more)
+
+
+async def times_of(node: KafkaNode, offset: int, *answers: bytes) -> dict[tuple[str, int], int]:
+    left = list(answers)
+    node.answers[ApiKey.FETCH] = lambda _: left.pop(0) if left else Instead.BE_SILENT
+    return await groups_of(view(node.port)).record_times("prod", {ORDERS: offset, ("lost", 0): 0})
+
+
+async def test_the_time_of_the_first_record_at_or_after_an_offset_is_read(node: KafkaNode) -> None:
+    assert await times_of(node, 12, fetched(batch(10, 100, 200, 300))) == {ORDERS: 300}
+    appended = batch(10, 100, 200, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    assert await times_of(node, 10, fetched(appended)) == {ORDERS: 200}
+    control = batch(12, 1, is_control=True)
+    assert await times_of(node, 12, fetched(control), fetched(batch(13, 400))) == {ORDERS: 400}
+    await node.all_left()
+
+
+async def test_where_the_log_begins_later_its_first_record_counts(node: KafkaNode) -> None:
+    deleted = fetched(error_code=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=20)
+    assert await times_of(node, 3, deleted, fetched(batch(20, 500))) == {ORDERS: 500}
+    beyond = fetched(error_code=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=0)
+    assert await times_of(node, 3, beyond) == {}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        fetched(batch(10, 100)[:-1] + b"\xff"),
+        fetched(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        b"\xff" * 30,
+        b"",
+    ],
+)
+async def test_a_leader_that_gives_no_records_leaves_the_partition_out(
+    node: KafkaNode, answer: bytes
+) -> None:
+    assert await times_of(node, 10, answer) == {}
+    assert node.asked.count(ApiKey.FETCH) == 1
+
+
+async def test_a_batch_that_expands_beyond_all_measure_is_not_opened(
+    node: KafkaNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_messages, "DECOMPRESSED_BYTES_MAX", 1_000)
+    bomb = encode_batch([NewRecord(value=bytes(100_000))], base_offset=10, compression=Compression.GZIP)
+    assert await times_of(node, 10, fetched(bomb)) == {}
+
+
+async def test_reading_ends_when_its_time_is_over(node: KafkaNode) -> None:
+    with anyio.fail_after(5):
+        assert await times_of(node, 10) == {}
+    with anyio.fail_after(5):
+        assert await times_of(node, 10, *[fetched()] * 3) == {}
+
+
+# --- TLS -------------------------------------------------------------------------------------------
+
+
+def speaks_tls(published: Published) -> Published:
+    one = published.image.brokers[1]
+    address = ListenerAddress(host=one.host, port=one.port, protocol="SSL")
+    published.image.brokers[1] = msgspec.structs.replace(one, listeners={"INTERNAL": address})
+    return published
+
+
+async def test_a_cluster_whose_brokers_speak_tls_is_asked_over_tls(tmp_path: Path) -> None:
+    ca = PrivateCa(tmp_path)
+    pair = ca.issue("node")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.cert, pair.key)
+    context.load_verify_locations(ca.file)
+    context.verify_mode = ssl.CERT_REQUIRED
+    async with listening(context) as node:
+        node.answers[ApiKey.FIND_COORDINATOR] = named(node)
+        node.answers[ApiKey.OFFSET_FETCH] = lambda _: {}
+        published = speaks_tls(view(node.port))
+        trusting = groups_of(published, tls=KafkaTls(ca.file, pair.cert, pair.key))
+        assert await trusting.committed("prod", "g") == {}
+        with pytest.raises(GroupsUnavailable, match="its certificate is refused"):
+            await groups_of(published).committed("prod", "g")
+        with pytest.raises(GroupsUnavailable, match="no coordinator answered"):
+            await groups_of(published, tls=KafkaTls(ca.file)).committed("prod", "g")
+        with pytest.raises(GroupsUnavailable, match=r"gone\.pem"):
+            await groups_of(published, tls=KafkaTls(str(tmp_path / "gone.pem"))).committed("prod", "g")
+
+
+def test_the_protocol_of_a_listener_for_clients_says_nothing() -> None:
+    published = view(9092)
+    assert not kafka_groups.speaks_tls(published)
+    public = ListenerAddress(host="public", port=9093, protocol="SSL")
+    published.image.brokers[1] = msgspec.structs.replace(
+        published.image.brokers[1], listeners={"CLIENTS": public}
+    )
+    assert not kafka_groups.speaks_tls(published)
+    assert kafka_groups.speaks_tls(speaks_tls(published))
+
+
+async def test_questions_beyond_the_limit_wait_for_their_turn(
+    node: KafkaNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_groups, "QUESTIONS_AT_ONCE_MAX", 2)
+    node.answers[ApiKey.FIND_COORDINATOR] = lambda _: Instead.BE_SILENT
+    groups = groups_of(view(node.port))
+    failed = []
+
+    async def ask() -> None:
+        with pytest.raises(GroupsUnavailable):
+            await groups.described("prod", "g")
+        failed.append(node.open)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(ask)
+        await anyio.sleep(0.1)
+        assert node.open == 2
+    assert len(failed) == 5
