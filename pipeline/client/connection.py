@@ -16,9 +16,7 @@ import random
 import select
 import socket
 import ssl
-import struct
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -27,7 +25,7 @@ import numpy as np
 from pipeline.client.config import Address, ClientConfig
 from pipeline.client.errors import AccessRefused, ClientError, ConnectionLost, MalformedAnswer
 from pipeline.client.login import log_in, without_sasl
-from pipeline.client.messages import SPOKEN, check_spoken, decode_body, encode_body, parse_api_versions
+from pipeline.client.messages import SPOKEN, check_spoken, decode_body, encode_body
 from pipeline.client.tls import (
     certain_advice,
     is_alert,
@@ -38,14 +36,12 @@ from pipeline.client.tls import (
     why_it_may_have_hung_up,
 )
 from springtide.wire.apis import ApiKey
+from springtide.wire.client import WireClient, answer_size, speaks, spoken_versions
 from springtide.wire.compression import Buffer
-from springtide.wire.headers import decode_response_header, encode_request_header
+from springtide.wire.framing import SIZE_BYTES, FrameError
 from springtide.wire.primitives import MalformedRequest
 
 E = TypeVar("E", bound=ClientError)
-_SIZE = struct.Struct(">i")
-_SIZE_BYTES = 4
-_CORRELATION_IDS = 2**31
 _PIECES_MAX = 512
 """Pieces of one sendmsg: IOV_MAX is 1024 on Linux, and at least 16 anywhere."""
 _RENEWED_AT = (0.85, 0.95)
@@ -67,8 +63,9 @@ class BrokerConnection:
         self.address = address
         self._config = config
         self._where = f"{address[0]}:{address[1]}"
-        self._correlation_id = 0
-        self._asked: deque[tuple[int, ApiKey]] = deque()
+        self._client: WireClient[None] = WireClient(
+            config.client_id, answer_bytes_max=config.answer_max_bytes
+        )
         self._socket: socket.socket | None = None
         #: Sends some of the pieces in front and returns how many bytes.
         self._send_some: Callable[[Sequence[memoryview]], int]
@@ -80,7 +77,7 @@ class BrokerConnection:
         self._deadline_ms = now_ms() + config.connect_timeout_ms
         try:
             self._open()
-            self._versions = parse_api_versions(self.call(ApiKey.API_VERSIONS, {}))
+            self._versions = spoken_versions(self.call(ApiKey.API_VERSIONS, {}))
             self._log_in()
         except ClientError:
             self.close()
@@ -137,8 +134,7 @@ class BrokerConnection:
 
     def speaks(self, api: ApiKey, version: int) -> bool:
         """Return whether the broker speaks this version of the API."""
-        lowest, highest = self._versions.get(api, (0, -1))
-        return lowest <= version <= highest
+        return speaks(self._versions, api, version)
 
     def send(self, api: ApiKey, body: Sequence[Buffer], *, version: int | None = None) -> None:
         """Send a request without waiting for its answer. Raises ConnectionLost, AccessRefused,
@@ -150,40 +146,27 @@ class BrokerConnection:
         The broker must not need us to read answers before it reads this: callers keep few requests ahead.
         Where the session is about to end and no answer is under way, the client authenticates again before.
         """
-        if self._renew_at_ms is not None and not self._asked and now_ms() >= self._renew_at_ms:
+        if self._renew_at_ms is not None and not self._client.in_flight and now_ms() >= self._renew_at_ms:
             self._log_in()
         if api is not ApiKey.API_VERSIONS and version is None:
             check_spoken(api, self._versions, self._where)
-        self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
-        head = encode_request_header(
-            api_key=api,
-            api_version=SPOKEN[api] if version is None else version,
-            correlation_id=self._correlation_id,
-            client_id=self._config.client_id,
-        )
-        pieces = [memoryview(piece).cast("B") for piece in (head, *body)]
-        size = sum(piece.nbytes for piece in pieces)
+        pieces = self._client.ask(api, SPOKEN[api] if version is None else version, body, None)
         self._deadline_ms = now_ms() + self._answer_timeout_ms
-        self._send_all([memoryview(_SIZE.pack(size)), *pieces])
-        self._asked.append((self._correlation_id, api))
+        self._send_all([memoryview(piece).cast("B") for piece in pieces])
 
     def receive(self, *, broker_wait_ms: int = 0) -> tuple[memoryview, int]:
         """Return the next answer's frame and the position of its body. Raises ConnectionLost.
 
         `broker_wait_ms`: how long the request lets the broker wait; the request timeout comes on top.
         """
-        expected, api = self._asked[0]
         self._deadline_ms = now_ms() + self._answer_timeout_ms + broker_wait_ms
         frame = self._receive_frame()
-        self._asked.popleft()
         try:
-            correlation_id, position = decode_response_header(frame, api_key=api, api_version=SPOKEN[api])
+            answer = self._client.answer_in(frame)
         except MalformedRequest as error:
             raise self._lost(MalformedAnswer, str(error)) from error
-        if correlation_id != expected:
-            raise self._lost(MalformedAnswer, f"answer {correlation_id} where {expected} was due")
-        self._is_known = self._is_known or api is not ApiKey.API_VERSIONS
-        return frame, position
+        self._is_known = self._is_known or answer.asked.api_key != ApiKey.API_VERSIONS
+        return frame, answer.position
 
     # --- state ----------------------------------------------------------------------------------------
 
@@ -195,7 +178,7 @@ class BrokerConnection:
     def is_reusable(self) -> bool:
         """Return whether the connection is open, has no answer under way, and the broker has not closed
         it."""
-        if self._socket is None or self._asked:
+        if self._socket is None or self._client.in_flight:
             return False
         poll = select.poll()  # not select.select, which knows no descriptor above 1023
         poll.register(self._socket, select.POLLIN)
@@ -210,7 +193,6 @@ class BrokerConnection:
 
     def close(self) -> None:
         held, self._socket = self._socket, None
-        self._asked.clear()
         if held is not None:
             held.close()
 
@@ -235,16 +217,14 @@ class BrokerConnection:
                 held[first] = held[first][sent:]
 
     def _receive_frame(self) -> memoryview:
-        head = bytearray(_SIZE_BYTES)
+        head = bytearray(SIZE_BYTES)
         self._receive_into(memoryview(head))
-        (size,) = _SIZE.unpack(head)
-        if not _SIZE_BYTES <= size <= self._config.answer_max_bytes:
+        try:
+            size = answer_size(head, answer_bytes_max=self._config.answer_max_bytes)
+        except FrameError as error:
             if self._config.security.tls is None and is_alert(head):
-                raise self._lost(AccessRefused, tls_wanted(self._config.security))
-            raise self._lost(
-                MalformedAnswer,
-                f"an answer of {size} bytes is not within {_SIZE_BYTES} and {self._config.answer_max_bytes}",
-            )
+                raise self._lost(AccessRefused, tls_wanted(self._config.security)) from error
+            raise self._lost(MalformedAnswer, str(error)) from error
         # Not cleared, so pages are touched only as bytes arrive: a claim alone buys no memory. A bytearray is
         # written twice, and one that grows with what arrives is copied as well: 5 ms for 8 MB, not 1.6.
         frame = np.empty(size, np.uint8).data

@@ -27,7 +27,8 @@ from pipeline.client.values import (
     TopicPartition,
 )
 from springtide.wire.apis import ApiKey
-from springtide.wire.codec import build, decode, encode, request_type, response_type
+from springtide.wire.client import API_VERSIONS_VERSION, request_body, speaks
+from springtide.wire.codec import decode, response_type
 from springtide.wire.compression import Buffer
 from springtide.wire.errors import ErrorCode, error_code
 from springtide.wire.fetch_request import (
@@ -43,8 +44,6 @@ from springtide.wire.produce import decode_produce_response, encode_produce_requ
 
 T = TypeVar("T")
 
-API_VERSIONS_VERSION = 0
-"""The one version that every broker of every age answers."""
 SPOKEN: dict[ApiKey, int] = {
     ApiKey.PRODUCE: 9,
     ApiKey.FETCH: 12,
@@ -75,7 +74,7 @@ class Answered(NamedTuple):
 
 def encode_body(api: ApiKey, fields: Mapping[str, object]) -> bytes:
     """Return the body of a request in the version spoken. Fields are not checked."""
-    return encode(build(request_type(api, SPOKEN[api]), fields))
+    return request_body(api, SPOKEN[api], fields)
 
 
 def decode_body(api: ApiKey, frame: Buffer, position: int) -> Any:
@@ -87,22 +86,13 @@ def decode_body(api: ApiKey, frame: Buffer, position: int) -> Any:
         raise MalformedAnswer(f"{api.name}: {error}") from error
 
 
-# --- ApiVersions -----------------------------------------------------------------------------------
-
-
-def parse_api_versions(message: Any) -> dict[int, tuple[int, int]]:
-    """Return (lowest, highest) by API key. The error code is ignored: a broker tells its versions even
-    then."""
-    return {one.api_key: (one.min_version, one.max_version) for one in message.api_keys}
-
-
 def check_spoken(api: ApiKey, versions: Mapping[int, tuple[int, int]], where: str) -> None:
     """Raise UnsupportedBroker if the broker doesn't speak our version of the API."""
     wanted = SPOKEN[api]
-    lowest, highest = versions.get(api, (0, -1))
-    if not lowest <= wanted <= highest:
-        speaks = f"only versions {lowest} to {highest}" if highest >= 0 else "none"
-        raise UnsupportedBroker(f"broker {where}: {api.name} version {wanted} is needed, it speaks {speaks}")
+    if not speaks(versions, api, wanted):
+        lowest, highest = versions.get(api, (0, -1))
+        told = f"only versions {lowest} to {highest}" if highest >= 0 else "none"
+        raise UnsupportedBroker(f"broker {where}: {api.name} version {wanted} is needed, it speaks {told}")
 
 
 # --- Metadata --------------------------------------------------------------------------------------

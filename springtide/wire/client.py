@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from . import codec
 from .compression import Buffer
-from .framing import FrameReader
+from .framing import FrameError, FrameReader
 from .headers import decode_response_header, encode_request_header
 from .primitives import RESPONSE_ELEMENTS_MAX, MalformedRequest
 
@@ -127,10 +127,12 @@ def request_body(api_key: int, api_version: int, fields: Mapping[str, object]) -
     return codec.encode(codec.build(codec.request_type(api_key, api_version), fields))
 
 
-def answer_size(head: Buffer, *, answer_bytes_max: int) -> int | None:
-    """Return the size that the first SIZE_BYTES of an answer claim, None if no answer can have it."""
+def answer_size(head: Buffer, *, answer_bytes_max: int) -> int:
+    """Return the size that the first SIZE_BYTES of an answer claim. Raise FrameError if none can have it."""
     (size,) = _SIZE.unpack_from(head)
-    return size if ANSWER_BYTES_MIN <= size <= answer_bytes_max else None
+    if not ANSWER_BYTES_MIN <= size <= answer_bytes_max:
+        raise FrameError(f"an answer of {size} bytes is not within {ANSWER_BYTES_MIN} and {answer_bytes_max}")
+    return int(size)
 
 
 def spoken_versions(told: Any) -> dict[int, tuple[int, int]]:
