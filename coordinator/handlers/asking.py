@@ -8,7 +8,6 @@ told what they do, as by Kafka's coordinators.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,7 +15,7 @@ from coordinator.core.groups.options import STRING_BYTES_MAX
 from coordinator.core.groups.requests import Request as ShardRequest
 from coordinator.handlers.context import CoordinatorContext, MakeRequest
 from springtide.node.handlers.context import Request
-from springtide.node.handlers.group_refusals import refuse
+from springtide.node.handlers.group_refusals import OneGroupRequest, refuse
 from springtide.node.sharding import GROUPS_TOPIC, may_be_hashed, shard_of
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
@@ -26,7 +25,6 @@ E = TypeVar("E")
 
 NO_SHARD = -1
 """The shard of what has none: requests for it are refused with NOT_COORDINATOR."""
-MILLISECOND = timedelta(milliseconds=1)
 
 _TOLD: Mapping[ErrorCode, ErrorCode] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -44,7 +42,7 @@ _TOLD: Mapping[ErrorCode, ErrorCode] = {
 def ask_group(
     context: CoordinatorContext,
     request: Request,
-    message: Any,
+    message: OneGroupRequest,
     make: MakeRequest,
     answer: Callable[[Any], None],
     *,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
 
 from coordinator.core.groups.requests import DeleteGroups
 from coordinator.handlers.asking import ask_groups
@@ -11,18 +10,22 @@ from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers.context import Request
 from springtide.security.acls.model import Operation
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.delete_groups import (
+    DeleteGroupsDeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
 
 
-def handle(context: CoordinatorContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: CoordinatorContext, request: Request, message: DeleteGroupsRequest) -> None:
     groups = tuple(dict.fromkeys(message.groups_names))
 
     def done(errors: Sequence[ErrorCode]) -> None:
-        results = [
-            {"group_id": group_id, "error_code": error}
+        results = tuple(
+            DeleteGroupsDeletableGroupResult(group_id=group_id, error_code=error)
             for group_id, error in zip(groups, errors, strict=True)
-        ]
-        request.reply({"results": results})
+        )
+        request.reply(DeleteGroupsResponse(results=results))
 
     ask_groups(
         context,

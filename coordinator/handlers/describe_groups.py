@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
 
 from coordinator.core.groups.requests import DescribedGroup, DescribeGroups
 from coordinator.handlers.asking import ask_groups
 from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers import authorized_operations
 from springtide.node.handlers.context import Request
-from springtide.node.handlers.group_refusals import Fields
 from springtide.security.acls.model import Operation
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.describe_groups import (
+    DescribeGroupsDescribedGroup,
+    DescribeGroupsDescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 
 GROUP_ID_NOT_FOUND_SINCE = 6
 """Before it a group that does not exist is a dead one, without an error (KIP-1043)."""
 
 
-def handle(context: CoordinatorContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: CoordinatorContext, request: Request, message: DescribeGroupsRequest) -> None:
     groups = tuple(dict.fromkeys(message.groups))  # answered once each: none can be asked for a thousandfold
 
     def done(found: Sequence[DescribedGroup | ErrorCode]) -> None:
-        told = [
-            {"group_id": group_id, "error_code": group}
+        told = tuple(
+            DescribeGroupsDescribedGroup(group_id=group_id, error_code=group)
             if isinstance(group, ErrorCode)
             else _described(
                 group, request.api_version, authorized_operations.of_group(request, message, group_id)
             )
             for group_id, group in zip(groups, found, strict=True)
-        ]
-        request.reply({"groups": told})
+        )
+        request.reply(DescribeGroupsResponse(groups=told))
 
     ask_groups(
         context,
@@ -45,25 +48,25 @@ def handle(context: CoordinatorContext, request: Request) -> None:
     )
 
 
-def _described(group: DescribedGroup, api_version: int, allowed: int) -> Fields:
+def _described(group: DescribedGroup, api_version: int, allowed: int) -> DescribeGroupsDescribedGroup:
     error = group.error if api_version >= GROUP_ID_NOT_FOUND_SINCE else ErrorCode.NONE
-    return {
-        "error_code": error,
-        "error_message": f"there is no group '{group.group_id}'" if error else None,
-        "group_id": group.group_id,
-        "group_state": group.state,
-        "protocol_type": group.protocol_type,
-        "protocol_data": group.protocol,
-        "members": [
-            {
-                "member_id": member.member_id,
-                "group_instance_id": member.instance_id,
-                "client_id": member.client_id,
-                "client_host": member.client_host,
-                "member_metadata": member.metadata,
-                "member_assignment": member.assignment,
-            }
+    return DescribeGroupsDescribedGroup(
+        error_code=error,
+        error_message=f"there is no group '{group.group_id}'" if error else None,
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol,
+        members=tuple(
+            DescribeGroupsDescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
             for member in group.members
-        ],
-        "authorized_operations": allowed,
-    }
+        ),
+        authorized_operations=allowed,
+    )

@@ -7,27 +7,24 @@ opening, and another answer would make it look for the coordinator that it has f
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, cast
 
 from coordinator.core.groups.requests import MemberHeartbeat, MemberHeartbeatReply
 from coordinator.handlers.asking import ask_group
 from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers.context import Request
-from springtide.wire import codec
-from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from springtide.wire.typed import write_message
 
 
 @cache
 def _body(api_version: int, error: ErrorCode) -> bytes:
     """Return an answer without a wait: there are few of them, and nearly all requests of idle groups get
     one."""
-    fields = {"error_code": error}
-    return codec.encode(codec.build(codec.response_type(ApiKey.HEARTBEAT, api_version), fields))
+    return write_message(HeartbeatResponse(error_code=error), api_version)
 
 
-def handle(context: CoordinatorContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: CoordinatorContext, request: Request, message: HeartbeatRequest) -> None:
 
     def make(token: int) -> MemberHeartbeat:
         return MemberHeartbeat(
@@ -35,7 +32,7 @@ def handle(context: CoordinatorContext, request: Request) -> None:
             group_id=message.group_id,
             generation_id=message.generation_id,
             member_id=message.member_id,
-            instance_id=getattr(message, "group_instance_id", None),
+            instance_id=message.group_instance_id,
         )
 
     def answer(reply: MemberHeartbeatReply) -> None:
@@ -43,6 +40,6 @@ def handle(context: CoordinatorContext, request: Request) -> None:
             request.note_errors((reply.error,))
             request.reply_chunks([_body(request.api_version, reply.error)])
         else:
-            request.reply({"error_code": reply.error})
+            request.reply(HeartbeatResponse(error_code=reply.error))
 
     ask_group(context, request, message, make, answer, while_opening=ErrorCode.NONE)

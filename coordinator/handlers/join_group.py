@@ -3,25 +3,25 @@ waits (KIP-345, 394, 559, 814)."""
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from coordinator.core.groups.requests import JoinGroup, JoinGroupReply, JoinProtocol
-from coordinator.handlers.asking import MILLISECOND, ask_group
+from coordinator.handlers.asking import ask_group
 from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers.context import Request
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
+REBALANCE_TIMEOUT_SINCE = 1
+"""Before it the session's timeout is that of a rebalance, too."""
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 MEMBER_NAME_CHARS_MAX = 255
 """Of a client id or instance id in the member id: thousands of ids may be given out and wait for a join."""
 
 
-def handle(context: CoordinatorContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: CoordinatorContext, request: Request, message: JoinGroupRequest) -> None:
     connection = request.answer.connection
     client_id = connection.client_id or ""
-    instance_id: str | None = getattr(message, "group_instance_id", None)
+    instance_id = message.group_instance_id
     name = (client_id if instance_id is None else instance_id)[:MEMBER_NAME_CHARS_MAX]
 
     def make(token: int) -> JoinGroup:
@@ -33,9 +33,10 @@ def handle(context: CoordinatorContext, request: Request) -> None:
             instance_id=instance_id,
             client_id=client_id,
             client_host=f"/{connection.peer}",  # as Java writes an address
-            session_timeout_ms=message.session_timeout // MILLISECOND,
-            rebalance_timeout_ms=getattr(message, "rebalance_timeout", message.session_timeout)
-            // MILLISECOND,
+            session_timeout_ms=message.session_timeout_ms,
+            rebalance_timeout_ms=message.rebalance_timeout_ms
+            if request.api_version >= REBALANCE_TIMEOUT_SINCE
+            else message.session_timeout_ms,
             protocol_type=message.protocol_type,
             protocols=tuple(JoinProtocol(own.name, own.metadata) for own in message.protocols),
             requires_member_id=request.api_version >= MEMBER_ID_REQUIRED_SINCE,
@@ -46,21 +47,24 @@ def handle(context: CoordinatorContext, request: Request) -> None:
 
 
 def _answer(request: Request, reply: JoinGroupReply) -> None:
-    fields: dict[str, object] = {"error_code": reply.error, "member_id": reply.member_id}
-    if reply.error is ErrorCode.NONE:
-        fields |= {
-            "generation_id": reply.generation_id,
-            "protocol_type": reply.protocol_type,
-            "protocol_name": reply.protocol,
-            "leader": reply.leader,
-            "skip_assignment": reply.skip_assignment,
-            "members": [
-                {
-                    "member_id": member.member_id,
-                    "group_instance_id": member.instance_id,
-                    "metadata": member.metadata,
-                }
+    if reply.error is not ErrorCode.NONE:
+        request.reply(JoinGroupResponse(error_code=reply.error, member_id=reply.member_id))
+        return
+    request.reply(
+        JoinGroupResponse(
+            member_id=reply.member_id,
+            generation_id=reply.generation_id,
+            protocol_type=reply.protocol_type,
+            protocol_name=reply.protocol,
+            leader=reply.leader,
+            skip_assignment=reply.skip_assignment,
+            members=tuple(
+                JoinGroupResponseMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    metadata=member.metadata,
+                )
                 for member in reply.members
-            ],
-        }
-    request.reply(fields)
+            ),
+        )
+    )

@@ -9,7 +9,6 @@ groups that it may describe.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
 
 from coordinator.core.groups.requests import ListedGroup, ListGroups, ListGroupsReply
 from coordinator.handlers.asking import ask_shards
@@ -18,19 +17,19 @@ from springtide.node.handlers.context import Request
 from springtide.node.handlers.group_lists import asks_coordinators, visible
 from springtide.node.handlers.group_refusals import refuse
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.list_groups import ListGroupsListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-def handle(context: CoordinatorContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: CoordinatorContext, request: Request, message: ListGroupsRequest) -> None:
     if not asks_coordinators(request):
-        request.reply({})
+        request.reply(ListGroupsResponse())
         return
 
     def make(token: int) -> ListGroups:
         return ListGroups(
             token=token,
-            states=tuple(getattr(message, "states_filter", ())),
-            types=tuple(getattr(message, "types_filter", ())),
+            states=message.states_filter,
+            types=message.types_filter,
         )
 
     def done(replies: Mapping[int, ListGroupsReply | ErrorCode]) -> None:
@@ -43,18 +42,18 @@ def handle(context: CoordinatorContext, request: Request) -> None:
                 return
         seen = visible(request, [group.group_id for group in groups])
         request.reply(
-            {
-                "groups": [
-                    {
-                        "group_id": group.group_id,
-                        "protocol_type": group.protocol_type,
-                        "group_state": group.state,
-                        "group_type": group.group_type,
-                    }
+            ListGroupsResponse(
+                groups=tuple(
+                    ListGroupsListedGroup(
+                        group_id=group.group_id,
+                        protocol_type=group.protocol_type,
+                        group_state=group.state,
+                        group_type=group.group_type,
+                    )
                     for group in groups
                     if group.group_id in seen
-                ]
-            }
+                )
+            )
         )
 
     ask_shards(context, dict.fromkeys(context.shards.owned(), make), done)

@@ -6,10 +6,11 @@ from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers import metadata
 from springtide.node.handlers.context import Request
 from springtide.node.listed_coordinators import comes_as_member
+from springtide.wire.messages.metadata import MetadataRequest
 
 
-def handle(context: CoordinatorContext, request: Request) -> None:
+def handle(context: CoordinatorContext, request: Request, message: MetadataRequest) -> None:
     connection = request.answer.connection
     if comes_as_member(connection.software):
         connection.may_be_members = True
-    metadata.handle(context, request)
+    metadata.handle(context, request, message)

@@ -5,15 +5,44 @@ Clients send these to the node that they think leads a partition; on NOT_LEADER_
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.wire.apis import APIS, TOO_OLD_ERROR, ApiKey
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from springtide.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from springtide.wire.messages.describe_producers import (
+    DescribeProducersPartitionResponse,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopicResponse,
+)
+from springtide.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartitionData,
+    FetchRequest,
+    FetchResponse,
+)
+from springtide.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from springtide.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochEpochEndOffset,
+    OffsetForLeaderEpochOffsetForLeaderTopicResult,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 from springtide.wire.produce import ProduceOutcome, decode_produce_request, encode_produce_response
 
 ACKS_NONE = 0
+_REFUSAL = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def produce(_context: NodeContext, request: Request) -> None:
@@ -25,7 +54,7 @@ def produce(_context: NodeContext, request: Request) -> None:
     if message.acks == ACKS_NONE and is_served:
         request.answer.connection.close()
         return
-    error = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_served else TOO_OLD_ERROR
+    error = _REFUSAL if is_served else TOO_OLD_ERROR
     outcomes = [ProduceOutcome(topic, partition, error) for topic, partition, _ in message.partitions]
     request.note_errors(error for _ in outcomes)
     throttle_time_ms = request.throttle_time_ms()
@@ -34,53 +63,91 @@ def produce(_context: NodeContext, request: Request) -> None:
     )
 
 
-def fetch(_context: NodeContext, request: Request) -> None:
+def fetch(_context: NodeContext, request: Request, message: FetchRequest) -> None:
     """Refuse each partition, or a session: none was ever begun here."""
-    message = request.decode()
-    if getattr(message, "session_epoch", -1) > 0:
-        request.reply({"error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND})
-    else:
-        _refuse(request, message)
-
-
-def refuse_partitions(_context: NodeContext, request: Request) -> None:
-    _refuse(request, request.decode())
-
-
-def describe_log_dirs(_context: NodeContext, request: Request) -> None:
-    """Tell of no directory: a coordinator has no disk."""
-    request.decode()
-    request.reply({})
-
-
-def _refuse(request: Request, message: Any) -> None:
-    """Answer NOT_LEADER_OR_FOLLOWER for each partition. The fields are those of all these APIs together."""
-    topics = [
-        {
-            "name": getattr(topic, "name", ""),
-            "topic": getattr(topic, "topic", ""),
-            "topic_id": getattr(topic, "topic_id", None),
-            "partitions": [_refused(number) for number in _partitions(topic)],
-        }
+    if message.session_epoch > 0:
+        request.reply(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+        return
+    topics = (
+        FetchableTopicResponse(
+            topic=topic.topic,
+            topic_id=topic.topic_id,
+            partitions=tuple(
+                FetchPartitionData(
+                    partition_index=one.partition, error_code=_REFUSAL, high_watermark=-1, records=b""
+                )
+                for one in topic.partitions
+            ),
+        )
         for topic in message.topics
-    ]
-    request.reply({"topics": topics, "responses": topics})
+    )
+    request.reply(FetchResponse(responses=tuple(topics)))
 
 
-def _partitions(topic: Any) -> Iterable[int]:
-    if hasattr(topic, "partition_indexes"):
-        yield from topic.partition_indexes
-    else:
-        for entry in topic.partitions:
-            yield entry.partition if hasattr(entry, "partition") else entry.partition_index
+def list_offsets(_context: NodeContext, request: Request, message: ListOffsetsRequest) -> None:
+    """Refuse each partition."""
+    topics = (
+        ListOffsetsTopicResponse(
+            name=topic.name,
+            partitions=tuple(
+                ListOffsetsPartitionResponse(partition_index=one.partition_index, error_code=_REFUSAL)
+                for one in topic.partitions
+            ),
+        )
+        for topic in message.topics
+    )
+    request.reply(ListOffsetsResponse(topics=tuple(topics)))
 
 
-def _refused(number: int) -> dict[str, object]:
-    return {
-        "partition": number,
-        "partition_index": number,
-        "error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        "high_watermark": -1,
-        "low_watermark": -1,
-        "records": b"",
-    }
+def delete_records(_context: NodeContext, request: Request, message: DeleteRecordsRequest) -> None:
+    """Refuse each partition."""
+    topics = (
+        DeleteRecordsTopicResult(
+            name=topic.name,
+            partitions=tuple(
+                DeleteRecordsPartitionResult(
+                    partition_index=one.partition_index, low_watermark=-1, error_code=_REFUSAL
+                )
+                for one in topic.partitions
+            ),
+        )
+        for topic in message.topics
+    )
+    request.reply(DeleteRecordsResponse(topics=tuple(topics)))
+
+
+def offset_for_leader_epoch(
+    _context: NodeContext, request: Request, message: OffsetForLeaderEpochRequest
+) -> None:
+    """Refuse each partition."""
+    topics = (
+        OffsetForLeaderEpochOffsetForLeaderTopicResult(
+            topic=topic.topic,
+            partitions=tuple(
+                OffsetForLeaderEpochEpochEndOffset(partition=one.partition, error_code=_REFUSAL)
+                for one in topic.partitions
+            ),
+        )
+        for topic in message.topics
+    )
+    request.reply(OffsetForLeaderEpochResponse(topics=tuple(topics)))
+
+
+def describe_producers(_context: NodeContext, request: Request, message: DescribeProducersRequest) -> None:
+    """Refuse each partition."""
+    topics = (
+        DescribeProducersTopicResponse(
+            name=topic.name,
+            partitions=tuple(
+                DescribeProducersPartitionResponse(partition_index=number, error_code=_REFUSAL)
+                for number in topic.partition_indexes
+            ),
+        )
+        for topic in message.topics
+    )
+    request.reply(DescribeProducersResponse(topics=tuple(topics)))
+
+
+def describe_log_dirs(_context: NodeContext, request: Request, _message: DescribeLogDirsRequest) -> None:
+    """Tell of no directory: a coordinator has no disk."""
+    request.reply(DescribeLogDirsResponse())

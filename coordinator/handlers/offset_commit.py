@@ -6,27 +6,33 @@ a topic that is created under it later does not inherit the offset.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from itertools import repeat
-from typing import Any, cast
 
 from coordinator.core.groups.requests import CommitOffsets, OffsetsReply, OffsetToCommit
-from coordinator.handlers.asking import MILLISECOND, ask_group
+from coordinator.handlers.asking import ask_group
 from coordinator.handlers.context import CoordinatorContext
-from coordinator.handlers.topics import NamedPartitions
+from coordinator.handlers.topics import TOPIC_ID_SINCE, NamedPartitions, TopicName
 from springtide.node.handlers.context import Request
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 
 GROUP_ID_NOT_FOUND_SINCE = 9
 """Clients before it know ILLEGAL_GENERATION for a generation of a group that is gone."""
 
 
-def handle(context: CoordinatorContext, request: Request) -> None:
-    message = cast(Any, request.decode())
-    named = NamedPartitions(context.view, request, message.topics)
-    retention: timedelta | None = getattr(message, "retention_time", None)  # v2-4
-    if retention is not None and retention < timedelta():
-        retention = None
+def handle(context: CoordinatorContext, request: Request, message: OffsetCommitRequest) -> None:
+    by_id = request.api_version >= TOPIC_ID_SINCE
+    topics = [
+        (TopicName(None if by_id else topic.name, topic.topic_id), topic.partitions)
+        for topic in message.topics
+    ]
+    named = NamedPartitions(context.view, request, topics)
+    retention_ms = message.retention_time_ms  # v2-4
 
     def make(token: int) -> CommitOffsets:
         return CommitOffsets(
@@ -34,13 +40,13 @@ def handle(context: CoordinatorContext, request: Request) -> None:
             group_id=message.group_id,
             generation_id=message.generation_id_or_member_epoch,
             member_id=message.member_id,
-            instance_id=getattr(message, "group_instance_id", None),
-            retention_ms=None if retention is None else retention // MILLISECOND,
+            instance_id=message.group_instance_id,
+            retention_ms=None if retention_ms < 0 else retention_ms,
             offsets=tuple(
                 OffsetToCommit(
                     place,
                     entry.committed_offset,
-                    getattr(entry, "committed_leader_epoch", -1),
+                    entry.committed_leader_epoch,
                     entry.committed_metadata,
                 )
                 for place, entry in named.known
@@ -53,6 +59,21 @@ def handle(context: CoordinatorContext, request: Request) -> None:
             error = ErrorCode.ILLEGAL_GENERATION
         is_whole = error is not ErrorCode.NONE
         errors = repeat(error) if is_whole else (of_partition for _, of_partition in reply.partitions)
-        request.reply({"topics": named.answer(errors)})
+        answered = zip(message.topics, named.answer(errors), strict=True)
+        request.reply(
+            OffsetCommitResponse(
+                topics=tuple(
+                    OffsetCommitResponseTopic(
+                        name=topic.name,
+                        topic_id=topic.topic_id,
+                        partitions=tuple(
+                            OffsetCommitResponsePartition(partition_index=number, error_code=of_partition)
+                            for number, of_partition in partitions
+                        ),
+                    )
+                    for topic, partitions in answered
+                )
+            )
+        )
 
     ask_group(context, request, message, make, answer)

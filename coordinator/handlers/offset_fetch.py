@@ -8,21 +8,32 @@ the client may not describe are refused by name, and left out of all.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from coordinator.core.group_records import CommittedOffset
 from coordinator.core.groups.requests import FetchOffsets, GroupOffsets, GroupPlaces, OffsetPlace
 from coordinator.handlers.asking import ask_group, ask_groups
 from coordinator.handlers.context import CoordinatorContext
-from coordinator.handlers.topics import find_topic, place_in, refusal
+from coordinator.handlers.topics import TOPIC_ID_SINCE, TopicName, find_topic, place_in, refusal
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers.context import Request
-from springtide.node.handlers.group_refusals import Fields, no_offset, topic_fields
+from springtide.node.handlers.group_refusals import no_offset
 from springtide.node.topic_ids import topic_id_uuid
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
 
 SEVERAL_SINCE = 8
 
@@ -30,7 +41,7 @@ SEVERAL_SINCE = 8
 class _AskedTopic(NamedTuple):
     """A topic of a request. places: by partition; None where it is refused. error: why."""
 
-    entry: Any
+    name: TopicName
     places: dict[int, OffsetPlace | None]
     error: ErrorCode
 
@@ -49,43 +60,65 @@ class _AskedGroup(NamedTuple):
         return GroupPlaces(self.group_id, tuple(dict.fromkeys(places)))
 
 
-def handle(context: CoordinatorContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+class _FoundTopic(NamedTuple):
+    """A topic of an answer. id: None where it is not known."""
+
+    name: str | None
+    topic_id: UUID | None
+    partitions: tuple[OffsetFetchResponsePartition, ...]
+
+
+def handle(context: CoordinatorContext, request: Request, message: OffsetFetchRequest) -> None:
     if request.api_version >= SEVERAL_SINCE:
         _fetch_of_several(context, request, message)
         return
-    asked = _asked(context.view, request, message)
+    named = None if message.topics is None else [(TopicName(one.name), one) for one in message.topics]
+    asked = _asked(context.view, request, message.group_id, named)
 
     def make(token: int) -> FetchOffsets:
         return FetchOffsets(token=token, groups=(asked.to_fetch,))
+
+    def topic(found: _FoundTopic) -> OffsetFetchResponseTopic:
+        return OffsetFetchResponseTopic(name=found.name or "", partitions=found.partitions)
 
     ask_group(
         context,
         request,
         message,
         make,
-        lambda reply: request.reply({"topics": _topics(context.view, request, asked, reply.groups[0])}),
+        lambda reply: request.reply(
+            OffsetFetchResponse(
+                topics=tuple(map(topic, _topics(context.view, request, asked, reply.groups[0])))
+            )
+        ),
         operation=Operation.DESCRIBE,
     )
 
 
-def _fetch_of_several(context: CoordinatorContext, request: Request, message: Any) -> None:
+def _fetch_of_several(context: CoordinatorContext, request: Request, message: OffsetFetchRequest) -> None:
+    by_id = request.api_version >= TOPIC_ID_SINCE
     times = Counter(group.group_id for group in message.groups)
-    groups = [_asked(context.view, request, group) for group in message.groups if times[group.group_id] == 1]
+    groups = []
+    for group in message.groups:
+        if times[group.group_id] == 1:
+            named = None
+            if group.topics is not None:
+                named = [(TopicName(None if by_id else one.name, one.topic_id), one) for one in group.topics]
+            groups.append(_asked(context.view, request, group.group_id, named))
 
     def done(found: Sequence[GroupOffsets | ErrorCode]) -> None:
         told = {
             asked.group_id: _group(context.view, request, asked, entry)
             for asked, entry in zip(groups, found, strict=True)
         }
-        twice = {"error_code": ErrorCode.INVALID_REQUEST}
         request.reply(
-            {
-                "groups": [
-                    {"group_id": group.group_id, **told.get(group.group_id, twice)}
+            OffsetFetchResponse(
+                groups=tuple(
+                    told.get(group.group_id)
+                    or OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.INVALID_REQUEST)
                     for group in message.groups
-                ]
-            }
+                )
+            )
         )
 
     ask_groups(
@@ -102,53 +135,77 @@ def _fetch_of_several(context: CoordinatorContext, request: Request, message: An
     )
 
 
-def _asked(view: ClusterView, request: Request, group: Any) -> _AskedGroup:
-    """Return what is asked of one group. group: an entry of v8 and later, or the whole message before."""
-    if group.topics is None:
-        return _AskedGroup(group.group_id, None)
+def _asked(
+    view: ClusterView,
+    request: Request,
+    group_id: str,
+    named: Iterable[tuple[TopicName, OffsetFetchRequestTopic | OffsetFetchRequestTopics]] | None,
+) -> _AskedGroup:
+    """Return what is asked of one group."""
+    if named is None:
+        return _AskedGroup(group_id, None)
     topics: dict[object, _AskedTopic] = {}
-    for entry in group.topics:
-        name: str | None = getattr(entry, "name", None)
-        topic = find_topic(view, entry)
-        error = refusal(request, Operation.DESCRIBE, topic, entry)
-        asked = topics.setdefault(entry.topic_id if name is None else name, _AskedTopic(entry, {}, error))
+    for name, entry in named:
+        topic = find_topic(view, name)
+        error = refusal(request, Operation.DESCRIBE, topic, name)
+        key = name.topic_id if name.name is None else name.name
+        asked = topics.setdefault(key, _AskedTopic(name, {}, error))
         for partition in entry.partition_indexes:
             if error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 asked.places[partition] = None
             elif topic is not None:
                 asked.places[partition] = place_in(topic, partition)
             else:  # what is stored under a name is told, whether or not it is a topic now
-                asked.places[partition] = None if name is None else OffsetPlace(name, partition)
-    return _AskedGroup(group.group_id, tuple(topics.values()))
+                asked.places[partition] = None if name.name is None else OffsetPlace(name.name, partition)
+    return _AskedGroup(group_id, tuple(topics.values()))
 
 
 def _group(
     view: ClusterView, request: Request, asked: _AskedGroup, found: GroupOffsets | ErrorCode
-) -> Fields:
+) -> OffsetFetchResponseGroup:
     if isinstance(found, ErrorCode):
-        return {"error_code": found}
-    return {"error_code": ErrorCode.NONE, "topics": _topics(view, request, asked, found)}
+        return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=found)
+    topics = tuple(
+        OffsetFetchResponseTopics(
+            name=topic.name or "",
+            topic_id=topic.topic_id,
+            partitions=tuple(
+                OffsetFetchResponsePartitions(
+                    partition_index=one.partition_index,
+                    committed_offset=one.committed_offset,
+                    committed_leader_epoch=one.committed_leader_epoch,
+                    metadata=one.metadata,
+                    error_code=one.error_code,
+                )
+                for one in topic.partitions
+            ),
+        )
+        for topic in _topics(view, request, asked, found)
+    )
+    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
 
 
-def _topics(view: ClusterView, request: Request, asked: _AskedGroup, found: GroupOffsets) -> list[Fields]:
+def _topics(
+    view: ClusterView, request: Request, asked: _AskedGroup, found: GroupOffsets
+) -> list[_FoundTopic]:
     if asked.topics is None:
         return _all_topics(view, request, found)
     offsets = dict(found.offsets)
     return [
-        topic_fields(
-            topic.entry,
-            [
+        _FoundTopic(
+            *topic.name,
+            tuple(
                 no_offset(number, topic.error) if place is None else _partition(number, offsets[place])
                 for number, place in topic.places.items()
-            ],
+            ),
         )
         for topic in asked.topics
     ]
 
 
-def _all_topics(view: ClusterView, request: Request, found: GroupOffsets) -> list[Fields]:
+def _all_topics(view: ClusterView, request: Request, found: GroupOffsets) -> list[_FoundTopic]:
     """Return all that is stored for topics that exist; offsets of deleted topics are left out."""
-    topics: dict[str, list[Fields]] = {}
+    topics: dict[str, list[OffsetFetchResponsePartition]] = {}
     ids: dict[str, UUID] = {}
     for place, value in found.offsets:
         topic = view.topic_by_name(place.topic)
@@ -159,18 +216,15 @@ def _all_topics(view: ClusterView, request: Request, found: GroupOffsets) -> lis
             if place.topic_id in (None, topic_id):
                 ids[place.topic] = topic_id
                 topics.setdefault(place.topic, []).append(_partition(place.partition, value))
-    return [
-        {"name": name, "topic_id": ids[name], "partitions": partitions} for name, partitions in topics.items()
-    ]
+    return [_FoundTopic(name, ids[name], tuple(partitions)) for name, partitions in topics.items()]
 
 
-def _partition(number: int, value: CommittedOffset | None) -> Mapping[str, object]:
+def _partition(number: int, value: CommittedOffset | None) -> OffsetFetchResponsePartition:
     if value is None:
         return no_offset(number)
-    return {
-        "partition_index": number,
-        "committed_offset": value.offset,
-        "committed_leader_epoch": value.leader_epoch,
-        "metadata": value.metadata,
-        "error_code": ErrorCode.NONE,
-    }
+    return OffsetFetchResponsePartition(
+        partition_index=number,
+        committed_offset=value.offset,
+        committed_leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+    )

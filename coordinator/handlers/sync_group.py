@@ -6,21 +6,19 @@ COORDINATOR_LOAD_IN_PROGRESS here, and aiokafka ends its consumer on it.
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from coordinator.core.groups.requests import SyncGroup, SyncGroupReply
 from coordinator.handlers.asking import ask_group
 from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.group_refusals import refuse
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_SINCE = 5
 """The first version in which a member must say what it believes the group's protocol to be."""
 
 
-def handle(context: CoordinatorContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: CoordinatorContext, request: Request, message: SyncGroupRequest) -> None:
     if request.api_version >= PROTOCOL_SINCE and None in (message.protocol_type, message.protocol_name):
         refuse(request, message, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return
@@ -31,20 +29,20 @@ def handle(context: CoordinatorContext, request: Request) -> None:
             group_id=message.group_id,
             generation_id=message.generation_id,
             member_id=message.member_id,
-            instance_id=getattr(message, "group_instance_id", None),
-            protocol_type=getattr(message, "protocol_type", None),
-            protocol=getattr(message, "protocol_name", None),
+            instance_id=message.group_instance_id,
+            protocol_type=message.protocol_type,
+            protocol=message.protocol_name,
             assignments=tuple((one.member_id, one.assignment) for one in message.assignments),
         )
 
     def answer(reply: SyncGroupReply) -> None:
         request.reply(
-            {
-                "error_code": reply.error,
-                "protocol_type": reply.protocol_type,
-                "protocol_name": reply.protocol,
-                "assignment": reply.assignment,
-            }
+            SyncGroupResponse(
+                error_code=reply.error,
+                protocol_type=reply.protocol_type,
+                protocol_name=reply.protocol,
+                assignment=reply.assignment,
+            )
         )
 
     ask_group(context, request, message, make, answer, while_opening=ErrorCode.REBALANCE_IN_PROGRESS)

@@ -17,28 +17,45 @@ from coordinator.handlers import (
     sync_group,
 )
 from coordinator.handlers.context import CoordinatorContext
-from springtide.node.handlers.dispatch import Handler
+from springtide.node.handlers.dispatch import Handler, reads
 from springtide.node.handlers.table import SHARED_HANDLERS
 from springtide.wire.apis import ApiKey
+from springtide.wire.messages.delete_groups import DeleteGroupsRequest
+from springtide.wire.messages.delete_records import DeleteRecordsRequest
+from springtide.wire.messages.describe_groups import DescribeGroupsRequest
+from springtide.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from springtide.wire.messages.describe_producers import DescribeProducersRequest
+from springtide.wire.messages.fetch import FetchRequest
+from springtide.wire.messages.heartbeat import HeartbeatRequest
+from springtide.wire.messages.join_group import JoinGroupRequest
+from springtide.wire.messages.leave_group import LeaveGroupRequest
+from springtide.wire.messages.list_groups import ListGroupsRequest
+from springtide.wire.messages.list_offsets import ListOffsetsRequest
+from springtide.wire.messages.metadata import MetadataRequest
+from springtide.wire.messages.offset_commit import OffsetCommitRequest
+from springtide.wire.messages.offset_delete import OffsetDeleteRequest
+from springtide.wire.messages.offset_fetch import OffsetFetchRequest
+from springtide.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from springtide.wire.messages.sync_group import SyncGroupRequest
 
 HANDLERS: dict[int, Handler[CoordinatorContext]] = {
     **SHARED_HANDLERS,
-    ApiKey.METADATA: metadata.handle,
+    ApiKey.METADATA: reads(MetadataRequest, metadata.handle),
     ApiKey.PRODUCE: no_records.produce,
-    ApiKey.FETCH: no_records.fetch,
-    ApiKey.LIST_OFFSETS: no_records.refuse_partitions,
-    ApiKey.OFFSET_COMMIT: offset_commit.handle,
-    ApiKey.OFFSET_FETCH: offset_fetch.handle,
-    ApiKey.JOIN_GROUP: join_group.handle,
-    ApiKey.HEARTBEAT: heartbeat.handle,
-    ApiKey.LEAVE_GROUP: leave_group.handle,
-    ApiKey.SYNC_GROUP: sync_group.handle,
-    ApiKey.DESCRIBE_GROUPS: describe_groups.handle,
-    ApiKey.LIST_GROUPS: list_groups.handle,
-    ApiKey.DELETE_RECORDS: no_records.refuse_partitions,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: no_records.refuse_partitions,
-    ApiKey.DESCRIBE_LOG_DIRS: no_records.describe_log_dirs,
-    ApiKey.DELETE_GROUPS: delete_groups.handle,
-    ApiKey.OFFSET_DELETE: offset_delete.handle,
-    ApiKey.DESCRIBE_PRODUCERS: no_records.refuse_partitions,
+    ApiKey.FETCH: reads(FetchRequest, no_records.fetch),
+    ApiKey.LIST_OFFSETS: reads(ListOffsetsRequest, no_records.list_offsets),
+    ApiKey.OFFSET_COMMIT: reads(OffsetCommitRequest, offset_commit.handle),
+    ApiKey.OFFSET_FETCH: reads(OffsetFetchRequest, offset_fetch.handle),
+    ApiKey.JOIN_GROUP: reads(JoinGroupRequest, join_group.handle),
+    ApiKey.HEARTBEAT: reads(HeartbeatRequest, heartbeat.handle),
+    ApiKey.LEAVE_GROUP: reads(LeaveGroupRequest, leave_group.handle),
+    ApiKey.SYNC_GROUP: reads(SyncGroupRequest, sync_group.handle),
+    ApiKey.DESCRIBE_GROUPS: reads(DescribeGroupsRequest, describe_groups.handle),
+    ApiKey.LIST_GROUPS: reads(ListGroupsRequest, list_groups.handle),
+    ApiKey.DELETE_RECORDS: reads(DeleteRecordsRequest, no_records.delete_records),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: reads(OffsetForLeaderEpochRequest, no_records.offset_for_leader_epoch),
+    ApiKey.DESCRIBE_LOG_DIRS: reads(DescribeLogDirsRequest, no_records.describe_log_dirs),
+    ApiKey.DELETE_GROUPS: reads(DeleteGroupsRequest, delete_groups.handle),
+    ApiKey.OFFSET_DELETE: reads(OffsetDeleteRequest, offset_delete.handle),
+    ApiKey.DESCRIBE_PRODUCERS: reads(DescribeProducersRequest, no_records.describe_producers),
 }

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import timedelta
 from functools import partial
-from typing import Any, cast
 
 from dataplane.core.results import DeletionResult
 from dataplane.handlers.context import BrokerContext
@@ -24,23 +22,28 @@ from springtide.node.handlers.administer import administer
 from springtide.node.handlers.context import Request
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 
 TopicPartition = tuple[str, int]
 
 
-def handle(context: BrokerContext, request: Request) -> None:
-    _DeleteRecords(context, request, cast(Any, request.decode())).start()
+def handle(context: BrokerContext, request: Request, message: DeleteRecordsRequest) -> None:
+    _DeleteRecords(context, request, message).start()
 
 
 class _DeleteRecords:
     """One request while its partitions are deleted from."""
 
-    def __init__(self, context: BrokerContext, request: Request, message: Any) -> None:
+    def __init__(self, context: BrokerContext, request: Request, message: DeleteRecordsRequest) -> None:
         self._context = context
         self._request = request
         self._message = message
-        timeout_ms = message.timeout // timedelta(milliseconds=1)
-        self._expires_ms = request.now_ms + min(max(timeout_ms, 0), TIMEOUT_MS_MAX)
+        self._expires_ms = request.now_ms + min(max(message.timeout_ms, 0), TIMEOUT_MS_MAX)
         #: The partitions that this broker leads, with the offset to delete up to.
         self._led: dict[str, dict[int, tuple[HostedPartition, int]]] = {}
         self._results: dict[TopicPartition, DeletionResult] = {}
@@ -85,7 +88,7 @@ class _DeleteRecords:
             self._request,
             call,
             named=len(self._led),
-            timeout=self._message.timeout,
+            timeout_ms=self._message.timeout_ms,
             answer=self._on_granted,
         )
 
@@ -125,24 +128,22 @@ class _DeleteRecords:
 
     def _reply(self) -> None:
         self._request.reply(
-            {
-                "topics": [
-                    {
-                        "name": topic.name,
-                        "partitions": [
-                            self._fields(topic.name, partition.partition_index)
+            DeleteRecordsResponse(
+                topics=tuple(
+                    DeleteRecordsTopicResult(
+                        name=topic.name,
+                        partitions=tuple(
+                            self._partition(topic.name, partition.partition_index)
                             for partition in topic.partitions
-                        ],
-                    }
+                        ),
+                    )
                     for topic in self._message.topics
-                ]
-            }
+                )
+            )
         )
 
-    def _fields(self, topic: str, partition: int) -> dict[str, object]:
+    def _partition(self, topic: str, partition: int) -> DeleteRecordsPartitionResult:
         result = self._results[topic, partition]
-        return {
-            "partition_index": partition,
-            "low_watermark": result.low_watermark,
-            "error_code": result.error,
-        }
+        return DeleteRecordsPartitionResult(
+            partition_index=partition, low_watermark=result.low_watermark, error_code=result.error
+        )

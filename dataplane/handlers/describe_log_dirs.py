@@ -9,8 +9,7 @@ before this broker knows whether ACLs decide.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Sequence
 
 from dataplane.handlers.context import BrokerContext
 from dataplane.shell.divergent_logs import Listed
@@ -18,32 +17,40 @@ from dataplane.shell.hosted import HostedPartition
 from springtide.node.handlers.context import Request
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.describe_log_dirs import (
+    DescribeLogDirsDescribableLogDirTopic,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 
 IsAsked = Callable[[str, int], bool]
 """(topic, partition)."""
 
 
-def handle(context: BrokerContext, request: Request) -> None:
-    is_asked = _filter(cast(Any, request.decode()).topics)
+def handle(context: BrokerContext, request: Request, message: DescribeLogDirsRequest) -> None:
+    is_asked = _filter(message.topics)
     error = ErrorCode.NONE
     if not request.may(Operation.DESCRIBE, ResourceType.CLUSTER):
         error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     elif not context.is_view_complete():
         error = ErrorCode.BROKER_NOT_AVAILABLE
     if error is not ErrorCode.NONE:
-        request.reply({"error_code": error, "results": ()})
+        request.reply(DescribeLogDirsResponse(error_code=error))
         return
 
     def done(listed: Listed) -> None:
         results = [_log_dir(context, listed, is_asked)]
         if listed.failure is not None or listed.found:
             results.append(_divergent(context, listed, is_asked))
-        request.reply({"error_code": ErrorCode.NONE, "results": results})
+        request.reply(DescribeLogDirsResponse(results=tuple(results)))
 
     context.divergent_logs.list(done)
 
 
-def _filter(topics: Any) -> IsAsked:
+def _filter(topics: Sequence[DescribeLogDirsDescribableLogDirTopic] | None) -> IsAsked:
     if topics is None:
         return lambda topic, partition: True
     asked: dict[str, set[int]] = {}
@@ -52,51 +59,49 @@ def _filter(topics: Any) -> IsAsked:
     return lambda topic, partition: partition in asked.get(topic, ())
 
 
-def _log_dir(context: BrokerContext, listed: Listed, is_asked: IsAsked) -> dict[str, object]:
+def _log_dir(context: BrokerContext, listed: Listed, is_asked: IsAsked) -> DescribeLogDirsResult:
     failure = context.log_dir_failure()
-    topics: dict[str, list[dict[str, object]]] = {}
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
     if failure is None:
         for hosted in context.table:
             if is_asked(hosted.topic, hosted.partition):
                 topics.setdefault(hosted.topic, []).append(_replica(hosted))
-    return {
-        "error_code": ErrorCode.NONE if failure is None else ErrorCode.KAFKA_STORAGE_ERROR,
-        "log_dir": context.divergent_logs.directory.rpartition("/")[0],
-        "topics": [{"name": name, "partitions": replicas} for name, replicas in topics.items()],
-        "total_bytes": listed.total_bytes,
-        "usable_bytes": listed.usable_bytes,
-    }
+    return DescribeLogDirsResult(
+        error_code=ErrorCode.NONE if failure is None else ErrorCode.KAFKA_STORAGE_ERROR,
+        log_dir=context.divergent_logs.directory.rpartition("/")[0],
+        topics=tuple(
+            DescribeLogDirsTopic(name=name, partitions=tuple(replicas)) for name, replicas in topics.items()
+        ),
+        total_bytes=listed.total_bytes,
+        usable_bytes=listed.usable_bytes,
+    )
 
 
-def _replica(hosted: HostedPartition) -> dict[str, object]:
+def _replica(hosted: HostedPartition) -> DescribeLogDirsPartition:
     log = hosted.log
-    return {
-        "partition_index": hosted.partition,
-        "partition_size": log.size_bytes,
-        "offset_lag": max(hosted.replica.high_watermark - log.log_end_offset, 0),
-        "is_future_key": False,
-    }
+    return DescribeLogDirsPartition(
+        partition_index=hosted.partition,
+        partition_size=log.size_bytes,
+        offset_lag=max(hosted.replica.high_watermark - log.log_end_offset, 0),
+    )
 
 
-def _divergent(context: BrokerContext, listed: Listed, is_asked: IsAsked) -> dict[str, object]:
-    return {
-        "error_code": ErrorCode.NONE if listed.failure is None else ErrorCode.KAFKA_STORAGE_ERROR,
-        "log_dir": context.divergent_logs.directory,
-        "topics": [
-            {
-                "name": found.name,
-                "partitions": [
-                    {
-                        "partition_index": found.range.partition,
-                        "partition_size": found.size_bytes,
-                        "offset_lag": 0,
-                        "is_future_key": False,
-                    }
-                ],
-            }
+def _divergent(context: BrokerContext, listed: Listed, is_asked: IsAsked) -> DescribeLogDirsResult:
+    return DescribeLogDirsResult(
+        error_code=ErrorCode.NONE if listed.failure is None else ErrorCode.KAFKA_STORAGE_ERROR,
+        log_dir=context.divergent_logs.directory,
+        topics=tuple(
+            DescribeLogDirsTopic(
+                name=found.name,
+                partitions=(
+                    DescribeLogDirsPartition(
+                        partition_index=found.range.partition, partition_size=found.size_bytes
+                    ),
+                ),
+            )
             for found in listed.found
             if is_asked(found.range.topic, found.range.partition)
-        ],
-        "total_bytes": listed.total_bytes,
-        "usable_bytes": listed.usable_bytes,
-    }
+        ),
+        total_bytes=listed.total_bytes,
+        usable_bytes=listed.usable_bytes,
+    )

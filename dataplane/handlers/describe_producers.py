@@ -11,7 +11,6 @@ client that took a follower's older answer for the truth would send sequences ag
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, cast
 
 from dataplane.core.producer_state import PRODUCERS_MAX
 from dataplane.core.results import ProducersResult
@@ -20,6 +19,13 @@ from dataplane.handlers.list_offsets import error_of_unhosted
 from springtide.node.handlers.context import Request
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.describe_producers import (
+    DescribeProducersPartitionResponse,
+    DescribeProducersProducerState,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopicResponse,
+)
 
 PRODUCERS_IN_ANSWER_MAX = PRODUCERS_MAX
 """In all partitions together: as many as one partition may have."""
@@ -30,8 +36,7 @@ _NAMED_TWICE = "the partition is named more than once"
 _TOO_MANY = f"the answer would hold more than {PRODUCERS_IN_ANSWER_MAX} producers: ask for fewer partitions"
 
 
-def handle(context: BrokerContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: BrokerContext, request: Request, message: DescribeProducersRequest) -> None:
     asked = Counter(
         (topic.name, partition) for topic in message.topics for partition in topic.partition_indexes
     )
@@ -51,9 +56,9 @@ def handle(context: BrokerContext, request: Request) -> None:
             if len(result.producers) > room:
                 result, error_message = _REFUSED, _TOO_MANY
             room -= len(result.producers)
-            partitions.append(_fields(partition, result, error_message))
-        topics.append({"name": topic.name, "partitions": partitions})
-    request.reply({"topics": topics})
+            partitions.append(_told(partition, result, error_message))
+        topics.append(DescribeProducersTopicResponse(name=topic.name, partitions=tuple(partitions)))
+    request.reply(DescribeProducersResponse(topics=tuple(topics)))
 
 
 def _describe(context: BrokerContext, topic: str, partition: int, now_ms: int) -> ProducersResult:
@@ -63,20 +68,22 @@ def _describe(context: BrokerContext, topic: str, partition: int, now_ms: int) -
     return hosted.replica.role.describe_producers(now_ms)
 
 
-def _fields(partition: int, result: ProducersResult, error_message: str | None) -> dict[str, object]:
-    return {
-        "partition_index": partition,
-        "error_code": result.error,
-        "error_message": error_message,
-        "active_producers": [
-            {
-                "producer_id": producer.producer_id,
-                "producer_epoch": producer.producer_epoch,
-                "last_sequence": producer.last_sequence,
-                "last_timestamp": producer.last_timestamp_ms,
-                "coordinator_epoch": -1,
-                "current_txn_start_offset": -1,
-            }
+def _told(
+    partition: int, result: ProducersResult, error_message: str | None
+) -> DescribeProducersPartitionResponse:
+    return DescribeProducersPartitionResponse(
+        partition_index=partition,
+        error_code=result.error,
+        error_message=error_message,
+        active_producers=tuple(
+            DescribeProducersProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp_ms,
+                coordinator_epoch=-1,
+                current_txn_start_offset=-1,
+            )
             for producer in result.producers
-        ],
-    }
+        ),
+    )

@@ -11,10 +11,11 @@ from dataplane.core.fetch_session import FetchSession
 from dataplane.handlers.context import BrokerContext
 from springtide.node.handlers import find_coordinator
 from springtide.node.handlers.context import Request
+from springtide.wire.messages.find_coordinator import FindCoordinatorRequest
 
 
-def handle(context: BrokerContext, request: Request) -> None:
+def handle(context: BrokerContext, request: Request, message: FindCoordinatorRequest) -> None:
     session = request.answer.connection.fetch_session
     if isinstance(session, FetchSession):
         context.fetches.hurry(session)
-    find_coordinator.handle(context, request)
+    find_coordinator.handle(context, request, message)

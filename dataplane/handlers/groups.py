@@ -10,60 +10,69 @@ refused: for that the client has to find the coordinator.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+
+from msgspec import structs
 
 from dataplane.handlers.context import BrokerContext
 from springtide.contract.updates import BrokerEndpoint
 from springtide.node.handlers import authorized_operations
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.group_lists import asks_coordinators, visible
-from springtide.node.handlers.group_refusals import Fields, no_offset, refuse, refuse_on_broker, topic_fields
+from springtide.node.handlers.group_refusals import no_offset, refuse, refuse_on_broker
 from springtide.node.sharding import GROUPS_TOPIC, may_be_hashed, shard_of
 from springtide.security.acls.model import Operation, ResourceType
-from springtide.wire import codec
-from springtide.wire.errors import ErrorCode, error_code
+from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.describe_groups import (
+    DescribeGroupsDescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from springtide.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from springtide.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseTopic,
+)
 
 OF_SEVERAL_SINCE = 8
 """The first version of OffsetFetch that names several groups. Who knows it asks FindCoordinator."""
 
 
-def list_groups(context: BrokerContext, request: Request) -> None:
+def list_groups(context: BrokerContext, request: Request, message: ListGroupsRequest) -> None:
     """Tell all groups if this is the first broker that the client is told of, or else none."""
-    message = cast(Any, request.decode())
     view = context.view
     if not context.is_view_complete():
         refuse(request, message, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return
     if asks_coordinators(request) or not _is_first(context, request) or not view.has_groups():
-        request.reply({})
+        request.reply(ListGroupsResponse())
         return
     coordinators = [one for _, one in sorted(view.coordinators.items()) if one.active]
 
-    def done(answers: Sequence[Any]) -> None:
+    def done(answers: Sequence[ListGroupsResponse | None]) -> None:
         errors = [
-            ErrorCode.COORDINATOR_NOT_AVAILABLE if answer is None else error_code(answer.error_code)
-            for answer in answers
+            ErrorCode.COORDINATOR_NOT_AVAILABLE if answer is None else answer.error_code for answer in answers
         ] or [ErrorCode.COORDINATOR_NOT_AVAILABLE]
         if error := next(filter(None, errors), None):
             refuse(request, message, error)  # a part must not be taken for all
             return
         # One that moves from coordinator to coordinator meanwhile may be told by both.
-        groups = {group.group_id: group for answer in answers for group in answer.groups}
+        groups = {group.group_id: group for answer in filter(None, answers) for group in answer.groups}
         seen = visible(request, list(groups))
-        request.reply({"groups": [group for group_id, group in groups.items() if group_id in seen]})
+        told = tuple(group for group_id, group in groups.items() if group_id in seen)
+        request.reply(ListGroupsResponse(groups=told))
 
     calls = [(one, message) for one in coordinators]
-    context.coordinator_calls.start(request.api_key, request.api_version, calls, done)
+    context.coordinator_calls.start(ListGroupsResponse, request.api_version, calls, done)
 
 
-def describe_groups(context: BrokerContext, request: Request) -> None:
+def describe_groups(context: BrokerContext, request: Request, message: DescribeGroupsRequest) -> None:
     """Ask the coordinators of the groups that the client may describe."""
-    message = cast(Any, request.decode())
-    asked: list[str] = list(dict.fromkeys(message.groups))
+    asked = list(dict.fromkeys(message.groups))
     if not _may_ask(context, asked):
-        refuse_on_broker(context, request)
+        refuse_on_broker(context, request, message)
         return
-    told: dict[str, Fields] = {}
+    told: dict[str, DescribeGroupsDescribedGroup] = {}
     by_owner: dict[int, tuple[BrokerEndpoint, list[str]]] = {}
     for group_id in asked:
         owner = _owner_of(context, group_id)
@@ -73,25 +82,24 @@ def describe_groups(context: BrokerContext, request: Request) -> None:
             told[group_id] = _failed(group_id, ErrorCode.NOT_COORDINATOR)
         else:
             by_owner.setdefault(owner.broker_id, (owner, []))[1].append(group_id)
-    asking = codec.request_type(request.api_key, request.api_version)
-    calls = [(owner, codec.build(asking, {"groups": groups})) for owner, groups in by_owner.values()]
+    calls = [(owner, DescribeGroupsRequest(groups=tuple(groups))) for owner, groups in by_owner.values()]
 
-    def done(answers: Sequence[Any]) -> None:
+    def done(answers: Sequence[DescribeGroupsResponse | None]) -> None:
         found = [group for answer in answers if answer is not None for group in answer.groups]
         for group in found:
             allowed = authorized_operations.of_group(request, message, group.group_id)
-            told[group.group_id] = {**_fields(group), "authorized_operations": allowed}
+            told[group.group_id] = structs.replace(group, authorized_operations=allowed)
         absent = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        request.reply({"groups": [told.get(one) or _failed(one, absent) for one in asked]})
+        groups = tuple(told.get(one) or _failed(one, absent) for one in asked)
+        request.reply(DescribeGroupsResponse(groups=groups))
 
-    context.coordinator_calls.start(request.api_key, request.api_version, calls, done)
+    context.coordinator_calls.start(DescribeGroupsResponse, request.api_version, calls, done)
 
 
-def offset_fetch(context: BrokerContext, request: Request) -> None:
+def offset_fetch(context: BrokerContext, request: Request, message: OffsetFetchRequest) -> None:
     """Ask the group's coordinator for the offsets of topics that the client may describe."""
-    message = cast(Any, request.decode())
     if request.api_version >= OF_SEVERAL_SINCE or not _may_ask(context, [message.group_id]):
-        refuse_on_broker(context, request)
+        refuse_on_broker(context, request, message)
         return
     owner = _owner_of(context, message.group_id)
     if not request.may(Operation.DESCRIBE, ResourceType.GROUP, message.group_id):
@@ -101,28 +109,30 @@ def offset_fetch(context: BrokerContext, request: Request) -> None:
         refuse(request, message, ErrorCode.NOT_COORDINATOR)
         return
     is_all = message.topics is None
-    named = () if is_all else message.topics
+    named = message.topics or ()
     allowed = {one.name for one in named if request.may(Operation.DESCRIBE, ResourceType.TOPIC, one.name)}
     denied = [
-        topic_fields(
-            one, [no_offset(number, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for number in one.partition_indexes]
+        OffsetFetchResponseTopic(
+            name=one.name,
+            partitions=tuple(
+                no_offset(number, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for number in one.partition_indexes
+            ),
         )
         for one in named
         if one.name not in allowed
     ]
-    to_ask = None if is_all else [one for one in named if one.name in allowed]
-    asking = codec.request_type(request.api_key, request.api_version)
-    call = (owner, codec.build(asking, {**_fields(message), "topics": to_ask}))
+    to_ask = None if is_all else tuple(one for one in named if one.name in allowed)
+    call = (owner, structs.replace(message, topics=to_ask))
 
-    def done(answers: Sequence[Any]) -> None:
+    def done(answers: Sequence[OffsetFetchResponse | None]) -> None:
         (answer,) = answers
         if answer is None:
             refuse(request, message, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         topics = [one for one in answer.topics if not is_all or _may_see(request, one.name)]
-        request.reply({**_fields(answer), "topics": [*topics, *denied]})
+        request.reply(structs.replace(answer, topics=(*topics, *denied)))
 
-    context.coordinator_calls.start(request.api_key, request.api_version, [call], done)
+    context.coordinator_calls.start(OffsetFetchResponse, request.api_version, [call], done)
 
 
 def _may_see(request: Request, topic: str) -> bool:
@@ -146,10 +156,5 @@ def _owner_of(context: BrokerContext, group_id: str) -> BrokerEndpoint | None:
     return context.view.shard_owner(GROUPS_TOPIC, shard_of(group_id, topic.partitions))
 
 
-def _failed(group_id: str, error: ErrorCode) -> Fields:
-    return {"group_id": group_id, "error_code": error}
-
-
-def _fields(message: Any) -> dict[str, object]:
-    """Return the fields of a message of any API, by name."""
-    return {name: getattr(message, name) for name in message.__dataclass_fields__}
+def _failed(group_id: str, error: ErrorCode) -> DescribeGroupsDescribedGroup:
+    return DescribeGroupsDescribedGroup(group_id=group_id, error_code=error)

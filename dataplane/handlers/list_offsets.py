@@ -12,7 +12,6 @@ leaves when the last partition has its own.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, cast
 
 from dataplane.core.results import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -31,6 +30,13 @@ from springtide.node.handlers.context import Request
 from springtide.node.handlers.metadata import is_legal_topic_name
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 
 TIMESTAMPS_SINCE = 1
 SPECIAL_SINCE = {
@@ -48,15 +54,14 @@ LOOKUPS_AGAIN_MAX = 3
 """A log whose oldest part goes away under a lookup is looked up again so many times."""
 
 
-def handle(context: BrokerContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: BrokerContext, request: Request, message: ListOffsetsRequest) -> None:
     _ListOffsets(context, request, message).start()
 
 
 class _ListOffsets:
     """One request while its partitions are looked up."""
 
-    def __init__(self, context: BrokerContext, request: Request, message: Any) -> None:
+    def __init__(self, context: BrokerContext, request: Request, message: ListOffsetsRequest) -> None:
         self._context = context
         self._request = request
         self._message = message
@@ -69,7 +74,7 @@ class _ListOffsets:
             for topic in self._message.topics
             for partition in topic.partitions
         )
-        is_level_known = getattr(self._message, "isolation_level", 0) in ISOLATION_LEVELS  # v2 on
+        is_level_known = self._message.isolation_level in ISOLATION_LEVELS
         for row, topic in enumerate(self._message.topics):
             may_describe = self._request.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
             for column, partition in enumerate(topic.partitions):
@@ -85,7 +90,7 @@ class _ListOffsets:
                     self._begin(place, topic.name, partition)
         self._finish_one()
 
-    def _begin(self, place: tuple[int, int], topic: str, asked: Any) -> None:
+    def _begin(self, place: tuple[int, int], topic: str, asked: ListOffsetsPartition) -> None:
         context, request = self._context, self._request
         hosted = context.table.get_by_name(topic, asked.partition_index)
         if hosted is None:
@@ -98,7 +103,7 @@ class _ListOffsets:
             return
         result = hosted.replica.role.list_offset(
             asked.timestamp,
-            leader_epoch=getattr(asked, "current_leader_epoch", -1),
+            leader_epoch=asked.current_leader_epoch,
             now_ms=request.now_ms,
         )
         self._go_on(place, hosted, result, LOOKUPS_AGAIN_MAX)
@@ -140,34 +145,32 @@ class _ListOffsets:
 
     def _reply(self) -> None:
         self._request.reply(
-            {
-                "topics": [
-                    {
-                        "name": topic.name,
-                        "partitions": [
-                            {
-                                "partition_index": partition.partition_index,
-                                **self._fields(self._results[row, column]),
-                            }
+            ListOffsetsResponse(
+                topics=tuple(
+                    ListOffsetsTopicResponse(
+                        name=topic.name,
+                        partitions=tuple(
+                            self._partition(partition.partition_index, self._results[row, column])
                             for column, partition in enumerate(topic.partitions)
-                        ],
-                    }
+                        ),
+                    )
                     for row, topic in enumerate(self._message.topics)
-                ]
-            }
+                )
+            )
         )
 
-    def _fields(self, result: OffsetResult) -> dict[str, object]:
+    def _partition(self, number: int, result: OffsetResult) -> ListOffsetsPartitionResponse:
         error = result.error
         if error is ErrorCode.OFFSET_NOT_AVAILABLE and self._request.api_version < OFFSET_NOT_AVAILABLE_SINCE:
             error = ErrorCode.LEADER_NOT_AVAILABLE
-        return {
-            "error_code": error,
-            "timestamp": result.timestamp_ms,
-            "offset": result.offset,
-            "old_style_offsets": () if result.offset < 0 else (result.offset,),
-            "leader_epoch": result.leader_epoch,
-        }
+        return ListOffsetsPartitionResponse(
+            partition_index=number,
+            error_code=error,
+            timestamp=result.timestamp_ms,
+            offset=result.offset,
+            old_style_offsets=() if result.offset < 0 else (result.offset,),
+            leader_epoch=result.leader_epoch,
+        )
 
 
 def error_of_unhosted(context: BrokerContext, topic: str, partition: int) -> ErrorCode:

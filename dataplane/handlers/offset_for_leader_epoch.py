@@ -6,36 +6,40 @@ Replicas and clients that may describe the topic are told.
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from dataplane.core.results import EpochEndResult
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.list_offsets import error_of_unhosted
 from springtide.node.handlers.context import Request
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochEpochEndOffset,
+    OffsetForLeaderEpochOffsetForLeaderPartition,
+    OffsetForLeaderEpochOffsetForLeaderTopicResult,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 
 _DENIED = EpochEndResult(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-def handle(context: BrokerContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: BrokerContext, request: Request, message: OffsetForLeaderEpochRequest) -> None:
     request.reply(
-        {
-            "topics": [
-                {
-                    "topic": topic.topic,
-                    "partitions": [
+        OffsetForLeaderEpochResponse(
+            topics=tuple(
+                OffsetForLeaderEpochOffsetForLeaderTopicResult(
+                    topic=topic.topic,
+                    partitions=tuple(
                         _epoch_end(context, topic.topic, partition, request.now_ms)
                         if may_describe
-                        else _fields(partition.partition, _DENIED)
+                        else _told(partition.partition, _DENIED)
                         for partition in topic.partitions
-                    ],
-                }
+                    ),
+                )
                 for topic in message.topics
                 for may_describe in (_may_describe(request, topic.topic),)
-            ]
-        }
+            )
+        )
     )
 
 
@@ -44,7 +48,9 @@ def _may_describe(request: Request, topic: str) -> bool:
     return acts_for_cluster or request.may(Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
-def _epoch_end(context: BrokerContext, topic: str, asked: Any, now_ms: int) -> dict[str, object]:
+def _epoch_end(
+    context: BrokerContext, topic: str, asked: OffsetForLeaderEpochOffsetForLeaderPartition, now_ms: int
+) -> OffsetForLeaderEpochEpochEndOffset:
     hosted = context.table.get_by_name(topic, asked.partition)
     if hosted is None:
         result = EpochEndResult(error=error_of_unhosted(context, topic, asked.partition))
@@ -52,13 +58,13 @@ def _epoch_end(context: BrokerContext, topic: str, asked: Any, now_ms: int) -> d
         result = hosted.replica.role.offset_for_leader_epoch(
             current_leader_epoch=asked.current_leader_epoch, leader_epoch=asked.leader_epoch, now_ms=now_ms
         )
-    return _fields(asked.partition, result)
+    return _told(asked.partition, result)
 
 
-def _fields(partition: int, result: EpochEndResult) -> dict[str, object]:
-    return {
-        "partition": partition,
-        "error_code": result.error,
-        "leader_epoch": result.leader_epoch,
-        "end_offset": result.end_offset,
-    }
+def _told(partition: int, result: EpochEndResult) -> OffsetForLeaderEpochEpochEndOffset:
+    return OffsetForLeaderEpochEpochEndOffset(
+        partition=partition,
+        error_code=result.error,
+        leader_epoch=result.leader_epoch,
+        end_offset=result.end_offset,
+    )

@@ -14,29 +14,45 @@ from dataplane.handlers import (
     produce,
 )
 from dataplane.handlers.context import BrokerContext
-from springtide.node.handlers import group_refusals
-from springtide.node.handlers.dispatch import Handler
+from springtide.node.handlers.dispatch import Handler, reads
+from springtide.node.handlers.group_refusals import refuse_on_broker
 from springtide.node.handlers.table import SHARED_HANDLERS
 from springtide.wire.apis import ApiKey
+from springtide.wire.messages.delete_groups import DeleteGroupsRequest
+from springtide.wire.messages.delete_records import DeleteRecordsRequest
+from springtide.wire.messages.describe_groups import DescribeGroupsRequest
+from springtide.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from springtide.wire.messages.describe_producers import DescribeProducersRequest
+from springtide.wire.messages.find_coordinator import FindCoordinatorRequest
+from springtide.wire.messages.heartbeat import HeartbeatRequest
+from springtide.wire.messages.join_group import JoinGroupRequest
+from springtide.wire.messages.leave_group import LeaveGroupRequest
+from springtide.wire.messages.list_groups import ListGroupsRequest
+from springtide.wire.messages.list_offsets import ListOffsetsRequest
+from springtide.wire.messages.offset_commit import OffsetCommitRequest
+from springtide.wire.messages.offset_delete import OffsetDeleteRequest
+from springtide.wire.messages.offset_fetch import OffsetFetchRequest
+from springtide.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from springtide.wire.messages.sync_group import SyncGroupRequest
 
 HANDLERS: dict[int, Handler[BrokerContext]] = {
     **SHARED_HANDLERS,
     ApiKey.PRODUCE: produce.handle,
     ApiKey.FETCH: fetch.handle,
-    ApiKey.FIND_COORDINATOR: find_coordinator.handle,
-    ApiKey.LIST_OFFSETS: list_offsets.handle,
-    ApiKey.OFFSET_COMMIT: group_refusals.refuse_on_broker,
-    ApiKey.OFFSET_FETCH: groups.offset_fetch,
-    ApiKey.JOIN_GROUP: group_refusals.refuse_on_broker,
-    ApiKey.HEARTBEAT: group_refusals.refuse_on_broker,
-    ApiKey.LEAVE_GROUP: group_refusals.refuse_on_broker,
-    ApiKey.SYNC_GROUP: group_refusals.refuse_on_broker,
-    ApiKey.DESCRIBE_GROUPS: groups.describe_groups,
-    ApiKey.LIST_GROUPS: groups.list_groups,
-    ApiKey.DELETE_RECORDS: delete_records.handle,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
-    ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
-    ApiKey.DELETE_GROUPS: group_refusals.refuse_on_broker,
-    ApiKey.OFFSET_DELETE: group_refusals.refuse_on_broker,
-    ApiKey.DESCRIBE_PRODUCERS: describe_producers.handle,
+    ApiKey.FIND_COORDINATOR: reads(FindCoordinatorRequest, find_coordinator.handle),
+    ApiKey.LIST_OFFSETS: reads(ListOffsetsRequest, list_offsets.handle),
+    ApiKey.OFFSET_COMMIT: reads(OffsetCommitRequest, refuse_on_broker),
+    ApiKey.OFFSET_FETCH: reads(OffsetFetchRequest, groups.offset_fetch),
+    ApiKey.JOIN_GROUP: reads(JoinGroupRequest, refuse_on_broker),
+    ApiKey.HEARTBEAT: reads(HeartbeatRequest, refuse_on_broker),
+    ApiKey.LEAVE_GROUP: reads(LeaveGroupRequest, refuse_on_broker),
+    ApiKey.SYNC_GROUP: reads(SyncGroupRequest, refuse_on_broker),
+    ApiKey.DESCRIBE_GROUPS: reads(DescribeGroupsRequest, groups.describe_groups),
+    ApiKey.LIST_GROUPS: reads(ListGroupsRequest, groups.list_groups),
+    ApiKey.DELETE_RECORDS: reads(DeleteRecordsRequest, delete_records.handle),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: reads(OffsetForLeaderEpochRequest, offset_for_leader_epoch.handle),
+    ApiKey.DESCRIBE_LOG_DIRS: reads(DescribeLogDirsRequest, describe_log_dirs.handle),
+    ApiKey.DELETE_GROUPS: reads(DeleteGroupsRequest, refuse_on_broker),
+    ApiKey.OFFSET_DELETE: reads(OffsetDeleteRequest, refuse_on_broker),
+    ApiKey.DESCRIBE_PRODUCERS: reads(DescribeProducersRequest, describe_producers.handle),
 }

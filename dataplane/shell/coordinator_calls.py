@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import trio
 
@@ -17,10 +17,11 @@ from springtide.contract.updates import BrokerEndpoint
 from springtide.node.clock import Clock
 from springtide.node.net import Net
 from springtide.node.question import ask, connect
-from springtide.wire import codec
 from springtide.wire.client import WireClient
+from springtide.wire.fields import RequestMessage, ResponseMessage
 from springtide.wire.framing import FrameError
-from springtide.wire.primitives import MalformedRequest
+from springtide.wire.primitives import RESPONSE_ELEMENTS_MAX, MalformedRequest
+from springtide.wire.typed import read_message, write_message
 
 _log = logging.getLogger(__name__)
 
@@ -28,10 +29,9 @@ ANSWER_MS_MAX: Final = 5_000
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 IN_FLIGHT_MAX: Final = 32
 
-Call = tuple[BrokerEndpoint, Any]
+Call = tuple[BrokerEndpoint, RequestMessage]
 """A coordinator, and the request's message for it."""
-Answers = Sequence[Any]
-"""A message for each call, in its order; None where none came in time."""
+A = TypeVar("A", bound=ResponseMessage)
 
 
 class CoordinatorCalls:
@@ -55,10 +55,15 @@ class CoordinatorCalls:
         self._in_flight = 0
 
     def start(
-        self, api_key: int, api_version: int, calls: Sequence[Call], done: Callable[[Answers], None]
+        self,
+        answer_type: type[A],
+        api_version: int,
+        calls: Sequence[Call],
+        done: Callable[[Sequence[A | None]], None],
     ) -> None:
-        """Call `done` once, on the loop: at once if too many are under way or there is nothing to ask."""
-        answers: list[Any] = [None] * len(calls)
+        """Call `done` once, on the loop, with an answer to each call, in its order, or None where none came
+        in time: at once if too many are under way or there is nothing to ask."""
+        answers: list[A | None] = [None] * len(calls)
         if not calls or self._in_flight + len(calls) > IN_FLIGHT_MAX:
             done(answers)
             return
@@ -66,7 +71,7 @@ class CoordinatorCalls:
 
         async def one(index: int) -> None:
             endpoint, message = calls[index]
-            answers[index] = await self._answer(endpoint, api_key, api_version, message)
+            answers[index] = await self._answer(endpoint, message, answer_type, api_version)
 
         async def carry() -> None:
             try:
@@ -80,7 +85,9 @@ class CoordinatorCalls:
 
         self._spawn(carry)
 
-    async def _answer(self, endpoint: BrokerEndpoint, api_key: int, api_version: int, message: Any) -> Any:
+    async def _answer(
+        self, endpoint: BrokerEndpoint, message: RequestMessage, answer_type: type[A], api_version: int
+    ) -> A | None:
         try:
             channel = await connect(
                 self._net, self._clock, endpoint.host, endpoint.port, timeout_ms=ANSWER_MS_MAX
@@ -88,8 +95,15 @@ class CoordinatorCalls:
             try:
                 with self._clock.timeout_ms(ANSWER_MS_MAX):
                     client: WireClient[None] = WireClient(self._client_id, answer_bytes_max=ANSWER_BYTES_MAX)
-                    body = codec.encode(message)
-                    return (await ask(channel, client, api_key, api_version, [body])).message()
+                    body = write_message(message, api_version)
+                    answer = await ask(channel, client, message.API, api_version, [body])
+                    return read_message(
+                        answer_type,
+                        api_version,
+                        answer.frame,
+                        answer.position,
+                        elements_max=RESPONSE_ELEMENTS_MAX,
+                    )
                 raise TimeoutError("the coordinator is silent")
             finally:
                 channel.close()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from springtide.security.acls.model import (
     AclBinding,
     AclFilter,
@@ -13,9 +10,12 @@ from springtide.security.acls.model import (
     Permission,
     ResourceType,
 )
+from springtide.wire.messages.create_acls import CreateAclsAclCreation
+from springtide.wire.messages.delete_acls import DeleteAclsFilter
+from springtide.wire.messages.describe_acls import DescribeAclsRequest
 
 
-def binding_of(creation: Any) -> AclBinding:
+def binding_of(creation: CreateAclsAclCreation) -> AclBinding:
     """Return the binding that a CreateAcls request states. A number without a name becomes UNKNOWN."""
     return AclBinding(
         resource_type=ResourceType(creation.resource_type),
@@ -28,7 +28,7 @@ def binding_of(creation: Any) -> AclBinding:
     )
 
 
-def filter_of(wanted: Any) -> AclFilter:
+def filter_of(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
     """Return the filter of a DescribeAcls request, or one of a DeleteAcls request."""
     return AclFilter(
         resource_type=ResourceType(wanted.resource_type_filter),
@@ -39,20 +39,3 @@ def filter_of(wanted: Any) -> AclFilter:
         operation=Operation(wanted.operation),
         permission=Permission(wanted.permission_type),
     )
-
-
-def pattern_fields(binding: AclBinding) -> Mapping[str, object]:
-    return {
-        "resource_type": binding.resource_type,
-        "resource_name": binding.resource_name,
-        "pattern_type": binding.pattern_type,
-    }
-
-
-def entry_fields(binding: AclBinding) -> Mapping[str, object]:
-    return {
-        "principal": binding.principal,
-        "host": binding.host,
-        "operation": binding.operation,
-        "permission_type": binding.permission,
-    }

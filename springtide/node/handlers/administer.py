@@ -7,7 +7,6 @@ answer. What the controller checks is not checked here, so that one place decide
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
 from typing import TypeVar
 
 from springtide.contract.administration import AdminCall, AdminOutcome, AdminResponse
@@ -16,7 +15,7 @@ from springtide.node.authorization import DENIED
 from springtide.node.connection import ANONYMOUS
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.security.acls.model import CLUSTER_NAME, Operation, ResourceType
-from springtide.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode, error_code
 
 T = TypeVar("T")
 
@@ -43,7 +42,7 @@ def administer(
     call: AdminCall,
     *,
     named: int,
-    timeout: timedelta | None = None,
+    timeout_ms: int = DEFAULT_TIMEOUT_MS,
     answer: Callable[[Sequence[AdminOutcome]], None],
     refused: Mapping[int, AdminOutcome] | None = None,
 ) -> None:
@@ -83,14 +82,14 @@ def administer(
         client_id=connection.client_id,
         client_host=connection.peer,
         principal=_principal(request),
-        timeout_ms=DEFAULT_TIMEOUT_MS if timeout is None else timeout // timedelta(milliseconds=1),
+        timeout_ms=timeout_ms,
         done=done,
     )
 
 
-def wait_ms(timeout: timedelta) -> int:
+def wait_ms(timeout_ms: int) -> int:
     """Return for how long the controller may wait before it answers a client that waits for so long."""
-    return max(0, timeout // timedelta(milliseconds=1) - ANSWER_MS)
+    return max(0, timeout_ms - ANSWER_MS)
 
 
 def _principal(request: Request) -> str | None:
@@ -132,10 +131,14 @@ def throttled(request: Request, partitions: Callable[[], int], *, told_since: in
     return AdminOutcome(error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED, message=text)
 
 
-def error_fields(outcome: AdminOutcome) -> Mapping[str, object]:
-    """Return error_code and error_message, as most answers have them."""
-    message = None if outcome.message is None else outcome.message[:MESSAGE_CHARS_MAX]
-    return {"error_code": outcome.error_code, "error_message": message}
+def code_of(outcome: AdminOutcome) -> ErrorCode:
+    """Return the error that the client is told."""
+    return error_code(outcome.error_code)
+
+
+def message_of(outcome: AdminOutcome) -> str | None:
+    """Return what the client is told beside the error."""
+    return None if outcome.message is None else outcome.message[:MESSAGE_CHARS_MAX]
 
 
 def grouped_by_topic(

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from math import isfinite
-from typing import Any, cast
 
 from springtide.contract.administration import AdminOutcome, AlterQuotasCall, QuotasToAlter
-from springtide.node.handlers.administer import administer, error_fields
+from springtide.node.handlers.administer import administer, code_of, message_of
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.incremental_alter_configs import invalid
 from springtide.node.handlers.quota_entities import InvalidEntity, entity_of
 from springtide.node.handlers.security_refusals import refusal_of_client
 from springtide.security.acls.model import Operation
+from springtide.wire.messages.alter_client_quotas import (
+    AlterClientQuotasEntryData,
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponseEntryData,
+    AlterClientQuotasResponseEntryDataEntityData,
+)
 
 
-def handle(context: NodeContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: NodeContext, request: Request, message: AlterClientQuotasRequest) -> None:
     refused = refusal_of_client(request, Operation.ALTER_CONFIGS)
     if refused is not None:
         _answer(request, message.entries, [refused] * len(message.entries))
@@ -44,7 +49,7 @@ def handle(context: NodeContext, request: Request) -> None:
     administer(context, request, call, named=len(call.entities), answer=answer)
 
 
-def _alteration(entry: Any) -> QuotasToAlter | AdminOutcome:
+def _alteration(entry: AlterClientQuotasEntryData) -> QuotasToAlter | AdminOutcome:
     """Return what the controller is asked for, or the outcome if it can't be asked: JSON, in which it is
     asked, has no infinite numbers."""
     try:
@@ -59,18 +64,23 @@ def _alteration(entry: Any) -> QuotasToAlter | AdminOutcome:
     return QuotasToAlter(entity=entity, quotas=quotas)
 
 
-def _answer(request: Request, entries: Sequence[Any], outcomes: Sequence[AdminOutcome]) -> None:
+def _answer(
+    request: Request, entries: Sequence[AlterClientQuotasEntryData], outcomes: Sequence[AdminOutcome]
+) -> None:
     request.reply(
-        {
-            "entries": [
-                {
-                    **error_fields(outcome),
-                    "entity": [
-                        {"entity_type": part.entity_type, "entity_name": part.entity_name}
+        AlterClientQuotasResponse(
+            entries=tuple(
+                AlterClientQuotasResponseEntryData(
+                    error_code=code_of(outcome),
+                    error_message=message_of(outcome),
+                    entity=tuple(
+                        AlterClientQuotasResponseEntryDataEntityData(
+                            entity_type=part.entity_type, entity_name=part.entity_name
+                        )
                         for part in entry.entity
-                    ],
-                }
+                    ),
+                )
                 for entry, outcome in zip(entries, outcomes, strict=True)
-            ]
-        }
+            )
+        )
     )

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
 
 from springtide.contract.administration import AdminOutcome, AlterReassignmentsCall, ReassignmentWish
-from springtide.node.handlers.administer import administer, denial, error_fields, grouped_by_topic
+from springtide.node.handlers.administer import administer, code_of, denial, grouped_by_topic, message_of
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.security.acls.model import Operation, ResourceType
+from springtide.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsReassignablePartitionResponse,
+    AlterPartitionReassignmentsReassignableTopicResponse,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 
 
-def handle(context: NodeContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: NodeContext, request: Request, message: AlterPartitionReassignmentsRequest) -> None:
     wishes = tuple(
         ReassignmentWish(
             topic=topic.name,
             partition=partition.partition_index,
-            replicas=None if partition.replicas is None else tuple(partition.replicas),
+            replicas=partition.replicas,
         )
         for topic in message.topics
         for partition in topic.partitions
     )
-    may_change_factor = getattr(message, "allow_replication_factor_change", True)
+    may_change_factor = message.allow_replication_factor_change
     refused = denial(request, Operation.ALTER, ResourceType.CLUSTER)
     if refused is not None:
         _answer(request, wishes, [refused] * len(wishes), may_change_factor=may_change_factor, whole=refused)
@@ -32,7 +36,7 @@ def handle(context: NodeContext, request: Request) -> None:
         request,
         AlterReassignmentsCall(partitions=wishes, may_change_factor=may_change_factor),
         named=len(wishes),
-        timeout=message.timeout,
+        timeout_ms=message.timeout_ms,
         answer=lambda outcomes: _answer(request, wishes, outcomes, may_change_factor=may_change_factor),
     )
 
@@ -47,17 +51,23 @@ def _answer(
 ) -> None:
     grouped = grouped_by_topic([(wish.topic, wish.partition) for wish in wishes], outcomes)
     request.reply(
-        {
-            "allow_replication_factor_change": may_change_factor,
-            **error_fields(whole),
-            "responses": [
-                {
-                    "name": topic,
-                    "partitions": [
-                        {"partition_index": number, **error_fields(outcome)} for number, outcome in found
-                    ],
-                }
+        AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=may_change_factor,
+            error_code=code_of(whole),
+            error_message=message_of(whole),
+            responses=tuple(
+                AlterPartitionReassignmentsReassignableTopicResponse(
+                    name=topic,
+                    partitions=tuple(
+                        AlterPartitionReassignmentsReassignablePartitionResponse(
+                            partition_index=number,
+                            error_code=code_of(outcome),
+                            error_message=message_of(outcome),
+                        )
+                        for number, outcome in found
+                    ),
+                )
                 for topic, found in grouped.items()
-            ],
-        }
+            ),
+        )
     )

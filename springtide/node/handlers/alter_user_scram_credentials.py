@@ -3,21 +3,26 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Sequence
 
-from springtide.contract.administration import AlterScramCall, ScramDeletion, ScramUpsertion
-from springtide.node.handlers.administer import administer, error_fields
+from springtide.contract.administration import AdminOutcome, AlterScramCall, ScramDeletion, ScramUpsertion
+from springtide.node.handlers.administer import administer, code_of, message_of
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.security_refusals import refusal_of_client
 from springtide.security.acls.model import Operation
+from springtide.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
 
 
-def handle(context: NodeContext, request: Request) -> None:
-    message = cast(Any, request.decode())
-    users = list(dict.fromkeys(one.name for one in (*message.deletions, *message.upsertions)))
+def handle(context: NodeContext, request: Request, message: AlterUserScramCredentialsRequest) -> None:
+    deleted, upserted = (one.name for one in message.deletions), (one.name for one in message.upsertions)
+    users = list(dict.fromkeys((*deleted, *upserted)))
     refused = refusal_of_client(request, Operation.ALTER)
     if refused is not None:
-        request.reply({"results": [{"user": user, **error_fields(refused)} for user in users]})
+        _answer(request, users, [refused] * len(users))
         return
     call = AlterScramCall(
         deletions=tuple(ScramDeletion(user=one.name, mechanism=one.mechanism) for one in message.deletions),
@@ -37,12 +42,18 @@ def handle(context: NodeContext, request: Request) -> None:
         request,
         call,
         named=len(users),
-        answer=lambda outcomes: request.reply(
-            {
-                "results": [
-                    {"user": user, **error_fields(outcome)}
-                    for user, outcome in zip(users, outcomes, strict=True)
-                ]
-            }
-        ),
+        answer=lambda outcomes: _answer(request, users, outcomes),
+    )
+
+
+def _answer(request: Request, users: Sequence[str], outcomes: Sequence[AdminOutcome]) -> None:
+    request.reply(
+        AlterUserScramCredentialsResponse(
+            results=tuple(
+                AlterUserScramCredentialsResult(
+                    user=user, error_code=code_of(outcome), error_message=message_of(outcome)
+                )
+                for user, outcome in zip(users, outcomes, strict=True)
+            )
+        )
     )

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.refusals import software_of
-from springtide.wire import codec
-from springtide.wire.apis import APIS, ApiKey
+from springtide.wire.apis import APIS
 from springtide.wire.errors import ErrorCode
 from springtide.wire.framing import Chunk, encode_response_frame
+from springtide.wire.messages.api_versions import (
+    ApiVersionsApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from springtide.wire.typed import write_message
 
 SOFTWARE_SINCE = 3
 
 
-def handle(_context: NodeContext, request: Request) -> None:
+def handle(_context: NodeContext, request: Request, message: ApiVersionsRequest) -> None:
     """Answer with all versions. From v3 on an unusable name of the client's software is an error, as in
     Kafka."""
-    message = cast(Any, request.decode())
     error = ErrorCode.NONE
     if request.api_version >= SOFTWARE_SINCE:
         software = software_of(message.client_software_name, message.client_software_version)
@@ -25,20 +27,19 @@ def handle(_context: NodeContext, request: Request) -> None:
             error = ErrorCode.INVALID_REQUEST
         else:
             request.answer.connection.software = software
-    request.reply({"error_code": error, "api_keys": _api_keys()})
+    request.reply(ApiVersionsResponse(error_code=error, api_keys=_api_keys()))
 
 
 def refuse_version(correlation_id: int) -> list[Chunk]:
     """Return the answer to an unknown version of ApiVersions: a v0 body, which every client can read."""
-    body = codec.build(
-        codec.response_type(ApiKey.API_VERSIONS, 0),
-        {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": _api_keys()},
-    )
-    return encode_response_frame(correlation_id, [codec.encode(body)], has_flexible_header=False)
+    answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_api_keys())
+    return encode_response_frame(correlation_id, [write_message(answer, 0)], has_flexible_header=False)
 
 
-def _api_keys() -> list[dict[str, int]]:
-    return [
-        {"api_key": int(spec.api_key), "min_version": spec.version_min, "max_version": spec.version_max}
+def _api_keys() -> tuple[ApiVersionsApiVersion, ...]:
+    return tuple(
+        ApiVersionsApiVersion(
+            api_key=spec.api_key, min_version=spec.version_min, max_version=spec.version_max
+        )
         for spec in APIS.values()
-    ]
+    )

@@ -6,17 +6,20 @@ connection run side by side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 from springtide.node.first_use import FirstUses
 from springtide.node.missing_topics import MissingTopics
 from springtide.security.acls.model import CLUSTER_NAME, Operation, ResourceType
-from springtide.wire import codec
 from springtide.wire.apis import response_header_version
+from springtide.wire.fields import RequestMessage, ResponseMessage
 from springtide.wire.framing import Chunk, encode_response_frame
 from springtide.wire.primitives import OnRest
+from springtide.wire.typed import error_codes, read_message, write_message
 
 if TYPE_CHECKING:
     from springtide.contract.missing_topics import MissingTopic
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from springtide.node.producer_ids import ProducerIds
     from springtide.node.quotas.enforcement import Account, ClientQuotas
     from springtide.node.refusals import Refusals
+
+M = TypeVar("M", bound=RequestMessage)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -75,22 +80,22 @@ class Request:
         """Return whether the client may do the operation on at least one resource of the type."""
         return self.rights is None or self.rights.may_any(operation, resource_type)
 
-    def decode(self) -> object:
-        """Return the body, by the general codec. Raise MalformedRequest."""
-        message_type = codec.request_type(self.api_key, self.api_version)
-        return codec.decode(message_type, self.frame, self.body_position, on_rest=self.on_rest)
+    def read(self, message_type: type[M]) -> M:
+        """Return the body. Raise MalformedRequest."""
+        return read_message(
+            message_type, self.api_version, self.frame, self.body_position, on_rest=self.on_rest
+        )
 
     def throttle_time_ms(self) -> int:
         """Return for how long the client is not read from after the answer that is made now (KIP-219)."""
         return 0 if self.account is None else self.account.throttle_time_ms()
 
-    def reply(self, fields: Mapping[str, object]) -> None:
-        """Answer with a message built from `fields` for the request's version: see codec.build."""
-        if self.account is not None:
-            fields = {**fields, "throttle_time": self.account.throttle_time_ms()}
-        message = codec.build(codec.response_type(self.api_key, self.api_version), fields)
-        self.note_errors(codec.error_codes(message))
-        self.reply_chunks([codec.encode(message)])
+    def reply(self, message: ResponseMessage) -> None:
+        """Answer with a message, in the request's version."""
+        if self.account is not None and hasattr(message, "throttle_time_ms"):
+            message = msgspec.structs.replace(message, throttle_time_ms=self.account.throttle_time_ms())
+        self.note_errors(error_codes(message, self.api_version))
+        self.reply_chunks([write_message(message, self.api_version)])
 
     def note_errors(self, errors: Iterable[int]) -> None:
         """Count the errors of an answer that is encoded elsewhere."""

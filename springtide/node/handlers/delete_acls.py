@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
 
 from springtide.contract.administration import AdminOutcome, AlterAclsCall
-from springtide.node.handlers.acl_fields import entry_fields, filter_of, pattern_fields
-from springtide.node.handlers.administer import administer, error_fields
+from springtide.node.handlers.acl_fields import filter_of
+from springtide.node.handlers.administer import administer, code_of, message_of
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.security_refusals import refusal_of_client
-from springtide.security.acls.model import Operation
+from springtide.security.acls.model import AclBinding, Operation
+from springtide.wire.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
 
 
-def handle(context: NodeContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: NodeContext, request: Request, message: DeleteAclsRequest) -> None:
     filters = tuple(filter_of(wanted) for wanted in message.filters)
     refused = refusal_of_client(request, Operation.ALTER)
     if refused is not None:
@@ -31,16 +35,26 @@ def handle(context: NodeContext, request: Request) -> None:
 
 def _answer(request: Request, outcomes: Sequence[AdminOutcome]) -> None:
     request.reply(
-        {
-            "filter_results": [
-                {
-                    **error_fields(outcome),
-                    "matching_acls": [
-                        {"error_message": None, **pattern_fields(binding), **entry_fields(binding)}
-                        for binding in outcome.bindings
-                    ],
-                }
+        DeleteAclsResponse(
+            filter_results=tuple(
+                DeleteAclsFilterResult(
+                    error_code=code_of(outcome),
+                    error_message=message_of(outcome),
+                    matching_acls=tuple(map(_matching, outcome.bindings)),
+                )
                 for outcome in outcomes
-            ]
-        }
+            )
+        )
+    )
+
+
+def _matching(binding: AclBinding) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        resource_type=binding.resource_type,
+        resource_name=binding.resource_name,
+        pattern_type=binding.pattern_type,
+        principal=binding.principal,
+        host=binding.host,
+        operation=binding.operation,
+        permission_type=binding.permission,
     )

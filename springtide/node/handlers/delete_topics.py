@@ -8,25 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, cast
+from uuid import UUID
 
 from msgspec import structs
 
 from springtide.contract.administration import AdminOutcome, DeleteTopicsCall, TopicToDelete
-from springtide.node.handlers.administer import administer, denied, error_fields, refusals, throttled
+from springtide.node.handlers.administer import administer, code_of, denied, message_of, refusals, throttled
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.topic_ids import topic_id_text, topic_id_uuid
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.delete_topics import (
+    DeleteTopicsDeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 
 BY_ID_SINCE = 6
 THROTTLING_TOLD_SINCE = 5
 
 
-def handle(context: NodeContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: NodeContext, request: Request, message: DeleteTopicsRequest) -> None:
     if request.api_version < BY_ID_SINCE:
-        named: list[tuple[str | None, Any]] = [(name, None) for name in message.topic_names]
+        named: list[tuple[str | None, UUID | None]] = [(name, None) for name in message.topic_names]
     else:
         named = [(topic.name, topic.topic_id) for topic in message.topics]
     wanted = tuple(
@@ -47,7 +51,7 @@ def handle(context: NodeContext, request: Request) -> None:
         request,
         DeleteTopicsCall(topics=wanted),
         named=len(wanted),
-        timeout=message.timeout,
+        timeout_ms=message.timeout_ms,
         refused=refused,
         answer=lambda outcomes: _answer(request, named, outcomes),
     )
@@ -79,17 +83,18 @@ def _deleted(context: NodeContext, topic: TopicToDelete) -> int:
 
 
 def _answer(
-    request: Request, named: Sequence[tuple[str | None, Any]], outcomes: Sequence[AdminOutcome]
+    request: Request, named: Sequence[tuple[str | None, UUID | None]], outcomes: Sequence[AdminOutcome]
 ) -> None:
     request.reply(
-        {
-            "responses": [
-                {
-                    "name": outcome.topic or name,
-                    "topic_id": topic_id if outcome.topic_id is None else topic_id_uuid(outcome.topic_id),
-                    **error_fields(outcome),
-                }
+        DeleteTopicsResponse(
+            responses=tuple(
+                DeleteTopicsDeletableTopicResult(
+                    name=outcome.topic or name,
+                    topic_id=topic_id if outcome.topic_id is None else topic_id_uuid(outcome.topic_id),
+                    error_code=code_of(outcome),
+                    error_message=message_of(outcome),
+                )
                 for (name, topic_id), outcome in zip(named, outcomes, strict=True)
-            ]
-        }
+            )
+        )
     )

@@ -3,36 +3,57 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Any, cast
 
-from springtide.node.handlers.acl_fields import entry_fields, filter_of, pattern_fields
-from springtide.node.handlers.administer import error_fields
+from springtide.contract.administration import AdminOutcome
+from springtide.node.handlers.acl_fields import filter_of
+from springtide.node.handlers.administer import code_of, message_of
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.incremental_alter_configs import invalid
 from springtide.node.handlers.security_refusals import refusal_to_describe
-from springtide.security.acls.model import Operation
+from springtide.security.acls.model import AclBinding, Operation
 from springtide.security.acls.validation import InvalidAcl, validate_filter
+from springtide.wire.messages.describe_acls import (
+    DescribeAclsAclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 
 
-def handle(context: NodeContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: NodeContext, request: Request, message: DescribeAclsRequest) -> None:
     refused = refusal_to_describe(context, request, Operation.DESCRIBE, needs_authorizer=True)
     if refused is not None:
-        request.reply({**error_fields(refused), "resources": ()})
+        _refuse(request, refused)
         return
     try:
         wanted = validate_filter(filter_of(message))
     except InvalidAcl as error:
-        request.reply({**error_fields(invalid(str(error))), "resources": ()})
+        _refuse(request, invalid(str(error)))
         return
     by_pattern = groupby(
         context.view.acls.select(wanted),
         key=lambda binding: (binding.resource_type, binding.resource_name, binding.pattern_type),
     )
-    resources = []
-    for _, group in by_pattern:
-        bindings = list(group)
-        resources.append(
-            {**pattern_fields(bindings[0]), "acls": [entry_fields(binding) for binding in bindings]}
+    resources = tuple(
+        DescribeAclsResource(
+            resource_type=resource_type,
+            resource_name=name,
+            pattern_type=pattern_type,
+            acls=tuple(map(_description, bindings)),
         )
-    request.reply({"error_message": None, "resources": resources})
+        for (resource_type, name, pattern_type), bindings in by_pattern
+    )
+    request.reply(DescribeAclsResponse(resources=resources))
+
+
+def _description(binding: AclBinding) -> DescribeAclsAclDescription:
+    return DescribeAclsAclDescription(
+        principal=binding.principal,
+        host=binding.host,
+        operation=binding.operation,
+        permission_type=binding.permission,
+    )
+
+
+def _refuse(request: Request, refused: AdminOutcome) -> None:
+    request.reply(DescribeAclsResponse(error_code=code_of(refused), error_message=message_of(refused)))

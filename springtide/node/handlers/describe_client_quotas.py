@@ -7,16 +7,24 @@ Strictly, an entity matches only if it has no name of another type.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from typing import Final
 
 from springtide.contract.administration import AdminOutcome
-from springtide.node.handlers.administer import error_fields
+from springtide.node.handlers.administer import code_of, message_of
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.incremental_alter_configs import invalid
 from springtide.node.handlers.quota_entities import CLIENT_ID, FIELDS, IP, USER, parts_of
 from springtide.node.handlers.security_refusals import refusal_to_describe
 from springtide.security.acls.model import Operation
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.describe_client_quotas import (
+    DescribeClientQuotasComponentData,
+    DescribeClientQuotasEntityData,
+    DescribeClientQuotasEntryData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    DescribeClientQuotasValueData,
+)
 
 EXACT, DEFAULT, ANY = 0, 1, 2
 """The kinds of match."""
@@ -24,13 +32,14 @@ ANY_NAME: Final = ""
 """Stands for each name in a filter: no entity's name is empty."""
 
 
-def handle(context: NodeContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: NodeContext, request: Request, message: DescribeClientQuotasRequest) -> None:
     refused = refusal_to_describe(context, request, Operation.DESCRIBE_CONFIGS)
     if refused is None:
         refused = _refusal_of_filter(message.components)
     if refused is not None:
-        request.reply({**error_fields(refused), "entries": None})
+        request.reply(
+            DescribeClientQuotasResponse(error_code=code_of(refused), error_message=message_of(refused))
+        )
         return
     wanted = {
         component.entity_type: ANY_NAME if component.match_type == ANY else component.match
@@ -41,17 +50,18 @@ def handle(context: NodeContext, request: Request) -> None:
         parts = parts_of(entity)
         if _matches(wanted, parts, strict=message.strict):
             entries.append(
-                {
-                    "entity": [
-                        {"entity_type": of_type, "entity_name": name} for of_type, name in parts.items()
-                    ],
-                    "values": [
-                        {"key": key, "value": value}
+                DescribeClientQuotasEntryData(
+                    entity=tuple(
+                        DescribeClientQuotasEntityData(entity_type=of_type, entity_name=name)
+                        for of_type, name in parts.items()
+                    ),
+                    values=tuple(
+                        DescribeClientQuotasValueData(key=key, value=value)
                         for key, value in sorted(context.view.quotas[entity].quotas.items())
-                    ],
-                }
+                    ),
+                )
             )
-    request.reply({"error_message": None, "entries": entries})
+    request.reply(DescribeClientQuotasResponse(entries=tuple(entries)))
 
 
 def _matches(wanted: Mapping[str, str | None], parts: Mapping[str, str | None], *, strict: bool) -> bool:
@@ -60,7 +70,7 @@ def _matches(wanted: Mapping[str, str | None], parts: Mapping[str, str | None], 
     return all(of_type in parts and name in (ANY_NAME, parts[of_type]) for of_type, name in wanted.items())
 
 
-def _refusal_of_filter(components: Iterable[Any]) -> AdminOutcome | None:
+def _refusal_of_filter(components: Iterable[DescribeClientQuotasComponentData]) -> AdminOutcome | None:
     seen: set[str] = set()
     for component in components:
         of_type = component.entity_type

@@ -7,11 +7,14 @@ first full state has come, the connection is ended, as by Metadata.
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from springtide.node.handlers import authorized_operations
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 
 BROKERS, CONTROLLERS = 1, 2
 """Kafka's endpoint types."""
@@ -20,43 +23,41 @@ NO_CONTROLLERS = (
 )
 
 
-def handle(context: NodeContext, request: Request) -> None:
-    message = cast(Any, request.decode())
-    endpoint_type = getattr(message, "endpoint_type", BROKERS)
-    if endpoint_type != BROKERS:
-        request.reply(_refused(endpoint_type))
+def handle(context: NodeContext, request: Request, message: DescribeClusterRequest) -> None:
+    if message.endpoint_type != BROKERS:
+        request.reply(_refused(message.endpoint_type))
         return
     if not context.is_view_complete():
         request.turn_away()
         return
     view = context.view
     listed = view.brokers_for_clients(request.now_ms)
-    if getattr(message, "include_fenced_brokers", False):
+    if message.include_fenced_brokers:
         listed = [view.brokers[broker_id] for broker_id in sorted(view.brokers)]
     request.reply(
-        {
-            "endpoint_type": BROKERS,
-            "cluster_id": view.cluster_id or "",
-            "controller_id": view.controller_for_clients(),
-            "brokers": [
-                {
-                    "broker_id": broker.broker_id,
-                    "host": address[0],
-                    "port": address[1],
-                    "rack": broker.rack,
-                    "is_fenced": not broker.active,
-                }
+        DescribeClusterResponse(
+            endpoint_type=BROKERS,
+            cluster_id=view.cluster_id or "",
+            controller_id=view.controller_for_clients(),
+            brokers=tuple(
+                DescribeClusterBroker(
+                    broker_id=broker.broker_id,
+                    host=address[0],
+                    port=address[1],
+                    rack=broker.rack,
+                    is_fenced=not broker.active,
+                )
                 for broker in listed
                 if (address := broker.address_for(request.listener)) is not None
-            ],
-            "cluster_authorized_operations": authorized_operations.of_cluster(request, message),
-        }
+            ),
+            cluster_authorized_operations=authorized_operations.of_cluster(request, message),
+        )
     )
 
 
-def _refused(endpoint_type: int) -> dict[str, object]:
+def _refused(endpoint_type: int) -> DescribeClusterResponse:
     if endpoint_type == CONTROLLERS:
         error, text = ErrorCode.MISMATCHED_ENDPOINT_TYPE, NO_CONTROLLERS
     else:
         error, text = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {endpoint_type}"
-    return {"error_code": error, "error_message": text, "endpoint_type": endpoint_type, "cluster_id": ""}
+    return DescribeClusterResponse(error_code=error, error_message=text, endpoint_type=endpoint_type)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
 
 from springtide.contract.administration import (
     AdminOutcome,
@@ -13,10 +12,18 @@ from springtide.contract.administration import (
     DescribeConfigsCall,
     DescribedConfig,
 )
-from springtide.node.handlers.administer import administer, error_fields, refusals
+from springtide.node.handlers.administer import administer, code_of, message_of, refusals
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.incremental_alter_configs import KINDS, denial_of_resource, invalid
 from springtide.security.acls.model import Operation
+from springtide.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
 
 SOURCES = {
     ConfigSource.TOPIC: 1,
@@ -27,11 +34,10 @@ SOURCES = {
 TYPES = {ConfigType.BOOLEAN: 1, ConfigType.STRING: 2, ConfigType.LONG: 5, ConfigType.LIST: 7}
 
 
-def handle(context: NodeContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: NodeContext, request: Request, message: DescribeConfigsRequest) -> None:
     resources = message.resources
 
-    def refusal(resource: Any) -> AdminOutcome | None:
+    def refusal(resource: DescribeConfigsResource) -> AdminOutcome | None:
         if resource.resource_type not in KINDS:
             return invalid("resources of this type have no settings here")
         return denial_of_resource(request, Operation.DESCRIBE_CONFIGS, resource)
@@ -42,7 +48,7 @@ def handle(context: NodeContext, request: Request) -> None:
             ConfigsToDescribe(
                 kind=KINDS[one.resource_type],
                 name=one.resource_name,
-                names=None if one.configuration_keys is None else tuple(one.configuration_keys),
+                names=one.configuration_keys,
             )
             for place, one in enumerate(resources)
             if place not in refused
@@ -50,45 +56,41 @@ def handle(context: NodeContext, request: Request) -> None:
     )
 
     def answer(outcomes: Sequence[AdminOutcome]) -> None:
-        results = [
-            {
-                **error_fields(outcome),
-                "resource_type": one.resource_type,
-                "resource_name": one.resource_name,
-                "configs": [
+        results = tuple(
+            DescribeConfigsResult(
+                error_code=code_of(outcome),
+                error_message=message_of(outcome),
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+                configs=tuple(
                     _config(
                         config,
                         with_synonyms=message.include_synonyms,
-                        with_note=getattr(message, "include_documentation", False),  # v3 on
+                        with_note=message.include_documentation,
                     )
                     for config in outcome.configs
-                ],
-            }
+                ),
+            )
             for one, outcome in zip(resources, outcomes, strict=True)
-        ]
-        request.reply({"results": results})
+        )
+        request.reply(DescribeConfigsResponse(results=results))
 
     administer(context, request, call, named=len(call.resources), answer=answer, refused=refused)
 
 
-def config_fields(config: DescribedConfig) -> dict[str, object]:
-    return {
-        "name": config.name,
-        "value": config.value,
-        "read_only": config.is_read_only,
-        "config_source": SOURCES[config.source],
-        "is_sensitive": False,
-    }
-
-
-def _config(config: DescribedConfig, *, with_synonyms: bool, with_note: bool) -> dict[str, object]:
-    return {
-        **config_fields(config),
-        "synonyms": [
-            {"name": one.name, "value": one.value, "source": SOURCES[one.source]} for one in config.synonyms
-        ]
-        if with_synonyms
-        else [],
-        "config_type": TYPES[config.type],
-        "documentation": config.note if with_note else None,
-    }
+def _config(
+    config: DescribedConfig, *, with_synonyms: bool, with_note: bool
+) -> DescribeConfigsResourceResult:
+    synonyms = config.synonyms if with_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=config.name,
+        value=config.value,
+        read_only=config.is_read_only,
+        config_source=SOURCES[config.source],
+        synonyms=tuple(
+            DescribeConfigsSynonym(name=one.name, value=one.value, source=SOURCES[one.source])
+            for one in synonyms
+        ),
+        config_type=TYPES[config.type],
+        documentation=config.note if with_note else None,
+    )

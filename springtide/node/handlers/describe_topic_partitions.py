@@ -6,33 +6,40 @@ goes on. No names: all topics. What the client may not describe is refused by na
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Sequence
 
-from springtide.contract.partition_state import TopicState
+from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.node.cluster_view import ClusterView
-from springtide.node.handlers.authorized_operations import NOT_ASKED, operations_on
+from springtide.node.handlers.authorized_operations import operations_on
 from springtide.node.handlers.context import NodeContext, Request
-from springtide.node.handlers.metadata import is_legal_topic_name, partition_fields
+from springtide.node.handlers.metadata import is_legal_topic_name, leader_of, offline_replicas
 from springtide.node.topic_ids import topic_id_uuid
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
 
 PARTITIONS_MAX = 2_000
 """Kafka's max.request.partition.size.limit."""
 
 
-def handle(context: NodeContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: NodeContext, request: Request, message: DescribeTopicPartitionsRequest) -> None:
     cursor = message.cursor
     first, start = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
     if start < 0:
-        request.reply({"topics": [_failed(first, ErrorCode.INVALID_REQUEST)], "next_cursor": None})
+        refused = _failed(first, ErrorCode.INVALID_REQUEST)
+        request.reply(DescribeTopicPartitionsResponse(topics=(refused,)))
         return
     view = context.view
     named = {topic.name for topic in message.topics}
     asked = named or {topic.topic for topic in view.live_topics()}
     room = max(1, min(message.response_partition_limit, PARTITIONS_MAX))
-    topics: list[dict[str, object]] = []
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
     next_cursor = None
     for name in sorted(name for name in asked if name >= first):
         if not request.may(Operation.DESCRIBE, ResourceType.TOPIC, name, is_filter=not named):
@@ -41,7 +48,7 @@ def handle(context: NodeContext, request: Request) -> None:
             continue
         number = start if name == first else 0
         if room == 0:
-            next_cursor = {"topic_name": name, "partition_index": number}
+            next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=number)
             break
         topic = view.topic_by_name(name)
         if topic is None or topic.deleting:
@@ -51,9 +58,9 @@ def handle(context: NodeContext, request: Request) -> None:
         room -= len(shown)
         topics.append(_topic(request, topic, shown))
         if following is not None:
-            next_cursor = {"topic_name": name, "partition_index": following}
+            next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=following)
             break
-    request.reply({"topics": topics, "next_cursor": next_cursor})
+    request.reply(DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=next_cursor))
 
 
 def _absent(context: NodeContext, name: str) -> ErrorCode:
@@ -65,31 +72,43 @@ def _absent(context: NodeContext, name: str) -> ErrorCode:
     )
 
 
-def _failed(name: str, error: ErrorCode) -> dict[str, object]:
-    return {"error_code": error, "name": name, "topic_authorized_operations": NOT_ASKED}
+def _failed(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=error, name=name)
 
 
-def _topic(request: Request, topic: TopicState, partitions: list[dict[str, object]]) -> dict[str, object]:
-    return {
-        "name": topic.topic,
-        "topic_id": topic_id_uuid(topic.topic_id),
-        "partitions": partitions,
-        "topic_authorized_operations": operations_on(request, ResourceType.TOPIC, topic.topic),
-    }
+def _topic(
+    request: Request, topic: TopicState, partitions: Sequence[DescribeTopicPartitionsResponsePartition]
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.topic,
+        topic_id=topic_id_uuid(topic.topic_id),
+        partitions=tuple(partitions),
+        topic_authorized_operations=operations_on(request, ResourceType.TOPIC, topic.topic),
+    )
 
 
 def _page(
     view: ClusterView, topic: TopicState, start: int, room: int, now_ms: int
-) -> tuple[list[dict[str, object]], int | None]:
+) -> tuple[list[DescribeTopicPartitionsResponsePartition], int | None]:
     """Return up to `room` partitions from number `start` on, and the number that comes next if one does."""
     states = view.partitions_of(topic.topic_id)
     numbers = sorted(number for number in states if number >= start)
-    shown = [
-        {
-            **partition_fields(view, states[number], now_ms),
-            "eligible_leader_replicas": states[number].elr,
-            "last_known_elr": states[number].last_known_elr,
-        }
-        for number in numbers[:room]
-    ]
+    shown = [_partition(view, states[number], now_ms) for number in numbers[:room]]
     return shown, numbers[room] if len(numbers) > room else None
+
+
+def _partition(
+    view: ClusterView, state: PartitionState, now_ms: int
+) -> DescribeTopicPartitionsResponsePartition:
+    error, leader = leader_of(view, state, now_ms)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=error,
+        partition_index=state.partition,
+        leader_id=leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=state.replicas,
+        isr_nodes=state.isr,
+        eligible_leader_replicas=state.elr,
+        last_known_elr=state.last_known_elr,
+        offline_replicas=offline_replicas(view, state),
+    )

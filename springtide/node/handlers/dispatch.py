@@ -7,6 +7,7 @@ answer. ApiVersions is the exception: the client can't know our versions yet (KI
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import TypeVar
 
 from springtide.node.clock import Clock
@@ -15,10 +16,22 @@ from springtide.node.handlers import api_versions
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.wire.apis import APIS, UnsupportedApi
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fields import RequestMessage
 from springtide.wire.headers import decode_request_header
 
 C = TypeVar("C", bound=NodeContext)
+M = TypeVar("M", bound=RequestMessage)
 Handler = Callable[[C, Request], None]
+
+
+def reads(message_type: type[M], handle: Callable[[C, Request, M], None]) -> Handler[C]:
+    """Return a handler that reads the request's message for one that takes it."""
+
+    @wraps(handle)
+    def handle_bytes(context: C, request: Request) -> None:
+        handle(context, request, request.read(message_type))
+
+    return handle_bytes
 
 
 def make_dispatch(handlers: Mapping[int, Handler[C]], context: C, clock: Clock) -> Dispatch:

@@ -12,15 +12,19 @@ without end on any code but TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and shows our
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.sharding import GROUPS_TOPIC, HASHED_CHARS_MAX, may_be_hashed, shard_of
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.find_coordinator import (
+    FindCoordinatorCoordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 KEY_TYPE_GROUP = 0
 KEY_TYPE_TRANSACTION = 1
+SEVERAL_SINCE = 4
 LIBRDKAFKA_VERSION = 2
 """The newest version that librdkafka knows (1.4 to 2.16). Java, kafka-python, franz-go ask in newer ones."""
 
@@ -35,43 +39,46 @@ UNKNOWN_KEY_TYPE = "unknown key type"
 TOO_LONG = f"a request may name {HASHED_CHARS_MAX} characters of groups: ask for fewer at once"
 
 
-def handle(context: NodeContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: NodeContext, request: Request, message: FindCoordinatorRequest) -> None:
     request.answer.connection.may_be_members = True
-    key_type = getattr(message, "key_type", KEY_TYPE_GROUP)
-    keys = getattr(message, "coordinator_keys", None)  # v4 on
-    names = (message.key,) if keys is None else keys
+    names_several = request.api_version >= SEVERAL_SINCE
+    names = message.coordinator_keys if names_several else (message.key,)
     if may_be_hashed(names):
-        found = [_coordinator(context, request, key_type, name) for name in names]
+        found = tuple(_coordinator(context, request, message.key_type, name) for name in names)
     else:
-        found = [_nowhere(ErrorCode.INVALID_REQUEST, TOO_LONG)] * len(names)
-    if keys is None:
-        request.reply(found[0])
-    else:
-        request.reply({"coordinators": [{"key": k, **one} for k, one in zip(keys, found, strict=True)]})
+        found = tuple(_nowhere(name, ErrorCode.INVALID_REQUEST, TOO_LONG) for name in names)
+    if names_several:
+        request.reply(FindCoordinatorResponse(coordinators=found))
+        return
+    (one,) = found
+    request.reply(
+        FindCoordinatorResponse(
+            error_code=one.error_code,
+            error_message=one.error_message,
+            node_id=one.node_id,
+            host=one.host,
+            port=one.port,
+        )
+    )
 
 
-def _coordinator(context: NodeContext, request: Request, key_type: int, key: str) -> dict[str, object]:
+def _coordinator(
+    context: NodeContext, request: Request, key_type: int, key: str
+) -> FindCoordinatorCoordinator:
     view, listener = context.view, request.listener
     if key_type == KEY_TYPE_TRANSACTION:
-        return _nowhere(no_transactions(request.api_version), NO_TRANSACTIONS)
+        return _nowhere(key, no_transactions(request.api_version), NO_TRANSACTIONS)
     if key_type != KEY_TYPE_GROUP:
-        return _nowhere(ErrorCode.INVALID_REQUEST, UNKNOWN_KEY_TYPE)
+        return _nowhere(key, ErrorCode.INVALID_REQUEST, UNKNOWN_KEY_TYPE)
     if not request.may(Operation.DESCRIBE, ResourceType.GROUP, key):
-        return _nowhere(ErrorCode.GROUP_AUTHORIZATION_FAILED, DENIED_GROUP)
+        return _nowhere(key, ErrorCode.GROUP_AUTHORIZATION_FAILED, DENIED_GROUP)
     topic = view.topic_by_name(GROUPS_TOPIC)
     owner = None if topic is None else view.shard_owner(GROUPS_TOPIC, shard_of(key, topic.partitions))
     if context.is_view_complete() and not view.has_groups():
         owner = next(iter(view.active_brokers()), None)
     address = None if owner is None else owner.address_for(listener)
     if owner is not None and address is not None:
-        return {
-            "node_id": owner.broker_id,
-            "host": address[0],
-            "port": address[1],
-            "error_code": ErrorCode.NONE,
-            "error_message": None,
-        }
+        return FindCoordinatorCoordinator(key=key, node_id=owner.broker_id, host=address[0], port=address[1])
     if owner is not None:
         reason = NO_LISTENER.format(listener)
     elif not view.coordinators:
@@ -80,7 +87,7 @@ def _coordinator(context: NodeContext, request: Request, key_type: int, key: str
         reason = NOT_ALIVE
     else:
         reason = NOT_CREATED if topic is None else NOT_OWNED
-    return _nowhere(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
+    return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
 
 
 def no_transactions(api_version: int) -> ErrorCode:
@@ -89,5 +96,5 @@ def no_transactions(api_version: int) -> ErrorCode:
     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if is_librdkafka else ErrorCode.UNSUPPORTED_VERSION
 
 
-def _nowhere(error: ErrorCode, reason: str) -> dict[str, object]:
-    return {"node_id": -1, "host": "", "port": -1, "error_code": error, "error_message": reason}
+def _nowhere(key: str, error: ErrorCode, reason: str) -> FindCoordinatorCoordinator:
+    return FindCoordinatorCoordinator(key=key, node_id=-1, port=-1, error_code=error, error_message=reason)

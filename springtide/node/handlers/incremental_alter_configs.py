@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Protocol, TypeVar
 
 from springtide.contract.administration import (
     AdminOutcome,
@@ -16,10 +16,17 @@ from springtide.contract.administration import (
     ListChange,
     ResourceKind,
 )
-from springtide.node.handlers.administer import administer, denial, error_fields, refusals
+from springtide.node.handlers.administer import administer, code_of, denial, message_of, refusals
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.security.acls.model import CLUSTER_NAME, Operation, ResourceType
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsAlterableConfig,
+    IncrementalAlterConfigsAlterConfigsResource,
+    IncrementalAlterConfigsAlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 
 KINDS = {2: ResourceKind.TOPIC, 4: ResourceKind.BROKER}
 """Kafka's resource types that have settings here."""
@@ -27,25 +34,73 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 Changes = Mapping[str, str | ListChange | None]
 
 
-def handle(context: NodeContext, request: Request) -> None:
-    alter(context, request, refusal_of=_refusal, configs_of=_configs)
+class NamedSetting(Protocol):
+    """A setting of a resource in a message."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class NamedResource(Protocol):
+    """A resource in a message about settings."""
+
+    @property
+    def resource_type(self) -> int: ...
+
+    @property
+    def resource_name(self) -> str: ...
+
+
+class ChangedResource(NamedResource, Protocol):
+    """A resource whose settings are to be changed."""
+
+    @property
+    def configs(self) -> Sequence[NamedSetting]: ...
+
+
+R = TypeVar("R", bound=ChangedResource)
+
+
+def handle(context: NodeContext, request: Request, message: IncrementalAlterConfigsRequest) -> None:
+    def answer(outcomes: Sequence[AdminOutcome]) -> None:
+        responses = tuple(
+            IncrementalAlterConfigsAlterConfigsResourceResponse(
+                error_code=code_of(outcome),
+                error_message=message_of(outcome),
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+            )
+            for one, outcome in zip(message.resources, outcomes, strict=True)
+        )
+        request.reply(IncrementalAlterConfigsResponse(responses=responses))
+
+    alter(
+        context,
+        request,
+        message.resources,
+        refusal_of=_refusal,
+        configs_of=_configs,
+        validate_only=message.validate_only,
+        answer=answer,
+    )
 
 
 def alter(
     context: NodeContext,
     request: Request,
+    resources: Sequence[R],
     *,
-    refusal_of: Callable[[Any], AdminOutcome | None],
-    configs_of: Callable[[Any], Changes],
+    refusal_of: Callable[[R], AdminOutcome | None],
+    configs_of: Callable[[R], Changes],
+    validate_only: bool,
+    answer: Callable[[Sequence[AdminOutcome]], None],
     replaces: bool = False,
 ) -> None:
     """Send what can be asked of the controller, and answer for all resources of the request. replaces: what a
     resource does not name is unset."""
-    message = cast(Any, request.decode())
-    resources = message.resources
     times = Counter((one.resource_type, one.resource_name) for one in resources)
 
-    def refusal(resource: Any) -> AdminOutcome | None:
+    def refusal(resource: R) -> AdminOutcome | None:
         if times[resource.resource_type, resource.resource_name] > 1:  # as Kafka: each of them
             return invalid("Each resource must appear at most once.")
         return denial_of_resource(request, Operation.ALTER_CONFIGS, resource) or refusal_of(resource)
@@ -62,41 +117,26 @@ def alter(
             for place, one in enumerate(resources)
             if place not in refused
         ),
-        validate_only=message.validate_only,
+        validate_only=validate_only,
     )
-
-    def answer(outcomes: Sequence[AdminOutcome]) -> None:
-        request.reply(
-            {
-                "responses": [
-                    {
-                        "resource_type": one.resource_type,
-                        "resource_name": one.resource_name,
-                        **error_fields(outcome),
-                    }
-                    for one, outcome in zip(resources, outcomes, strict=True)
-                ]
-            }
-        )
-
     administer(context, request, call, named=len(call.resources), answer=answer, refused=refused)
 
 
-def _configs(resource: Any) -> Changes:
+def _configs(resource: IncrementalAlterConfigsAlterConfigsResource) -> Changes:
     return {config.name: _change(config) for config in resource.configs}
 
 
-def _change(config: Any) -> str | ListChange | None:
+def _change(config: IncrementalAlterConfigsAlterableConfig) -> str | ListChange | None:
     operation = config.config_operation
     if operation == SET:
-        return cast(str, config.value)
-    if operation == DELETE:
+        return config.value
+    if operation == DELETE or config.value is None:
         return None
     items = tuple(item.strip() for item in config.value.split(","))
     return ListChange(append=items) if operation == APPEND else ListChange(subtract=items)
 
 
-def _refusal(resource: Any) -> AdminOutcome | None:
+def _refusal(resource: IncrementalAlterConfigsAlterConfigsResource) -> AdminOutcome | None:
     refused = refusal_of_resource(resource)
     if refused is not None:
         return refused
@@ -108,7 +148,7 @@ def _refusal(resource: Any) -> AdminOutcome | None:
     return None
 
 
-def refusal_of_resource(resource: Any) -> AdminOutcome | None:
+def refusal_of_resource(resource: ChangedResource) -> AdminOutcome | None:
     """Return the outcome for a resource that has no settings, or one whose settings are named twice."""
     names = [config.name for config in resource.configs]
     if resource.resource_type not in KINDS:
@@ -118,7 +158,9 @@ def refusal_of_resource(resource: Any) -> AdminOutcome | None:
     return None
 
 
-def denial_of_resource(request: Request, operation: Operation, resource: Any) -> AdminOutcome | None:
+def denial_of_resource(
+    request: Request, operation: Operation, resource: NamedResource
+) -> AdminOutcome | None:
     """Return the outcome for a client that may not do this with a resource's settings, None if it may, or if
     the resource has none. Brokers' settings are the cluster's."""
     kind = KINDS.get(resource.resource_type)

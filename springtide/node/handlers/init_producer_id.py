@@ -8,15 +8,13 @@ A client that may write to any topic may do so idempotently (KIP-679).
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
-def handle(context: NodeContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: NodeContext, request: Request, message: InitProducerIdRequest) -> None:
     if message.transactional_id is not None:
         _reply(request, ErrorCode.UNSUPPORTED_VERSION, -1)
         return
@@ -39,9 +37,9 @@ def handle(context: NodeContext, request: Request) -> None:
 
 def _reply(request: Request, error: ErrorCode, producer_id: int) -> None:
     request.reply(
-        {
-            "error_code": error,
-            "producer_id": producer_id,
-            "producer_epoch": 0 if error is ErrorCode.NONE else -1,
-        }
+        InitProducerIdResponse(
+            error_code=error,
+            producer_id=producer_id,
+            producer_epoch=0 if error is ErrorCode.NONE else -1,
+        )
     )

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, cast
 from uuid import UUID
 
 from springtide.contract.partition_state import NO_LEADER, PartitionState, TopicState
@@ -29,6 +28,13 @@ from springtide.node.refusals import UNKNOWN_SOFTWARE
 from springtide.node.topic_ids import topic_id_text, topic_id_uuid
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 ALLOWS_SINCE = 4
 
@@ -39,8 +45,7 @@ def is_legal_topic_name(name: str) -> bool:
     return _LEGAL_NAME.match(name) is not None and name not in (".", "..")
 
 
-def handle(context: NodeContext, request: Request) -> None:
-    message = cast(Any, request.decode())
+def handle(context: NodeContext, request: Request, message: MetadataRequest) -> None:
     if not context.is_view_complete():
         request.turn_away()
         return
@@ -61,38 +66,37 @@ def handle(context: NodeContext, request: Request) -> None:
     )
     if asked is None:
         topics = [
-            _topic(view, live, request.now_ms)
+            _topic(view, live, request, message)
             for live in view.live_topics()
             if request.may(Operation.DESCRIBE, ResourceType.TOPIC, live.topic, is_filter=True)
         ]
     else:
         topics = list(_asked_topics(context, request, message))
-    for topic in topics:
-        if topic["error_code"] is ErrorCode.NONE:
-            name = str(topic["name"])
-            topic["topic_authorized_operations"] = authorized_operations.of_topic(request, message, name)
     request.reply(
-        {
-            "brokers": [
-                {"node_id": node.broker_id, "host": address[0], "port": address[1], "rack": node.rack}
+        MetadataResponse(
+            brokers=tuple(
+                MetadataResponseBroker(
+                    node_id=node.broker_id, host=address[0], port=address[1], rack=node.rack
+                )
                 for node in (*view.brokers_for_clients(request.now_ms), *coordinators)
                 if (address := node.address_for(request.listener)) is not None
-            ],
-            "cluster_id": view.cluster_id,
-            "controller_id": view.controller_for_clients(),
-            "topics": topics,
-            "cluster_authorized_operations": authorized_operations.of_cluster(request, message),
-        }
+            ),
+            cluster_id=view.cluster_id,
+            controller_id=view.controller_for_clients(),
+            topics=tuple(topics),
+            cluster_authorized_operations=authorized_operations.of_cluster(request, message),
+        )
     )
 
 
-def _asked_topics(context: NodeContext, request: Request, message: Any) -> Iterable[dict[str, object]]:
+def _asked_topics(
+    context: NodeContext, request: Request, message: MetadataRequest
+) -> Iterable[MetadataResponseTopic]:
     view = context.view
     # Until version 3 a client could not say whether it only looks.
     may_make = request.api_version < ALLOWS_SINCE or message.allow_auto_topic_creation
-    for one in message.topics:
-        topic_id: UUID | None = getattr(one, "topic_id", None)
-        name: str | None = one.name
+    for one in message.topics or ():
+        topic_id, name = one.topic_id, one.name
         if topic_id is not None:
             topic = view.topic_by_id(topic_id_text(topic_id.bytes))
             absent = ErrorCode.UNKNOWN_TOPIC_ID
@@ -106,7 +110,7 @@ def _asked_topics(context: NodeContext, request: Request, message: Any) -> Itera
         if described is not None and not request.may(Operation.DESCRIBE, ResourceType.TOPIC, described):
             yield _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None if topic_id else name, topic_id)
         elif topic is not None and not topic.deleting:
-            yield _topic(view, topic, request.now_ms)
+            yield _topic(view, topic, request, message)
         elif topic_id is None and name is not None:
             error = use_absent(context, request, name) if may_make else absent
             if not context.first_uses.is_making(name):
@@ -116,33 +120,46 @@ def _asked_topics(context: NodeContext, request: Request, message: Any) -> Itera
             yield _failed(absent, name, topic_id)
 
 
-def _failed(error: ErrorCode, name: str | None, topic_id: UUID | None) -> dict[str, object]:
-    return {"error_code": error, "name": name or "", "topic_id": topic_id}
+def _failed(error: ErrorCode, name: str | None, topic_id: UUID | None) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=error, name=name or "", topic_id=topic_id)
 
 
-def _topic(view: ClusterView, topic: TopicState, now_ms: int) -> dict[str, object]:
+def _topic(
+    view: ClusterView, topic: TopicState, request: Request, message: MetadataRequest
+) -> MetadataResponseTopic:
     states = view.partitions_of(topic.topic_id)
-    return {
-        "error_code": ErrorCode.NONE,
-        "name": topic.topic,
-        "topic_id": topic_id_uuid(topic.topic_id),
-        "partitions": [partition_fields(view, states[number], now_ms) for number in sorted(states)],
-    }
+    return MetadataResponseTopic(
+        name=topic.topic,
+        topic_id=topic_id_uuid(topic.topic_id),
+        partitions=tuple(_partition(view, states[number], request.now_ms) for number in sorted(states)),
+        topic_authorized_operations=authorized_operations.of_topic(request, message, topic.topic),
+    )
 
 
-def partition_fields(view: ClusterView, state: PartitionState, now_ms: int) -> dict[str, object]:
-    """Return the partition as Metadata and DescribeTopicPartitions tell it."""
+def _partition(view: ClusterView, state: PartitionState, now_ms: int) -> MetadataResponsePartition:
+    error, leader = leader_of(view, state, now_ms)
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=state.partition,
+        leader_id=leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=state.replicas,
+        isr_nodes=state.isr,
+        offline_replicas=offline_replicas(view, state),
+    )
+
+
+def leader_of(view: ClusterView, state: PartitionState, now_ms: int) -> tuple[ErrorCode, int]:
+    """Return the error of a partition and its leader, as clients are told them."""
     leader = state.leader
     # Brokers make their logs in one order and at about one pace. While ours is missing, the leader's may be
     # missing too, and a client that is told to wait asks again sooner than one that the leader refused.
     is_unmade = (state.topic_id, state.partition) in view.unmade
-    has_leader = leader != NO_LEADER and not is_unmade and view.may_be_named_leader(leader, now_ms)
-    return {
-        "error_code": ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
-        "partition_index": state.partition,
-        "leader_id": leader if has_leader else NO_LEADER,
-        "leader_epoch": state.leader_epoch,
-        "replica_nodes": state.replicas,
-        "isr_nodes": state.isr,
-        "offline_replicas": tuple(replica for replica in state.replicas if not view.is_active(replica)),
-    }
+    if leader != NO_LEADER and not is_unmade and view.may_be_named_leader(leader, now_ms):
+        return ErrorCode.NONE, leader
+    return ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
+
+
+def offline_replicas(view: ClusterView, state: PartitionState) -> tuple[int, ...]:
+    """Return the replicas whose brokers are not active."""
+    return tuple(replica for replica in state.replicas if not view.is_active(replica))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Protocol
 
 from springtide.contract.security import DEFAULT_ENTITY, QuotaEntity
 
@@ -12,11 +12,21 @@ FIELDS: Mapping[str, str] = {USER: "user", CLIENT_ID: "client_id", IP: "ip"}
 """Types of entities, and the fields of QuotaEntity that have their names."""
 
 
+class EntityPart(Protocol):
+    """A part of an entity in a message."""
+
+    @property
+    def entity_type(self) -> str: ...
+
+    @property
+    def entity_name(self) -> str | None: ...
+
+
 class InvalidEntity(ValueError):
     """An entity that can't have quotas. The text says why."""
 
 
-def entity_of(parts: Iterable[Any]) -> QuotaEntity:
+def entity_of(parts: Iterable[EntityPart]) -> QuotaEntity:
     """Return the entity that the parts of a message name. Raise InvalidEntity if they can't be one."""
     names: dict[str, str] = {}
     for part in parts:

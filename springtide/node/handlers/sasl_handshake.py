@@ -6,23 +6,21 @@ answered with UNSUPPORTED_VERSION. Where there is no SASL, it is out of place.
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.security.sasl.session import HandshakeAnswer
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
-def handle(_context: NodeContext, request: Request) -> None:
-    mechanism = cast(Any, request.decode()).mechanism
+def handle(_context: NodeContext, request: Request, message: SaslHandshakeRequest) -> None:
     sasl = request.answer.connection.sasl
 
     def reply(answer: HandshakeAnswer) -> None:
-        request.reply({"error_code": answer.error, "mechanisms": answer.mechanisms})
+        request.reply(SaslHandshakeResponse(error_code=answer.error, mechanisms=answer.mechanisms))
 
     if sasl is None:
         reply(HandshakeAnswer(ErrorCode.ILLEGAL_SASL_STATE, ()))
     elif request.api_version == 0:
         sasl.refuse_bare_tokens(reply)
     else:
-        sasl.handshake(mechanism, reply)
+        sasl.handshake(message.mechanism, reply)

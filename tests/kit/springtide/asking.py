@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,6 +14,7 @@ from springtide.node.connection import ANONYMOUS
 from springtide.node.handlers.context import Request
 from springtide.wire import codec
 from springtide.wire.apis import response_header_version
+from tests.kit.springtide.wire_messages import request_class
 
 
 class Forwarded:
@@ -34,7 +36,7 @@ class Forwarded:
 
 
 def answer_of(
-    handle: Callable[[Any, Request], None],
+    handle: Callable[..., None],
     api_key: int,
     api_version: int,
     fields: dict[str, Any],
@@ -46,7 +48,7 @@ def answer_of(
 
 
 def answers_of(
-    handle: Callable[[Any, Request], None],
+    handle: Callable[..., None],
     api_key: int,
     api_version: int,
     fields: dict[str, Any],
@@ -61,8 +63,8 @@ def answers_of(
     may_be_members: bool = False,
 ) -> list[Any]:
     """Return a list that gets the message that the handler answers with, now or later, or None if it closes
-    the connection. listener: by which the client came. rights: what it may do; None: everything. account:
-    what the client uses is charged to it."""
+    the connection. handle: one of a table, or one that takes the message. listener: by which the client came.
+    rights: what it may do; None: everything. account: what the client uses is charged to it."""
     answers: list[Any] = []
 
     def complete(chunks: Sequence[Any]) -> None:
@@ -94,7 +96,10 @@ def answers_of(
         rights=rights,
         account=account,
     )
-    handle(context, request)
+    if len(inspect.signature(handle, follow_wrapped=False).parameters) == 3:
+        handle(context, request, request.read(request_class(api_key)))
+    else:
+        handle(context, request)
     return answers
 
 

@@ -22,7 +22,7 @@ from springtide.node.cluster_view import ClusterView
 from springtide.node.counters import NodeCounters
 from springtide.node.handlers import api_versions, sasl_authenticate, sasl_handshake
 from springtide.node.handlers.context import NodeContext, Request
-from springtide.node.handlers.dispatch import Handler, make_dispatch
+from springtide.node.handlers.dispatch import Handler, make_dispatch, reads
 from springtide.node.listeners import parse_listeners
 from springtide.node.server import Server
 from springtide.node.server_limits import ServerLimits
@@ -30,6 +30,9 @@ from springtide.node.threads import Threads
 from springtide.wire import codec
 from springtide.wire.apis import ApiKey, response_header_version
 from springtide.wire.errors import ErrorCode
+from springtide.wire.messages.api_versions import ApiVersionsRequest
+from springtide.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from springtide.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.kit.clocks import VirtualClock
 from tests.kit.dataplane.node import InlineThreads
 from tests.kit.dataplane.raw import request
@@ -129,9 +132,9 @@ class SaslDesk:
             end_turn=self._end_turn,
         )
         handlers: dict[int, Handler[NodeContext]] = {
-            ApiKey.API_VERSIONS: api_versions.handle,
-            ApiKey.SASL_HANDSHAKE: sasl_handshake.handle,
-            ApiKey.SASL_AUTHENTICATE: sasl_authenticate.handle,
+            ApiKey.API_VERSIONS: reads(ApiVersionsRequest, api_versions.handle),
+            ApiKey.SASL_HANDSHAKE: reads(SaslHandshakeRequest, sasl_handshake.handle),
+            ApiKey.SASL_AUTHENTICATE: reads(SaslAuthenticateRequest, sasl_authenticate.handle),
             ApiKey.METADATA: self._note,
         }
         counters = NodeCounters()

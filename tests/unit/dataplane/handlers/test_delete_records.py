@@ -10,8 +10,8 @@ import pytest
 
 from dataplane.core.effects import NO_EFFECTS, Effects
 from dataplane.core.results import DeletionResult
-from dataplane.handlers import delete_records
 from dataplane.handlers.context import BrokerContext
+from dataplane.handlers.table import HANDLERS
 from springtide.contract.administration import (
     AdminOutcome,
     AdminResponse,
@@ -128,7 +128,7 @@ class Asking:
             administration=SimpleNamespace(start=start),
             mono_ms=lambda: NOW_MS,
         )
-        delete_records.handle(cast(BrokerContext, context), request)
+        HANDLERS[KEY](cast(BrokerContext, context), request)
 
     @property
     def told(self) -> list[tuple[str, int, int, int]] | None:

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from dataplane.handlers import describe_log_dirs
 from dataplane.handlers.context import BrokerContext
+from dataplane.handlers.table import HANDLERS
 from dataplane.shell.divergent_logs import Listed
 from dataplane.storage.divergent import DivergentRange, FoundCopy
 from springtide.node.handlers.context import Request
@@ -77,7 +77,7 @@ def ask(
         log_dir_failure=lambda: failure,
         is_view_complete=lambda: True,
     )
-    describe_log_dirs.handle(cast(BrokerContext, context), request)
+    HANDLERS[KEY](cast(BrokerContext, context), request)
     (frame,) = sent
     header_bytes = 8 + response_header_version(KEY, version)
     answer = cast(Any, codec.decode(codec.response_type(KEY, version), frame, header_bytes))

@@ -12,6 +12,7 @@ from dataplane.core.producer_state import ProducerView
 from dataplane.core.results import ProducersResult
 from dataplane.handlers import describe_producers
 from dataplane.handlers.context import BrokerContext
+from dataplane.handlers.table import HANDLERS
 from springtide.node.handlers.context import Request
 from springtide.wire import codec
 from springtide.wire.apis import ApiKey
@@ -66,7 +67,7 @@ def ask(table: Table, **topics: Sequence[int]) -> Any:
         now_ms=NOW_MS,
     )
     context = SimpleNamespace(table=table, view=View(), is_view_complete=lambda: True)
-    describe_producers.handle(cast(BrokerContext, context), request)
+    HANDLERS[key](cast(BrokerContext, context), request)
     (frame,) = sent
     message = cast(Any, codec.decode(codec.response_type(key, 0), frame, 9))
     assert [topic.name for topic in message.topics] == list(topics)

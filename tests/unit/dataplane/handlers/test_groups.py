@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dataplane.handlers import groups
 from dataplane.handlers.table import HANDLERS
@@ -16,11 +17,12 @@ from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers.group_lists import OUR_PREFIX
 from springtide.node.sharding import GROUPS_TOPIC, shard_of
 from springtide.security.acls.model import Operation, ResourceType
-from springtide.wire import codec
 from springtide.wire.apis import APIS, ApiKey
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fields import RequestMessage, ResponseMessage
 from tests.kit.coordinator.group_shards import SHARDS, Coordinator
-from tests.kit.springtide.asking import answer_of, fields_of
+from tests.kit.springtide.asking import answer_of
+from tests.kit.springtide.wire_messages import as_ours
 
 LIST, DESCRIBE, FETCH = ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_GROUPS, ApiKey.OFFSET_FETCH
 GROUPS = [f"g{number}" for number in range(8)]
@@ -85,21 +87,20 @@ class Cluster:
 
     def start(
         self,
-        key: int,
+        answer_type: type[ResponseMessage],
         version: int,
-        calls: Sequence[tuple[BrokerEndpoint, Any]],
+        calls: Sequence[tuple[BrokerEndpoint, RequestMessage]],
         done: Callable[[Sequence[Any]], None],
     ) -> None:
         """Stand for CoordinatorCalls."""
 
         def answers() -> Iterator[Any]:
             for one, message in calls:
-                assert type(message) is codec.request_type(key, version)
+                assert message.API is answer_type.API
                 self.asked.append(one.broker_id)
-                fields = fields_of(message)
                 coordinator = self.coordinators[one.broker_id]
-                is_silent = one.broker_id in self.silent
-                yield None if is_silent else coordinator.ask(key, version, client_id=OURS, **fields)
+                answer = coordinator.ask(message.API, version, client_id=OURS, **structs.asdict(message))
+                yield None if one.broker_id in self.silent else as_ours(answer, answer_type)
 
         done(list(answers()))
 

@@ -45,7 +45,9 @@ def ask(
     context = SimpleNamespace(
         view=view,
         is_view_complete=lambda: is_view_complete,
-        coordinator_calls=SimpleNamespace(start=lambda key, version, calls, done: done([None] * len(calls))),
+        coordinator_calls=SimpleNamespace(
+            start=lambda _type, _version, calls, done: done([None] * len(calls))
+        ),
     )
     return answer_of(HANDLERS[key], key, version, fields, context=context)
 

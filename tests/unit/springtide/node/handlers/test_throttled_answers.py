@@ -22,6 +22,7 @@ from springtide.wire.apis import APIS, ApiKey
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.node import OTHER_ID, state
 from tests.kit.springtide.asking import answers_of
+from tests.kit.springtide.wire_messages import response_class
 
 OWN_CODECS = {ApiKey.PRODUCE, ApiKey.FETCH}
 TOPIC_UUID = UUID(bytes=topic_id_bytes(OTHER_ID))
@@ -54,7 +55,7 @@ class StubAccount:
 @pytest.mark.parametrize(("api_key", "version"), ANSWERS)
 def test_each_answer_that_can_tell_the_wait_tells_it(api_key: int, version: int) -> None:
     def reply(_context: object, request: Request) -> None:
-        request.reply({})
+        request.reply(response_class(api_key)())
 
     (answer,) = answers_of(reply, api_key, version, {}, context=None, account=StubAccount())
     assert answer.throttle_time == timedelta(milliseconds=1_500)
