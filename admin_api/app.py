@@ -47,12 +47,12 @@ from admin_api.settings import ApiSettings
 from admin_api.topics import missing
 from admin_api.topics import routes as topics
 from admin_api.users import routes as users
-from controller.audit.outbox import AuditOutbox
-from controller.database.sql import Database
+from controller.face.cluster import Engine
+from controller.face.database import Database
+from controller.face.groups import ClientGroups
+from controller.face.history import AuditOutbox
+from controller.face.surroundings import ControllerClock, Ids, RandomBytes
 from controller.operations.shell.runner import OperationsRunner
-from controller.shell.client_groups import ClientGroups
-from controller.shell.clock import ControllerClock, Ids, RandomBytes
-from controller.shell.engine import Engine
 
 if TYPE_CHECKING:
     from admin_api.http.oidc import OidcIssuer

@@ -16,7 +16,7 @@ from admin_api.http.paging import Paged
 from admin_api.http.problems import KafkaErrorView, ProblemError, ProblemView, problems
 from admin_api.http.routes import StrictRoute, TextRoute
 from admin_api.http.services import Services, Serving
-from controller.database.sql import DatabaseRejected, DatabaseUnavailable
+from controller.face.database import DatabaseRejected, DatabaseUnavailable
 
 router = APIRouter(route_class=StrictRoute, tags=["Health"])
 text_router = APIRouter(route_class=TextRoute, tags=["Health"])

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from admin_api.acls.models import Explanation, binding_view
-from controller.core.acls import acls_about
+from controller.face.cluster import acls_about
 from springtide.contract.security import AclsOfPattern, PatternKey
 from springtide.security.acls.model import (
     ANY_USER,

@@ -16,7 +16,7 @@ from admin_api.http.guard import counts, decision
 from admin_api.http.problems import FieldProblem, ProblemError
 from admin_api.http.rights import NEEDS, RESOURCE_TYPES, Area, Right, gives, right_of, roles_that_give
 from admin_api.http.tokens import Role, Tokens
-from controller.core.image import ClusterImage
+from controller.face.cluster import ClusterImage
 from springtide.contract.security import is_authorizer_on
 from springtide.security.acls.model import WILDCARD, AclBinding, ResourceType
 

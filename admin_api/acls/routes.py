@@ -33,7 +33,7 @@ from admin_api.http.problems import problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
 from admin_api.http.writes import Asked, Write
-from controller.audit.change import Entity
+from controller.face.cluster import Entity
 
 router = APIRouter(route_class=StrictRoute, tags=["ACLs"])
 

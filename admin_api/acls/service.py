@@ -30,8 +30,8 @@ from admin_api.http.rights import RESOURCE_TYPES, Area, Right
 from admin_api.http.services import Services
 from admin_api.http.tokens import Tokens
 from admin_api.http.writes import Attempt
-from controller.core.events import AclsAltered, AlterAcls
-from controller.core.image import ClusterImage
+from controller.face.cluster import ClusterImage
+from controller.face.commands import AclsAltered, AlterAcls
 from springtide.contract.security import ALLOW_EVERYONE, AclsOfPattern, PatternKey, is_authorizer_on
 from springtide.security.acls.model import AclBinding, AclFilter, PatternType, Permission, ResourceType
 from springtide.security.acls.validation import InvalidAcl, validate_binding, validate_filter

@@ -7,10 +7,8 @@ from typing import Any, Final
 from pydantic import Field
 
 from admin_api.http.models import View, ViewList, optional_timestamp, timestamp
-from controller.audit.change import Entity
-from controller.audit.queries import AuditRow
-from controller.audit.removal import Recorded
-from controller.audit.verification import MismatchCode, Verification
+from controller.face.cluster import Entity
+from controller.face.history import AuditRow, MismatchCode, Recorded, Verification
 
 
 class OutcomeView(View):

@@ -27,10 +27,17 @@ from admin_api.http.problems import FieldProblem, ProblemError, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Services, Serving
 from admin_api.partitions.service import find_partition
-from controller.audit.change import Snapshot
-from controller.audit.placements import Page, Placement, Position, audited_since_ms, placements_at
-from controller.audit.provenance import Origin, ReplicaOrigins, explain_replicas
-from controller.shell.known_cluster import KnownCluster
+from controller.face.cluster import KnownCluster, Snapshot
+from controller.face.history import (
+    Origin,
+    Page,
+    Placement,
+    Position,
+    ReplicaOrigins,
+    audited_since_ms,
+    explain_replicas,
+    placements_at,
+)
 from springtide.contract.partition_state import NO_LEADER, PartitionState
 
 router = APIRouter(route_class=StrictRoute)

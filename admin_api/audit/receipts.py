@@ -12,10 +12,9 @@ from admin_api.http.problems import problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Services, Serving
 from admin_api.operations.service import find_operation
-from controller.audit.change import partition_id
-from controller.audit.receipts import Receipt, begun_moves, read_receipt
-from controller.audit.safety import Stretch, StretchTally, Worst
-from controller.database.rows import OperationRow
+from controller.face.cluster import partition_id
+from controller.face.database import OperationRow
+from controller.face.history import Receipt, Stretch, StretchTally, Worst, begun_moves, read_receipt
 from controller.operations.model import FINISHED, Reassignment, decode_work
 
 router = APIRouter(route_class=StrictRoute, tags=["Operations"])

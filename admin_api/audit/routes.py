@@ -30,9 +30,8 @@ from admin_api.http.problems import FieldProblem, ProblemError, problems
 from admin_api.http.rights import SEE_ACCESS
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Asking, Caller, Serving
-from controller.audit.change import Entity
-from controller.audit.queries import AuditFilter, AuditRow, get_row, list_rows
-from controller.audit.verification import verify
+from controller.face.cluster import Entity
+from controller.face.history import AuditFilter, AuditRow, get_row, list_rows, verify
 
 router = APIRouter(route_class=StrictRoute, tags=["Audit"])
 

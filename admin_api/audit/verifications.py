@@ -28,7 +28,7 @@ from admin_api.http.problems import WRITE_PROBLEMS, FieldProblem, ProblemError, 
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Services, Serving
 from admin_api.http.writes import Asked, Attempt, Write
-from controller.database.verification_rows import (
+from controller.face.history import (
     FindingRow,
     VerificationRow,
     get_verification,

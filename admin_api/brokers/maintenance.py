@@ -21,9 +21,8 @@ from admin_api.http.services import Services, Serving
 from admin_api.http.writes import Asked, Attempt, ChangeFields, ResourceChange, Write, follow, opened, submit
 from admin_api.operations.models import accepted
 from admin_api.plans.models import plan_view
-from controller.audit.change import Entity
-from controller.core.configs import is_leader_rebalance_enabled
-from controller.core.events import (
+from controller.face.cluster import BrokerRegistration, Entity, KnownCluster, ids_of
+from controller.face.commands import (
     BrokerDescribed,
     BrokersMaintained,
     DescribeBroker,
@@ -32,15 +31,12 @@ from controller.core.events import (
     RefusalCode,
     RemoveBroker,
 )
-from controller.core.planning.goals import Drain
-from controller.core.planning.plan import Plan, RejectionCode
-from controller.core.records import BrokerRegistration
-from controller.core.workers import ids_of
+from controller.face.plans import Drain, Plan, RejectionCode
+from controller.face.settings import is_leader_rebalance_enabled
 from controller.operations.brokers import begin_broker_drain
 from controller.operations.model import BrokerDemote, BrokerDrain, BrokerReturn, OperationState, decode_work
 from controller.operations.shell.plans import make
 from controller.operations.waiting import advance_demotion, begin_demotion, finished_return
-from controller.shell.known_cluster import KnownCluster
 
 #: The most partitions that a refusal names.
 NAMED_MAX = 100

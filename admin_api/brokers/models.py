@@ -20,7 +20,7 @@ from admin_api.http.models import (
 )
 from admin_api.operations.models import ConcurrentMoves, MoveHours, Throttle, daily
 from admin_api.plans.models import PlanView, TargetPermille
-from controller.core.planning.goals import DISK_PERMILLE
+from controller.face.plans import DISK_PERMILLE
 from controller.operations.model import CONCURRENT_MOVES, MoveOptions
 
 BROKERS_PER_REQUEST_MAX = 100

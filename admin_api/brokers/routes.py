@@ -35,8 +35,7 @@ from admin_api.http.services import Serving
 from admin_api.http.writes import Asked, Write
 from admin_api.operations.models import OperationView
 from admin_api.plans.models import PlanView
-from controller.audit.change import Entity
-from controller.core.workers import brokers_of, status_of
+from controller.face.cluster import Entity, brokers_of, status_of
 from springtide.contract.session import BrokerStatus
 
 router = APIRouter(route_class=StrictRoute, tags=["Brokers"])

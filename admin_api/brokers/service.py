@@ -23,15 +23,18 @@ from admin_api.http.services import Services
 from admin_api.http.writes import Attempt, opened
 from admin_api.operations.models import accepted
 from admin_api.plans.models import plan_view
-from controller.audit.change import Entity
-from controller.core.image import ClusterImage
-from controller.core.planning.goals import Goal
-from controller.core.planning.plan import Plan
-from controller.core.planning.planner import make_plan
-from controller.core.planning.snapshot import BrokerSnapshot, Snapshot, room_of
-from controller.core.preflight import CheckState, PreflightCheck
-from controller.core.records import BrokerRegistration
-from controller.core.workers import ids_of, status_of, workers_of
+from controller.face.cluster import (
+    BrokerRegistration,
+    CheckState,
+    ClusterImage,
+    Entity,
+    KnownCluster,
+    PreflightCheck,
+    ids_of,
+    status_of,
+    workers_of,
+)
+from controller.face.plans import BrokerSnapshot, Goal, Plan, Snapshot, make_plan, room_of
 from controller.operations.brokers import begin_broker_add, endpoint_of, goals_of, mismatch
 from controller.operations.model import (
     BrokerAdd,
@@ -41,7 +44,6 @@ from controller.operations.model import (
     decode_work,
 )
 from controller.operations.shell.plans import snapshot_of
-from controller.shell.known_cluster import KnownCluster
 
 #: Of one broker, by number; one at least.
 Workers = tuple[BrokerRegistration, ...]

@@ -14,8 +14,7 @@ from admin_api.http.paging import Paged
 from admin_api.http.problems import FieldProblem, ProblemError, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
-from controller.core.image import ClusterImage
-from controller.core.resilience import Condition, PartitionLoss, WorstLoss, lose, tally, worst_loss
+from controller.face.cluster import ClusterImage, Condition, PartitionLoss, WorstLoss, lose, tally, worst_loss
 from springtide.contract.partition_state import NO_LEADER
 
 router = APIRouter(route_class=StrictRoute, tags=["Clusters"])

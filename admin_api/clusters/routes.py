@@ -27,9 +27,8 @@ from admin_api.http.rights import CHANGE_PROTECTION
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
 from admin_api.http.writes import Asked, Write
-from controller.audit.change import Entity
-from controller.core.alarms import alarm_order
-from controller.core.settings_table import AUTHORIZATION_SETTINGS
+from controller.face.cluster import Entity, alarm_order
+from controller.face.settings import AUTHORIZATION_SETTINGS
 
 router = APIRouter(route_class=StrictRoute)
 

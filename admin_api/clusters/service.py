@@ -28,16 +28,15 @@ from admin_api.http.models import last_change, timestamp
 from admin_api.http.problems import refusal_problem
 from admin_api.http.services import Services
 from admin_api.http.writes import Attempt, submit
-from controller.audit.change import Entity
-from controller.core import events
-from controller.core.configs import checked_configs, is_cluster_protected
-from controller.core.effects import Alarm
-from controller.core.image import ClusterImage
-from controller.core.settings_table import CLUSTER_SETTINGS
-from controller.core.workers import brokers_of, status_of
-from controller.shell.engine import Engine
-from controller.shell.known_cluster import KnownCluster
-from controller.shell.outcomes import ClusterExists
+from controller.face.cluster import Alarm, ClusterImage, Engine, Entity, KnownCluster, brokers_of, status_of
+from controller.face.commands import (
+    BringBackTopics,
+    ClusterExists,
+    RecoverMetadata,
+    Refusal,
+    TopicsBroughtBack,
+)
+from controller.face.settings import CLUSTER_SETTINGS, checked_configs, is_cluster_protected
 from springtide.contract.partition_state import PartitionKey
 from springtide.contract.session import BrokerStatus
 
@@ -45,7 +44,7 @@ from springtide.contract.session import BrokerStatus
 async def create_cluster(services: Services, body: NewCluster, attempt: Attempt) -> Answer:
     engine = services.engine
     configs = checked_configs(body.configs, CLUSTER_SETTINGS)
-    if isinstance(configs, events.Refusal):
+    if isinstance(configs, Refusal):
         raise refusal_problem(configs)
     body = body.model_copy(update={"configs": configs})
     if attempt.dry_run:
@@ -71,18 +70,18 @@ async def create_cluster(services: Services, body: NewCluster, attempt: Attempt)
 async def recover_metadata(engine: Engine, cluster: str, body: MetadataRecovery, attempt: Attempt) -> Answer:
     reply = await engine.recover_metadata(
         cluster,
-        events.RecoverMetadata(**attempt.event, gone_brokers=tuple(body.gone_brokers)),
+        RecoverMetadata(**attempt.event, gone_brokers=tuple(body.gone_brokers)),
     )
-    if isinstance(reply, events.Refusal):
+    if isinstance(reply, Refusal):
         raise refusal_problem(reply)
     return Answer.of(200, RecoveredMetadata.of(reply, undecided=_undecided(reply.undecided)))
 
 
 async def bring_back(engine: Engine, cluster: str, body: TopicsToBringBack, attempt: Attempt) -> Answer:
-    event = events.BringBackTopics(
+    event = BringBackTopics(
         **attempt.event, topic_ids=tuple(body.topic_ids), gone_brokers=tuple(body.gone_brokers)
     )
-    reply = await submit(engine, cluster, event, events.TopicsBroughtBack)
+    reply = await submit(engine, cluster, event, TopicsBroughtBack)
     view = BroughtBackTopics(
         topics=[topic.topic for topic in reply.topics],
         partitions=[

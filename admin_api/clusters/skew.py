@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from admin_api.http.models import View
-from controller.core.image import ClusterImage
+from controller.face.cluster import ClusterImage
 from springtide.contract.lag_report import PartitionLag
 from springtide.contract.partition_state import PartitionKey
 

@@ -21,7 +21,7 @@ from admin_api.http.rights import CHANGE_PROTECTION
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
 from admin_api.http.writes import ADMIN_SETTINGS, Write, Writing
-from controller.audit.change import Entity
+from controller.face.cluster import Entity
 
 router = APIRouter(route_class=StrictRoute)
 

@@ -16,9 +16,8 @@ from admin_api.http.problems import ProblemError
 from admin_api.http.services import Services
 from admin_api.http.writes import Asked, Attempt, submit
 from admin_api.topics import service as topics
-from controller.audit.change import Entity
-from controller.core.configs import effective_min_insync_replicas, honoured_names
-from controller.core.events import (
+from controller.face.cluster import BrokerRegistration, Engine, Entity, KnownCluster
+from controller.face.commands import (
     BrokersConfigured,
     ClusterConfigured,
     ConfigureBrokers,
@@ -26,10 +25,14 @@ from controller.core.events import (
     ConfigureTopic,
     TopicConfigured,
 )
-from controller.core.records import BrokerRegistration
-from controller.core.settings_table import BROKER_SETTINGS, CLUSTER_SETTINGS, TOPIC_SETTINGS, Setting
-from controller.shell.engine import Engine
-from controller.shell.known_cluster import KnownCluster
+from controller.face.settings import (
+    BROKER_SETTINGS,
+    CLUSTER_SETTINGS,
+    TOPIC_SETTINGS,
+    Setting,
+    effective_min_insync_replicas,
+    honoured_names,
+)
 from springtide.contract.partition_state import TopicState
 
 MINIMUM = "min.insync.replicas"

@@ -21,8 +21,8 @@ from admin_api.http.models import BrokerId, ClusterPath, last_change, listener_v
 from admin_api.http.problems import ProblemError, refusal_problem
 from admin_api.http.services import Services, Serving
 from admin_api.http.writes import Asked, Attempt, ChangeFields, ResourceChange, Write, submit
-from controller.audit.change import Entity
-from controller.core.events import (
+from controller.face.cluster import CoordinatorRegistration, Entity, KnownCluster
+from controller.face.commands import (
     AdmitCoordinators,
     CoordinatorsChanged,
     MaintainCoordinators,
@@ -30,9 +30,7 @@ from controller.core.events import (
     RefusalCode,
     RemoveCoordinator,
 )
-from controller.core.records import CoordinatorRegistration
 from controller.operations.brokers import endpoint_of
-from controller.shell.known_cluster import KnownCluster
 
 CoordinatorPath = Annotated[BrokerId, Path(examples=[1001])]
 

@@ -25,8 +25,8 @@ from admin_api.http.answers import Answer
 from admin_api.http.problems import ERRORS_SHOWN_MAX, FieldProblem, ProblemError
 from admin_api.http.services import Services
 from admin_api.http.writes import Attempt
-from controller.core.image import ClusterImage
-from controller.shell.client_groups import (
+from controller.face.cluster import ClusterImage
+from controller.face.groups import (
     EARLIEST,
     LATEST,
     CommittedPlace,

@@ -26,8 +26,8 @@ from admin_api.http.models import optional_timestamp
 from admin_api.http.problems import ProblemError
 from admin_api.http.services import Services
 from admin_api.http.writes import Attempt
-from controller.core.image import ClusterImage
-from controller.shell.client_groups import (
+from controller.face.cluster import ClusterImage
+from controller.face.groups import (
     LATEST,
     MAX_TIMESTAMP,
     CommittedPlace,

@@ -9,8 +9,8 @@ import msgspec
 
 from admin_api.http.problems import ERRORS_SHOWN_MAX, FieldProblem, ProblemError, refusal_problem
 from admin_api.http.writes import submit
-from controller.core.events import AlterAcls, AlterQuotas, AlterUsers, Refusal, Reply
-from controller.shell.engine import Engine
+from controller.face.cluster import Engine
+from controller.face.commands import AlterAcls, AlterQuotas, AlterUsers, Refusal, Reply
 
 Decided = TypeVar("Decided", bound=Reply)
 #: The place of a part in the body, and why the part was refused.

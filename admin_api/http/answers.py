@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from admin_api.http.bodies import VERSIONED_MEDIA_TYPE
 from admin_api.http.conditions import entity_tag
 from admin_api.http.problems import WRITE_PROBLEMS, problems
-from controller.shell.known_cluster import KnownCluster
+from controller.face.cluster import KnownCluster
 
 #: Milliseconds since the standby's copy was last known to be current.
 AGE_HEADER: Final = "Data-Age-Ms"

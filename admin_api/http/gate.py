@@ -28,7 +28,7 @@ from admin_api.http.certificates import CERTIFICATE_SCOPE_KEY
 from admin_api.http.problems import REQUEST_ID_SCOPE_KEY, ProblemError, problem_response
 from admin_api.http.tokens import Principal, Role, Tokens
 from admin_api.settings import ApiSettings
-from controller.shell.clock import ControllerClock, Ids
+from controller.face.surroundings import ControllerClock, Ids
 from springtide.log_lines import ids_in_log
 
 if TYPE_CHECKING:

@@ -26,10 +26,8 @@ from admin_api.http.rights import (
 )
 from admin_api.http.tokens import Principal, Role
 from admin_api.settings import ApiSettings
-from controller.core.acls import acls_about
-from controller.core.image import ClusterImage
-from controller.shell.engine import Engine
-from controller.shell.outcomes import UnknownCluster
+from controller.face.cluster import ClusterImage, Engine, acls_about
+from controller.face.commands import UnknownCluster
 from springtide.contract.security import is_authorizer_on
 from springtide.security.acls.model import CLUSTER_NAME, Decision, Operation, Reason, ResourceType
 from springtide.security.acls.validation import InvalidAcl, canonical_host

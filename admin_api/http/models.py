@@ -21,8 +21,8 @@ from pydantic import (
     StringConstraints,
 )
 
-from controller.core.options import ControllerOptions
-from controller.core.records import BrokerRegistration, Change, CoordinatorRegistration
+from controller.face.cluster import BrokerRegistration, Change, CoordinatorRegistration
+from controller.face.settings import ControllerOptions
 from controller.operations.brokers import endpoint_of
 
 INT32_MAX: Final = 2**31 - 1

@@ -25,7 +25,7 @@ import httpx
 from joserfc.jwk import KeySet
 
 from admin_api.http.tokens import Principal, Role, is_name
-from controller.shell.clock import ControllerClock
+from controller.face.surroundings import ControllerClock
 from springtide.security.sasl.oauthbearer import TokenAccepted, TokenFault, TokenRefused
 from springtide.security.sasl.token_rules import TokenRules
 from springtide.security.sasl.tokens import JWKS_BYTES_MAX, JwksInvalid, parse_jwks, verify_token

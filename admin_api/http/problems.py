@@ -20,17 +20,17 @@ from admin_api.http.catalogue import CATALOGUE, UNKNOWN_ENTITY, Kind
 from admin_api.http.messages import plain_message
 from admin_api.http.models import View
 from admin_api.settings import RETRY_AFTER_S
-from controller.core.events import Refusal
-from controller.database.sql import DatabaseRejected, DatabaseUnavailable
-from controller.shell.outcomes import (
+from controller.face.commands import (
     ClusterExists,
     MetadataWentBack,
     NotActive,
     NotInForce,
     OutcomeUnknown,
     Overloaded,
+    Refusal,
     UnknownCluster,
 )
+from controller.face.database import DatabaseRejected, DatabaseUnavailable
 
 MEDIA_TYPE: Final = "application/problem+json"
 ERRORS_SHOWN_MAX: Final = 20

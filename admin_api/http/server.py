@@ -23,7 +23,7 @@ from admin_api.http.certificates import CERTIFICATE_SCOPE_KEY, certificate_names
 from admin_api.http.gate import OVERLOADED_SCOPE_KEY, PATH_CHARS_SHOWN_MAX
 from admin_api.http.problems import ProblemError, problem_response
 from admin_api.settings import ApiSettings
-from controller.shell.clock import Ids
+from controller.face.surroundings import Ids
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):

@@ -13,12 +13,12 @@ from admin_api.http.problems import REQUEST_ID_SCOPE_KEY, FieldProblem, ProblemE
 from admin_api.http.rights import Right, gives
 from admin_api.http.tokens import Principal, Tokens
 from admin_api.settings import ApiSettings
-from controller.audit.outbox import AuditOutbox
-from controller.database.sql import Database
+from controller.face.cluster import Engine
+from controller.face.database import Database
+from controller.face.groups import ClientGroups
+from controller.face.history import AuditOutbox
+from controller.face.surroundings import ControllerClock, Ids, RandomBytes
 from controller.operations.shell.runner import OperationsRunner
-from controller.shell.client_groups import ClientGroups
-from controller.shell.clock import ControllerClock, Ids, RandomBytes
-from controller.shell.engine import Engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,20 +49,23 @@ from admin_api.http.rights import Right
 from admin_api.http.services import Asking, Caller, Services, Serving
 from admin_api.operations.models import accepted
 from admin_api.settings import RETRY_AFTER_S
-from controller.audit import history
-from controller.audit.change import Entity
-from controller.audit.history import Intent, Outcome, RequestOutcome
-from controller.core.events import Event, Refusal, Reply
-from controller.core.settings_table import AUTHORIZATION_SETTINGS, CLUSTER_PROTECTED
-from controller.database import idempotency
-from controller.database.idempotency import Claimed, InProgress, OtherBody, Replay
-from controller.database.operation_rows import get_operation
-from controller.database.rows import OperationRow
-from controller.database.sql import DatabaseRejected, DatabaseUnavailable
+from controller.face.cluster import Engine, Entity
+from controller.face.commands import Event, NotActive, NotInForce, OutcomeUnknown, Refusal, Reply
+from controller.face.database import (
+    Claimed,
+    DatabaseRejected,
+    DatabaseUnavailable,
+    InProgress,
+    OperationRow,
+    OtherBody,
+    Replay,
+    get_operation,
+    idempotency,
+)
+from controller.face.history import Intent, Outcome, RequestOutcome, append_intent
+from controller.face.settings import AUTHORIZATION_SETTINGS, CLUSTER_PROTECTED
 from controller.operations.model import FINISHED, OperationState, Work, encode_work, kind_of
 from controller.operations.shell.guarding import is_protected
-from controller.shell.engine import Engine
-from controller.shell.outcomes import NotActive, NotInForce, OutcomeUnknown
 
 _log = logging.getLogger(__name__)
 
@@ -286,9 +289,7 @@ class Writing:
             partition=asked.partition,
             brokers=asked.brokers,
         )
-        audit_id = await services.database.write(
-            history.append_intent, intent=intent, recorded_at_ms=attempt.wall_ms
-        )
+        audit_id = await services.database.write(append_intent, intent=intent, recorded_at_ms=attempt.wall_ms)
         outcome = RequestOutcome.UNKNOWN
         code: str | None = None
         detail: str | None = None

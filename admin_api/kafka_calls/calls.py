@@ -20,8 +20,8 @@ from admin_api.http.problems import ProblemError
 from admin_api.http.rights import CHANGE_ACCESS
 from admin_api.http.services import Services
 from admin_api.http.writes import Asked, Service, Writing
-from controller.core.events import Refusal
-from controller.database.sql import DatabaseRejected, DatabaseUnavailable
+from controller.face.commands import Refusal
+from controller.face.database import DatabaseRejected, DatabaseUnavailable
 from springtide.contract.administration import AdminOutcome
 
 MESSAGE_CHARS_MAX: Final = 1_000

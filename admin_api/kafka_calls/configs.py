@@ -28,8 +28,8 @@ from admin_api.kafka_calls.calls import (
     outcome_of_invalid,
     outcome_of_problem,
 )
-from controller.audit.change import Entity
-from controller.core.settings_table import AUTHORIZATION_SETTINGS
+from controller.face.cluster import Entity
+from controller.face.settings import AUTHORIZATION_SETTINGS
 from springtide.contract.administration import (
     AdminOutcome,
     AlterConfigsCall,

@@ -13,8 +13,8 @@ from admin_api.http.writes import Asked, Attempt
 from admin_api.kafka_calls.calls import UNCONDITIONAL, Calls, Kafka, failed, message_of, outcome_of_problem
 from admin_api.partitions import elections
 from admin_api.partitions.models import ElectUncleanLeader
-from controller.audit.change import Entity
-from controller.core.events import PartitionResult, Refusal, RefusalCode
+from controller.face.cluster import Entity
+from controller.face.commands import PartitionResult, Refusal, RefusalCode
 from controller.operations.model import Refused
 from springtide.contract.administration import AdminOutcome, ElectLeadersCall
 from springtide.contract.partition_state import PartitionKey

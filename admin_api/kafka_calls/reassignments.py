@@ -9,8 +9,8 @@ from admin_api.http.problems import refusal_problem
 from admin_api.http.writes import Asked, Attempt
 from admin_api.kafka_calls.calls import Calls, Kafka, failed, outcome_of_problem
 from admin_api.reassignments.service import assign_each
-from controller.core.events import PartitionResult, ReassignmentTarget
-from controller.core.image import ClusterImage
+from controller.face.cluster import ClusterImage
+from controller.face.commands import PartitionResult, ReassignmentTarget
 from springtide.contract.administration import AdminOutcome, AlterReassignmentsCall, ReassignmentWish
 from springtide.contract.partition_state import TopicState
 

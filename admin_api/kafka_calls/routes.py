@@ -22,7 +22,8 @@ from admin_api.http.tokens import Principal, Role
 from admin_api.http.writes import Writing
 from admin_api.kafka_calls import configs, elections, reassignments, security, topics
 from admin_api.kafka_calls.calls import Calls, Kafka, failed
-from controller.shell.broker_api import (
+from controller.face.commands import MetadataWentBack, NotActive, OutcomeUnknown, Overloaded, UnknownCluster
+from controller.face.surroundings import (
     BODY_TIMEOUT_MS,
     COORDINATORS_TAG,
     TAG,
@@ -31,7 +32,6 @@ from controller.shell.broker_api import (
     read_body,
     refused_body,
 )
-from controller.shell.outcomes import MetadataWentBack, NotActive, OutcomeUnknown, Overloaded, UnknownCluster
 from springtide.contract.administration import (
     FIRST_USE,
     AdminCall,

@@ -15,8 +15,8 @@ from admin_api.http.problems import ProblemError, refusal_problem
 from admin_api.http.writes import Asked, Attempt, submit
 from admin_api.kafka_calls.calls import Calls, Kafka, failed, outcome_of_problem
 from admin_api.users.service import SALT_KEY_BYTES, secret_of
-from controller.audit.change import Entity
-from controller.core.events import (
+from controller.face.cluster import Entity
+from controller.face.commands import (
     AclsAltered,
     AlterAcls,
     AlterQuotas,

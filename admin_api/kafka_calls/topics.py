@@ -18,9 +18,9 @@ from admin_api.topics import service
 from admin_api.topics.models import ChangeTopic, NewTopic
 from admin_api.topics.names import NAME_WAIT_MS, until_free
 from admin_api.topics.serving import until_serving
-from controller.audit.change import Entity
+from controller.face.cluster import Entity
+from controller.face.commands import NotInForce
 from controller.operations.shell.guarding import is_protected
-from controller.shell.outcomes import NotInForce
 from springtide.contract.administration import (
     AdminOutcome,
     CreatedTopic,

@@ -23,11 +23,9 @@ from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Services, Serving
 from admin_api.operations.service import current_view
 from admin_api.settings import RETRY_AFTER_S
-from controller.database.operation_rows import get_operation
-from controller.database.rows import OperationRow
-from controller.database.sql import DatabaseRejected, DatabaseUnavailable
+from controller.face.database import DatabaseRejected, DatabaseUnavailable, OperationRow, get_operation
+from controller.face.surroundings import ControllerClock
 from controller.operations.model import FINISHED
-from controller.shell.clock import ControllerClock
 
 #: A proxy that buffers the answer makes a stream useless.
 _HEADERS: Final = {"Cache-Control": "no-store, no-transform", "X-Accel-Buffering": "no"}

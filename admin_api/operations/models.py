@@ -19,8 +19,8 @@ from admin_api.http.models import (
     timestamp,
 )
 from admin_api.settings import RETRY_AFTER_S
-from controller.core.reassignment_progress import ReassignmentProgress, TargetProgress
-from controller.database.rows import OperationRow
+from controller.face.cluster import ReassignmentProgress, TargetProgress
+from controller.face.database import OperationRow
 from controller.operations.hours import DailyWindow
 from controller.operations.model import (
     CONCURRENT_MOVES_MAX,

@@ -11,10 +11,9 @@ from admin_api.http.models import View, ViewList, optional_timestamp
 from admin_api.http.paging import refuse_token
 from admin_api.http.services import Services
 from admin_api.operations.models import EtaView, eta_view
-from controller.core.planning.plan import Move
-from controller.core.reassignment_progress import ReassignmentProgress
-from controller.database.plan_rows import get_moves, plan_ids_of
-from controller.database.rows import MoveRow, OperationRow
+from controller.face.cluster import ReassignmentProgress
+from controller.face.database import MoveRow, OperationRow
+from controller.face.plans import Move, get_moves, plan_ids_of
 from controller.operations.model import FINISHED, Fate, Reassignment, Work, decode_work
 from controller.operations.reassignments import Progress
 from controller.operations.shell.plans import plan_id_of

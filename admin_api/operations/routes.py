@@ -30,7 +30,7 @@ from admin_api.operations.service import (
     steer_operation,
     throttle_operation,
 )
-from controller.database.operation_rows import OperationFilter, list_operations
+from controller.face.database import OperationFilter, list_operations
 from controller.operations.model import CancelMode, Fate, OperationState
 
 router = APIRouter(route_class=StrictRoute, tags=["Operations"])

@@ -20,9 +20,8 @@ from admin_api.http.problems import ProblemError, refusal_problem
 from admin_api.http.services import Services, Serving
 from admin_api.http.writes import Asked, Attempt, ChangeFields, ResourceChange, Write, submit
 from admin_api.operations.models import ChangeOperation, OperationView, accepted, daily, operation_view
-from controller.core.events import AlterReassignments, ReassignmentsAltered, ReassignmentTarget
-from controller.database.operation_rows import get_operation
-from controller.database.rows import OperationRow
+from controller.face.commands import AlterReassignments, Overloaded, ReassignmentsAltered, ReassignmentTarget
+from controller.face.database import OperationRow, get_operation
 from controller.operations.model import (
     FINISHED,
     Cancellation,
@@ -35,7 +34,6 @@ from controller.operations.model import (
     encode_work,
 )
 from controller.operations.reassignments import fate_of
-from controller.shell.outcomes import Overloaded
 
 #: An operation's row changes as the operation progresses, so a write to it may need a few tries.
 TRIES_MAX: Final = 5

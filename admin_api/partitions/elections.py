@@ -27,10 +27,16 @@ from admin_api.partitions.models import (
 )
 from admin_api.partitions.service import decided_partition, partition_view
 from admin_api.topics.service import find_topic
-from controller.core import events
-from controller.core.alarms import explain_replicas
-from controller.core.events import ElectPreferred, ElectUnclean, LeadersElected
-from controller.core.loss import CandidateLoss, LossPreview
+from controller.face.cluster import CandidateLoss, KnownCluster, LossPreview, explain_replicas
+from controller.face.commands import (
+    ElectPreferred,
+    ElectPreferredLeaders,
+    ElectUnclean,
+    LeadersElected,
+    PartitionResult,
+    PreferredLeadersElected,
+    RefusalCode,
+)
 from controller.operations.advance import finished_election
 from controller.operations.model import (
     REFUSED_SHOWN,
@@ -43,7 +49,6 @@ from controller.operations.model import (
     StepState,
     Work,
 )
-from controller.shell.known_cluster import KnownCluster
 from springtide.contract.partition_state import (
     NO_LEADER,
     PartitionKey,
@@ -191,19 +196,19 @@ async def elect_each(
     *,
     keys: Sequence[PartitionKey],
     refused: list[Refused],
-) -> tuple[Answer, tuple[events.PartitionResult, ...]]:
+) -> tuple[Answer, tuple[PartitionResult, ...]]:
     """Elect the leaders of these partitions and return the answer and each one's result. refused: partitions
     that were also named and do not exist."""
     engine = services.engine
     view = engine.cluster(cluster)
-    event = events.ElectPreferredLeaders(**attempt.operation_event, partitions=tuple(keys))
-    reply = await submit(engine, cluster, event, events.PreferredLeadersElected)
+    event = ElectPreferredLeaders(**attempt.operation_event, partitions=tuple(keys))
+    reply = await submit(engine, cluster, event, PreferredLeadersElected)
     elected: list[PartitionState] = []
     for result in reply.results:
         if result.refusal is None:
             assert result.state is not None
             elected.append(result.state)
-        elif result.refusal.code is not events.RefusalCode.ELECTION_NOT_NEEDED:
+        elif result.refusal.code is not RefusalCode.ELECTION_NOT_NEEDED:
             topic = view.image.topics[result.topic_id].topic
             code, detail = result.refusal.code.value, result.refusal.detail
             refused.append(Refused(topic=topic, partition=result.partition, code=code, detail=detail))

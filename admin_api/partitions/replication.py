@@ -28,7 +28,7 @@ from admin_api.partitions.models import PartitionList
 from admin_api.partitions.routes import StateWord
 from admin_api.partitions.service import show_partition, state_word
 from admin_api.partitions.worst_first import SEVERITY, position_of, worst_first
-from controller.core.image import ClusterImage
+from controller.face.cluster import ClusterImage
 from springtide.contract.lag_report import PartitionLag
 from springtide.contract.partition_state import PartitionKey, PartitionState
 from springtide.contract.session import BrokerStatus

@@ -35,7 +35,7 @@ from admin_api.partitions.models import (
     RestorePreferredLeaders,
 )
 from admin_api.topics.service import find_topic
-from controller.audit.change import Entity
+from controller.face.cluster import Entity
 
 router = APIRouter(route_class=StrictRoute, tags=["Partitions"])
 _PREFIX = "/clusters/{cluster}/topics/{topic}/partitions"

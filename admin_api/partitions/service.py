@@ -10,8 +10,7 @@ from admin_api.partitions.models import (
     PartitionView,
 )
 from admin_api.topics.service import find_topic
-from controller.shell.engine import Engine
-from controller.shell.known_cluster import KnownCluster
+from controller.face.cluster import Engine, KnownCluster
 from springtide.contract.lag_report import PartitionLag
 from springtide.contract.partition_state import NO_EPOCH, NO_LEADER, LeaderRecovery, PartitionState
 

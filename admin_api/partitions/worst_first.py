@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from admin_api.partitions.service import state_word
-from controller.core.image import ClusterImage
+from controller.face.cluster import ClusterImage
 from springtide.contract.partition_state import PartitionKey, PartitionState
 
 #: Severity, topic, number.

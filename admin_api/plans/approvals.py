@@ -24,10 +24,9 @@ from admin_api.http.writes import Attempt
 from admin_api.operations.service import TRIES_MAX
 from admin_api.plans.models import PlanView, stored_plan_view
 from admin_api.plans.service import Changing, PlanChange
-from controller.database.operation_rows import get_operation
-from controller.database.rows import OperationRow
+from controller.face.commands import Overloaded
+from controller.face.database import OperationRow, get_operation
 from controller.operations.model import OperationState
-from controller.shell.outcomes import Overloaded
 
 router = APIRouter(route_class=StrictRoute, tags=["Plans"])
 

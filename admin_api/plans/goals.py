@@ -23,13 +23,15 @@ from admin_api.plans.models import (
     ReplicationFactorGoal,
     SeparateGoal,
 )
-from controller.core.image import ClusterImage
-from controller.core.planning.goals import (
+from controller.face.cluster import ClusterImage, ids_of
+from controller.face.plans import (
     Assign,
     ChangeReplicationFactor,
     Drain,
     EvenOut,
     Goal,
+    Measured,
+    Rates,
     Rebalance,
     RebalanceMode,
     Relieve,
@@ -38,8 +40,6 @@ from controller.core.planning.goals import (
     WantedAssignment,
     Weight,
 )
-from controller.core.planning.snapshot import Measured, Rates
-from controller.core.workers import ids_of
 from springtide.contract.partition_state import PartitionKey
 
 

@@ -26,13 +26,21 @@ from admin_api.http.models import (
 )
 from admin_api.operations.models import ConcurrentMoves, MoveHours, Throttle
 from admin_api.policies.models import VerdictView
-from controller.core.planning.goals import DISK_PERMILLE
-from controller.core.planning.plan import Level, Levels, Load, Move, Plan, Rejection, content_hash
-from controller.database.plan_rows import plan_without_moves
-from controller.database.rows import PlanRow
+from controller.face.database import PlanRow
+from controller.face.plans import (
+    DISK_PERMILLE,
+    Level,
+    Levels,
+    Load,
+    Move,
+    Plan,
+    Rejection,
+    content_hash,
+    plan_without_moves,
+)
+from controller.face.policies import Verdict
 from controller.operations.model import CONCURRENT_MOVES
 from controller.operations.shell.plans import StoredPlan
-from controller.policies.sandbox import Verdict
 
 #: The limit of one request. A change of more partitions needs a goal instead of a list.
 ASSIGNMENTS_MAX = 10_000

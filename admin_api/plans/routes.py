@@ -29,8 +29,8 @@ from admin_api.plans.models import (
     plan_summary,
 )
 from admin_api.settings import ApiSettings
-from controller.database.plan_rows import get_moves, get_plan, list_plans
-from controller.database.rows import PlanRow
+from controller.face.database import PlanRow
+from controller.face.plans import get_moves, get_plan, list_plans
 
 
 class PlanRoute(StrictRoute):

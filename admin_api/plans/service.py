@@ -28,11 +28,20 @@ from admin_api.plans.models import (
     stored_plan_view,
 )
 from admin_api.policies.service import check_verdicts
-from controller.core.image import ClusterImage
-from controller.core.planning.goals import Assign
-from controller.core.planning.plan import Plan, PlanOutcome, Rejection, content_hash
-from controller.core.planning.replanning import drifted, moves_within, replanned, without
-from controller.database import plan_rows
+from controller.face.cluster import ClusterImage
+from controller.face.plans import (
+    Assign,
+    Plan,
+    PlanOutcome,
+    Rejection,
+    content_hash,
+    drifted,
+    moves_within,
+    plan_row,
+    replanned,
+    without,
+)
+from controller.face.plans import delete_plan as delete_stored_plan
 from controller.operations.execution import begin_execution, begin_plan_execution
 from controller.operations.model import OperationState, PlanExecution, ReplicationFactorChange
 from controller.operations.outcome import PlanOrder
@@ -167,7 +176,7 @@ async def delete_plan(change: PlanChange, attempt: Attempt) -> Answer:
     _check_unclaimed(stored, attempt)
     if attempt.dry_run:
         return Answer.of(200, stored_plan_view(stored))
-    if not await change.services.database.write(plan_rows.delete_plan, plan_id=change.plan_id):
+    if not await change.services.database.write(delete_stored_plan, plan_id=change.plan_id):
         raise ProblemError("plan_executed", "an operation has begun to carry it out")
     return Answer(204, b"")
 
@@ -264,7 +273,7 @@ async def _as_of_now(
     new = await services.database.compute(partial(make_new, snapshot, plan, frozenset(stale)))
     check_outcome(new)
     if attempt.dry_run:
-        row = plan_rows.plan_row(
+        row = plan_row(
             new,
             plan_id=stored.row.id,
             cluster=cluster,

@@ -22,11 +22,9 @@ from admin_api.operations.models import OperationView
 from admin_api.operations.service import Changing, OperationChange
 from admin_api.plans.models import PlanView, UndoOperation, plan_view
 from admin_api.plans.service import carry_out, check_outcome, order_of, origin_of
-from controller.core.image import ClusterImage
-from controller.core.planning.goals import Assign, WantedAssignment
-from controller.core.planning.plan import Plan, PlanOutcome
-from controller.database.plan_rows import get_moves, plans_of
-from controller.database.rows import OperationRow
+from controller.face.cluster import ClusterImage
+from controller.face.database import OperationRow
+from controller.face.plans import Assign, Plan, PlanOutcome, WantedAssignment, get_moves, plans_of
 from controller.operations.model import FINISHED, Fate, Reassignment, ReassignmentMove, decode_work
 from controller.operations.shell.plans import make, store_plan
 from springtide.contract.partition_state import PartitionKey

@@ -7,9 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field, StringConstraints
 
 from admin_api.http.models import Reason, RequestBody, View, ViewList, timestamp
-from controller.database.policy_rows import PolicyRow
-from controller.policies.facts import TABLES
-from controller.policies.sandbox import SQL_CHARS_MAX, Shape
+from controller.face.policies import SQL_CHARS_MAX, TABLES, PolicyRow, Shape
 
 PolicyName = Annotated[
     str,

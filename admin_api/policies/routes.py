@@ -17,7 +17,7 @@ from admin_api.http.services import Serving
 from admin_api.http.writes import Asked, Write
 from admin_api.policies import service
 from admin_api.policies.models import PolicyList, PolicyName, PolicyTried, PolicyView, PutPolicy, policy_view
-from controller.database.policy_rows import list_policies
+from controller.face.policies import list_policies
 
 router = APIRouter(route_class=StrictRoute, tags=["Plans"])
 

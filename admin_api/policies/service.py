@@ -12,18 +12,24 @@ from admin_api.http.problems import FieldProblem, ProblemError
 from admin_api.http.services import Services
 from admin_api.http.writes import Attempt
 from admin_api.policies.models import PolicyTried, PutPolicy, VerdictView, policy_view
-from controller.database.policy_rows import (
+from controller.face.commands import Overloaded
+from controller.face.policies import (
     POLICIES_MAX,
+    BadPolicy,
+    Facts,
     PolicyRow,
+    Shape,
+    Verdict,
+    breaches,
+    check_policy,
     delete_policy,
     get_policy,
+    judge,
     list_policies,
     put_policy,
+    say,
 )
 from controller.operations.shell.plans import snapshot_of
-from controller.policies.facts import Facts
-from controller.policies.sandbox import BadPolicy, Shape, Verdict, breaches, check_policy, judge, say
-from controller.shell.outcomes import Overloaded
 
 
 def _first_revision(seed: str) -> int:

@@ -16,8 +16,7 @@ from admin_api.http.services import Serving
 from admin_api.http.writes import Asked, Write
 from admin_api.quotas import service
 from admin_api.quotas.models import AlterQuotasBody, EntityName, QuotasAlteredView, QuotasList
-from controller.audit.change import Entity
-from controller.core.names import entity_name
+from controller.face.cluster import Entity, entity_name
 
 router = APIRouter(route_class=StrictRoute, tags=["Quotas"])
 

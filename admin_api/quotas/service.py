@@ -10,10 +10,8 @@ from admin_api.http.models import last_change
 from admin_api.http.services import Services
 from admin_api.http.writes import Attempt
 from admin_api.quotas.models import AlterQuotasBody, QuotasAlteredView, QuotasView
-from controller.audit.change import Entity
-from controller.core.events import AlterQuotas, QuotasAltered
-from controller.core.names import entity_name
-from controller.shell.known_cluster import KnownCluster
+from controller.face.cluster import Entity, KnownCluster, entity_name
+from controller.face.commands import AlterQuotas, QuotasAltered
 from springtide.contract.administration import QuotasToAlter
 from springtide.contract.security import EntityQuotas
 

@@ -18,7 +18,7 @@ from admin_api.http.writes import Asked, Write
 from admin_api.operations.models import OperationView
 from admin_api.reassignments import service
 from admin_api.reassignments.models import AssignReplicas, ReassignmentList, ReassignmentPlan
-from controller.audit.change import Entity
+from controller.face.cluster import Entity
 
 router = APIRouter(route_class=StrictRoute, tags=["Reassignments"])
 

@@ -20,13 +20,13 @@ from admin_api.reassignments.models import (
     ReassignmentView,
     TargetView,
 )
-from controller.core.events import (
+from controller.face.cluster import Engine, ReassignmentProgress
+from controller.face.commands import (
     AlterReassignments,
     PartitionResult,
     ReassignmentsAltered,
     ReassignmentTarget,
 )
-from controller.core.reassignment_progress import ReassignmentProgress
 from controller.operations.model import (
     REFUSED_SHOWN,
     OperationState,
@@ -36,7 +36,6 @@ from controller.operations.model import (
     Refused,
 )
 from controller.operations.reassignments import advance_reassignment, begin_reassignment, finished_cancel
-from controller.shell.engine import Engine
 from springtide.contract.partition_state import PartitionKey, PartitionState
 
 

@@ -14,7 +14,7 @@ from admin_api.http.paging import Paged
 from admin_api.http.problems import problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
-from controller.shell.engine import Engine
+from controller.face.cluster import Engine
 from springtide.contract.missing_topics import OTHERS, MissingTopic
 
 router = APIRouter(route_class=StrictRoute, tags=["Topics"])

@@ -21,7 +21,7 @@ from admin_api.http.models import (
 )
 from admin_api.http.problems import FieldProblem, ProblemError
 from admin_api.plans.models import CarryOut
-from controller.core.options import ControllerOptions
+from controller.face.settings import ControllerOptions
 
 PARTITIONS_PER_TOPIC_MAX = ControllerOptions().partitions_per_topic_max
 SERVING_WAIT_MS_MAX = 60_000

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from admin_api.http.services import Services
-from controller.shell.outcomes import NotActive
+from controller.face.commands import NotActive
 
 NAME_WAIT_MS: Final = 15_000
 """A silent broker is fenced after the grace of 6 s, and a second one later no broker vouches for it."""

@@ -22,9 +22,8 @@ from admin_api.topics.models import (
 )
 from admin_api.topics.names import NAME_WAIT_MS, until_free
 from admin_api.topics.serving import until_serving
-from controller.audit.change import Entity
-from controller.core.configs import effective
-from controller.core.events import (
+from controller.face.cluster import Change, Engine, Entity, KnownCluster
+from controller.face.commands import (
     AddPartitions,
     CreateTopic,
     DeleteTopic,
@@ -34,9 +33,8 @@ from controller.core.events import (
     TopicCreated,
     TopicDeletionStarted,
 )
-from controller.core.minimum import MINIMUM
-from controller.core.planning.goals import ChangeReplicationFactor
-from controller.core.records import Change
+from controller.face.plans import ChangeReplicationFactor
+from controller.face.settings import MINIMUM, effective
 from controller.operations.model import (
     OperationState,
     PartitionsAdd,
@@ -46,8 +44,6 @@ from controller.operations.model import (
 from controller.operations.shell.guarding import verdicts_on
 from controller.operations.shell.plans import make, store_plan
 from controller.operations.waiting import begin_partitions_add, begin_topic_delete
-from controller.shell.engine import Engine
-from controller.shell.known_cluster import KnownCluster
 from springtide.contract.partition_state import NO_LEADER, PartitionState, TopicState
 
 

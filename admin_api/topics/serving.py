@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from admin_api.http.services import Services
-from controller.shell.outcomes import NotActive, NotInForce
+from controller.face.commands import NotActive, NotInForce
 
 
 async def until_serving(services: Services, cluster: str, topic_ids: Sequence[str], wait_ms: int) -> None:

@@ -18,10 +18,8 @@ from admin_api.http.problems import ProblemError
 from admin_api.http.services import Serving
 from admin_api.http.writes import Asked, Attempt, ChangeFields, ResourceChange, Write
 from admin_api.users.models import MECHANISMS, CredentialView, PutUser, UserView
-from controller.audit.change import Entity
-from controller.core.events import AlterUsers, UsersAltered, UserToAlter
-from controller.core.names import user_name
-from controller.shell.known_cluster import KnownCluster
+from controller.face.cluster import Entity, KnownCluster, user_name
+from controller.face.commands import AlterUsers, UsersAltered, UserToAlter
 from springtide.contract.security import ScramSecret, UserSecrets
 from springtide.security.sasl.credentials import (
     ScramCredential,

@@ -1,0 +1,18 @@
+"""A cluster as the controller shows it, and the words in which it is described."""
+
+from __future__ import annotations
+
+from controller.audit.change import Entity, Snapshot, partition_id
+from controller.core.acls import acls_about
+from controller.core.alarms import alarm_order, explain_replicas
+from controller.core.effects import Alarm
+from controller.core.image import ClusterImage
+from controller.core.loss import CandidateLoss, LossPreview
+from controller.core.names import entity_name, user_name
+from controller.core.preflight import CheckState, PreflightCheck
+from controller.core.reassignment_progress import ReassignmentProgress, TargetProgress
+from controller.core.records import BrokerRegistration, Change, CoordinatorRegistration
+from controller.core.resilience import Condition, PartitionLoss, WorstLoss, lose, tally, worst_loss
+from controller.core.workers import brokers_of, ids_of, status_of, workers_of
+from controller.shell.engine import Engine
+from controller.shell.known_cluster import KnownCluster

@@ -1,0 +1,63 @@
+"""What can be asked of a cluster, as values; what it answers; and how asking can fail.
+
+A command is given to `Engine.submit`. Its reply is one of the values here, or a `Refusal`. An exception says
+that there is no reply.
+"""
+
+from __future__ import annotations
+
+from controller.core.events import (
+    AclsAltered,
+    AddPartitions,
+    AdmitCoordinators,
+    AlterAcls,
+    AlterQuotas,
+    AlterReassignments,
+    AlterUsers,
+    BringBackTopics,
+    BrokerDescribed,
+    BrokersConfigured,
+    BrokersMaintained,
+    ClusterConfigured,
+    ConfigureBrokers,
+    ConfigureCluster,
+    ConfigureTopic,
+    CoordinatorsChanged,
+    CreateTopic,
+    DeleteTopic,
+    DescribeBroker,
+    ElectPreferred,
+    ElectPreferredLeaders,
+    ElectUnclean,
+    Event,
+    LeadersElected,
+    MaintainBrokers,
+    MaintainCoordinators,
+    PartitionResult,
+    PartitionsAdded,
+    PreferredLeadersElected,
+    QuotasAltered,
+    ReassignmentsAltered,
+    ReassignmentTarget,
+    RecoverMetadata,
+    Refusal,
+    RefusalCode,
+    RemoveBroker,
+    RemoveCoordinator,
+    Reply,
+    TopicConfigured,
+    TopicCreated,
+    TopicDeletionStarted,
+    TopicsBroughtBack,
+    UsersAltered,
+    UserToAlter,
+)
+from controller.shell.outcomes import (
+    ClusterExists,
+    MetadataWentBack,
+    NotActive,
+    NotInForce,
+    OutcomeUnknown,
+    Overloaded,
+    UnknownCluster,
+)
