@@ -38,6 +38,7 @@ from dataplane.core.results import FetchResult, LeaderAnswer, ReplicaOptions
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.log_settings import LogOptions, PartitionId
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState
 from springtide.contract.session import BrokerStatus, HeartbeatResponse
 from springtide.contract.updates import BrokerEndpoint
@@ -125,8 +126,8 @@ class Node:
                 partition=PARTITION,
                 replicas=(LEADER, *FOLLOWERS),
                 leader=LEADER,
-                leader_epoch=LEADER_EPOCH,
-                partition_epoch=1,
+                leader_epoch=LeaderEpoch(LEADER_EPOCH),
+                partition_epoch=PartitionEpoch(1),
                 isr=(LEADER, *FOLLOWERS),
                 min_insync_replicas=2,
             ),

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.lag_report import CreatedLogs, FollowerLag, LagReport, PartitionLag
 from springtide.contract.preflight import ClockFigures, DiskFigures, PeerReach, PreflightReport
 from springtide.contract.session import (
@@ -314,7 +315,7 @@ class StandIn:
         return PartitionLag(
             topic_id=state.topic_id,
             partition=state.partition,
-            leader_epoch=leader_epoch,
+            leader_epoch=LeaderEpoch(leader_epoch),
             log_start_offset=0,
             log_end_offset=1_000,
             high_watermark=1_000,

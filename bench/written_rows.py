@@ -19,6 +19,7 @@ from controller.shell.rows import (
     head_path,
     topic_path,
 )
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 
 ROOT: Final = "/springtide"
@@ -91,8 +92,8 @@ def healthy(topic_id: str, topic: str, partition: int, replicas: tuple[int, ...]
         partition=partition,
         replicas=replicas,
         leader=replicas[0],
-        leader_epoch=0,
-        partition_epoch=1,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(1),
         isr=replicas,
         min_insync_replicas=REPLICATION_FACTOR // 2 + 1,
     )

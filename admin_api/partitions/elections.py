@@ -49,6 +49,7 @@ from controller.operations.model import (
     StepState,
     Work,
 )
+from springtide.contract.epochs import PartitionEpoch
 from springtide.contract.partition_state import (
     NO_LEADER,
     PartitionKey,
@@ -155,7 +156,7 @@ async def elect_leader(
             topic_id=state.topic_id,
             partition=number,
             broker_id=body.broker_id,
-            partition_epoch=body.partition_epoch,
+            partition_epoch=PartitionEpoch(body.partition_epoch),
             lost_records_max=body.lost_records_max,
         )
     reply = await submit(engine, cluster, event, LeadersElected)

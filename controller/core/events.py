@@ -15,6 +15,7 @@ import msgspec
 from controller.core.loss import LossPreview
 from controller.core.records import BrokerRegistration, CoordinatorRegistration
 from springtide.contract.administration import QuotasToAlter
+from springtide.contract.epochs import PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import LagReport, LagReportResponse
 from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
@@ -301,7 +302,7 @@ class ElectUnclean(_OperatorEvent, frozen=True, kw_only=True):
     topic_id: str
     partition: int
     broker_id: int
-    partition_epoch: int
+    partition_epoch: PartitionEpoch
     lost_records_max: int | None = None
 
 
@@ -312,7 +313,7 @@ class ReassignmentTarget(msgspec.Struct, frozen=True, kw_only=True):
     topic_id: str
     partition: int
     replicas: tuple[int, ...] | None
-    partition_epoch: int | None = None
+    partition_epoch: PartitionEpoch | None = None
 
 
 class AlterReassignments(_OperatorEvent, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from controller.core.image import ClusterImage
+from springtide.contract.epochs import PartitionEpoch
 from springtide.contract.lag_report import LOG_EPOCHS_MAX, PartitionLag, ReplicaLogEnd
 from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 
@@ -67,7 +68,7 @@ class LossPreview(msgspec.Struct, frozen=True, kw_only=True):
         committed, by all that controllers have heard and written down. candidates: in assignment order.
     """
 
-    partition_epoch: int
+    partition_epoch: PartitionEpoch
     unheard: tuple[int, ...]
     last_leader: int
     last_log_end_offset: int

@@ -10,6 +10,7 @@ import msgspec
 
 from controller.core.copying import CopyBook, CopyEstimate, throttled_rate
 from controller.core.image import ClusterImage
+from springtide.contract.epochs import PartitionEpoch
 from springtide.contract.lag_report import FollowerLag, PartitionLag
 from springtide.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionKey, PartitionState
 from springtide.contract.throttles import is_learner
@@ -61,7 +62,7 @@ class ReassignmentProgress(msgspec.Struct, frozen=True, kw_only=True):
     topic_id: str
     topic: str
     partition: int
-    partition_epoch: int
+    partition_epoch: PartitionEpoch
     original_replicas: tuple[int, ...]
     target_replicas: tuple[int, ...]
     targets: tuple[TargetProgress, ...]

@@ -53,6 +53,7 @@ from controller.core.records import (
 )
 from controller.core.shards import unnamed_shard
 from controller.core.topics import operator_change
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.holdings import HeldLog, Holdings, SetAsideLog
 from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, TopicState
 from springtide.contract.session import ShutdownKind, Witness, owner_of
@@ -344,8 +345,8 @@ def _base(
         partition=number,
         replicas=replicas,
         leader=NO_LEADER,
-        leader_epoch=0,
-        partition_epoch=0,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(0),
         isr=(),
         min_insync_replicas=len(replicas) // 2 + 1,
         shard=unnamed_shard(topic.topic),

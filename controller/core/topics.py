@@ -49,6 +49,7 @@ from controller.core.records import (
 from controller.core.settings_table import CLUSTER_SETTINGS
 from controller.core.shards import PINNED, cluster_defaults, reserved, unnamed_shard, wanted_factor
 from controller.core.workers import crowding_fault
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.session import BrokerStatus
 
@@ -174,8 +175,8 @@ def new_partitions(
                 replicas=replicas,
                 new_replicas=replicas,
                 leader=first_leader(live, live, image.demoted),
-                leader_epoch=0,
-                partition_epoch=0,
+                leader_epoch=LeaderEpoch(0),
+                partition_epoch=PartitionEpoch(0),
                 isr=live,
                 min_insync_replicas=minimum,
                 shard=unnamed_shard(topic.topic),

@@ -43,6 +43,7 @@ from controller.operations.model import (
 )
 from controller.operations.outcome import Advance, PlanOrder, cancelled, fail, outside, succeed, wait
 from controller.operations.reassignments import Progress, blocked_view, fate_in
+from springtide.contract.epochs import PartitionEpoch
 from springtide.contract.partition_state import PartitionKey
 
 #: Moves submitted in one event.
@@ -368,7 +369,9 @@ def _off_rate(
     return tuple(targets[:STARTED_AT_ONCE])
 
 
-def _target(move: Move, replicas: tuple[int, ...] | None, partition_epoch: int) -> ReassignmentTarget:
+def _target(
+    move: Move, replicas: tuple[int, ...] | None, partition_epoch: PartitionEpoch
+) -> ReassignmentTarget:
     return ReassignmentTarget(
         topic_id=move.topic_id,
         partition=move.partition,

@@ -20,6 +20,7 @@ import msgspec
 
 from controller.database.rows import OperationRow
 from controller.operations.hours import DailyWindow
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.partition_state import PartitionKey
 
 #: Of many, so that an operation's row stays small; its summary has the number of all.
@@ -133,7 +134,7 @@ class LeaderElection(msgspec.Struct, frozen=True, kw_only=True, tag="leader_elec
     partition: int
     election: str
     leader: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
 
 
 class PreferredElection(msgspec.Struct, frozen=True, kw_only=True, tag="preferred_election"):

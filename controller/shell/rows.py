@@ -28,6 +28,7 @@ import msgspec
 
 from controller.core.records import Change, PartitionRecord, Record
 from controller.core.witnesses import TermStart
+from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import (
     NO_EPOCH,
     NO_LEADER,
@@ -81,15 +82,15 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     throttle: MoveThrottle | None = None
     new_replicas: tuple[int, ...] = ()
     leader: int
-    leader_epoch: int
-    partition_epoch: int
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
     last_known_leader: int = NO_LEADER
     min_insync_replicas: int
     recovery: LeaderRecovery = LeaderRecovery.RECOVERED
-    unclean_leader_epoch: int = NO_EPOCH
+    unclean_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     high_watermark_floor: int = 0
     shard: Shard | None = None
     change: int

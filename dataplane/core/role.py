@@ -43,6 +43,7 @@ from dataplane.core.results import (
     TimestampLookup,
 )
 from dataplane.core.watermarks import HighWatermark, StoredLogStart
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.lag_report import ReplicaProblem
 from springtide.contract.partition_state import PartitionState
 from springtide.contract.updates import BrokerEndpoint
@@ -148,7 +149,7 @@ class ReplicaParts:
                 partition=self.partition,
                 code=code,
                 detail=detail,
-                leader_epoch=self.leader_epoch if leader_epoch is None else leader_epoch,
+                leader_epoch=LeaderEpoch(self.leader_epoch if leader_epoch is None else leader_epoch),
                 first_offset=first_offset,
                 next_offset=next_offset,
                 high_watermark=self.watermark.offset,

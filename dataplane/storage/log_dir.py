@@ -47,6 +47,7 @@ from dataplane.storage.quarantine import Quarantine, SetAsideNote, free_name, re
 from dataplane.storage.recovery import DamagedLog, OpenedLog, open_partition_log
 from dataplane.storage.stored_offsets import StoredOffsets
 from dataplane.storage.tail_cache import TailBudget
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.holdings import SetAsideLog
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.session import ShutdownKind
@@ -301,7 +302,7 @@ class LogDir:
             partition=key[1],
             why=why,
             since_ms=now_ms,
-            leader_epoch=max(log.epochs.latest, -1 if state is None else state.leader_epoch),
+            leader_epoch=LeaderEpoch(max(log.epochs.latest, -1 if state is None else state.leader_epoch)),
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
             high_watermark=high_watermark,

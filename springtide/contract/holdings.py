@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
+from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.session import RegisterRequest
 
@@ -15,7 +16,7 @@ class HeldLog(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     topic_id: str
     topic: str
     partition: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     log_end_offset: int
 
 
@@ -35,7 +36,7 @@ class SetAsideLog(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     why: str
     since_ms: int = -1
-    leader_epoch: int = -1
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     log_start_offset: int = -1
     log_end_offset: int = -1
     high_watermark: int = -1

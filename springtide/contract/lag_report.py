@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerAnswer, ControllerError
 from springtide.contract.holdings import Holdings, SetAsideLog
 from springtide.contract.partition_state import LeaderRecovery, PartitionState
@@ -39,8 +40,8 @@ class IsrProposal(msgspec.Struct, frozen=True, kw_only=True):
 
     topic_id: str
     partition: int
-    leader_epoch: int
-    partition_epoch: int
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
     proposal_id: int
     isr: tuple[IsrMember, ...]
     recovery: LeaderRecovery = LeaderRecovery.RECOVERED
@@ -63,7 +64,7 @@ class PartitionLag(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     topic_id: str
     partition: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
@@ -89,7 +90,7 @@ class ReplicaProblem(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     code: str
     detail: str
-    leader_epoch: int = -1
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     first_offset: int = -1
     next_offset: int = -1
     high_watermark: int = -1
@@ -111,7 +112,7 @@ class ReplicaLogEnd(msgspec.Struct, frozen=True, kw_only=True):
 
     topic_id: str
     partition: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     log_start_offset: int
     log_end_offset: int
     high_watermark: int

@@ -13,6 +13,8 @@ from typing import Final
 
 import msgspec
 
+from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch, PartitionEpoch
+
 NO_LEADER = -1
 NO_COORDINATOR = -1
 #: The leader epoch of a partition that never had an unclean election; the epoch of no coordinator.
@@ -107,15 +109,15 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     throttle: MoveThrottle | None = None
     new_replicas: tuple[int, ...] = ()
     leader: int
-    leader_epoch: int
-    partition_epoch: int
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
     last_known_leader: int = NO_LEADER
     min_insync_replicas: int
     recovery: LeaderRecovery = LeaderRecovery.RECOVERED
-    unclean_leader_epoch: int = NO_EPOCH
+    unclean_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     high_watermark_floor: int = 0
     shard: Shard | None = None
 

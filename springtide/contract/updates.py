@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerAnswer
 from springtide.contract.partition_state import PartitionState, TopicState, WriterId
 from springtide.contract.security import AclsOfPattern, EntityQuotas, UserSecrets
@@ -60,10 +61,10 @@ class ApplyFailure(msgspec.Struct, frozen=True, kw_only=True):
 
     topic_id: str
     partition: int
-    partition_epoch: int
+    partition_epoch: PartitionEpoch
     code: str
     detail: str = ""
-    leader_epoch: int = -1
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
 class PollRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState
 from tests.fullstack.ending import AGREE_MS_MAX, FACTS, agree
 from tests.fullstack.failure import Failure
@@ -19,8 +20,8 @@ STATE = PartitionState(
     topic_id=KEY[0],
     partition=0,
     leader=1,
-    leader_epoch=1,
-    partition_epoch=1,
+    leader_epoch=LeaderEpoch(1),
+    partition_epoch=PartitionEpoch(1),
     replicas=(1, 2),
     isr=(1, 2),
     min_insync_replicas=1,

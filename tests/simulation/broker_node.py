@@ -71,6 +71,7 @@ from dataplane.core.results import (
 from dataplane.core.throttle import LearnerThrottle
 from dataplane.storage.retention import UNLIMITED, SegmentView, segments_to_delete
 from dataplane.storage.seal import Seal
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.holdings import HeldLog, Holdings, SetAsideLog
 from springtide.contract.lag_report import LagReport, LagReportResponse, ReplicaProblem
@@ -223,7 +224,7 @@ class Disk:
             topic=key[0] if topic is None else topic.topic,
             partition=key[1],
             why="not mentioned",
-            leader_epoch=max(log.epochs.latest, -1 if state is None else state.leader_epoch),
+            leader_epoch=LeaderEpoch(max(log.epochs.latest, -1 if state is None else state.leader_epoch)),
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
             high_watermark=known.high_watermark,
@@ -660,7 +661,7 @@ class BrokerNode:
                     topic_id=key[0],
                     topic=self.view.topics[key[0]].topic if key[0] in self.view.topics else key[0],
                     partition=key[1],
-                    leader_epoch=log.epochs.latest,
+                    leader_epoch=LeaderEpoch(log.epochs.latest),
                     log_end_offset=log.log_end_offset,
                 )
                 for key, log in sorted(self.disk.logs.items())

@@ -14,6 +14,7 @@ from controller.core.events import (
     RecoverMetadata,
     TopicsBroughtBack,
 )
+from springtide.contract.epochs import PartitionEpoch
 from springtide.contract.partition_state import NO_LEADER
 from tests.simulation.kinds_brokers import back_after
 from tests.simulation.kinds_network import cut_pairs
@@ -315,7 +316,7 @@ def choose_undecided(cluster: Cluster) -> None:
             topic_id=key[0],
             partition=key[1],
             broker_id=chosen,
-            partition_epoch=preview.partition_epoch,
+            partition_epoch=PartitionEpoch(preview.partition_epoch),
         )
 
         def note(reply: object, chosen: int = chosen) -> None:

@@ -13,6 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from controller.core.planning.goals import Goal, Weight
+from springtide.contract.epochs import PartitionEpoch
 from springtide.contract.partition_state import PartitionKey
 
 #: Part of every hash: raise it when the meaning of a stored plan changes.
@@ -102,7 +103,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     topic_id: str
     topic: str
     partition: int
-    partition_epoch: int | None
+    partition_epoch: PartitionEpoch | None
     replicas_before: tuple[int, ...]
     replicas_after: tuple[int, ...]
     reasons: tuple[MoveReason, ...]

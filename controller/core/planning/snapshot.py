@@ -16,6 +16,7 @@ from controller.core.configs import disk_reserve_percent, effective
 from controller.core.image import ClusterImage
 from controller.core.minimum import MINIMUM, own_minimum
 from controller.core.records import BrokerRegistration
+from springtide.contract.epochs import PartitionEpoch
 from springtide.contract.lag_report import PartitionLag
 from springtide.contract.partition_state import (
     LeaderRecovery,
@@ -109,7 +110,7 @@ class PartitionSnapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     topic_id: str
     topic: str
     partition: int
-    partition_epoch: int
+    partition_epoch: PartitionEpoch
     replicas: tuple[int, ...]
     leader: int
     isr: tuple[int, ...]

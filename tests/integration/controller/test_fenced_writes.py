@@ -24,6 +24,7 @@ from controller.shell.leadership import Leadership, Term
 from controller.shell.listeners import TcpListeners
 from controller.shell.meta import Committed
 from controller.shell.metadata_store import ClusterStore, Fenced, cluster_creation
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.security import QuotaEntity
 from tests.integration.controller.conftest import OpenMeta
@@ -43,8 +44,8 @@ def partition(number: int, partition_epoch: int) -> Record:
         partition=number,
         replicas=(1, 2, 3),
         leader=1,
-        leader_epoch=partition_epoch,
-        partition_epoch=partition_epoch,
+        leader_epoch=LeaderEpoch(partition_epoch),
+        partition_epoch=PartitionEpoch(partition_epoch),
         isr=(1, 2, 3),
         min_insync_replicas=2,
     )

@@ -27,6 +27,7 @@ from controller.database.rows import MoveRow
 from controller.database.sql import Database
 from controller.database.tables import plan_moves, plans
 from controller.operations.shell.plans import PlanOrigin, find_plan, store_plan
+from springtide.contract.epochs import PartitionEpoch
 from tests.kit.controller.sql import run_in_place
 
 ORIGIN = PlanOrigin(plan_id="plan_1", actor="alice\N{SNOWMAN}", reason="a\x00b", request_id=None)
@@ -38,7 +39,7 @@ def plan_of(moves: int) -> Plan:
             topic_id="Zk1lV0pCTEq4nY6mXw2v3A",
             topic="orders",
             partition=number,
-            partition_epoch=None if number == 0 else number,
+            partition_epoch=None if number == 0 else PartitionEpoch(number),
             replicas_before=(1, 2, 3),
             replicas_after=(4, 2, 3),
             reasons=(MoveReason.DRAIN,),

@@ -45,6 +45,7 @@ from controller.core.records import (
     UserRecord,
 )
 from controller.core.witnesses import TermStart
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import (
     CreatedLogs,
@@ -380,7 +381,7 @@ def log_end(
     return ReplicaLogEnd(
         topic_id=topic_id(),
         partition=0,
-        leader_epoch=leader_epoch,
+        leader_epoch=LeaderEpoch(leader_epoch),
         log_start_offset=start,
         log_end_offset=end,
         high_watermark=high_watermark,

@@ -11,6 +11,7 @@ import msgspec
 from controller.core.image import ClusterImage
 from controller.core.records import Cause, Change, PartitionRecord, Record, TopicRecord
 from controller.core.stream import DELTA_PARTITIONS_MAX, build_range, check_poll, plan_update
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionState, TopicState
 from springtide.contract.updates import PollRequest, UpdateBatch
@@ -62,8 +63,8 @@ def _partition(topic: str, number: int, word: str) -> PartitionState:
         partition=number,
         replicas=(1, 2, 3),
         leader=1,
-        leader_epoch=0,
-        partition_epoch=0,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(0),
         isr=(1, 2, 3),
         min_insync_replicas=2,
     )

@@ -15,6 +15,7 @@ from controller.core.planning.goals import EvenOut
 from controller.core.planning.plan import Move, Plan
 from controller.core.planning.planner import lay_out
 from controller.core.planning.snapshot import BrokerSnapshot, PartitionSnapshot, Snapshot, TopicSnapshot
+from springtide.contract.epochs import PartitionEpoch
 from springtide.contract.session import WORKER_ID_STEP, worker_id
 
 Cost = tuple[int, int, int, int]
@@ -45,7 +46,7 @@ def partition(number: int, *replicas: int, size: int | None = 100, topic: str = 
         topic_id=topic,
         topic=topic,
         partition=number,
-        partition_epoch=7,
+        partition_epoch=PartitionEpoch(7),
         replicas=replicas,
         leader=replicas[0],
         isr=replicas,

@@ -26,6 +26,7 @@ from controller.shell.leadership import ClaimRow, Term
 from controller.shell.listeners import ListenerAnswer
 from controller.shell.meta import Create, Meta
 from controller.shell.metadata_store import ClusterStore, cluster_creation
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.lag_report import CreatedLogs, LagReport
 from springtide.contract.missing_topics import MissingTopic
 from springtide.contract.partition_state import PartitionState, TopicState
@@ -106,8 +107,8 @@ def partition_state(
         partition=partition,
         replicas=(1, 2, 3),
         leader=leader,
-        leader_epoch=partition_epoch,
-        partition_epoch=partition_epoch,
+        leader_epoch=LeaderEpoch(partition_epoch),
+        partition_epoch=PartitionEpoch(partition_epoch),
         isr=(1, 2, 3),
         min_insync_replicas=2,
     )

@@ -11,6 +11,7 @@ from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.requests import Request
 from coordinator.core.machine import RequestReply
 from coordinator.handlers.table import HANDLERS
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.updates import UpdateBatch
 from springtide.node.authorization import ClientRights
@@ -78,8 +79,8 @@ class Coordinator:
                 partition=number,
                 replicas=(1,),
                 leader=1,
-                leader_epoch=1,
-                partition_epoch=1,
+                leader_epoch=LeaderEpoch(1),
+                partition_epoch=PartitionEpoch(1),
                 isr=(1,),
                 min_insync_replicas=1,
             )

@@ -14,6 +14,7 @@ import msgspec
 import trio
 
 from coordinator.shell.shards import Shards
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import (
     NO_COORDINATOR,
@@ -304,8 +305,8 @@ class ShardWorld:
                 partition=partition,
                 replicas=brokers,
                 leader=brokers[partition % len(brokers)],
-                leader_epoch=1,
-                partition_epoch=1,
+                leader_epoch=LeaderEpoch(1),
+                partition_epoch=PartitionEpoch(1),
                 isr=brokers,
                 min_insync_replicas=2,
                 shard=Shard(writer=WriterId(WRITER_IDS.start)),

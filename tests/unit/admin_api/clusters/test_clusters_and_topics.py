@@ -8,6 +8,7 @@ import pytest
 
 from admin_api.topics.names import NAME_WAIT_MS
 from controller.core.events import Report
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.holdings import SetAsideLog
 from springtide.contract.lag_report import LagReport
 from springtide.contract.session import Witness
@@ -341,7 +342,7 @@ async def test_logs_that_were_set_aside_are_listed_and_brought_back_by_one_call(
             partition=0,
             why="not in the controller's full state",
             since_ms=0,
-            leader_epoch=3,
+            leader_epoch=LeaderEpoch(3),
             log_start_offset=0,
             log_end_offset=12,
             size_bytes=900,

@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from controller.core.events import Report
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.holdings import SetAsideLog
 from springtide.contract.lag_report import LagReport
 from springtide.contract.missing_topics import MissingTopic
@@ -40,7 +41,7 @@ def set_aside_log(partition: int) -> SetAsideLog:
         partition=partition,
         why="not in the controller's full state",
         since_ms=0,
-        leader_epoch=3,
+        leader_epoch=LeaderEpoch(3),
         log_start_offset=0,
         log_end_offset=12,
         size_bytes=900,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from controller.core.events import Report
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.lag_report import (
     FollowerLag,
     LagReport,
@@ -44,7 +45,7 @@ async def test_a_partition_shows_its_state_and_what_its_leader_reported(zookeepe
         lag = PartitionLag(
             topic_id=created["topic_id"],
             partition=0,
-            leader_epoch=0,
+            leader_epoch=LeaderEpoch(0),
             log_start_offset=5,
             log_end_offset=40,
             high_watermark=38,

@@ -11,6 +11,7 @@ from admin_api.partitions.service import state_word
 from admin_api.partitions.worst_first import SEVERITY
 from controller.core.events import Report
 from controller.core.image import ClusterImage
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.lag_report import FollowerLag, LagReport, PartitionLag
 from springtide.contract.partition_state import PartitionKey
 from tests.kit.admin_api.rest import Rest, controller, problem, silence
@@ -27,7 +28,7 @@ async def report(
     lag = PartitionLag(
         topic_id=topic_id,
         partition=partition,
-        leader_epoch=leader_epoch,
+        leader_epoch=LeaderEpoch(leader_epoch),
         log_start_offset=0,
         log_end_offset=100,
         high_watermark=90,
@@ -163,7 +164,7 @@ def reports(image: ClusterImage, rng: random.Random) -> dict[PartitionKey, Parti
         key: PartitionLag(
             topic_id=key[0],
             partition=key[1],
-            leader_epoch=state.leader_epoch - (rng.random() < 0.1),
+            leader_epoch=LeaderEpoch(state.leader_epoch - (rng.random() < 0.1)),
             log_start_offset=0,
             log_end_offset=100,
             high_watermark=90,

@@ -19,6 +19,7 @@ from controller.core.events import (
 )
 from controller.core.options import ControllerOptions
 from controller.core.reassignment_progress import BlockedReason, ReassignmentProgress, TargetProgress
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.lag_report import FollowerLag, LagReport, PartitionLag
 from springtide.contract.throttles import FOLLOWER_RATE, LEADER_RATE
 from tests.kit.controller.core_cluster import Cluster, changed, topic_id
@@ -256,7 +257,7 @@ def tell(
     lag = PartitionLag(
         topic_id=state.topic_id,
         partition=0,
-        leader_epoch=fields.get("leader_epoch", state.leader_epoch),
+        leader_epoch=LeaderEpoch(fields.get("leader_epoch", state.leader_epoch)),
         log_start_offset=fields.get("log_start_offset", 0),
         log_end_offset=9,
         high_watermark=9,

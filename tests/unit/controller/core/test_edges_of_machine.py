@@ -17,6 +17,7 @@ from controller.core.events import (
 )
 from controller.core.records import PartitionRecord
 from controller.core.settings_table import INT64_MAX
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import FollowerLag, PartitionLag, ReplicaProblem
 from springtide.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
@@ -33,7 +34,9 @@ def created(*, configs: dict[str, str] | None = None) -> Cluster:
 
 def failure(cluster: Cluster, code: str, detail: str = "", *, later: int = 0) -> ApplyFailure:
     epoch = cluster.partition().partition_epoch + later
-    return ApplyFailure(topic_id=topic_id(), partition=0, partition_epoch=epoch, code=code, detail=detail)
+    return ApplyFailure(
+        topic_id=topic_id(), partition=0, partition_epoch=PartitionEpoch(epoch), code=code, detail=detail
+    )
 
 
 def problem(code: str, *, number: int = 0, broker_id: int = -1, detail: str = "") -> ReplicaProblem:
@@ -47,7 +50,7 @@ def lag(cluster: Cluster, *followers: tuple[int, int], later: int = 0) -> Partit
     return PartitionLag(
         topic_id=topic_id(),
         partition=0,
-        leader_epoch=cluster.partition().leader_epoch + later,
+        leader_epoch=LeaderEpoch(cluster.partition().leader_epoch + later),
         log_start_offset=0,
         log_end_offset=9,
         high_watermark=9,

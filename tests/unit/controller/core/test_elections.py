@@ -23,6 +23,7 @@ from controller.core.machine import CONFIRM_REST_MS, CONFIRMATIONS_MAX
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord
 from controller.shell.rows import PARTITIONS_PER_CHUNK
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import (
     FollowerLag,
@@ -450,7 +451,7 @@ def missing(cluster: Cluster, *, epoch: int | None = None, code: str = "log_miss
     return ApplyFailure(
         topic_id=topic_id(),
         partition=0,
-        partition_epoch=cluster.partition().partition_epoch if epoch is None else epoch,
+        partition_epoch=PartitionEpoch(cluster.partition().partition_epoch if epoch is None else epoch),
         code=code,
         detail="no such directory",
     )
@@ -504,7 +505,7 @@ def test_a_broker_is_not_elected_in_the_step_in_which_it_says_that_its_log_is_go
 
 def problem(code: str, leader_epoch: int = -1) -> ReplicaProblem:
     return ReplicaProblem(
-        topic_id=topic_id(), partition=0, code=code, detail="offset 7", leader_epoch=leader_epoch
+        topic_id=topic_id(), partition=0, code=code, detail="offset 7", leader_epoch=LeaderEpoch(leader_epoch)
     )
 
 
@@ -855,7 +856,7 @@ def test_a_preferred_replica_that_lags_does_not_return_yet() -> None:
     lag = PartitionLag(
         topic_id=topic_id(),
         partition=0,
-        leader_epoch=1,
+        leader_epoch=LeaderEpoch(1),
         log_start_offset=0,
         log_end_offset=9_000,
         high_watermark=10,

@@ -17,6 +17,7 @@ from controller.core.loss import (
     sealed_candidate,
 )
 from controller.core.records import Cause
+from springtide.contract.epochs import PartitionEpoch
 from springtide.contract.lag_report import (
     LOG_EPOCHS_MAX,
     PartitionLag,
@@ -302,7 +303,7 @@ UNHEARD = CandidateLoss(broker_id=9, may_lead=True, log=None)
 )
 def test_the_candidate_that_loses_least(candidates: tuple[CandidateLoss, ...], least: int | None) -> None:
     found = LossPreview(
-        partition_epoch=0,
+        partition_epoch=PartitionEpoch(0),
         unheard=(),
         last_leader=-1,
         last_log_end_offset=-1,

@@ -23,6 +23,7 @@ from controller.core.events import (
 from controller.core.image import ClusterImage
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord, TopicRecord
+from springtide.contract.epochs import PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import NO_LEADER, PartitionState
 from springtide.contract.session import ShutdownKind
@@ -367,7 +368,7 @@ def test_of_several_targets_each_has_its_own_result() -> None:
     cluster = Cluster(brokers=(1, 2, 3, 4))
     cluster.create((1, 2, 3), (2, 3, 1))
 
-    def target(partition: int, *replicas: int, epoch: int | None = None) -> ReassignmentTarget:
+    def target(partition: int, *replicas: int, epoch: PartitionEpoch | None = None) -> ReassignmentTarget:
         return ReassignmentTarget(
             topic_id=topic_id(), partition=partition, replicas=replicas, partition_epoch=epoch
         )
@@ -375,7 +376,7 @@ def test_of_several_targets_each_has_its_own_result() -> None:
     targets = (
         target(0, 1, 2, 4),
         target(7, 1),
-        target(1, 2, 3, 4, epoch=99),
+        target(1, 2, 3, 4, epoch=PartitionEpoch(99)),
         target(0, 1, 2, 3),
     )
     event = AlterReassignments(wall_ms=5, actor="ann", operation_id="op-1", targets=targets)
@@ -389,7 +390,7 @@ def test_of_several_targets_each_has_its_own_result() -> None:
     (record,) = cluster.last.records
     assert (record.change.actor, record.change.operation_id) == ("ann", "op-1")
     assert results[2].state == cluster.partition(1)
-    fitting = msgspec.structs.replace(event, targets=(target(1, 2, 3, 4, epoch=0),))
+    fitting = msgspec.structs.replace(event, targets=(target(1, 2, 3, 4, epoch=PartitionEpoch(0)),))
     assert cluster.ask(fitting, ReassignmentsAltered).results[0].refusal is None
 
 
@@ -468,7 +469,9 @@ def test_an_unclean_election_takes_a_learner_last() -> None:
 def test_nobody_is_alarmed_about_a_replica_that_was_moved_away() -> None:
     """L7 (alarms clear): the broker that could not keep it will never be in sync again, and need not be."""
     cluster = cluster_of(1, 2, 3)
-    failure = ApplyFailure(topic_id=topic_id(), partition=0, partition_epoch=0, code="storage_error")
+    failure = ApplyFailure(
+        topic_id=topic_id(), partition=0, partition_epoch=PartitionEpoch(0), code="storage_error"
+    )
     cluster.applied(3, failure)
     assert [alarm.key.broker_id for alarm in cluster.machine.alarms()] == [3]
     cluster.reassign(1, 2)

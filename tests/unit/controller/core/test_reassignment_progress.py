@@ -18,6 +18,7 @@ from controller.core.reassignment_progress import (
     TargetProgress,
     behind_throttle,
 )
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.lag_report import FollowerLag, LagReport, PartitionLag
 from springtide.contract.partition_state import NO_LEADER
 from springtide.contract.session import ShutdownKind
@@ -76,7 +77,7 @@ def test_what_is_shown_is_what_the_leader_reported_last_in_its_epoch() -> None:
         topic_id=topic_id(),
         topic="orders-0",
         partition=0,
-        partition_epoch=1,
+        partition_epoch=PartitionEpoch(1),
         original_replicas=(1, 2, 3),
         target_replicas=(1, 2, 4),
         targets=(
@@ -213,7 +214,7 @@ def test_what_moves_no_more_is_not_shown_and_not_remembered_for_long() -> None:
         lag = PartitionLag(
             topic_id=topic_id(number),
             partition=0,
-            leader_epoch=0,
+            leader_epoch=LeaderEpoch(0),
             log_start_offset=0,
             log_end_offset=1,
             high_watermark=0,

@@ -29,6 +29,7 @@ from controller.core.recovery import (
     recover,
     topic_by_logs,
 )
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.holdings import HeldLog, Holdings, SetAsideLog
 from springtide.contract.lag_report import LagReport
 from springtide.contract.partition_state import NO_LEADER, PartitionState, TopicState
@@ -97,7 +98,13 @@ class LostHistory:
             logs=()
             if end is None
             else (
-                HeldLog(topic_id=KEY[0], topic="t0", partition=0, leader_epoch=end[0], log_end_offset=end[1]),
+                HeldLog(
+                    topic_id=KEY[0],
+                    topic="t0",
+                    partition=0,
+                    leader_epoch=LeaderEpoch(end[0]),
+                    log_end_offset=end[1],
+                ),
             ),
             set_aside=set_aside,
         )
@@ -201,7 +208,9 @@ def test_a_seat_proves_nothing_if_another_replica_registered_and_lost_something_
 def test_of_two_topics_of_one_name_the_one_that_brokers_were_told_of_last_stays(other: str) -> None:
     """A topic was deleted and made anew after the backup: logs of the first are set aside, not deleted."""
     lost = LostHistory(held={}, ends={})
-    older = HeldLog(topic_id="older", topic="orders-0", partition=0, leader_epoch=6, log_end_offset=80)
+    older = HeldLog(
+        topic_id="older", topic="orders-0", partition=0, leader_epoch=LeaderEpoch(6), log_end_offset=80
+    )
     lost.tell(3, None, None, logs=(older,))
     state = msgspec.structs.replace(later(1, 6, 14, 1, 2), topic_id=other)
     ends = msgspec.structs.replace(lost.topic("ends", "ends"), deleting=True)
@@ -234,7 +243,7 @@ def aside(broker_id: int, *, end: int, is_whole: bool = True, partition: int = 0
         topic="t0",
         partition=partition,
         why="no state names it",
-        leader_epoch=6,
+        leader_epoch=LeaderEpoch(6),
         log_start_offset=0,
         log_end_offset=end,
         is_whole=is_whole,
@@ -490,7 +499,9 @@ def test_a_registration_counts_as_known_up_to_the_highest_that_was_told(
 def test_a_topic_that_only_logs_tell_of_has_as_many_replicas_as_its_widest_partition() -> None:
     counts = {0: 2, 1: 3, 3: 1}
     logs = [
-        HeldLog(topic_id=KEY[0], topic="t0", partition=partition, leader_epoch=0, log_end_offset=0)
+        HeldLog(
+            topic_id=KEY[0], topic="t0", partition=partition, leader_epoch=LeaderEpoch(0), log_end_offset=0
+        )
         for partition, count in counts.items()
         for _ in range(count)
     ]

@@ -9,6 +9,7 @@ import pytest
 
 from controller.core.effects import AlarmCode, AlarmKey
 from controller.core.events import BringBackTopics, Refusal, RefusalCode, Report, TopicsBroughtBack
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.holdings import SetAsideLog
 from springtide.contract.lag_report import LagReport
 from springtide.contract.partition_state import NO_LEADER, PartitionState, TopicState
@@ -28,8 +29,8 @@ def state(leader: int, *isr: int, leader_epoch: int = 6, partition_epoch: int = 
         partition=0,
         replicas=(1, 2, 3),
         leader=leader,
-        leader_epoch=leader_epoch,
-        partition_epoch=partition_epoch,
+        leader_epoch=LeaderEpoch(leader_epoch),
+        partition_epoch=PartitionEpoch(partition_epoch),
         isr=isr,
         min_insync_replicas=2,
     )
@@ -44,7 +45,7 @@ def log(
         topic="later",
         partition=0,
         why="not in the controller's full state",
-        leader_epoch=leader_epoch,
+        leader_epoch=LeaderEpoch(leader_epoch),
         log_start_offset=0,
         log_end_offset=end,
         high_watermark=end,

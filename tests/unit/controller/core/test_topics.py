@@ -26,6 +26,7 @@ from controller.core.records import (
     TopicRecord,
 )
 from controller.core.settings_table import TOPIC_SETTINGS
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from tests.kit.controller.core_cluster import Cluster, topic_id
 
@@ -48,8 +49,8 @@ def test_a_topic_is_created_whole_and_announced_last() -> None:
         replicas=(1, 3, 2),
         new_replicas=(1, 3, 2),
         leader=1,
-        leader_epoch=0,
-        partition_epoch=0,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(0),
         isr=(1, 3, 2),
         min_insync_replicas=2,
     )

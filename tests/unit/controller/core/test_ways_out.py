@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from controller.core.effects import AlarmCode
 from controller.core.loss import CandidateLoss, LossPreview
 from controller.core.ways_out import QuarantinedReplicas, way_out_of_quarantine, way_out_without_leader
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.holdings import SetAsideLog
 from springtide.contract.lag_report import PartitionLag, ReplicaProblem
 from springtide.contract.partition_state import NO_LEADER
@@ -34,7 +37,7 @@ def quarantine(cluster: Cluster, broker_id: int, *, leader_epoch: int | None = N
         partition=0,
         code="quarantined",
         detail="asked to cut at 367",
-        leader_epoch=cluster.partition().leader_epoch if leader_epoch is None else leader_epoch,
+        leader_epoch=LeaderEpoch(cluster.partition().leader_epoch if leader_epoch is None else leader_epoch),
         first_offset=367,
         next_offset=750,
         high_watermark=743,
@@ -161,7 +164,7 @@ def test_a_log_that_could_not_prove_itself_may_lack_what_nobody_knows_of() -> No
         ),
     ],
 )
-def test_of_a_replica_in_quarantine_is_said_what_is_known(known: dict[str, int], said: str) -> None:
+def test_of_a_replica_in_quarantine_is_said_what_is_known(known: dict[str, Any], said: str) -> None:
     problem = ReplicaProblem(topic_id=topic_id(), partition=0, code="quarantined", detail="cut", **known)
     found = way_out_of_quarantine(short_one_leads().partition(), {2: problem}, None)
     assert found is not None and f"in quarantine: {said}. If" in found
@@ -175,7 +178,7 @@ def test_the_end_of_the_leaders_log_is_what_it_reported_in_this_leader_epoch() -
         return PartitionLag(
             topic_id=topic_id(),
             partition=0,
-            leader_epoch=leader_epoch,
+            leader_epoch=LeaderEpoch(leader_epoch),
             log_start_offset=0,
             log_end_offset=367,
             high_watermark=0,
@@ -228,7 +231,7 @@ def said_without_leader(*candidates: CandidateLoss, elr: tuple[int, ...] = ()) -
     cluster = Cluster()
     cluster.create((1, 2, 3))
     preview = LossPreview(
-        partition_epoch=0,
+        partition_epoch=PartitionEpoch(0),
         unheard=tuple(c.broker_id for c in candidates if c.log is None),
         last_leader=1,
         last_log_end_offset=-1,
@@ -285,7 +288,7 @@ def test_only_logs_of_this_partition_that_hold_records_are_named(
     cluster.create((1, 2, 3), number=1)
     state = changed(cluster.partition(number=1), leader=NO_LEADER, isr=())
     preview = LossPreview(
-        partition_epoch=0,
+        partition_epoch=PartitionEpoch(0),
         unheard=(),
         last_leader=1,
         last_log_end_offset=-1,

@@ -23,6 +23,7 @@ from controller.core.events import (
     Tick,
 )
 from controller.core.witnesses import TermStart, evidence_in, evidence_in_rows, reply_of_halted
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import LagReport, LagReportResponse
 from springtide.contract.partition_state import WRITER_IDS, WriterId
@@ -162,8 +163,8 @@ def test_a_state_above_its_row_is_evidence_and_one_that_a_batch_did_not_reach_is
         held = ApplyFailure(
             topic_id=row.topic_id,
             partition=0,
-            partition_epoch=row.partition_epoch + above,
-            leader_epoch=row.leader_epoch + epochs,
+            partition_epoch=PartitionEpoch(row.partition_epoch + above),
+            leader_epoch=LeaderEpoch(row.leader_epoch + epochs),
             code=AHEAD,
         )
         found = cluster_in_term_six()
@@ -281,7 +282,11 @@ def test_only_a_registered_broker_that_holds_a_later_state_is_evidence(
         sequence=0,
         failures=(
             ApplyFailure(
-                topic_id=topic_id(number), partition=0, partition_epoch=9, leader_epoch=9, code=code
+                topic_id=topic_id(number),
+                partition=0,
+                partition_epoch=PartitionEpoch(9),
+                leader_epoch=LeaderEpoch(9),
+                code=code,
             ),
         ),
     )

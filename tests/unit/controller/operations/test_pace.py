@@ -19,6 +19,7 @@ from controller.operations.model import (
     begun,
 )
 from controller.operations.pace import OperationPace, Sample, pace_of, sampled, with_sample
+from springtide.contract.epochs import PartitionEpoch
 
 MIB = 2**20
 
@@ -68,7 +69,7 @@ def move(partition: int, planned: int) -> Move:
         topic_id="t",
         topic="orders",
         partition=partition,
-        partition_epoch=1,
+        partition_epoch=PartitionEpoch(1),
         replicas_before=(1, 2),
         replicas_after=(3, 2),
         reasons=(),
@@ -90,7 +91,7 @@ def on_its_way(partition: int, size: int, left: int | None, **more: Any) -> Reas
         topic_id="t",
         topic="orders",
         partition=partition,
-        partition_epoch=1,
+        partition_epoch=PartitionEpoch(1),
         original_replicas=(1, 2),
         target_replicas=(3, 2),
         targets=(target,),

@@ -24,6 +24,7 @@ from controller.operations.model import (
     encode_work,
 )
 from controller.operations.reassignments import begin_reassignment, fate_of, not_rolled_back
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -51,8 +52,8 @@ def image(*rows: Row, deleting: bool = False) -> ClusterImage:
             topic="orders",
             partition=number,
             leader=2,
-            leader_epoch=3,
-            partition_epoch=7,
+            leader_epoch=LeaderEpoch(3),
+            partition_epoch=PartitionEpoch(7),
             isr=(2, 3),
             min_insync_replicas=2,
             **row,
@@ -127,7 +128,7 @@ def test_a_cancellation_rolls_back_what_still_moves_in_the_state_that_was_looked
     state, work, roll_back = look(BEGUN, MOVED, MOVING, state=OperationState.CANCELLING)
     assert (state, work.fates) == (OperationState.CANCELLING, (Fate.MOVED, Fate.MOVING))
     assert roll_back == (
-        ReassignmentTarget(topic_id=TOPIC_ID, partition=1, replicas=None, partition_epoch=7),
+        ReassignmentTarget(topic_id=TOPIC_ID, partition=1, replicas=None, partition_epoch=PartitionEpoch(7)),
     )
     state, work, roll_back = look(work, MOVED, ROLLED_BACK, state=OperationState.CANCELLING)
     assert (state, roll_back) == (OperationState.CANCELLED, ())
@@ -157,7 +158,7 @@ def test_what_is_stored_of_a_stalled_move_does_not_change_with_the_time() -> Non
             topic_id=TOPIC_ID,
             topic="orders",
             partition=0,
-            partition_epoch=7,
+            partition_epoch=PartitionEpoch(7),
             original_replicas=(1, 2, 3),
             target_replicas=(4, 2, 3),
             targets=(target,),

@@ -25,6 +25,7 @@ from controller.policies.sandbox import (
     check_policy,
     judge,
 )
+from springtide.contract.epochs import PartitionEpoch
 
 ROOT = Path(__file__).parents[4]
 RF3 = "SELECT topic, partition, count(*) FROM planned_replicas GROUP BY topic, partition HAVING count(*) < 3"
@@ -40,7 +41,7 @@ def snapshot(partitions: int = 4) -> Snapshot:
                 topic_id="T",
                 topic="orders",
                 partition=number,
-                partition_epoch=7,
+                partition_epoch=PartitionEpoch(7),
                 replicas=(1, 2, 3),
                 leader=1,
                 isr=(1, 2),

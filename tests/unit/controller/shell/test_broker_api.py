@@ -25,6 +25,7 @@ from controller.shell.broker_api import (
 )
 from controller.shell.engine import Engine
 from controller.shell.listeners import ListenerAnswer
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import LagReport, LagReportResponse, PartitionLag
 from springtide.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterResponse
@@ -396,7 +397,7 @@ async def test_reports_and_producer_ids_get_their_answers(meta: MemoryMeta, cloc
         lag = PartitionLag(
             topic_id=TOPIC_ID,
             partition=led.partition,
-            leader_epoch=0,
+            leader_epoch=LeaderEpoch(0),
             log_start_offset=0,
             log_end_offset=9,
             high_watermark=9,

@@ -25,6 +25,7 @@ from controller.shell.clock import SystemClock
 from controller.shell.kafka_groups import KafkaGroups, KafkaTls, brokers_of, coordinators_of
 from controller.shell.outcomes import OutcomeUnknown
 from controller.shell.published import Published
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.session import ListenerAddress
 from springtide.wire.apis import ApiKey
@@ -104,8 +105,8 @@ def view(*ports: int, coordinator_fenced: bool = False) -> Published:
         partition=0,
         replicas=(1,),
         leader=1,
-        leader_epoch=0,
-        partition_epoch=0,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(0),
         isr=(1,),
         min_insync_replicas=1,
     )

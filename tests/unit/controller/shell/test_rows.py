@@ -18,6 +18,7 @@ from controller.shell.rows import (
     encode_chunk,
     partition_bytes_max,
 )
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import (
     LeaderRecovery,
     MoveThrottle,
@@ -71,15 +72,15 @@ def records(draw: st.DrawFn) -> list[PartitionRecord]:
                 throttle=draw(throttles),
                 new_replicas=draw(ids),
                 leader=draw(numbers),
-                leader_epoch=draw(numbers),
-                partition_epoch=draw(numbers),
+                leader_epoch=LeaderEpoch(draw(numbers)),
+                partition_epoch=PartitionEpoch(draw(numbers)),
                 isr=draw(ids),
                 elr=draw(ids),
                 last_known_elr=draw(ids),
                 last_known_leader=draw(st.integers(min_value=-1, max_value=2**31 - 1)),
                 min_insync_replicas=draw(numbers),
                 recovery=draw(st.sampled_from(LeaderRecovery)),
-                unclean_leader_epoch=draw(st.integers(min_value=-1, max_value=2**31 - 1)),
+                unclean_leader_epoch=LeaderEpoch(draw(st.integers(min_value=-1, max_value=2**31 - 1))),
                 shard=draw(shards),
             ),
             change=draw(changes),
@@ -118,8 +119,8 @@ def test_rows_of_one_step_share_their_change() -> None:
         partition=0,
         replicas=(1,),
         leader=1,
-        leader_epoch=0,
-        partition_epoch=0,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(0),
         isr=(1,),
         min_insync_replicas=1,
     )

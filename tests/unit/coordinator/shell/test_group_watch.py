@@ -14,6 +14,7 @@ from coordinator.shell import group_watch
 from coordinator.shell.group_watch import GroupWatch, SeenGroups, write_groups
 from coordinator.shell.log_ends import PartitionEnds, Place
 from localcluster.ports import PortReservation
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.clock import MachineClock
@@ -85,8 +86,8 @@ def test_a_leader_that_can_not_be_reached_leaves_ends_unknown() -> None:
                 partition=number,
                 replicas=(1,),
                 leader=leader,
-                leader_epoch=1,
-                partition_epoch=1,
+                leader_epoch=LeaderEpoch(1),
+                partition_epoch=PartitionEpoch(1),
                 isr=(1,),
                 min_insync_replicas=1,
             )

@@ -13,6 +13,7 @@ from dataplane.core.effects import (
     Effects,
 )
 from dataplane.core.fetch_session import Contact
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import (
     FollowerLag,
@@ -30,8 +31,8 @@ def proposal(*isr: int, id_: int = 1, partition_epoch: int = 1, leader_epoch: in
     return IsrProposal(
         topic_id=TOPIC_ID,
         partition=0,
-        leader_epoch=leader_epoch,
-        partition_epoch=partition_epoch,
+        leader_epoch=LeaderEpoch(leader_epoch),
+        partition_epoch=PartitionEpoch(partition_epoch),
         proposal_id=id_,
         isr=tuple(IsrMember(broker_id=b, broker_epoch=10 * b) for b in isr),
     )
@@ -332,7 +333,7 @@ def test_the_lag_report_says_what_the_leader_knows() -> None:
     assert leader_of(bench).lag(bench.now_ms) == PartitionLag(
         topic_id=TOPIC_ID,
         partition=0,
-        leader_epoch=1,
+        leader_epoch=LeaderEpoch(1),
         log_start_offset=0,
         log_end_offset=1,
         high_watermark=0,

@@ -14,6 +14,7 @@ from dataplane.core.effects import (
 from dataplane.core.producer_state import ProducerView
 from dataplane.core.results import AppendResult, ProducersResult
 from dataplane.core.role import Offline
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.lag_report import ReplicaProblem
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import TimestampType, crc_is_valid
@@ -171,7 +172,7 @@ def test_s28_a_failed_write_takes_the_replica_offline_and_is_never_acknowledged(
                 partition=0,
                 code="storage_error",
                 detail="EIO",
-                leader_epoch=1,
+                leader_epoch=LeaderEpoch(1),
                 high_watermark=0,
             )
         ),

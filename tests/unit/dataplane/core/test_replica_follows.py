@@ -22,6 +22,7 @@ from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.log_port import RottenRange
 from dataplane.core.results import LeaderAnswer
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.lag_report import ReplicaProblem
 from springtide.contract.partition_state import NO_LEADER
 from springtide.wire.errors import ErrorCode
@@ -164,7 +165,7 @@ def test_i14_a_divergent_suffix_is_written_aside_durably_before_it_is_cut() -> N
                 partition=0,
                 code="divergent",
                 detail="written aside, then cut, to follow leader 1",
-                leader_epoch=5,
+                leader_epoch=LeaderEpoch(5),
                 first_offset=2,
                 next_offset=4,
                 high_watermark=2,
@@ -277,7 +278,7 @@ def quarantine(cut: int, end: int, high_watermark: int, why: str, *, leader_epoc
                 partition=0,
                 code="quarantined",
                 detail=f"{why}; log left as it is",
-                leader_epoch=leader_epoch,
+                leader_epoch=LeaderEpoch(leader_epoch),
                 first_offset=cut,
                 next_offset=end,
                 high_watermark=high_watermark,

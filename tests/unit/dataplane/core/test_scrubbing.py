@@ -36,6 +36,7 @@ from dataplane.core.scrubbing import (
     good_ranges,
     mend_position,
 )
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.lag_report import ReplicaProblem
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import Compacted, EpochEnd
@@ -53,7 +54,7 @@ def told(leader_epoch: int = 1, *, high_watermark: int = 0) -> ReportProblem:
             partition=0,
             code="rotten",
             detail="CRC does not match; 1 ranges, records from 0 on",
-            leader_epoch=leader_epoch,
+            leader_epoch=LeaderEpoch(leader_epoch),
             first_offset=0,
             next_offset=1,
             high_watermark=high_watermark,

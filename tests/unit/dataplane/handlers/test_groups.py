@@ -11,6 +11,7 @@ from msgspec import structs
 
 from dataplane.handlers import groups
 from dataplane.handlers.table import HANDLERS
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, Shard, TopicState, WriterId
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import ClusterView
@@ -116,8 +117,8 @@ def shard_state(number: int) -> PartitionState:
         partition=number,
         replicas=(1,),
         leader=1,
-        leader_epoch=0,
-        partition_epoch=1,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(1),
         isr=(1,),
         min_insync_replicas=1,
         shard=Shard(owner=1001 + number % 2, writer=WriterId(7)),

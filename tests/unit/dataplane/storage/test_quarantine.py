@@ -9,6 +9,7 @@ from dataplane.storage.health import DirectoryHealth
 from dataplane.storage.log_settings import PartitionId
 from dataplane.storage.partition_file import PARTITION_FILE, encode_partition
 from dataplane.storage.quarantine import Quarantine, SetAsideNote, free_name
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.holdings import SetAsideLog
 from tests.simulation.memory_disk import MemoryDisk
 
@@ -22,7 +23,7 @@ def put(quarantined: Quarantine, disk: MemoryDisk, topic_id: str, *, epoch: int 
         topic_id=topic_id,
         topic="orders",
         partition=0,
-        leader_epoch=epoch,
+        leader_epoch=LeaderEpoch(epoch),
         log_end_offset=end,
         why="unknown",
         is_whole=True,

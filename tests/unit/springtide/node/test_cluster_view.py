@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, Shard, TopicState, WriterId
 from springtide.contract.security import (
     ALLOW_EVERYONE,
@@ -42,8 +43,8 @@ def state(partition_epoch: int, topic_id: str = ID) -> PartitionState:
         partition=0,
         replicas=(1,),
         leader=1,
-        leader_epoch=0,
-        partition_epoch=partition_epoch,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(partition_epoch),
         isr=(1,),
         min_insync_replicas=1,
     )

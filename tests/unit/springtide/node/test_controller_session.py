@@ -12,6 +12,7 @@ import pytest
 import trio
 import trio.testing
 
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.holdings import Holdings, SetAsideLog
 from springtide.contract.lag_report import (
@@ -52,12 +53,12 @@ PROBLEM = ReplicaProblem(topic_id="t", partition=0, code="log_missing", detail="
 PROPOSAL = IsrProposal(
     topic_id="t",
     partition=0,
-    leader_epoch=1,
-    partition_epoch=1,
+    leader_epoch=LeaderEpoch(1),
+    partition_epoch=PartitionEpoch(1),
     proposal_id=7,
     isr=(IsrMember(broker_id=1, broker_epoch=5),),
 )
-FAILURE = ApplyFailure(topic_id="t", partition=0, partition_epoch=1, code="storage_error")
+FAILURE = ApplyFailure(topic_id="t", partition=0, partition_epoch=PartitionEpoch(1), code="storage_error")
 
 
 class Reports:

@@ -29,6 +29,7 @@ from controller.core.planning.goals import (
 from controller.core.planning.plan import Plan, PlanOutcome, RejectionCode
 from controller.core.planning.planner import make_plan
 from controller.core.planning.snapshot import Snapshot, take_snapshot
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.lag_report import FollowerLag, PartitionLag
 from springtide.contract.session import DiskSpace
 from tests.kit.controller.core_cluster import Cluster, topic_id
@@ -120,7 +121,7 @@ def told(*, size: int, remaining: int) -> PartitionLag:
     return PartitionLag(
         topic_id=topic_id(),
         partition=0,
-        leader_epoch=0,
+        leader_epoch=LeaderEpoch(0),
         log_start_offset=0,
         log_end_offset=9,
         high_watermark=9,

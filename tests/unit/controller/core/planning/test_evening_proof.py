@@ -28,6 +28,7 @@ from controller.core.planning.snapshot import (
     TopicSnapshot,
 )
 from controller.core.planning.weighing import Weighing
+from springtide.contract.epochs import PartitionEpoch
 from tests.kit.controller.planning_board import carry_out, check_evened
 from tests.pipeline_proof.part import Part, proving
 
@@ -80,7 +81,7 @@ def draw(seed: int, *, brokers: int | None = None, partitions: int | None = None
                 topic_id=topic,
                 topic=topic,
                 partition=number % 40,
-                partition_epoch=0,
+                partition_epoch=PartitionEpoch(0),
                 replicas=tuple(replicas),
                 leader=replicas[0],
                 isr=tuple(replicas),

@@ -44,6 +44,7 @@ from controller.core.planning.plan import (
 from controller.core.planning.planner import EXACT_MOVES_MAX, make_plan
 from controller.core.planning.replanning import drifted, moves_within
 from controller.core.planning.snapshot import Snapshot, take_snapshot
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.lag_report import PartitionLag
 from tests.kit.controller.core_cluster import Cluster, topic_id
 from tests.kit.controller.planning_board import (
@@ -547,7 +548,7 @@ def test_the_controller_takes_the_moves_of_a_plan_as_they_are() -> None:
     lag = PartitionLag(
         topic_id=topic,
         partition=0,
-        leader_epoch=0,
+        leader_epoch=LeaderEpoch(0),
         log_start_offset=0,
         log_end_offset=9,
         high_watermark=9,

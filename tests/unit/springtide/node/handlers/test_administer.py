@@ -15,6 +15,7 @@ from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.table import HANDLERS
 from springtide.contract import administration as contract
 from springtide.contract.administration import AdminOutcome, AdminRequest, AdminResponse
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.updates import UpdateBatch
@@ -273,8 +274,8 @@ def _moving(partition: int, **changes: Any) -> PartitionState:
         topic="orders",
         partition=partition,
         leader=1,
-        leader_epoch=0,
-        partition_epoch=1,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(1),
         isr=(1,),
         min_insync_replicas=1,
         **values,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import ClusterView
@@ -32,8 +33,8 @@ def cluster_view() -> ClusterView:
                 partition=number,
                 replicas=(1, 2, 3),
                 leader=1,
-                leader_epoch=4,
-                partition_epoch=5,
+                leader_epoch=LeaderEpoch(4),
+                partition_epoch=PartitionEpoch(5),
                 isr=(1,),
                 elr=(2,),
                 last_known_elr=(3,),

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import NO_COORDINATOR, PartitionState, Shard, TopicState, WriterId
 from springtide.contract.session import ListenerAddress
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
@@ -32,8 +33,8 @@ def shard(owner: int) -> PartitionState:
         partition=SHARD,
         replicas=(1,),
         leader=1,
-        leader_epoch=0,
-        partition_epoch=1,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(1),
         isr=(1,),
         min_insync_replicas=1,
         shard=Shard(owner=owner, writer=WriterId(7)),
