@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from coordinator.handlers.context import CoordinatorContext
+from springtide.node.core.listed_coordinators import comes_as_member
 from springtide.node.handlers import metadata
 from springtide.node.handlers.context import Request
-from springtide.node.listed_coordinators import comes_as_member
 from springtide.wire.messages.metadata import MetadataRequest
 
 

@@ -34,9 +34,9 @@ from dataplane.shell.hosted import HostedPartition
 from springtide.contract.partition_state import PartitionKey
 from springtide.node.authorization import ClientRights
 from springtide.node.clock import last_beat
+from springtide.node.core.quota_limits import QuotaName
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.metadata import is_legal_topic_name
-from springtide.node.quotas.limits import QuotaName
 from springtide.node.topic_ids import topic_id_bytes, topic_id_text
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode

@@ -24,8 +24,8 @@ from springtide.contract.preflight import (
 )
 from springtide.contract.session import BrokerStatus, HeartbeatResponse
 from springtide.node.clock import Clock
-from springtide.node.clock_comparison import ClockComparison
 from springtide.node.controller_client import ControllerUnavailable
+from springtide.node.core.clock_comparison import ClockComparison
 from springtide.node.net import Channel, Net
 from springtide.node.question import ask
 from springtide.node.threads import Threads

@@ -14,7 +14,7 @@ from springtide.contract.security import UserSecrets
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.connection import Connection
-from springtide.node.known_users import KnownUsers, VerifiedPasswords
+from springtide.node.core.known_users import KnownUsers, VerifiedPasswords
 from springtide.node.listeners import ListenersSettings
 from springtide.node.sasl_connection import STEPS_AT_ONCE, SaslConnection, SaslListener
 from springtide.node.sasl_counters import SaslCounters, collect_sasl

@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from springtide.exposure import is_loopback
-from springtide.node.quotas.sensors import SampleWindow
+from springtide.node.core.quota_sensors import SampleWindow
 from springtide.node.server_limits import ServerLimits
 from springtide.node.tls_files import CLIENT_AUTH, TLS_VERSIONS
 from springtide.security.principal_rules import parse_principal_rules

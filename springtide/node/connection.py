@@ -202,7 +202,7 @@ class Connection:
         self.closed = False
         #: The Fetch handler's: the session last used here, so that it can end with the connection.
         self.fetch_session: object | None = None
-        #: Whether it carries what a group's member sends (listed_coordinators.py).
+        #: Whether it carries what a group's member sends (core/listed_coordinators.py).
         self.may_be_members = False
         self.last_progress_ms = server.clock.mono_ms()
         #: When the first byte of a frame that is still incomplete came, or None.

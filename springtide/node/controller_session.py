@@ -51,7 +51,7 @@ from springtide.contract.session import (
 from springtide.contract.updates import ApplyFailure, PollRequest, UpdateBatch
 from springtide.node.clock import BrokerClock, last_beat, ms_to_beat
 from springtide.node.controller_client import ControllerClient, ControllerUnavailable
-from springtide.node.heartbeats import Heartbeats
+from springtide.node.core.heartbeats import Heartbeats
 from springtide.node.lease import Lease
 
 _log = logging.getLogger(__name__)

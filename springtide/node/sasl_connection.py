@@ -21,7 +21,7 @@ import trio
 from springtide.contract.security import ScramSecret, UserSecrets
 from springtide.node.client import KnownClient
 from springtide.node.clock import Clock
-from springtide.node.known_users import KnownUsers, VerifiedPasswords, credential_of, is_current
+from springtide.node.core.known_users import KnownUsers, VerifiedPasswords, credential_of, is_current
 from springtide.node.sasl_counters import SaslCounters
 from springtide.node.sasl_settings import SaslSettings
 from springtide.node.threads import Threads

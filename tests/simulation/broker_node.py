@@ -90,7 +90,7 @@ from springtide.contract.updates import ApplyFailure, PollRequest, UpdateBatch
 from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.controller_client import UNTOLD, Seen, seen_after
-from springtide.node.heartbeats import Heartbeats
+from springtide.node.core.heartbeats import Heartbeats
 from springtide.node.lease import Lease
 from springtide.wire import produced_records
 from springtide.wire.errors import ErrorCode

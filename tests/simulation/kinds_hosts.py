@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
 from springtide.contract.updates import BrokerEndpoint
-from springtide.node.heartbeats import Heartbeats
+from springtide.node.core.heartbeats import Heartbeats
 from springtide.node.lease import NEVER_MS, Lease
 from tests.simulation.broker_node import Disk
 from tests.simulation.kinds_brokers import draw_loss

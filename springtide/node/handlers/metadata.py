@@ -20,10 +20,10 @@ from uuid import UUID
 
 from springtide.contract.partition_state import NO_LEADER, PartitionState, TopicState
 from springtide.node.cluster_view import ClusterView
+from springtide.node.core.listed_coordinators import are_listed
 from springtide.node.handlers import authorized_operations
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.using import use_absent
-from springtide.node.listed_coordinators import are_listed
 from springtide.node.refusals import UNKNOWN_SOFTWARE
 from springtide.node.topic_ids import topic_id_text, topic_id_uuid
 from springtide.security.acls.model import Operation, ResourceType

@@ -11,8 +11,8 @@ from typing import Final
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
+from springtide.node.core.quota_limits import Key, QuotaName
 from springtide.node.quotas.enforcement import ClientQuotas
-from springtide.node.quotas.limits import Key, QuotaName
 
 ENTITIES_TOLD_MAX: Final = 1_000
 """Of each quota; those that used it last."""

@@ -14,7 +14,7 @@ import trio
 from controller.core.events import AlterQuotas
 from springtide.contract.administration import QuotasToAlter
 from springtide.contract.security import DEFAULT_ENTITY, QuotaEntity
-from springtide.node.quotas.limits import Key, QuotaName
+from springtide.node.core.quota_limits import Key, QuotaName
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
 from springtide.wire.records import NewRecord, encode_batch

@@ -11,7 +11,7 @@ from dataplane.core import leader
 from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.follower import Follower
 from dataplane.core.leader import Leader
-from springtide.node.heartbeats import Heartbeats
+from springtide.node.core.heartbeats import Heartbeats
 from springtide.wire.fetch_request import LogMark
 from springtide.wire.fetch_response import EpochEnd
 from tests.simulation.planted.plant import Patches, plant

@@ -13,11 +13,11 @@ from springtide.contract.updates import UpdateBatch
 from springtide.node.authorization import ClientRights
 from springtide.node.cluster_view import ClusterView
 from springtide.node.connection import ANONYMOUS, Connection
+from springtide.node.core.quota_limits import NAME_CHARS_MAX, QuotaName
+from springtide.node.core.quota_sensors import SampleWindow
 from springtide.node.quotas import metrics
 from springtide.node.quotas.enforcement import Account, ClientQuotas
-from springtide.node.quotas.limits import NAME_CHARS_MAX, QuotaName
 from springtide.node.quotas.metrics import collect_quotas
-from springtide.node.quotas.sensors import SampleWindow
 from springtide.wire.apis import ApiKey
 from tests.kit.clocks import ManualClock
 

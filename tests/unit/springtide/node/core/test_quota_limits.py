@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from springtide.contract.security import DEFAULT_ENTITY, EntityQuotas, QuotaEntity
-from springtide.node.quotas.limits import Limit, Limits, QuotaName
+from springtide.node.core.quota_limits import Limit, Limits, QuotaName
 
 RATE = QuotaName.PRODUCER_BYTE_RATE
 

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from springtide.contract.security import ScramSecret, UserSecrets, key_of_unknown_users
-from springtide.node import known_users
-from springtide.node.known_users import KnownUsers, VerifiedPasswords, credential_of, is_current
+from springtide.node.core import known_users
+from springtide.node.core.known_users import KnownUsers, VerifiedPasswords, credential_of, is_current
 from springtide.security.sasl.credentials import ScramCredential, ScramMechanism, credential_from_password
 from tests.kit.springtide.users import scram_secret, user, users
 

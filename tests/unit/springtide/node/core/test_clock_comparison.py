@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from springtide.contract.preflight import ClockFigures
-from springtide.node.clock_comparison import READINGS_MAX, ClockComparison
+from springtide.node.core.clock_comparison import READINGS_MAX, ClockComparison
 
 
 def test_nothing_is_known_before_a_reading() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from springtide.node.quotas import sensors
-from springtide.node.quotas.limits import Key
-from springtide.node.quotas.sensors import (
+from springtide.node.core import quota_sensors as sensors
+from springtide.node.core.quota_limits import Key
+from springtide.node.core.quota_sensors import (
     DELAY_MS_MAX,
     IDLE_MS_MAX,
     MutationBucket,

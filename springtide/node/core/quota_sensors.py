@@ -16,7 +16,7 @@ from itertools import islice
 from math import ceil
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from .limits import Key
+from springtide.node.core.quota_limits import Key
 
 DELAY_MS_MAX: Final = 2**31 - 1
 """throttle_time_ms has 32 bits."""

@@ -1,0 +1,1 @@
+"""Decisions of a process that speaks Kafka. Pure: what they depend on is given to them."""
