@@ -12,6 +12,9 @@ Bounds limit what a peer can make a broker hold: requests and bytes in flight, b
 peer. A connection at a bound is not read from until it is below again; one whose client is above a quota is
 not read from until the client has waited. One that does not take its answers is closed. Bytes that are not a
 request end the connection: nothing after them can be understood.
+
+Its phase, the way its answers leave, and the reasons for which it is not read are values, and a table says
+which may follow which (core/connection_states.py).
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from springtide.node.authorization import ClientRights
 from springtide.node.clock import Clock
+from springtide.node.core.connection_states import ConnectionPhase, PauseReason, Pauses, Sending, follow
 from springtide.node.mutes import Mutes
 from springtide.node.net import SEND_CHUNKS_MAX, Buffer, Channel, ChannelReadiness, Poller
 from springtide.node.refusals import UNKNOWN_SOFTWARE
@@ -55,6 +59,10 @@ hold either for long."""
 READ_FILE_BYTES_MAX = 256 * 1024
 """Bytes of a file that are read at once where the channel has to encrypt them."""
 
+
+# As the hot path asks for them: a look into an Enum takes longer.
+_NEW, _ENDING, _CLOSED = ConnectionPhase.NEW, ConnectionPhase.ENDING, ConnectionPhase.CLOSED
+_FREE, _BLOCKED = Sending.FREE, Sending.BLOCKED
 
 ANONYMOUS = "User:ANONYMOUS"
 """The principal of a client that is not known: the listener has neither SASL nor client certificates."""
@@ -121,26 +129,20 @@ class Connection:
     __slots__ = (
         "_answers",
         "_channel",
-        "_closes_after_mute",
         "_dispatch",
         "_has_unstarted",
         "_in_flight_bytes",
         "_is_dirty",
-        "_is_ending",
-        "_is_held",
-        "_is_identified",
-        "_is_in_thread",
-        "_is_paused",
-        "_is_sending_file",
+        "_pauses",
+        "_phase",
         "_reader",
+        "_sending",
         "_server",
         "_turn_requests",
         "_unsent",
         "_unsent_bytes",
-        "_wants_write",
         "certificate_names",
         "client_id",
-        "closed",
         "fetch_session",
         "last_progress_ms",
         "listener",
@@ -165,25 +167,16 @@ class Connection:
         self._in_flight_bytes = 0
         self._unsent: deque[Chunk] = deque()
         self._unsent_bytes = 0
-        self._is_dirty = False
-        self._is_sending_file = False
-        #: A thread is using the socket: its descriptor must not be closed under it, since the number may be
-        #: another connection's a moment later.
-        self._is_in_thread = False
-        self._wants_write = False
-        #: At a bound or muted: nothing is read or started until it is below again.
-        self._is_paused = False
+        self._phase = _NEW
+        self._sending = _FREE
+        self._pauses = Pauses()
         #: Monotonic; 0: not muted.
         self.muted_until_ms = 0
-        self._closes_after_mute = False
-        #: Nothing is read or started until `release`.
-        self._is_held = False
-        #: It is closed as soon as what waits is sent.
-        self._is_ending = False
+        #: Whether it is among those that the server flushes at the end of the turn.
+        self._is_dirty = False
         #: Whether whole requests may wait in the reader because a bound or the turn's budget stopped us.
         self._has_unstarted = False
         self._turn_requests = 0
-        self._is_identified = False
         self.peer = channel.peer
         #: The name of the listener that it came by.
         self.listener = listener
@@ -199,7 +192,6 @@ class Connection:
         self.sasl: SaslConnection | None = None
         #: What the client may do, once the authorizer was asked.
         self.rights: ClientRights | None = None
-        self.closed = False
         #: The Fetch handler's: the session last used here, so that it can end with the connection.
         self.fetch_session: object | None = None
         #: Whether it carries what a group's member sends (core/listed_coordinators.py).
@@ -207,6 +199,10 @@ class Connection:
         self.last_progress_ms = server.clock.mono_ms()
         #: When the first byte of a frame that is still incomplete came, or None.
         self.partial_since_ms: int | None = None
+
+    @property
+    def closed(self) -> bool:
+        return self._phase is _CLOSED
 
     @property
     def is_waiting(self) -> bool:
@@ -249,9 +245,9 @@ class Connection:
         """Read or send: the socket is ready, or the connection's turn has come again."""
         if readiness.is_writable:
             self._send()
-        if self.closed:
+        if self._phase is _CLOSED:
             return
-        if self._is_paused:
+        if self._pauses:
             if readiness.is_hung_up:  # the peer will not take our answers
                 self.close()
             return
@@ -277,7 +273,7 @@ class Connection:
         taken = 0
         if self._has_unstarted:
             self._start_requests()
-        while not (self._has_unstarted or self._is_paused or self.closed) and taken < TURN_BYTES_MAX:
+        while not (self._has_unstarted or self._pauses or self._phase is _CLOSED) and taken < TURN_BYTES_MAX:
             room = reader.writable()
             try:
                 count = recv_into(room)
@@ -288,13 +284,13 @@ class Connection:
                 return
             reader.received(count)
             taken += count
-            if not self._is_identified:  # here the handshake of TLS is over
-                self._is_identified = True
+            if self._phase is _NEW:  # here the handshake of TLS is over
+                self._phase = follow(_NEW, ConnectionPhase.OPEN)
                 self._server.identify(self)
             self._start_requests()
             if count < len(room):  # the kernel had no more
                 break
-        if self.closed:
+        if self._phase is _CLOSED:
             return
         if taken:
             self.last_progress_ms = self._server.now_ms
@@ -303,22 +299,20 @@ class Connection:
             elif self.partial_since_ms is None:
                 self.partial_since_ms = self.last_progress_ms
         if self._has_unstarted:
-            if self._is_at_bound():
-                self._is_paused = True
-                self._update_interest()
+            if self._pauses or self._is_at_bound():
+                self._pause(PauseReason.BOUND)
             else:
                 self._server.ready_again(self)
         elif reader.buffered_bytes and self._server.is_over_memory():
             # Its frame may not grow now, but the peer's time to complete it still counts. Incomplete frames
             # would otherwise keep the broker over its bound indefinitely.
-            self._is_paused = True
-            self._update_interest()
+            self._pause(PauseReason.BOUND)
 
     def _start_requests(self) -> None:
         """Start the whole requests that were read, until a bound stops it: what is left waits its turn."""
         reader = self._reader
         while True:
-            if self._turn_requests >= TURN_REQUESTS_MAX or self._is_at_bound():
+            if self._turn_requests >= TURN_REQUESTS_MAX or self._pauses or self._is_at_bound():
                 self._has_unstarted = reader.has_frame
                 return
             frame = reader.next_frame()
@@ -331,16 +325,14 @@ class Connection:
             self._answers.append(answer)
             self._in_flight_bytes += size
             self._dispatch(self, frame, answer)
-            if self.closed:
+            if self._phase is _CLOSED:
                 return
 
     def _is_at_bound(self) -> bool:
         return (
-            self._is_held
-            or len(self._answers) >= IN_FLIGHT_REQUESTS_MAX
+            len(self._answers) >= IN_FLIGHT_REQUESTS_MAX
             or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
             or self._unsent_bytes >= UNSENT_BYTES_MAX
-            or self.muted_until_ms != 0
             or self._server.is_over_memory()
         )
 
@@ -350,47 +342,48 @@ class Connection:
 
     def hold(self) -> None:
         """Read and start nothing more until `release`."""
-        self._is_held = True
-        if not self.closed:
-            self._is_paused = True
-            self._update_interest()
+        if self._phase is not _CLOSED:
+            self._pause(PauseReason.HELD)
 
     def release(self) -> None:
-        self._is_held = False
+        self._pauses.lift(PauseReason.HELD)
         self.resume()
 
     def resume(self) -> None:
-        """Read again if the connection is below all bounds."""
-        if self._is_paused and not self.closed and not self._is_at_bound():
-            self._is_paused = False
+        """Read again if nothing but a bound was in the way, and the connection is below all of them."""
+        if self._pauses and self._pauses.may_end and self._phase is not _CLOSED and not self._is_at_bound():
+            self._pauses.clear()
             self._update_interest()
             self._server.ready_again(self)
 
     def mute(self, until_ms: int, *, then_close: bool = False) -> None:
         """Read nothing before that time, monotonic; answers leave as before. then_close: end the connection
         instead of reading again."""
-        if until_ms <= self.muted_until_ms or self.closed:
+        if until_ms <= self.muted_until_ms or self._phase is _CLOSED:
             return
         self.muted_until_ms = until_ms
-        self._closes_after_mute = then_close
-        self._is_paused = True
-        self._update_interest()
+        self._pause(PauseReason.TURNED_AWAY if then_close else PauseReason.MUTED)
         self._server.mutes.add(self)
 
     def end_mute(self, now_ms: int) -> None:
         """Read again. The peer's times begin anew, since it was we who did not read."""
         self.muted_until_ms = 0
-        if self._closes_after_mute:
+        if PauseReason.TURNED_AWAY in self._pauses:
             self.close()
             return
         self.last_progress_ms = now_ms
         if self.partial_since_ms is not None:
             self.partial_since_ms = now_ms
+        self._pauses.lift(PauseReason.MUTED)
         self.resume()
+
+    def _pause(self, reason: PauseReason) -> None:
+        self._pauses.add(reason)
+        self._update_interest()
 
     def _update_interest(self) -> None:
         self._server.poller.set_interest(
-            self._channel, is_readable=not self._is_paused, is_writable=self._wants_write
+            self._channel, is_readable=not self._pauses, is_writable=self._sending is _BLOCKED
         )
 
     # Answering
@@ -398,14 +391,14 @@ class Connection:
     def on_answer(self, answer: PendingAnswer) -> None:
         """Note that an answer is complete. Only the head of the queue can leave and make the connection
         dirty."""
-        if not self._is_dirty and self._answers and self._answers[0] is answer and not self.closed:
+        if not self._is_dirty and self._answers and self._answers[0] is answer and self._phase is not _CLOSED:
             self._is_dirty = True
             self._server.dirty.append(self)
 
     def flush(self) -> None:
         """Send the complete answers at the head of the queue, as far as the kernel takes them."""
         self._is_dirty = False
-        if self.closed:
+        if self._phase is _CLOSED:
             return
         answers, unsent = self._answers, self._unsent
         while answers and answers[0].is_complete:
@@ -416,48 +409,50 @@ class Connection:
                 if size:
                     unsent.append(chunk)
                     self._unsent_bytes += size
-        if not self._wants_write:
+        if self._sending is not _BLOCKED:
             self._send()
 
     def _send(self) -> None:
         """Send what waits, until the kernel takes no more, the turn is over, or a disk is needed."""
-        if self._is_sending_file:
+        if self._sending is not _FREE and self._sending is not _BLOCKED:
             return
         unsent, server = self._unsent, self._server
         file_bytes = 0
-        wants_write = False
+        sending = _FREE
         try:
             while unsent and file_bytes < SEND_FILE_BYTES_MAX:
                 head = unsent[0]
                 if not isinstance(head, FileChunk):
                     self._send_some()
                 elif server.file_bytes_left <= 0:
-                    wants_write = True
+                    sending = _BLOCKED
                     break
                 elif _is_cached(head):
                     sent = self._send_cached(head)
                     file_bytes += sent
                     server.file_bytes_left -= sent
                 else:
-                    self._is_sending_file = True
+                    sending = Sending.FROM_DISK
                     self._server.spawn(self._send_from_disk)
                     break
             else:
-                wants_write = bool(unsent)
+                if unsent:
+                    sending = _BLOCKED
         except BlockingIOError:
-            wants_write = True
+            sending = _BLOCKED
         except OSError:
             self.close()
             return
-        self._set_wants_write(wants_write)
-        if self._is_ending and not unsent:
+        if sending is not self._sending:
+            self._set_sending(sending)
+        if self._phase is _ENDING and not unsent:
             self.close()
-        elif self._is_paused:
+        elif self._pauses:
             self.resume()
 
-    def _set_wants_write(self, wants_write: bool) -> None:
-        if wants_write is not self._wants_write:
-            self._wants_write = wants_write
+    def _set_sending(self, sending: Sending) -> None:
+        former, self._sending = self._sending, follow(self._sending, sending)
+        if _BLOCKED in (former, sending):
             self._update_interest()
 
     def _send_some(self) -> None:
@@ -513,11 +508,11 @@ class Connection:
         except OSError:
             self.close()
         finally:
-            self._is_sending_file = False
+            self._set_sending(_FREE)
         if self.closed:
             return
         if is_full:
-            self._set_wants_write(True)
+            self._set_sending(_BLOCKED)
         else:
             self._send()
 
@@ -530,13 +525,13 @@ class Connection:
             if not self.closed:
                 self._put_in_front(part, data)
             return
-        self._is_in_thread = True
+        self._set_sending(Sending.IN_THREAD)
         try:
             sent = await self._server.threads.run(
                 lambda: self._channel.send_file(descriptor, position=part.position, length=length)
             )
         finally:
-            self._is_in_thread = False
+            self._set_sending(Sending.FROM_DISK)
             if self.closed:
                 self._channel.close()
         if not self.closed:  # by the peer's leaving, while the thread sent: nothing is left to account for
@@ -573,17 +568,20 @@ class Connection:
 
     def end(self) -> None:
         """Send the complete answers at the head of the queue, then close; others are not sent."""
-        self._is_ending = self._is_held = True
+        if self._phase is _CLOSED:
+            return
+        self._phase = follow(self._phase, _ENDING)
+        self._pause(PauseReason.HELD)
         self.flush()
         if not self._unsent:
             self.close()
 
     def close(self) -> None:
-        if self.closed:
+        if self._phase is _CLOSED:
             return
-        self.closed = True
+        self._phase = follow(self._phase, _CLOSED)
         self._server.poller.remove(self._channel)
-        if not self._is_in_thread:
+        if self._sending is not Sending.IN_THREAD:
             self._channel.close()
         self._unsent.clear()
         self._unsent_bytes = 0

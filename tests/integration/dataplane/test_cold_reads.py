@@ -13,6 +13,7 @@ import trio
 
 from dataplane.storage.disk import File
 from springtide.node import connection as connection_module
+from springtide.node.core.connection_states import Sending
 from springtide.wire.apis import ApiKey
 from tests.kit.dataplane.clients_in_threads import SMALL_BATCHES, produce, read
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
@@ -135,7 +136,9 @@ async def slow_fetch(cluster: ClusterInProcess, wire: Raw) -> None:
     )
     connections = cluster.brokers[1].broker.server._connections
     await cluster.controller.wait_for(
-        lambda: any(0 < one._unsent_bytes < 5_000_000 and one._wants_write for one in connections),
+        lambda: any(
+            0 < one._unsent_bytes < 5_000_000 and one._sending is Sending.BLOCKED for one in connections
+        ),
         "the broker is in the middle of a range",
     )
 

@@ -305,3 +305,21 @@ def test_a_limit_counts_for_frames_whose_size_is_read_after_it() -> None:
     channel.incoming += frame(b"-_-six")
     harness.turn()
     assert harness.started == [b"four", b"-five"] and channel.is_closed
+
+
+def test_a_release_does_not_end_a_mute_nor_the_end_of_a_mute_a_hold() -> None:
+    harness = Harness()
+    channel = harness.connect()
+    connection = held(harness)
+    connection.mute(harness.server.clock.mono_ms() + 1_000_000)
+    channel.incoming += frame(b"a")
+    connection.release()
+    harness.turn()
+    assert harness.started == []
+    connection.hold()
+    connection.end_mute(harness.server.clock.mono_ms())
+    harness.turn()
+    assert harness.started == []
+    connection.release()
+    harness.turn()
+    assert harness.started == [b"a"]
