@@ -126,7 +126,10 @@ def measured_of(body: GoalBody, image: ClusterImage) -> Measured | None:
         if broker.broker_id not in image.brokers:
             raise _refusal("unknown_broker", pointer, f"there is no broker {broker.broker_id}")
         _check_once(seen, broker.broker_id, pointer)
-    return Measured(rates, {broker.broker_id: broker.room_bytes for broker in body.measured.brokers})
+    return Measured(
+        rates if body.measured.topics else None,
+        {broker.broker_id: broker.room_bytes for broker in body.measured.brokers},
+    )
 
 
 def _check_once(seen: set[str | int], name: str | int, pointer: str) -> None:

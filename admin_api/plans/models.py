@@ -106,8 +106,8 @@ class MeasuredBroker(RequestBody):
 
 
 class Measurements(RequestBody):
-    """Measurements that the controller can't make. A topic that is left out is idle; a broker that is left
-    out has the room that it tells."""
+    """Measurements in place of the controller's own. Without topics rates are those that leaders report;
+    otherwise a topic that is left out is idle. A broker that is left out has the room that it tells."""
 
     topics: Annotated[list[MeasuredTopic], Field(max_length=MEASURED_TOPICS_MAX, default_factory=list)]
     brokers: Annotated[list[MeasuredBroker], Field(max_length=1_000, default_factory=list)]
@@ -115,8 +115,8 @@ class Measurements(RequestBody):
 
 class EvenOutGoal(RequestBody):
     """The goal that no broker is far above the mean of any of these weights, with few bytes copied.
-    Weights that are rates (`bytes_in`, `leader_bytes_in`, `bytes_out`) have to be measured: `pipeline
-    plan` does it."""
+    Weights that are rates (`bytes_in`, `leader_bytes_in`, `bytes_out`) are averages of about an hour, which
+    the active controller keeps from what leaders report."""
 
     kind: Literal["even_out"]
     weights: Annotated[list[WeightName], Field(min_length=1, max_length=6)] = Field(

@@ -53,6 +53,7 @@ from controller.core.group_book import GroupBook
 from controller.core.in_force import Awaited
 from controller.core.machine import ClusterMachine, Step
 from controller.core.options import ControllerOptions
+from controller.core.rates import RateBook
 from controller.core.reassignment_progress import ReassignmentProgress
 from controller.core.records import Cause, Record, RemoveTopicRecord
 from controller.core.shards import missing_topics
@@ -178,6 +179,7 @@ class ClusterDriver:
         self.published = published
         #: The latest word of each partition's leader; forgotten with its topic.
         self.lags: dict[PartitionKey, PartitionLag] = {}
+        self.rates = RateBook()
         #: As each broker's latest heartbeat told it.
         self.disks: dict[int, DiskSpace] = {}
         self.groups = GroupBook()
@@ -448,6 +450,7 @@ class ClusterDriver:
             topic = self.published.image.topics.get(record.topic_id)
             for partition in range(0 if topic is None else topic.partitions):
                 self.lags.pop((record.topic_id, partition), None)
+                self.rates.forget((record.topic_id, partition))
                 self._unreported.pop((record.topic_id, partition), None)
         self.published.replay(record, number)
 
@@ -660,6 +663,7 @@ class ClusterDriver:
             key = (lag.topic_id, lag.partition)
             state = image.partitions.get(key)
             if state is not None and state.leader == event.request.broker_id:
+                self.rates.note(self.lags.get(key), lag, self._clock.now_mono_ms())
                 self.lags[key] = lag
                 self._unreported.pop(key, None)
 

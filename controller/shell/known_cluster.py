@@ -15,6 +15,7 @@ from controller.core.effects import Alarm
 from controller.core.image import ClusterImage
 from controller.core.loss import LossPreview
 from controller.core.preflight import PreflightCheck
+from controller.core.rates import RateBook
 from controller.core.reassignment_progress import ReassignmentProgress
 from controller.core.records import Change
 from controller.shell.driver import ClusterDriver
@@ -141,6 +142,11 @@ class KnownCluster:
         """Return the leaders' latest reports, as a copy."""
         driver = self._drivers.driver_if_any(self.cluster)
         return {} if driver is None else dict(driver.lags)
+
+    def rates(self) -> RateBook:
+        """Return what passed through the leaders, as a copy; nothing when this controller is not active."""
+        driver = self._drivers.driver_if_any(self.cluster)
+        return RateBook() if driver is None else driver.rates.copy()
 
     def disk(self, broker_id: int) -> DiskSpace | None:
         """Return the broker's latest word; None if there is none."""

@@ -19,6 +19,9 @@ class Hosted:
     key: PartitionKey = field(init=False)
     #: What the last report said; an idle partition is not reported again.
     lag_reported: PartitionLag | None = None
+    #: Since the process started: what producers brought, and what consumers got.
+    bytes_in: int = 0
+    bytes_out: int = 0
     #: Not in the table any more, or about to be closed: what still comes back from a thread is dropped.
     is_forgotten: bool = False
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Generic
 
+from msgspec.structs import replace
+
 from dataplane.core.creations import UntoldCreations
 from dataplane.core.hosted import H
 from dataplane.core.log_ends import UntoldLogEnds
@@ -115,6 +117,8 @@ class Reports(Generic[H]):
             del self._lags[key]
             leader = hosted.replica.leading
             lag = None if leader is None else leader.lag(now_ms)
+            if lag is not None:
+                lag = replace(lag, bytes_in=hosted.bytes_in, bytes_out=hosted.bytes_out)
             if lag is not None and not _is_same_lag(lag, hosted.lag_reported):
                 hosted.lag_reported = lag
                 lags.append(lag)
@@ -161,6 +165,7 @@ def _is_same_lag(lag: PartitionLag, reported: PartitionLag | None) -> bool:
         and lag.high_watermark == reported.high_watermark
         and lag.log_start_offset == reported.log_start_offset
         and lag.size_bytes == reported.size_bytes
+        and lag.bytes_out == reported.bytes_out
         and all(follower.lag_records == 0 for follower in lag.followers)
         and len(lag.followers) == len(reported.followers)
         and all(follower.lag_records == 0 for follower in reported.followers)

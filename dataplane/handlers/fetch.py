@@ -399,4 +399,4 @@ def _count(context: BrokerContext, key: PartitionKey, session: FetchSession, siz
         return
     hosted = context.table.get(*key)
     if hosted is not None:
-        hosted.bytes_out += size_bytes
+        context.table.note_read(hosted, size_bytes)

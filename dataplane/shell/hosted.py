@@ -11,8 +11,6 @@ from dataplane.storage.partition_log import PartitionLog
 @dataclass(slots=True, eq=False, kw_only=True)
 class HostedPartition(Hosted):
     log: PartitionLog
-    bytes_in: int = 0
-    bytes_out: int = 0
     messages_in: int = 0
     #: Its fetches belong to a move: counted apart, and throttled where there is a rate (replica_fetcher.py).
     is_learner: bool = False

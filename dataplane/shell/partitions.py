@@ -87,6 +87,11 @@ class PartitionTable:
     def __len__(self) -> int:
         return len(self._hosted)
 
+    def note_read(self, hosted: HostedPartition, size_bytes: int) -> None:
+        """Count what a consumer got; the next report tells of it."""
+        hosted.bytes_out += size_bytes
+        self._broker.note_news(hosted)
+
     # The core's home
 
     def aside_epoch(self, key: PartitionKey) -> int | None:

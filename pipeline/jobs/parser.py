@@ -20,7 +20,6 @@ JOBS: Final = MappingProxyType(
         "replay": "a lake or another cluster to a topic, each record once",
         "verify": "are all replicas the same, whole and in order?",
         "salvage": "what did an unclean election cut off, and what of it is missing?",
-        "plan": "from load history to proposed moves",
         "pack": "what tasks import, as one file for --archives",
     }
 )

@@ -60,7 +60,10 @@ class FollowerLag(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PartitionLag(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Informational: shown to operators and used to judge preferred elections, never to decide durability."""
+    """Informational: shown to operators and used to judge preferred elections, never to decide durability.
+
+    bytes_in, bytes_out: from producers and to consumers, since this leader's process has the partition; -1:
+        not reported, by a broker of an older release."""
 
     topic_id: str
     partition: int
@@ -70,6 +73,8 @@ class PartitionLag(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     high_watermark: int
     size_bytes: int
     followers: tuple[FollowerLag, ...] = ()
+    bytes_in: int = -1
+    bytes_out: int = -1
 
 
 class ReplicaProblem(msgspec.Struct, frozen=True, kw_only=True):

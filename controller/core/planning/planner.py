@@ -234,7 +234,12 @@ def _least(layout: Layout, freedom: Freedom) -> tuple[int | None, list[int]]:
 
 def _not_measured(weighing: Weighing, goal: EvenOut) -> list[Rejection]:
     return [
-        Rejection(code=RejectionCode.NOT_MEASURED, detail=f"{weight.value} was not measured", weight=weight)
+        Rejection(
+            code=RejectionCode.NOT_MEASURED,
+            detail=f"{weight.value} is not known yet: the active controller averages what leaders report "
+            "over at least five minutes, and each leader must be of a release that reports it",
+            weight=weight,
+        )
         for weight in goal.weights
         if weight not in weighing.weights
     ]

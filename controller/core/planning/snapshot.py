@@ -35,15 +35,16 @@ class Rates(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """The values that a client measured. rates: by partition. room: bytes that moves may bring, by broker."""
+    """The values that a client measured. rates: by partition; None: as leaders report them. room: bytes that
+    moves may bring, by broker."""
 
-    rates: Mapping[PartitionKey, Rates]
+    rates: Mapping[PartitionKey, Rates] | None
     room: Mapping[int, int]
 
     def seen_in(self, snapshot: Snapshot) -> Snapshot:
         return msgspec.structs.replace(
             snapshot,
-            rates=self.rates,
+            rates=snapshot.rates if self.rates is None else self.rates,
             brokers=tuple(
                 msgspec.structs.replace(broker, room_bytes=self._room_of(broker))
                 for broker in snapshot.brokers
@@ -126,7 +127,7 @@ class PartitionSnapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """brokers: ascending by id. topics, partitions: by name, then by number; none is being deleted.
-    rates: as measured, a partition without is idle; None: not measured. destinations: that replicas may come
+    rates: a partition without is idle; None: not known. destinations: that replicas may come
     to, if they may at all; None: all."""
 
     brokers: tuple[BrokerSnapshot, ...]

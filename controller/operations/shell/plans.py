@@ -56,12 +56,18 @@ def plan_id_of(seed: str, *, turn: int = 0) -> str:
 
 
 async def snapshot_of(engine: Engine, store: Database, cluster: str) -> Snapshot:
-    """Return a snapshot of what has been decided, with the sizes that leaders and the disks that brokers
-    reported. Raise NotActive, UnknownCluster."""
+    """Return a snapshot of what has been decided, with the sizes and rates that leaders and the disks that
+    brokers reported. Raise NotActive, UnknownCluster."""
     view = engine.cluster(cluster)
     image, lags = view.decided, view.lags()
     disks = {broker: disk for broker in image.brokers if (disk := view.disk(broker)) is not None}
-    return await store.compute(partial(take_snapshot, Moment.of(image), lags, disks))
+    moment, rates, now_ms = Moment.of(image), view.rates(), engine.clock.now_mono_ms()
+
+    def take() -> Snapshot:
+        snapshot = take_snapshot(moment, lags, disks)
+        return msgspec.structs.replace(snapshot, rates=rates.rates(lags, now_ms))
+
+    return await store.compute(take)
 
 
 async def make(

@@ -66,6 +66,10 @@ def _goal(options: Namespace) -> Json:
         if not broker.isdigit() or not percent.isdigit():
             raise UsageError("--relieve: must be BROKER:PERCENT, such as 3:70")
         chosen.append({"kind": "relieve", "broker_id": int(broker), "used_percent": int(percent)})
+    if options.even_out:
+        chosen.append(
+            {"kind": "even_out", "weights": options.even_out} | given(bytes_max=options.even_out_bytes_max)
+        )
     if options.drain and not is_rebalance:
         chosen.append({"kind": "drain", "broker_ids": options.drain})
     if options.replace is not None:
@@ -114,6 +118,7 @@ COMMANDS = (
             "plans make --onto 4 --onto 5 --drain 1",
             "plans make --assign orders-0=4:2:3 --assign orders-1=2:3:4",
             "plans make --rebalance --dry-run",
+            "plans make --even-out disk --even-out bytes_in --reason 'store3 takes most of the traffic'",
             "plans make --relieve 3:70 --to rack:r2 --reason 'store3 fills up'",
         ),
         arguments=(
@@ -146,6 +151,18 @@ COMMANDS = (
                 type=id_number,
                 metavar="BROKER",
                 help="empty this broker, also together with --onto or --rebalance; may be repeated",
+            ),
+            repeated(
+                "--even-out",
+                metavar="WEIGHT",
+                help="no broker stays far above the mean in this: disk, bytes_in, leader_bytes_in, "
+                "bytes_out, replicas, leaders; may be repeated",
+            ),
+            argument(
+                "--even-out-bytes-max",
+                type=id_number,
+                metavar="BYTES",
+                help="with --even-out: copied by all moves together",
             ),
             argument(
                 "--relieve",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
@@ -65,15 +66,23 @@ async def pause(rest: Rest, brokers: list[Broker], ms: int) -> None:
 
 
 async def report_sizes(
-    rest: Rest, brokers: list[Broker], *, size_bytes: int, less_bytes: int = 0, but: str = ""
+    rest: Rest,
+    brokers: list[Broker],
+    *,
+    size_bytes: int,
+    less_bytes: int = 0,
+    but: str = "",
+    bytes_in: Sequence[int] = (),
 ) -> None:
     """Every leader that there is reports how large its logs are. less_bytes: so much each partition has less
-    than the one before. but: a topic or a partition of which nothing is reported."""
+    than the one before. but: a topic or a partition of which nothing is reported. bytes_in: of each partition
+    since it has its leader; empty: the leaders are of an older release."""
     for state in partitions(rest):
         names = (state.topic, f"{state.topic}-{state.partition}")
         if state.leader != NO_LEADER and but not in names:
             size = size_bytes - less_bytes * state.partition
-            await report(rest, brokers, state, size_bytes=size, isr=())
+            passed = bytes_in[state.partition] if bytes_in else -1
+            await report(rest, brokers, state, size_bytes=size, isr=(), bytes_in=passed)
 
 
 async def catch_up(
@@ -108,6 +117,7 @@ async def report(
     size_bytes: int,
     isr: tuple[int, ...],
     followers: tuple[FollowerLag, ...] = (),
+    bytes_in: int = -1,
 ) -> None:
     """The leader's lag report, and that these are in sync. The leader may be another afterwards: when the
     last target has joined and it was to go."""
@@ -129,6 +139,8 @@ async def report(
         high_watermark=40,
         size_bytes=size_bytes,
         followers=followers,
+        bytes_in=bytes_in,
+        bytes_out=min(bytes_in, 0),
     )
     request = LagReport(
         broker_id=state.leader,

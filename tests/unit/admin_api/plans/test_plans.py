@@ -373,6 +373,40 @@ async def test_what_was_measured_is_evened_out_and_carried_out(zookeeper: Memory
         assert {m["partition"]: tuple(m["replicas_after"]) for m in plan["moves"]}.items() <= now.items()
 
 
+async def test_rates_are_averages_of_what_leaders_report(zookeeper: MemoryZooKeeper) -> None:
+    goal = {"kind": "even_out", "weights": ["bytes_in", "bytes_out"]}
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest)
+        await report_sizes(rest, brokers, size_bytes=2**30, bytes_in=[0] * 6)
+        await pause(rest, brokers, 100_000)
+        refused = await rest.client.post(PLANS, json={"goal": goal})
+        assert problem(refused) == (422, "plan_infeasible")
+        assert "five minutes" in refused.json()["detail"]
+        await pause(rest, brokers, 200_000)
+        hot = [300 * rate for rate in (9_000_000, *5 * [1_000_000])]
+        await report_sizes(rest, brokers, size_bytes=2**30, bytes_in=hot)
+        plan = await made(rest, goal)
+        before, after = ({one["weight"]: one for one in plan[when]["loads"]} for when in ("before", "after"))
+        assert before["bytes_in"]["total"] == pytest.approx(3 * 14_000_000, rel=0.05)
+        assert before["bytes_out"]["total"] == pytest.approx(2 * 14_000_000, rel=0.05)
+        assert after["bytes_in"]["highest_over_mean"] < before["bytes_in"]["highest_over_mean"]
+        only_room = goal | {"measured": {"brokers": [{"broker_id": 4, "room_bytes": 0}]}}
+        assert 4 not in {b for m in (await made(rest, only_room))["moves"] for b in m["replicas_after"]}, (
+            "without topics, the rates are those that leaders report"
+        )
+
+
+async def test_no_rate_is_guessed_while_a_leader_of_an_older_release_does_not_count(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest)
+        await report_sizes(rest, brokers, size_bytes=2**30)
+        await pause(rest, brokers, 400_000)
+        goal = {"kind": "even_out", "weights": ["bytes_in"]}
+        assert problem(await rest.client.post(PLANS, json={"goal": goal})) == (422, "plan_infeasible")
+
+
 async def test_the_audit_keeps_a_hash_of_what_was_measured(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         brokers = await formed(rest)

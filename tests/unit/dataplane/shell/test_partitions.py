@@ -372,6 +372,9 @@ def test_a_controller_that_took_over_is_told_of_idle_partitions_too() -> None:
         assert node.reports.changed_lags(1_000, count_max=9) == []
         await node.apply(state(partition_epoch=2), full=True)
         assert len(node.reports.changed_lags(1_500, count_max=9)) == 1
+        node.table.note_read(node.hosted(), 70)
+        (read,) = node.reports.changed_lags(2_000, count_max=9)
+        assert (read.bytes_in, read.bytes_out) == (node.hosted().bytes_in, 70), "a consumer has read it"
 
     trio.run(test)
 

@@ -114,6 +114,8 @@ def test_a_plan_has_destinations_floors_and_brokers_that_come_and_go() -> None:
     }
     relief = body_of(first_request("plans make --relieve 3:70"))
     assert relief == {"goal": {"kind": "relieve", "broker_id": 3, "used_percent": 70}}
+    evened = body_of(first_request("plans make --even-out disk --even-out bytes_in --even-out-bytes-max 9"))
+    assert evened == {"goal": {"kind": "even_out", "weights": ["disk", "bytes_in"], "bytes_max": 9}}
 
 
 def test_a_deletion_has_its_reason_in_the_query_and_its_condition_in_a_header() -> None:
