@@ -20,7 +20,6 @@ JOBS: Final = MappingProxyType(
         "replay": "a lake or another cluster to a topic, each record once",
         "verify": "are all replicas the same, whole and in order?",
         "salvage": "what did an unclean election cut off, and what of it is missing?",
-        "pack": "what tasks import, as one file for --archives",
     }
 )
 #: Spark's own rule for what it shows to no one (spark.redaction.regex). Every user of a host can read its
@@ -33,7 +32,8 @@ EPILOG: Final = f"""\
 {PROG} JOB --help tells a job's arguments, with examples.
 
 The same on a Spark cluster, with what tasks import shipped beside it:
-  {PROG} pack env.tar.gz && mkdir env && tar xzf env.tar.gz -C env
+  python3 -m venv env && env/bin/pip install 'springtide[pipeline]'
+  tar czf env.tar.gz -C env --exclude='./lib/python3*/site-packages/pyspark' .
   PYSPARK_PYTHON=env/bin/python spark-submit --master yarn --archives env.tar.gz#env \\
       $(env/bin/python -m pipeline.submit --path) land orders /mnt/lake --bootstrap-server store1:9092
 

@@ -1,15 +1,17 @@
 """Sparks whose executors are processes of their own, and the environment that is shipped to them.
 
-Nothing of the checkout is on their path: what tasks import comes out of the archive that `pipeline pack`
-makes, or it is not there. Each place is what `--master` (or `--remote`) then names, as on a real cluster.
+Nothing of the checkout is on their path: what tasks import of ours comes out of the archive, which is made as
+docs/pipeline.md says ("On a cluster"), or it is not there. Each place is what `--master` (or `--remote`) then
+names, as on a real cluster.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-import tarfile
+import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,8 +20,6 @@ from pathlib import Path
 from localcluster.java import find_java
 from localcluster.ports import LOOPBACK, PortReservation, is_accepting
 from localcluster.processes import ProcessCommand, SupervisedProcess
-from pipeline.pack.archive import write_archive
-from pipeline.pack.contents import contents
 from tests.kit.pipeline.spark_jvm import SHORT_LIVED, linked_home
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -95,11 +95,15 @@ class Shipped:
 
 
 def ship(folder: Path) -> Shipped:
-    """Packs this environment and unpacks it where the driver will look."""
-    archive = folder / "env.tar.gz"
-    write_archive(archive, contents().members, level=0)  # it only moves across this machine
-    with tarfile.open(archive) as tar:
-        tar.extractall(folder / ENVIRONMENT, filter="fully_trusted")  # the interpreter's link leads out
+    """Make a virtual environment where the driver will look, and the archive of it. What pip would install
+    beside our packages is that of the Python that runs the tests."""
+    archive, environment = folder / "env.tar.gz", folder / ENVIRONMENT
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    there = Path(sysconfig.get_path("purelib", vars={"base": str(environment)}))
+    for package in ("pipeline", "pyspark_springtide", "springtide"):
+        shutil.copytree(ROOT / package, there / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (there / "required.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
+    subprocess.run(["tar", "czf", str(archive), "-C", str(environment), "."], check=True)
     # local-cluster's workers write below it, and not into PySpark's.
     return Shipped(folder, archive, linked_home(folder / "spark", without=WORKERS_FOLDER))
 
