@@ -209,6 +209,43 @@ def add_examples(document: dict[str, Any]) -> None:
     document["components"]["examples"] = {
         code: {"summary": CATALOGUE[code].title, "value": problem_example(code)} for code in sorted(used)
     }
+    _share_refusals(document)
+    _share_parameters(document)
+
+
+def _share_parameters(document: dict[str, Any]) -> None:
+    """Write a parameter once, among the components, that is the same wherever its name is taken, and is taken
+    more than once."""
+    operations = [one for methods in document["paths"].values() for one in methods.values()]
+    taken: dict[str, list[Any]] = {}
+    for operation in operations:
+        for one in operation.get("parameters", ()):
+            taken.setdefault(f"{one['in']}_{one['name']}", []).append(one)
+    shared = {
+        name: found[0]
+        for name, found in sorted(taken.items())
+        if len(found) > 1 and all(one == found[0] for one in found)
+    }
+    for operation in operations:
+        for place, one in enumerate(operation.get("parameters", ())):
+            name = f"{one['in']}_{one['name']}"
+            if name in shared:
+                operation["parameters"][place] = {"$ref": f"#/components/parameters/{name}"}
+    document["components"]["parameters"] = shared
+
+
+def _share_refusals(document: dict[str, Any]) -> None:
+    """Write each set of problems once, among the components, and refer to it: over a thousand answers are one
+    of fewer than a hundred sets."""
+    shared: dict[str, Any] = {}
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            for status, response in operation["responses"].items():
+                if CODES in response:
+                    name = "_or_".join(response[CODES])
+                    assert shared.setdefault(name, response) == response, name
+                    operation["responses"][status] = {"$ref": f"#/components/responses/{name}"}
+    document["components"]["responses"] = dict(sorted(shared.items()))
 
 
 def _fill_in(parameter: dict[str, Any]) -> None:

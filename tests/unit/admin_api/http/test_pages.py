@@ -11,6 +11,7 @@ from springtide.contract.holdings import SetAsideLog
 from springtide.contract.lag_report import LagReport
 from springtide.contract.missing_topics import MissingTopic
 from tests.kit.admin_api.coordinators import Coordinator
+from tests.kit.admin_api.document import parameters_of
 from tests.kit.admin_api.rest import Rest, controller, pointers, problem, speaking
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
@@ -136,8 +137,9 @@ def _listed(rest: Rest) -> dict[str, set[str]]:
     """Parameters by path of every GET, but for answers to a question that must be put: they have tests of
     their own."""
     found: dict[str, set[str]] = {}
-    for path, operations in rest.app.openapi()["paths"].items():
-        parameters = operations.get("get", {}).get("parameters", ())
+    document = rest.app.openapi()
+    for path, operations in document["paths"].items():
+        parameters = parameters_of(document, operations.get("get", {}))
         if not any(one["in"] == "query" and one["required"] for one in parameters):
             found[path] = {one["name"] for one in parameters}
     return found
@@ -163,7 +165,7 @@ async def test_whatever_may_have_a_next_page_can_be_asked_for_it(zookeeper: Memo
             content = operations.get("get", {}).get("responses", {}).get("200", {}).get("content", {})
             name = content.get("application/json", {}).get("schema", {}).get("$ref", "").rpartition("/")[2]
             if "next_page_token" in document["components"]["schemas"].get(name, {}).get("properties", {}):
-                names = {parameter["name"] for parameter in operations["get"]["parameters"]}
+                names = {parameter["name"] for parameter in parameters_of(document, operations["get"])}
                 assert {"limit", "page_token"} <= names, path
 
 

@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 
 from admin_api.http.gate import BROKERS_PREFIX, SAFE_METHODS
 from springtide.contract.security import STANDARD_AUTHORIZER
+from tests.kit.admin_api.document import parameters_of
 from tests.kit.admin_api.plans import SETTING, protect
 from tests.kit.admin_api.rest import TOKENS, Rest, ask, controller, pointers, problem
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
@@ -161,7 +162,7 @@ async def test_every_write_of_a_cluster_has_room_for_a_reason(zookeeper: MemoryZ
                 path = re.sub(r":[a-z_]+}", "}", route.path)
                 operation = document["paths"][path][method.lower()]
                 if method == "DELETE":
-                    named = {parameter["name"] for parameter in operation["parameters"]}
+                    named = {parameter["name"] for parameter in parameters_of(document, operation)}
                     assert "reason" in named, path
                 else:
                     schema = operation["requestBody"]["content"]["application/json"]["schema"]

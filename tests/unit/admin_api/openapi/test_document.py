@@ -8,6 +8,7 @@ import pytest
 from admin_api.http.problems import MEDIA_TYPE
 from admin_api.openapi.document import PATH, build_document, render
 from admin_api.openapi.schema import TAGS
+from tests.kit.admin_api.document import parameters_of, resolved
 from tests.kit.admin_api.rest import controller
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
@@ -33,7 +34,8 @@ def test_every_operation_is_named_tagged_and_says_what_can_go_wrong() -> None:
                 noun = "Coordinators" if "/coordinators/" in path else "Brokers"
                 assert operation["tags"] == [f"{noun} (internal)"]
                 continue
-            for status, response in operation["responses"].items():
+            for status, answer in operation["responses"].items():
+                response = resolved(document, answer)
                 if int(status) >= 300:
                     assert list(response["content"]) == [MEDIA_TYPE], (path, status)
                 elif status == "204":
@@ -45,13 +47,23 @@ def test_every_operation_is_named_tagged_and_says_what_can_go_wrong() -> None:
     assert "HTTPValidationError" not in json.dumps(document)
 
 
+def test_what_many_operations_share_is_written_once() -> None:
+    written = json.dumps(DOCUMENT["paths"])
+    assert '"x-problem-codes"' not in written
+    for kind in ("responses", "parameters"):
+        for name, part in DOCUMENT["components"][kind].items():
+            assert f'"#/components/{kind}/{name}"' in written, name
+            assert "$ref" not in part
+    assert PATH.stat().st_size < 1_200_000
+
+
 def test_writes_show_dry_run_idempotency_key_and_an_example() -> None:
     document = DOCUMENT
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             if method == "get" or path.startswith("/internal/"):
                 continue
-            names = {parameter["name"].lower() for parameter in operation["parameters"]}
+            names = {one["name"].lower() for one in parameters_of(document, operation)}
             assert {"dry_run", "idempotency-key", "x-actor"} <= names
             if method == "delete":
                 continue

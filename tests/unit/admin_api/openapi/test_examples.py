@@ -13,6 +13,7 @@ from admin_api.http.problems import MEDIA_TYPE, ProblemView
 from admin_api.openapi.document import build_document
 from admin_api.openapi.examples.values import ANSWERS
 from admin_api.openapi.schema import CODES, problem_example
+from tests.kit.admin_api.document import parameters_of, resolved
 from tests.kit.admin_api.rest import controller
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
@@ -43,10 +44,11 @@ def test_the_document_shows_them_where_swagger_ui_looks() -> None:
     shown = 0
     for path, operations in document["paths"].items():
         for operation in operations.values():
-            for parameter in operation.get("parameters", ()):
+            for parameter in parameters_of(document, operation):
                 if parameter["in"] == "path" and not path.startswith("/internal/"):
                     assert "example" in parameter, (path, parameter["name"])
-            for status, response in operation["responses"].items():
+            for status, answer in operation["responses"].items():
+                response = resolved(document, answer)
                 for code in response.get(CODES, ()):
                     assert CATALOGUE[code].status == int(status)
                     reference = response["content"][MEDIA_TYPE]["examples"][code]["$ref"]

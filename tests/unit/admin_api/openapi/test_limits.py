@@ -11,6 +11,7 @@ import pytest
 from admin_api.http.messages import FALLBACK, PATTERNS, plain_message
 from admin_api.openapi.document import build_document
 from controller.core.options import ControllerOptions
+from tests.kit.admin_api.document import parameters_of
 from tests.kit.admin_api.rest import Rest, controller
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
@@ -99,7 +100,7 @@ async def test_every_limit_of_a_parameter_is_the_servers(zookeeper: MemoryZooKee
     probed = 0
     async with controller(zookeeper) as rest:
         for method, path, operation in operations():
-            for parameter in operation.get("parameters", ()):
+            for parameter in parameters_of(DOCUMENT, operation):
                 name, schema = parameter["name"], resolved(parameter["schema"])
                 if parameter["in"] != "query" or schema.get("type") == "array":
                     continue
@@ -132,7 +133,7 @@ async def test_no_refusal_of_a_parameter_speaks_of_the_library(
 ) -> None:
     async with controller(zookeeper) as rest:
         for method, path, operation in operations():
-            for parameter in operation.get("parameters", ()):
+            for parameter in parameters_of(DOCUMENT, operation):
                 if parameter["in"] == "query":
                     await refused(rest, method, path, params={parameter["name"]: value})
                 elif parameter["in"] == "header" and value:

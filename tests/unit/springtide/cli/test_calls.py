@@ -22,6 +22,7 @@ from springtide.cli.catalogue import COMMANDS
 from springtide.cli.command import Command, CommandKind
 from springtide.cli.parser import build_parser
 from springtide.cli.run import Exit
+from tests.kit.admin_api.document import parameters_of
 from tests.kit.springtide.cli import body_of, ok, run
 
 OPENAPI = json.loads((Path(__file__).parents[4] / "openapi" / "springtide.json").read_text())
@@ -524,7 +525,7 @@ def operation_of(call: Call) -> dict[str, Any]:
 @pytest.mark.parametrize(("example", "command", "call"), [pytest.param(*c, id=c[0]) for c in calls()])
 def test_the_api_takes_what_the_example_asks(example: str, command: Command, call: Call) -> None:
     operation = operation_of(call)
-    known = {item["name"] for item in operation.get("parameters", ()) if item["in"] == "query"}
+    known = {one["name"] for one in parameters_of(OPENAPI, operation) if one["in"] == "query"}
     paged = {"limit", "page_token"} if command.kind is CommandKind.LIST and command.is_paged else set()
     assert set(call.query) | paged <= known
     if call.body is not None:
@@ -556,7 +557,7 @@ def test_every_filter_is_one_of_the_apis(line: str) -> None:
     request = run(lambda request: ok({"items": []}), *shlex.split(line)).asked[0]
     asked = dict(parse_qsl(request.url.query.decode()))
     operation = operation_of(Call(method="GET", path=request.url.path))
-    known = {item["name"] for item in operation["parameters"] if item["in"] == "query"}
+    known = {one["name"] for one in parameters_of(OPENAPI, operation) if one["in"] == "query"}
     assert set(asked) <= known
     # Every option that was given has arrived.
     assert len(asked) >= line.count("--")
