@@ -59,7 +59,7 @@ def test_each_test_file_that_a_document_names_is_there_once() -> None:
     files = [path.relative_to(ROOT).as_posix() for path in TESTS.rglob("test_*.py")]
     named = {
         (document.name, name)
-        for document in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), TESTS / "README.md")
+        for document in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), TESTS / "README.md")
         for name in re.findall(r"`((?:[\w/]+/)?test_\w+\.py)`", document.read_text(encoding="utf-8"))
     }
     assert named
