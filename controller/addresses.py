@@ -43,6 +43,6 @@ def check_advertisable(config: ControllerConfig) -> None:
         is_wildcard = False
     if is_wildcard and not config.advertise:
         raise ConfigError(
-            f"--listen {config.listen} listens on every address, so others can't be told which to use: add "
+            f"--listen {config.listen} listens on every address, so others can't know which to use: add "
             f"--advertise {config.scheme}://NAME:PORT with a name that brokers and operators can reach"
         )

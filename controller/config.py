@@ -88,8 +88,8 @@ class ControllerConfig:
     kafka_client_key: str = _option("", "file with that certificate's key, in PEM and not encrypted")
     hsts_s: int = _option(
         0,
-        "with --tls-cert: tell browsers to use only https for this host name, on all of its ports, for so "
-        "many seconds; 0 does not tell them",
+        "with --tls-cert: have browsers use only https for this host name, on all of its ports, for this "
+        "many seconds; 0: do not",
         minimum=0,
     )
     zookeeper: str = _option(
@@ -120,12 +120,12 @@ class ControllerConfig:
     )
     audit_retention_days: int = _option(
         0,
-        "remove rows of the audit that are older than so many whole days, and say so in it; 0 keeps them",
+        "remove audit rows that are older than this many whole days, and record the removal; 0 keeps them",
         minimum=0,
     )
     broker_heartbeat_interval_ms: int = _option(500, "how often a broker renews its lease", minimum=10)
     broker_lease_ms: int = _option(
-        5_000, "how long a broker goes on after the last acknowledged heartbeat it sent", minimum=30
+        5_000, "how long a broker serves after it sent its last acknowledged heartbeat", minimum=30
     )
     broker_session_timeout_ms: int = _option(
         6_000,
@@ -173,7 +173,7 @@ class ControllerConfig:
         False,
         "with tokens: let Kafka clients administer through a broker; their names are not checked",
     )
-    read_only: bool = _option(False, "refuse operators' writes; brokers are served, and fail-overs go on")
+    read_only: bool = _option(False, "refuse operators' writes; brokers are served, and failovers continue")
     if_match_required: bool = _option(
         False, "change or delete what exists only for who names the version they saw"
     )

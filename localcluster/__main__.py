@@ -324,7 +324,7 @@ def ending_of(process: SupervisedProcess) -> str:
         how = f"was killed ({signal.Signals(-code).name})."
     else:
         how = f"failed with {code}.{process.last_words()}" if code else "was stopped."
-    return f"{process.name} {how}\nThe others go on. Start it again with:\n\n  {process.how_to_start()}\n"
+    return f"{process.name} {how}\nThe others continue. Start it again with:\n\n  {process.how_to_start()}\n"
 
 
 def run_demo_command(report_path: Path) -> int:

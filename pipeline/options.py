@@ -13,7 +13,7 @@ from pipeline.errors import InvalidOption
 
 T = TypeVar("T", bound=Enum)
 NO_JAAS = (
-    "Spark shows options, and redacts those only whose names tell that they are secret: give "
+    "Spark shows options, and redacts only those whose names show that they are secret: give "
     "'kafka.sasl.username' and 'kafka.sasl.password'"
 )
 _DURATION = re.compile(r"(\d{1,18})\s*([a-z]*)\Z")

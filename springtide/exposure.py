@@ -9,9 +9,7 @@ from __future__ import annotations
 import ipaddress
 
 INSECURE_NETWORK = "--insecure-network"
-INSECURE_NETWORK_HELP = (
-    "let other hosts in without TLS: all that is said can be read and changed on the network between"
-)
+INSECURE_NETWORK_HELP = "let other hosts in without TLS: traffic is unencrypted and can be changed on the way"
 
 
 def is_loopback(host: str) -> bool:

@@ -88,9 +88,7 @@ def explain_tls(error: httpx.HTTPError, *, url: str, ca: str, cert: str) -> TlsF
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             if cause.verify_code in UNKNOWN_ISSUER:
-                return TlsFailure(
-                    f"its certificate is of a CA that is not known here: name the CA's file with {ca}"
-                )
+                return TlsFailure(f"its certificate is from an unknown CA: name the CA's file with {ca}")
             return TlsFailure(f"its certificate is refused: {cause.verify_message}")
         reason = cause.reason or "" if isinstance(cause, ssl.SSLError) else ""
         if reason.endswith(_CERTIFICATE_WANTED):

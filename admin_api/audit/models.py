@@ -98,8 +98,8 @@ class MismatchView(View):
 
     code: MismatchCode = Field(
         description=(
-            "`altered`: it is not what it was when it was written; `missing`: entries before it are gone; "
-            "`unlinked`: it was written after another entry than the one that stands before it; "
+            "`altered`: its content differs from what was written; `missing`: entries before it are gone; "
+            "`unlinked`: it was written after an entry other than the one before it; "
             "`misnumbered`: its `seq` is not the next; `wrong_end`: the newest entries are gone; "
             "`unanchored`: rows were removed, and what tells of that, or was to stay, is not as it was"
         )
@@ -150,7 +150,7 @@ class VerificationView(View):
     )
     mismatch: MismatchView | None
     next_from_seq: int | None = Field(
-        description="ask again with this `from_seq` to go on: one answer covers some 100,000 entries"
+        description="to continue, ask again with this `from_seq`: one answer covers some 100,000 entries"
     )
     removed: RemovedView | None = Field(description="what is not there any more; null: nothing was removed")
 

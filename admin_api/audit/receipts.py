@@ -75,7 +75,7 @@ class EvidenceView(View):
         )
     )
     pending: bool | None = Field(
-        description="whether rows wait to be written; null: this controller can't tell, ask the active one"
+        description="whether rows wait to be written; null: this controller does not know, ask the active one"
     )
     holes_total: int = Field(description="partitions about which rows are missing")
     holes: list[HoleView] = Field(description="up to twenty of them")

@@ -147,7 +147,7 @@ class RecordVerification(RequestBody):
 class FindingView(View):
     """A fault at offsets of one partition."""
 
-    position: int = Field(description="in the order in which they were told, from 0")
+    position: int = Field(description="in the order in which they were reported, from 0")
     kind: str = Field(examples=["crc_mismatch"])
     topic: str = Field(examples=["orders"])
     partition: int

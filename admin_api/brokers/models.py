@@ -142,7 +142,7 @@ class ChangeBroker(RequestBody):
     def _says_something(self) -> ChangeBroker:
         given = self.model_fields_set - {"reason"}
         if not given or (given == {"cordoned"} and self.cordoned is None):
-            raise ValueError("nothing is to be changed: name cordoned, rack or labels")
+            raise ValueError("no change was asked for: name cordoned, rack or labels")
         return self
 
 
@@ -193,7 +193,7 @@ class BrokerView(View):
         examples=["active"],
     )
     cordoned: bool = Field(description="it gets no new replicas, and keeps those it has")
-    draining: bool = Field(description="it gets no new replicas, and is to be emptied")
+    draining: bool = Field(description="it gets no new replicas and is being emptied")
     drained: bool = Field(description="it is draining and holds nothing any more: it can be taken offline")
     demoted: bool = Field(description="it leads only what no other broker may")
     endpoint: str = Field(examples=["store1:9092"])

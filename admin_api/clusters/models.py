@@ -128,7 +128,7 @@ class UndecidedPartition(View):
 class RecoveredMetadata(View):
     """The metadata that was rebuilt, or would be."""
 
-    brokers: list[int] = Field(description="those that told what they hold")
+    brokers: list[int] = Field(description="those that reported what they hold")
     topics_brought_back: list[str] = Field(description="known to brokers, and not to ZooKeeper any more")
     partitions: int
     undecided: list[UndecidedPartition] = Field(

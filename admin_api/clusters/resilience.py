@@ -36,9 +36,9 @@ class HarmView(View):
     recovering: int = Field(
         description="get a leader uncleanly, as their topic allows: acknowledged records may be lost"
     )
-    under_min_isr: int = Field(description="refuse acks=all, and go on being read")
+    under_min_isr: int = Field(description="refuse acks=all; reads continue")
     under_replicated: int = Field(
-        description="go on, with fewer replicas in sync than they are meant to have"
+        description="continue, with fewer replicas in sync than their replication factor"
     )
     stops_acks_all: int = Field(
         description="take acks=all now and then would not: those offline and those under the minimum"

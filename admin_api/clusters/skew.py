@@ -25,7 +25,7 @@ class WeightSkew(View):
         examples=[1.08],
     )
     unknown_partitions: int = Field(
-        description="partitions that are left out because no leader has told their size: all, on a standby"
+        description="partitions left out because no leader has reported their size: all, on a standby"
     )
 
 

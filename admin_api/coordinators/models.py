@@ -40,7 +40,7 @@ class ChangeCoordinator(RequestBody):
     @model_validator(mode="after")
     def _says_something(self) -> ChangeCoordinator:
         if self.draining is None and self.demoted is None:
-            raise ValueError("nothing is to be changed: name draining or demoted")
+            raise ValueError("no change was asked for: name draining or demoted")
         return self
 
 

@@ -91,7 +91,7 @@ class RebalanceView(View):
     """The last rebalance of a group: it gives all partitions to its members again."""
 
     began_at: str | None = Field(description="null: before the present coordinator knew the group")
-    ended_at: str | None = Field(description="null: it is under way")
+    ended_at: str | None = Field(description="null: it is running")
     reason: str | None = Field(
         description="what began it; null: not known, because the coordinator took the group over since",
         examples=["member app-1 joined"],

@@ -129,7 +129,7 @@ def _check_answered(places: list[Place], answered: Mapping[Place, object] | list
     if missing:
         raise ProblemError(
             "log_unavailable",
-            f"no leader tells the offsets of {_names(missing)}",
+            f"no leader answers for the offsets of {_names(missing)}",
             errors=tuple(
                 FieldProblem(pointer="/partitions", message=f"{topic}-{number}")
                 for topic, number in missing[:ERRORS_SHOWN_MAX]

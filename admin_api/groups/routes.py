@@ -113,7 +113,7 @@ async def delete_group(
 @router.post(
     "/clusters/{cluster}/groups/{group_id:whole}:reset-offsets",
     operation_id="resetGroupOffsets",
-    summary="Set where a consumer group without members goes on reading",
+    summary="Set the offsets at which a consumer group without members continues",
     response_model=OffsetsReset,
     responses=done(
         "Done; of a dry run, as it would be",

@@ -116,7 +116,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "topic_name_collision": Kind(
         409,
         "The topic's name differs from another's only by '.' and '_'",
-        "metrics could not tell the two apart; choose another name",
+        "metrics could not distinguish the two; choose another name",
         kafka_error=KafkaError(17, "INVALID_TOPIC_EXCEPTION"),
     ),
     "broker_id_in_use": Kind(
@@ -138,7 +138,7 @@ CATALOGUE: Mapping[str, Kind] = {
     ),
     "recovery_incomplete": Kind(
         409,
-        "A broker has not told what it holds",
+        "A broker has not reported what it holds",
         "start it, or name it in gone_brokers if it will never come back",
         retryable=True,
     ),
@@ -161,7 +161,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "loss_unknown": Kind(
         409,
         "How much the election would lose is not known yet",
-        "live replicas tell within a second how far their logs go; try again",
+        "live replicas report the ends of their logs within a second; try again",
         retryable=True,
     ),
     "replica_quarantined": Kind(
@@ -189,7 +189,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "plan_expired": Kind(409, "The plan has expired", "make another: POST /clusters/{cluster}/plans"),
     "plan_executed": Kind(
         409,
-        "The plan has been carried out, or is being so",
+        "The plan is running or has finished",
         "GET /clusters/{cluster}/plans/{plan_id} names by what",
     ),
     "plan_not_executable": Kind(
@@ -213,7 +213,7 @@ CATALOGUE: Mapping[str, Kind] = {
     ),
     "operation_not_pausable": Kind(
         409,
-        "The operation can't be paused, or can't go on, as it is",
+        "The operation can't be paused or resumed in its state",
         "only one that carries out a plan can, until it is being cancelled",
     ),
     "operation_not_cancellable": Kind(
@@ -404,7 +404,7 @@ CATALOGUE: Mapping[str, Kind] = {
         422, "There is nothing to do, or nothing that may be done would help", "`errors` say why"
     ),
     "plan_infeasible": Kind(
-        422, "What the goal demands can't be done", "`errors` name the partitions, and what keeps each"
+        422, "The goal can't be reached", "`errors` name the partitions, and what keeps each"
     ),
     "unknown_broker": Kind(
         422,
@@ -431,7 +431,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "reserved_topic": Kind(
         422,
         "The topic belongs to the cluster's coordinators",
-        "it is created by the controller, and stays as it is",
+        "the controller creates it, and it can't be changed",
         kafka_error=KafkaError(17, "INVALID_TOPIC_EXCEPTION"),
     ),
     "ineligible_broker": Kind(
@@ -457,10 +457,10 @@ CATALOGUE: Mapping[str, Kind] = {
     "metadata_went_back": Kind(
         503,
         "ZooKeeper lost metadata that it once held",
-        "nothing is decided for this cluster until it is recovered; docs/backup.md tells how",
+        "the controller decides nothing for this cluster until it is recovered; see docs/backup.md",
     ),
     "no_active_controller": Kind(
-        503, "No controller is active at the moment", "an election is under way; try again", retryable=True
+        503, "No controller is active at the moment", "an election is running; try again", retryable=True
     ),
     "coordinator_unavailable": Kind(
         503,
@@ -471,7 +471,7 @@ CATALOGUE: Mapping[str, Kind] = {
     ),
     "log_unavailable": Kind(
         503,
-        "The leader of a partition does not tell its offsets",
+        "The leader of a partition does not report its offsets",
         "errors names the partitions; GET .../partitions says why one has no leader",
         retryable=True,
         kafka_error=KafkaError(5, "LEADER_NOT_AVAILABLE"),

@@ -104,7 +104,7 @@ async def _elect_unclean(calls: Calls, name: str, number: int) -> AdminOutcome:
     if chosen is None:
         return failed(
             Kafka.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            f"no live replica of {name}-{number} has told how far its log goes",
+            f"no live replica of {name}-{number} has reported the end of its log",
         )
     writing = calls.writing(False)
     try:

@@ -73,7 +73,9 @@ async def _once_serving(
         await until_serving(calls.services, calls.cluster, ids, wait_ms)
     except NotInForce as late:
         return [
-            failed(Kafka.REQUEST_TIMED_OUT, f"{name!r} goes on being made: {late}") if name in made else each
+            failed(Kafka.REQUEST_TIMED_OUT, f"{name!r} is still being created: {late}")
+            if name in made
+            else each
             for name, each in zip(names, outcomes, strict=True)
         ]
     return outcomes

@@ -57,10 +57,10 @@ TAGS: Final = [
     },
     {"name": "Audit", "description": "Who changed what, when, why, and what it was before."},
     {"name": "Health", "description": "For those who watch the controller."},
-    {"name": "Brokers (internal)", "description": "What brokers say to the controller. Not for people."},
+    {"name": "Brokers (internal)", "description": "Calls of brokers to the controller. Not for people."},
     {
         "name": "Coordinators (internal)",
-        "description": "What coordinators say to the controller. Not for people.",
+        "description": "Calls of coordinators to the controller. Not for people.",
     },
 ]
 

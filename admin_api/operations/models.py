@@ -359,14 +359,14 @@ class ChangeOperation(RequestBody):
 
     throttle_bytes_per_s: Throttle | None = Field(
         default=None,
-        description="how much each broker may copy for it; null: unthrottled; left out: as it is",
+        description="how much each broker may copy for it; null: unthrottled; left out: unchanged",
     )
     max_concurrent_moves: ConcurrentMoves | None = Field(
         default=None, description="of one that carries out a plan: partitions on their way at once"
     )
     window: MoveHours | None = Field(
         default=None,
-        description="of one that carries out a plan: when moves begin; null: at any time; left out: as it is",
+        description="for a plan: when moves begin; null: at any time; left out: unchanged",
     )
     reason: Reason | None = None
 

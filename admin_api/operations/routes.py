@@ -144,9 +144,9 @@ async def pause_it(body: SteerOperation, change: Changing) -> Response:
 @router.post(
     "/operations/{operation_id:word}:resume",
     operation_id="resumeOperation",
-    summary="Let a paused operation go on",
+    summary="Resume a paused operation",
     response_model=OperationView,
-    responses=done("It goes on; of a dry run, it does not", *_STEERING_PROBLEMS),
+    responses=done("The operation continues; with a dry run, it does not", *_STEERING_PROBLEMS),
 )
 async def resume_it(body: SteerOperation, change: Changing) -> Response:
     """Resume an operation. An operation whose time has not come is `scheduled` again."""

@@ -115,7 +115,7 @@ def loss_sentence(found: LossPreview, chosen: int) -> str:
     """Return a sentence for the operation and the audit: what was known when the leader was chosen."""
     candidate = found.candidate(chosen)
     if candidate is None or candidate.lost_records is None:
-        said = f"how much is lost is not known: broker {chosen} had not told how far its log goes"
+        said = f"how much is lost is not known: broker {chosen} had not reported the end of its log"
     elif candidate.lost_records == 0:
         said = "no record is known to be lost"
     else:
@@ -125,7 +125,7 @@ def loss_sentence(found: LossPreview, chosen: int) -> str:
         )
     if found.unheard:
         silent = ", ".join(str(broker_id) for broker_id in found.unheard)
-        said += f"; replicas that had not told how far their logs go: {silent}"
+        said += f"; replicas that had not reported the ends of their logs: {silent}"
     return said
 
 

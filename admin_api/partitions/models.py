@@ -29,7 +29,9 @@ class HeldElsewhereView(View):
     next_offset: int = Field(description="the first offset after them")
     records: int
     committed: int = Field(description="of them, those known to be acknowledged with acks=all")
-    is_exact: bool = Field(description="false: there may be fewer; the histories were too long to tell whole")
+    is_exact: bool = Field(
+        description="false: there may be fewer; the histories were too long to report in full"
+    )
 
 
 class CandidateLossView(View):
@@ -43,7 +45,7 @@ class CandidateLossView(View):
     may_lead: bool = Field(description="it is live: an election can choose it now")
     last_leader_epoch: int | None = Field(description="in which its last record was written")
     log_start_offset: int | None
-    log_end_offset: int | None = Field(description="null: it has not told how far its log goes")
+    log_end_offset: int | None = Field(description="null: it has not reported the end of its log")
     high_watermark: int | None = Field(description="as it knows it: what lies below is committed")
     lost_records: int | None = Field(description="null: not known", examples=[30])
     lost_committed: int | None = Field(
@@ -61,7 +63,9 @@ class LossPreviewView(View):
     topic: str = Field(examples=["orders"])
     partition: int = Field(examples=[0])
     partition_epoch: int = Field(description="for the election's body, so that it is about this very state")
-    unheard: list[int] = Field(description="replicas that have not told: they may hold more than is counted")
+    unheard: list[int] = Field(
+        description="replicas that have not reported: they may hold more than is counted"
+    )
     last_leader: int | None
     last_log_end_offset: int | None = Field(
         description="by the last leader's last report; null: none is known"
@@ -97,7 +101,7 @@ class PartitionView(View):
     partition: int = Field(examples=[0])
     state: str = Field(
         description=(
-            "`online`; `creating`: its leader has not told yet that it has made its log; `under_replicated`: "
+            "`online`; `creating`: its leader has not reported its log yet; `under_replicated`: "
             "not every replica is in sync; `under_min_isr`: refuses acks=all; `recovering`: its leader was "
             "chosen uncleanly; `leaderless`: blocked, see `why`"
         ),

@@ -86,7 +86,7 @@ class StateCounts(View):
     under_min_isr: int = Field(examples=[0])
     recovering: int = Field(examples=[0])
     under_replicated: int = Field(examples=[0])
-    creating: int = Field(description="their leaders have not told of a log yet", examples=[0])
+    creating: int = Field(description="their leaders have not reported a log yet", examples=[0])
     online: int = Field(examples=[12])
 
 

@@ -101,7 +101,7 @@ class MeasuredTopic(RequestBody):
 class MeasuredBroker(RequestBody):
     broker_id: BrokerId
     room_bytes: Annotated[int, Field(ge=0, le=INT64_MAX)] = Field(
-        description="that moves may bring to it, if that is less than it tells", examples=[800_000_000_000]
+        description="that moves may bring to it, if that is less than it reports", examples=[800_000_000_000]
     )
 
 

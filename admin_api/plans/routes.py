@@ -147,7 +147,7 @@ async def list_moves(
 @router.delete(
     "/clusters/{cluster}/plans/{plan_id:word}",
     operation_id="deletePlan",
-    summary="Delete a plan that is not being carried out",
+    summary="Delete a plan that is not running",
     status_code=204,
     response_class=Response,
     responses={

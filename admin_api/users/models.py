@@ -49,7 +49,7 @@ class UserView(View):
     """A user; its salts and keys are not shown."""
 
     user: str = Field(description="the name; ACLs call it `User:` and the name", examples=["billing"])
-    mechanisms: list[CredentialView] = Field(description="by which it may log in, besides PLAIN")
+    mechanisms: list[CredentialView] = Field(description="by which it may log in, in addition to PLAIN")
     last_change: LastChange | None
 
 

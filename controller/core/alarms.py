@@ -77,7 +77,9 @@ def _verdict(image: ClusterImage, state: PartitionState, broker_id: int) -> Repl
         elif broker.shutting_down:
             detail = f"{holds} but is shutting down: it leads again once restarted"
         else:
-            detail = f"{holds} and is live: it leads once it has told of its log, unless another told of more"
+            detail = (
+                f"{holds} and is live: it leads once it has reported its log, unless another reported more"
+            )
     elif broker_id in state.last_known_elr:
         standing = "excluded"
         how = "" if broker is None else f" (last stop: {broker.last_shutdown.value})"

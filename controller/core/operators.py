@@ -239,7 +239,7 @@ def _check_loss(event: ElectUnclean, image: ClusterImage, loss: LossPreview | No
         return Refusal(
             code=RefusalCode.LOSS_UNKNOWN,
             field="lost_records_max",
-            detail=f"live replicas that have not told yet how far their logs go: {silent}",
+            detail=f"live replicas that have not yet reported the ends of their logs: {silent}",
             hint="they do within a second of losing their leader: look again",
         )
     if chosen.lost_records > limit:

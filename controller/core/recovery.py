@@ -139,7 +139,7 @@ def recover(
         return Refusal(
             code=RefusalCode.RECOVERY_INCOMPLETE,
             field="gone_brokers",
-            detail=f"brokers that have not told what they hold: {silent}",
+            detail=f"brokers that have not reported what they hold: {silent}",
             hint="start them, or name those that will never come back in gone_brokers",
             facts={"silent_brokers": len(silent)},
         )

@@ -102,7 +102,7 @@ def bring_back(draft: Draft, book: SetAsideBook, event: BringBackTopics) -> Topi
         return Refusal(
             code=RefusalCode.RECOVERY_INCOMPLETE,
             field="gone_brokers",
-            detail=f"brokers that have not told what they have set aside: {silent}",
+            detail=f"brokers that have not reported what they have set aside: {silent}",
             hint="start them, or name those that will never come back in gone_brokers",
             facts={"silent_brokers": len(silent)},
         )

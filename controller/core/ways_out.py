@@ -103,7 +103,7 @@ def way_out_without_leader(
         ]
     least, known = preview.least, preview.known_committed
     if least is None:
-        said.append("no live replica has told how far its log goes yet")
+        said.append("no live replica has reported the end of its log yet")
     elif least.lost_committed:
         said.append(
             f"records below {known} are known to be committed, and of the live replicas' logs that of broker "
@@ -114,7 +114,7 @@ def way_out_without_leader(
         said.append(f"broker {least.broker_id} lacks nothing that is known to be committed")
         if least.lost_records:
             said.append(
-                f"it lacks {least.lost_records} records that others told of, of which some may have been "
+                f"it lacks {least.lost_records} records that others reported; some of them may have been "
                 "acknowledged"
             )
         if least.broker_id in state.last_known_elr:
@@ -125,12 +125,12 @@ def way_out_without_leader(
         if least.lost_records or not state.elr:
             name = f"{state.topic} {state.partition}"
             said.append(
-                f"`springtide elect-leader {name} --election-type unclean` elects it as it is, and gives up "
-                "what it lacks"
+                f"`springtide elect-leader {name} --election-type unclean` elects it now, and gives up "
+                "the records that it lacks"
             )
     silent = [b for b in preview.unheard if b not in away]
     if silent:
-        said.append(f"start broker {_listed(silent)}: it has not told what it holds")
+        said.append(f"start broker {_listed(silent)}: it has not reported what it holds")
     return "; ".join(said)
 
 

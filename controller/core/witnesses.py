@@ -43,7 +43,7 @@ from springtide.contract.lag_report import LagReport, LagReportResponse
 from springtide.contract.session import HeartbeatResponse, RegisterRequest, RegisterResponse, Witness
 from springtide.contract.updates import AHEAD, NameWriterRequest, NameWriterResponse, ProducerIdsResponse
 
-HINT = "docs/backup.md tells how to go on"
+HINT = "docs/backup.md says what to do"
 
 
 class TermStart(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,13 +97,11 @@ def _in_witness(
         return None
     epoch = witness.controller_epoch
     if epoch > terms[-1].controller_epoch:
-        return (
-            f"broker {broker_id} was told of controller epoch {epoch}: this is {terms[-1].controller_epoch}"
-        )
+        return f"broker {broker_id} has seen controller epoch {epoch}: this is {terms[-1].controller_epoch}"
     for term in terms:
         if term.controller_epoch == epoch and "" != term.lineage != witness.lineage != "":
             return (
-                f"broker {broker_id} was told of another controller epoch {epoch} "
+                f"broker {broker_id} has seen another controller epoch {epoch} "
                 f"({witness.lineage[:8]}, not {term.lineage[:8]})"
             )
         if term.controller_epoch > epoch:

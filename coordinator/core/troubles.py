@@ -51,8 +51,8 @@ def _unsettled(group_id: str) -> GroupTrouble:
     minutes = UNSETTLED_MS // _MINUTE_MS
     detail = (
         f"group {group_id[:_ID_CHARS]} does not settle: for {minutes} minutes it has not been stable for one "
-        "minute on end, and while it rebalances its members read nothing. `springtide groups show` tells "
-        "what began the last rebalance: often a member that takes longer than its max.poll.interval.ms for "
+        "minute on end, and while it rebalances its members read nothing. `springtide groups show` names "
+        "the cause of the last rebalance: often a member that takes longer than its max.poll.interval.ms for "
         "what it polled, or that restarts again and again"
     )
     return GroupTrouble(group_id=group_id, code="unsettled", detail=detail)

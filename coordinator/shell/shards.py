@@ -224,7 +224,7 @@ class Shards:
         if len(lags) == len(hosts):
             yield gauge(
                 "springtide_shard_replay_lag_max",
-                "Records that the slowest shard has yet to read or apply; only where all leaders told",
+                "Records that the slowest shard has yet to read or apply; only where all leaders reported",
                 max(lags, default=0),
             )
         counts = self._counters

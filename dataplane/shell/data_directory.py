@@ -83,7 +83,7 @@ def _why_cut(effect: CopyDivergent) -> str:
     if effect.cut_offset >= effect.next_offset:
         return "the leader has deleted these offsets; whether it had the same records here is not known"
     if effect.cut_offset < effect.high_watermark:
-        return "below the high watermark: an unclean election, or this replica begins anew without a seat"
+        return "below the high watermark: an unclean election, or this replica starts again without a seat"
     return "the leader's log has other records here"
 
 
@@ -379,7 +379,7 @@ class DataDirectory:
                 "kills_look_like_power_losses path=%s cause=%s consequence=%s",
                 self.log_dir.path,
                 "this kernel or file system can't prove that what a killed process wrote is still there",
-                "after each stop that is not clean this broker gives up its seats",
+                "after each unclean stop this broker gives up its seats",
             )
 
     def start_saving_seen(self, seen: Seen) -> None:

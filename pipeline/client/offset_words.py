@@ -10,7 +10,9 @@ def offsets_between(start: int, end: int) -> str:
 
 def log_holds(start: int, end: int) -> str:
     """Return what a log holds."""
-    return f"the log holds {start} to {end - 1}" if start < end else f"the log is empty, and goes on at {end}"
+    return (
+        f"the log holds {start} to {end - 1}" if start < end else f"the log is empty, and continues at {end}"
+    )
 
 
 def log_ends(end: int) -> str:

@@ -86,7 +86,7 @@ def certain_advice(error: OSError, security: ClientSecurity, host: str) -> str |
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in UNKNOWN_ISSUER:
             return (
-                "its certificate is of a CA that is not trusted here: name the CA's file in "
+                "its certificate is from a CA that is not trusted here: name the CA's file in "
                 f"{option('ssl.truststore.location')}"
             )
         if error.verify_code in _OTHER_NAME:

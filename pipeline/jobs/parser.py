@@ -29,7 +29,7 @@ DESCRIPTION: Final = (
     "Jobs around the log: small ones in this process, others on Spark, on as many machines as it has."
 )
 EPILOG: Final = f"""\
-{PROG} JOB --help tells a job's arguments, with examples.
+{PROG} JOB --help shows a job's arguments, with examples.
 
 The same on a Spark cluster, with what tasks import shipped beside it:
   python3 -m venv env && env/bin/pip install 'springtide[pipeline]'
@@ -129,7 +129,7 @@ def _shared_options() -> argparse.ArgumentParser:
         type=float,
         metavar="SECONDS",
         default=TIMEOUT_SECONDS_DEFAULT,
-        help="how long to go on trying while no controller answers (%(default)s)",
+        help="how long to retry while no controller answers (%(default)s)",
     )
     spark = shared.add_argument_group("Spark")
     spark.add_argument("--master", metavar="URL", help="local[4], spark://..., yarn, k8s://... (local[*])")

@@ -68,7 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     mode.add_argument(
         "--available-now", action="store_true", help="land what is there now, then end (the default)"
     )
-    mode.add_argument("--continuous", action="store_true", help="go on as records come, until interrupted")
+    mode.add_argument(
+        "--continuous", action="store_true", help="continue as records arrive, until interrupted"
+    )
     parser.add_argument(
         "--every",
         type=_seconds,

@@ -21,8 +21,8 @@ RECORDS_WORTH_A_TASK = 100_000
 """Fewer are not spread over more tasks: each task makes files of its own."""
 RANGES_WORTH_A_TASK = 50
 """Each range makes at least one file, which costs some milliseconds even if it is small."""
-ALLOW_LOSS = "--allow-loss goes on without them, and notes it in the table."
-ELSEWHERE = "Land it to another place: this table stays as it is, and readable."
+ALLOW_LOSS = "--allow-loss continues without them, and records it in the table."
+ELSEWHERE = "Land it to another place: this table stays unchanged and readable."
 
 
 class LandedPartition(NamedTuple):

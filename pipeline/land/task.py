@@ -123,5 +123,5 @@ def _add(settings: LandTaskSettings, fetched: FetchedRecords, one: PartitionRang
     except DamagedBatch as error:
         raise LandError(
             f"{one.where}, fetched from offset {fetched.start_offset}: {error}",
-            f"`pipeline verify {one.topic}` tells which replicas are damaged.",
+            f"`pipeline verify {one.topic}` names the damaged replicas.",
         ) from error

@@ -105,7 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     to.add_argument(
         "--partitioning",
         choices=[each.value for each in Partitioning],
-        help="keep each record's partition (the default where the source tells it), or place it by its key "
+        help="keep each record's partition (the default where the source has it), or place it by its key "
         "as Kafka's producers do",
     )
     to.add_argument(
@@ -129,7 +129,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     pace = parser.add_argument_group("how fast")
     pace.add_argument(
-        "--records-per-second", type=_amount, metavar="N", help="at most so many to each broker: 500, 20k, 1M"
+        "--records-per-second",
+        type=_amount,
+        metavar="N",
+        help="at most this many to each broker: 500, 20k, 1M",
     )
     pace.add_argument(
         "--bytes-per-second", type=_amount, metavar="N", help="the same of bytes as they are sent, compressed"
@@ -157,7 +160,7 @@ def run(options: argparse.Namespace, context: Context) -> JobOutcome:
             return _Run(options, context, stack).outcome()
     except (SinkStateError, DeliveryFailed, InvalidRows) as error:
         raise JobError(
-            str(error), "Start the replay again: it goes on with the round that failed."
+            str(error), "Start the replay again: it continues with the round that failed."
         ) from error
 
 
@@ -314,7 +317,7 @@ class _Run:
         if wanted is Partitioning.MURMUR2:
             return wanted
         if not found.has_partitions:
-            raise ReplayError("the source does not tell its records' partitions", NO_PARTITION_ADVICE)
+            raise ReplayError("the source does not have its records' partitions", NO_PARTITION_ADVICE)
         if found.partition_max >= partition_count:
             raise ReplayError(
                 f"the source has a partition {found.partition_max}, and {self._options.topic} only "

@@ -91,7 +91,7 @@ def log_rows(
             "another --checkpoint, and raise the source's retention for as long as the replay takes.",
         ) from error
     except DamagedRecords as error:
-        raise ReplayError(str(error), "`pipeline verify` tells which replicas are damaged.") from error
+        raise ReplayError(str(error), "`pipeline verify` names the damaged replicas.") from error
 
 
 def _as_ranges(pieces: Sequence[ReplayRange]) -> list[PartitionRange]:

@@ -68,7 +68,7 @@ def run_rounds(
         if sorted(report.task_index for report in reports) != [task.index for task in tasks]:
             raise ReplayError(
                 f"round {number}: {len(tasks)} tasks were started and {len(reports)} reported",
-                "Start the replay again: it goes on with this round.",
+                "Start the replay again: it continues with this round.",
             )
         check_stored(client, reports)
         state.sink.record_commit(number, commit_summary(number, reports))

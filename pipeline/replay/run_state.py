@@ -60,7 +60,7 @@ def rounds_left(plan: ReplayPlan, committed: Mapping[int, int]) -> Sequence[int]
     if set(committed) != set(range(done)) or done > len(plan.rounds):
         raise ReplayError(
             f"the checkpoint has commits of rounds {sorted(committed)[:10]}..., and not of all before them",
-            "Files of it were removed: restore them. What is stored can't be told from here.",
+            "Files of it were removed: restore them. It is not known what is stored.",
         )
     return range(done, len(plan.rounds))
 

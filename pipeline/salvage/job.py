@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=MIN_AGE_SECONDS,
         metavar="SECONDS",
-        help="longer than producers go on retrying (%(default)s)",
+        help="longer than producers retry (%(default)s)",
     )
     merge.add_argument(
         "--accept-trimmed",

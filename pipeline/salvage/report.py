@@ -142,7 +142,7 @@ def _attention(report: SalvageReport) -> Iterable[str]:
     for copy, reason in report.unreadable:
         yield f"not compared: {copy}: {reason}"
     for broker_id, reason in report.unasked.items():
-        yield f"broker {broker_id} could not tell what it has cut off: {reason}"
+        yield f"broker {broker_id} could not report what it has cut off: {reason}"
     if report.orphans:
         yield f"{len(report.orphans)} copies are of topics that were deleted."
 

@@ -54,9 +54,10 @@ DOUBLINGS_MAX = 20
 
 OLD_CHECKPOINT = (
     "The checkpoint is an older copy, or its folder springtide-sink/ is gone, or another query writes with "
-    "the same checkpoint or 'sinkId'. Nothing that is stored has changed. Go on with the newest copy of the "
-    "whole checkpoint. If there is none, remove springtide-sink/ from this one and give the sink a new name "
-    "(option 'sinkId'): it goes on, and rows that were written after this copy was made are stored twice"
+    "the same checkpoint or 'sinkId'. Nothing that is stored has changed. Continue with the newest copy of "
+    "the whole checkpoint. If there is none, remove springtide-sink/ from this one and give the sink a new "
+    "name (option 'sinkId'): it continues, and rows that were written after this copy was made are stored "
+    "twice"
 )
 VOIDS_EVIDENCE = frozenset(
     {

@@ -46,7 +46,7 @@ def scan_partition(
             before.leader_epoch,
             anomaly=f"the log begins at {earliest} now, behind {start} where the micro-batch began: "
             "retention or a deletion may have taken its records, and what was stored is not known. Keep "
-            "records for longer than a micro-batch takes; to go on, start with another checkpoint",
+            "records for longer than a micro-batch takes; to continue, start with another checkpoint",
         )
     if start < before.offset:
         wanted = PartitionRange(where.topic, where.partition, start, before.offset)

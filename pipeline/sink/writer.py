@@ -131,7 +131,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         assert task is not None
         batch_id, query_id = task.getLocalProperty(BATCH_ID), task.getLocalProperty(QUERY_ID)
         if batch_id is None or query_id is None:
-            raise SinkStateError("Spark does not tell the task its micro-batch and query")
+            raise SinkStateError("Spark does not give the task its micro-batch and query")
         sink_id = self._plan.options.given_sink_id or query_id
         return write_rows(self._plan, iterator, sink_id, int(batch_id), task.partitionId())
 

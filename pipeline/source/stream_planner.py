@@ -238,7 +238,7 @@ class StreamPlanner:
                 f"{len(had_elections)} partitions had elections of leaders below what was read here",
                 "if one of them cut records off while no driver ran, others may stand in their place, "
                 "and this query does not see it",
-                "the source option 'startState' remembers what is needed to tell",
+                "the source option 'startState' remembers what is needed to decide",
             )
 
     def _report(self, losses: Iterable[str]) -> None:

@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_hours_ms,
         default=EXPIRY_MS_DEFAULT,
         metavar="HOURS",
-        help="a producer that was idle for longer may go on anywhere: producer.id.expiration.ms (24)",
+        help="a producer that was idle for longer may continue anywhere: producer.id.expiration.ms (24)",
     )
     parser.add_argument(
         "--records-per-task", type=positive, metavar="N", help="most offsets of a partition a task reads"
@@ -104,7 +104,7 @@ def run(options: argparse.Namespace, context: Context) -> JobOutcome:
         topics = sorted({where.topic for where in target.bounds})
         compacted = compacted_topics(topics, client)
         if compacted is None:
-            context.note("no broker tells which topics are compacted: all are verified as not compacted")
+            context.note("no broker reports which topics are compacted: all are verified as not compacted")
         landed = None if options.landed is None else landed_ranges(options.landed, target.metadata)
         tasks = plan_verification(
             target.bounds,

@@ -172,7 +172,7 @@ def _remarks(partitions: Sequence[Mapping[str, Any]]) -> list[str]:
             continue
         for broker_id, end in one["replicas"].items():
             if end == "catching_up":
-                lines.append(f"{name}  broker {broker_id} is catching up: compared as far as it is")
+                lines.append(f"{name}  broker {broker_id} is catching up: compared up to its end")
             elif end == "left":
                 lines.append(f"{name}  broker {broker_id} was taken out meanwhile")
         if one.get("apart"):

@@ -83,7 +83,7 @@ def _add_arguments(parser: argparse.ArgumentParser, command: Command) -> None:
     match command.kind:
         case CommandKind.LIST if command.is_paged:
             parser.add_argument(
-                "--limit", type=count, metavar="N", help="at most so many items (default: all of them)"
+                "--limit", type=count, metavar="N", help="at most this many items (default: all)"
             )
         case CommandKind.WRITE:
             parser.add_argument(
@@ -137,7 +137,7 @@ def _shared_options() -> argparse.ArgumentParser:
         "--timeout",
         type=seconds,
         metavar="SECONDS",
-        help="how long to go on trying while no controller is able to answer (default 15)",
+        help="how long to retry while no controller can answer (default 15)",
     )
     options.add_argument("--token-file", metavar="FILE", help="a file with a bearer token in it")
     options.add_argument(

@@ -498,7 +498,7 @@ class ControllerSession:
         if now_ms - self._holdings_told_ms < HOLDINGS_INTERVAL_MS:
             return
         self._holdings_told_ms = now_ms
-        self._complain("metadata_went_back consequence=%s", "leading goes on, nothing else does")
+        self._complain("metadata_went_back consequence=%s", "it still leads, and does nothing else")
         # The last shutdown as the disk told it at the start: the controller has forgotten this process.
         identity = msgspec.structs.replace(self._registration(), last_shutdown=self._identity.last_shutdown)
         holdings = self._reports.holdings(identity, has_view=self.has_full_state)

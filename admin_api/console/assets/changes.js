@@ -72,7 +72,7 @@ const onlyFor = (kind) => (values) => values.kind === kind;
 export function resetOffsets(own, id) {
   return {
     title: `Reset the offsets of ${id}`,
-    before: "Where it goes on reading. Its clients have to be stopped.",
+    before: "Where it continues reading. Stop its clients first.",
     fields: [
       { name: "kind", text: "To", options: RESET_TARGETS },
       { name: "time", text: "Time, as on your clock", type: "datetime-local", step: 1, needed: true, isFor: onlyFor("time") },
@@ -116,7 +116,7 @@ export function moveLeadersBack({ path }, topic = null) {
 
 /** verb: "pause" or "resume". own: the operation's address. */
 export function steerOperation(own, verb) {
-  return { title: verb === "pause" ? "Pause the operation" : "Let the operation go on", versionOf: own, followsVersion: true, request: () => ({ method: "POST", path: `${own}:${verb}`, body: {} }) };
+  return { title: verb === "pause" ? "Pause the operation" : "Resume the operation", versionOf: own, followsVersion: true, request: () => ({ method: "POST", path: `${own}:${verb}`, body: {} }) };
 }
 
 export function cancelOperation(own) {

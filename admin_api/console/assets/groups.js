@@ -106,9 +106,9 @@ function protocolOf(group) {
 
 /** When it was, how long it took or takes, and why. */
 function rebalanceOf(last) {
-  if (last === null) return "unknown: not told to this controller yet";
+  if (last === null) return "unknown: not reported to this controller yet";
   const lasted = last.began_at === null ? "" : ` ${duration(Date.parse(last.ended_at ?? new Date()) - Date.parse(last.began_at))}`;
-  const when = last.ended_at === null ? ["under way,", lasted] : [ago(last.ended_at), lasted === "" ? "" : ["; it took", lasted]];
+  const when = last.ended_at === null ? ["running,", lasted] : [ago(last.ended_at), lasted === "" ? "" : ["; it took", lasted]];
   return [when, h("span", { class: "quiet" }, capital(last.reason ?? "why is not known: its coordinator took it over since"))];
 }
 

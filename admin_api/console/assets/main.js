@@ -213,10 +213,10 @@ function explain(failure) {
   const since = answeredAt === null ? [] : h("p", {}, `What is shown is of ${clock(answeredAt)}, `, ago(new Date(answeredAt).toISOString()), ".");
   if (failure.kind === "unreachable") {
     connection("lost", "No answer");
-    notice("The controller does not answer.", since, h("p", {}, "Brokers go on serving without it. This page keeps trying."));
+    notice("The controller does not answer.", since, h("p", {}, "Brokers keep serving without it. This page keeps trying."));
   } else if (failure.readiness && failure.readiness.zookeeper !== "ok") {
     connection("lost", "ZooKeeper can't be reached");
-    notice("This controller can't reach ZooKeeper.", since, h("p", {}, "Brokers go on serving under the leaders they have; nothing is decided and nothing can be changed until ZooKeeper is back. This page keeps trying."));
+    notice("This controller can't reach ZooKeeper.", since, h("p", {}, "Brokers keep serving under the leaders they have; nothing is decided and nothing can be changed until ZooKeeper is back. This page keeps trying."));
   } else {
     connection("standby", "No answer from an active controller");
     notice(failure.kind === "elsewhere" ? "This controller has not read the clusters yet." : failure.message, since, failure.problem?.hint ? h("p", {}, failure.problem.hint) : []);

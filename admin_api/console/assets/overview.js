@@ -40,7 +40,7 @@ export function verdictOn(cluster, replication, alarms, source) {
   const down = brokers.fenced;
   const also = down > 0 ? ` ${capital(plural(down, "broker"))} ${down === 1 ? "is" : "are"} down.` : "";
   const members = brokers.active + brokers.fenced + brokers.shutting_down;
-  if (source === "cut off") return { level: "degraded", line: "ZooKeeper can't be reached.", detail: "This is the last that the controller has read. Brokers go on serving under the leaders they have; nothing is decided." };
+  if (source === "cut off") return { level: "degraded", line: "ZooKeeper can't be reached.", detail: "This is the last that the controller has read. Brokers keep serving under the leaders they have; nothing is decided." };
   if (members === 0) {
     const waiting = brokers.waiting > 0 ? `${plural(brokers.waiting, "broker")} registered and waiting to be added.` : "";
     return { level: "empty", line: "No brokers yet.", detail: `${waiting} Add them with POST /clusters/${cluster.name}/brokers.`.trim() };
@@ -58,7 +58,7 @@ export function verdictOn(cluster, replication, alarms, source) {
     return {
       level: "critical",
       line: `${capital(plural(states.under_min_isr, "partition"))} ${one ? "refuses" : "refuse"} acks=all.`,
-      detail: `Fewer replicas are in sync than min.insync.replicas asks for. Reading goes on.${also}`,
+      detail: `Fewer replicas are in sync than min.insync.replicas asks for. Reading continues.${also}`,
     };
   }
   if (states.recovering + states.under_replicated > 0) {
@@ -66,7 +66,7 @@ export function verdictOn(cluster, replication, alarms, source) {
     return {
       level: "degraded",
       line: `${capital(plural(many, "partition"))} ${many === 1 ? "lacks" : "lack"} a replica in sync.`,
-      detail: `Reading and writing go on.${also}`,
+      detail: `Reading and writing continue.${also}`,
     };
   }
   if (down > 0) return { level: "degraded", line: `${capital(plural(down, "broker"))} ${down === 1 ? "is" : "are"} down.`, detail: "Every partition has all its replicas in sync." };
@@ -85,7 +85,7 @@ function calm(cluster, { states, brokers }) {
   const { total } = cluster.partitions;
   if (total === 0) return { line: "Ready, and empty.", detail: "No topics yet. Create one with POST /topics." };
   const who = total === 1 ? "The one partition has" : `All ${count(total)} partitions have`;
-  if (states.creating > 0) return { line: `${capital(plural(states.creating, "partition"))} ${states.creating === 1 ? "is" : "are"} being created.`, detail: "Their leaders have not told of a log yet." };
+  if (states.creating > 0) return { line: `${capital(plural(states.creating, "partition"))} ${states.creating === 1 ? "is" : "are"} being created.`, detail: "Their leaders have not reported a log yet." };
   const copied = brokers.reduce((sum, broker) => sum + broker.out_of_sync, 0);
   if (copied > 0) return { line: `${capital(plural(copied, "replica"))} ${copied === 1 ? "is" : "are"} being copied.`, detail: `${who} a leader and as many replicas in sync as asked for; those on their way are not in sync yet.` };
   return { line: "All is well.", detail: `${who} a leader and every replica in sync.` };
@@ -97,7 +97,7 @@ function farthestFollower({ brokers }, source) {
   const unknown = brokers.reduce((sum, broker) => sum + broker.unknown, 0);
   const missing = unknown > 0 ? `; ${plural(unknown, "follower")} unknown` : "";
   const known = brokers.filter((broker) => broker.followed > 0);
-  if (known.length === 0) return unknown > 0 ? ["unknown", `no leader has told of ${plural(unknown, "follower")}`, null] : ["–", "no followers", null];
+  if (known.length === 0) return unknown > 0 ? ["unknown", `no leader has reported ${plural(unknown, "follower")}`, null] : ["–", "no followers", null];
   const records = Math.max(...known.map((broker) => broker.lag_records_max));
   const timeless = known.filter((broker) => broker.lag_ms_max === null).map((broker) => broker.broker_id);
   const time = timeless.length > 0 ? `time unknown of broker ${timeless.slice(0, 5).join(", ")}${timeless.length > 5 ? ", …" : ""}` : `at most ${duration(Math.max(...known.map((broker) => broker.lag_ms_max)))} behind`;
@@ -111,7 +111,7 @@ function ifLost(worst) {
   const who = `worst: ${worst.lose.replace(":", " ")}`;
   if (leaderless + recovering > 0) return [count(leaderless + recovering), `${leaderless + recovering === 1 ? "partition goes" : "partitions go"} offline; ${who}`, "degraded"];
   if (stopped > 0) return [count(stopped), `${stopped === 1 ? "partition stops" : "partitions stop"} taking acks=all; ${who}`, "degraded"];
-  return ["All go on", "reading and acks=all", null];
+  return ["All continue", "reading and acks=all", null];
 }
 
 /** [value, note, level]: how much of what is most uneven the fullest broker carries. */

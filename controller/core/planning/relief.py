@@ -36,7 +36,7 @@ def relieve(layout: Layout, goal: Relieve) -> tuple[list[Rejection], list[Reject
         return [Rejection(code=RejectionCode.UNKNOWN_BROKER, detail=detail)], []
     disk = layout.disk[source]
     if disk is None:
-        detail = f"broker {goal.broker_id} has not told how full its disk is"
+        detail = f"broker {goal.broker_id} has not reported how full its disk is"
         return [Rejection(code=RejectionCode.NOT_MEASURED, detail=detail)], []
     _leave_others_below(layout, goal, source)
     excess = disk.used_bytes - disk.total_bytes * goal.used_percent // 100

@@ -149,7 +149,7 @@ class Executions:
             topic=state.topic,
             partition=state.partition,
             broker_id=state.leader,
-            detail=f"{name}: broker {state.leader} has not told this controller yet how large its log is",
+            detail=f"{name}: broker {state.leader} has not reported the size of its log to this controller",
         )
 
     async def make(self, row: OperationRow, work: Work, order: PlanOrder, now_ms: int) -> Work:

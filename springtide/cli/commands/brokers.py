@@ -40,7 +40,7 @@ def _description(options: Namespace) -> Json:
     if options.label:
         body["labels"] = {name: text or None for name, text in settings_of(options.label).items()}
     if not body:
-        raise UsageError("name what is to be set: --rack, --label")
+        raise UsageError("name the change: --rack, --label")
     return body
 
 

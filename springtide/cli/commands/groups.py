@@ -93,7 +93,7 @@ COMMANDS = (
     ),
     change(
         words=("groups", "reset"),
-        summary="Set where a group without members goes on reading; only with --execute is it done",
+        summary="Set the offsets at which a group without members continues; --execute writes them",
         examples=(
             "groups reset billing --all-topics --to-earliest",
             "groups reset billing --topic orders --to-datetime 2026-11-21T09:30:00Z --execute",

@@ -91,7 +91,7 @@ COMMANDS = (
     ),
     change(
         words=("operations", "resume"),
-        summary="Let a paused operation go on",
+        summary="Resume a paused operation",
         examples=("operations resume op_Zk1lV0pCTEq4nY6mXw2v3A --reason 'the month is closed'",),
         in_cluster=False,
         is_conditional=True,

@@ -145,7 +145,7 @@ COMMANDS = (
                 "--lost-records-max",
                 type=id_number,
                 metavar="N",
-                help="unclean: refuse when more records would be lost, as far as replicas told",
+                help="unclean: refuse when more records would be lost, by what replicas reported",
             ),
         ),
         call=writes("POST", PARTITION_PATH, _election, action="elect-leader"),

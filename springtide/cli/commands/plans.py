@@ -133,7 +133,7 @@ COMMANDS = (
                 "--floor-bytes",
                 type=id_number,
                 metavar="BYTES",
-                help="with both: no bytes are evened out while no broker has so many more than the mean",
+                help="with both: bytes are evened out only while a broker has this many more than the mean",
             ),
             argument(
                 "--counts-only",
@@ -259,7 +259,7 @@ COMMANDS = (
     ),
     change(
         words=("plans", "delete"),
-        summary="Delete a plan that is not being carried out",
+        summary="Delete a plan that is not running",
         examples=("plans delete plan_Zk1lV0pCTEq4nY6mXw2v3A",),
         is_conditional=True,
         arguments=(PLAN_ID,),

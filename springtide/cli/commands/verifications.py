@@ -15,7 +15,7 @@ _SHOWN: Final = "ver_Zk1lV0pCTEq4nY6mXw2v3A"
 COMMANDS = (
     Command(
         words=("verifications", "list"),
-        summary="List what `pipeline verify --record` has told, newest first",
+        summary="List the results of `pipeline verify --record`, newest first",
         examples=("verifications list", "verifications list --limit 1"),
         kind=CommandKind.LIST,
         call=reads("clusters/{cluster}/verifications"),

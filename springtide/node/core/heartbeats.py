@@ -40,11 +40,11 @@ class Heartbeats:
             )
         if response.heard_answered > self.answered:
             return (
-                f"this process told that heartbeat {response.heard_answered} was answered, and remembers "
+                f"this process reported that heartbeat {response.heard_answered} was answered, and remembers "
                 f"answers up to {self.answered}"
             )
         if response.has_gone_back:
-            return "what other brokers were told of this process is not what it says"
+            return "other brokers heard something else from this process than it says"
         if response.has_asked_to_stop and not wants_shutdown:
             return "this process asked for leave to stop, and does not remember it"
         return None

@@ -83,7 +83,7 @@ class OauthbearerClient:
         if self._steps == 1:
             return ClientReply(f"{_HEADER}\x01auth=Bearer {self._token}\x01\x01".encode())
         if self._steps > 2:
-            return LoginFailed("the server has refused the token and goes on")
+            return LoginFailed("the server has refused the token and continues")
         return ClientReply(_SEPARATOR) if challenge else Succeeded("")
 
 

@@ -118,7 +118,7 @@ async def test_a_controller_of_an_unknown_ca_is_refused_at_once_with_what_to_do(
         for flags in ((), ("--ca-file", made.other_ca.file)):
             status, _, err = await anyio.to_thread.run_sync(ask, url, *flags)
             assert (status, err.count("\n")) == (3, 1)
-            assert f"{url}: its certificate is of a CA that is not known here" in err
+            assert f"{url}: its certificate is from an unknown CA" in err
             assert "--ca-file" in err
         reason = await anyio.to_thread.run_sync(ask_as_broker, url, None)
         assert "--controller-ca" in reason

@@ -299,7 +299,7 @@ async def test_metadata_that_went_back_is_told_wherever_an_operator_looks(zookee
         (alarm,) = alarms["items"]
         assert next(iter(alarms["counts"].items())) == ("metadata_went_back", 1)
         assert alarm["code"] == "metadata_went_back"
-        assert "broker 1 was told of controller epoch 99" in alarm["detail"]
+        assert "broker 1 has seen controller epoch 99" in alarm["detail"]
         refused = await rest.post("/topics", {"name": "orders", "partitions": 3})
         assert problem(refused) == (503, "metadata_went_back")
         metrics = (await rest.client.get("/metrics")).text

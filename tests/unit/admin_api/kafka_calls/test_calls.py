@@ -240,7 +240,7 @@ async def test_a_creation_that_takes_longer_than_the_client_waits_is_told_so_and
         assert codes(told) == [7, 17]
         assert 3_000 <= rest.clock.now_mono_ms() - began_ms < 3_100
         assert told[0].message == (
-            "'orders' goes on being made: the change is stored; 1, 2, 3 may not have applied it yet"
+            "'orders' is still being created: the change is stored; 1, 2, 3 may not have applied it yet"
         )
         assert (await rest.client.get("/clusters/prod/topics/orders")).status_code == 200
         grown = CreatePartitionsCall(topics=(PartitionsToCreate(topic="orders", count=4),), wait_ms=100)
@@ -611,7 +611,7 @@ UNCLEAN = ElectLeadersCall(unclean=True, partitions=(("orders", 0), ("orders", 4
 
 
 async def lose_the_leader(rest: Rest) -> None:
-    """Brokers 1 and 2 lagged and live, 3 led and is down; nobody has told how far its log goes."""
+    """Brokers 1 and 2 lagged and live, 3 led and is down; nobody has reported the end of its log."""
     brokers = await rest.form()
     await outcomes(
         rest,

@@ -216,7 +216,7 @@ async def test_what_an_unclean_election_would_lose_is_seen_before_and_recorded_a
         newest = (await rest.recorded(cause="elect_leader_unclean"))[0]
         assert newest["outcome"]["outcome"] == "succeeded"
         assert newest["outcome"]["detail"].startswith(sentence)
-        assert "had not told how far their logs go: 3" in newest["outcome"]["detail"]
+        assert "had not reported the ends of their logs: 3" in newest["outcome"]["detail"]
 
 
 async def test_a_preview_does_not_hide_a_replica_in_quarantine_behind_a_leader(

@@ -65,7 +65,7 @@ async def test_a_full_disk_is_relieved(zookeeper: MemoryZooKeeper) -> None:
         goal = {"kind": "relieve", "broker_id": 1, "used_percent": 70}
         refused = await rest.post(PLANS, {"goal": goal})
         assert problem(refused) == (422, "plan_infeasible")
-        assert refused.json()["detail"] == "broker 1 has not told how full its disk is (not_measured)"
+        assert refused.json()["detail"] == "broker 1 has not reported how full its disk is (not_measured)"
         for broker, free in zip(brokers, (1_500, 5_000, 5_000, 9_000), strict=True):
             broker.disk = DiskSpace(free_bytes=free, total_bytes=10_000)
             await broker.heartbeat()

@@ -92,7 +92,8 @@ def test_a_longer_log_that_was_told_of_counts_although_its_broker_died() -> None
     said = way_out(cluster)
     assert said is not None and said.startswith("bring back broker 3 with its disk")
     assert (
-        "broker 2 lacks nothing that is known to be committed; it lacks 376 records that others told" in said
+        "broker 2 lacks nothing that is known to be committed; it lacks 376 records that others reported"
+        in said
     )
     assert "springtide elect-leader orders-0 0 --election-type unclean" in said
     (alarm,) = (a for a in cluster.machine.alarms() if a.key.code is AlarmCode.PARTITION_LEADERLESS)

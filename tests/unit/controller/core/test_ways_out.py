@@ -116,7 +116,7 @@ def test_a_member_that_is_away_is_to_be_brought_back() -> None:
     assert cluster.partition().leader == NO_LEADER
     said = way_out(cluster)
     assert said is not None and said.startswith("bring back broker 3 with its disk")
-    assert "no live replica has told" in said
+    assert "no live replica has reported" in said
     assert "start broker" not in said
 
 
@@ -147,7 +147,7 @@ def test_a_log_that_could_not_prove_itself_may_lack_what_nobody_knows_of() -> No
     assert said is not None
     assert "broker 3 lacks nothing that is known to be committed; but it could not prove" in said
     assert "if a newer disk or copy is left of broker 3, stop that broker, bring it back, start it" in said
-    assert "elect-leader orders-0 0 --election-type unclean` elects it as it is" in said
+    assert "elect-leader orders-0 0 --election-type unclean` elects it now" in said
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_a_newer_copy_is_looked_for_where_no_log_is_known_to_reach_what_is_commi
     said = said_without_leader(candidate(1, None), candidate(2, 5), candidate(3, 0, may_lead=False))
     assert "records below 70 are known to be committed" in said
     assert "broker 2 lacks least, 5 of them: if a newer disk or copy is left of broker 1 or 2, stop" in said
-    assert said.endswith("; start broker 1: it has not told what it holds")
+    assert said.endswith("; start broker 1: it has not reported what it holds")
 
 
 def test_one_that_lacks_nothing_is_said_to() -> None:
@@ -262,7 +262,7 @@ def test_an_unclean_election_is_offered_where_it_gives_something_up_or_nobody_ha
 ) -> None:
     said = said_without_leader(msgspec.structs.replace(candidate(2, 0), lost_records=records), elr=elr)
     assert ("`springtide elect-leader orders-0 0 --election-type unclean`" in said) is is_offered
-    assert (f"it lacks {records} records that others told of" in said) is (records > 0)
+    assert (f"it lacks {records} records that others reported" in said) is (records > 0)
 
 
 def set_aside_log(topic: int, partition: int, records: int) -> SetAsideLog:
@@ -299,4 +299,4 @@ def test_only_logs_of_this_partition_that_hold_records_are_named(
     logs = (set_aside_log(topic, partition, records),)
     said = way_out_without_leader(cluster.image, state, preview, {3: logs})
     assert (f"quarantine/{topic}-{partition}.{records} that ends at {5 + records}" in said) is is_named
-    assert said.endswith("no live replica has told how far its log goes yet")
+    assert said.endswith("no live replica has reported the end of its log yet")

@@ -33,7 +33,7 @@ class SlowThreads:
 
 
 BELOW_HIGH_WATERMARK = (
-    "below the high watermark: an unclean election, or this replica begins anew without a seat"
+    "below the high watermark: an unclean election, or this replica starts again without a seat"
 )
 
 

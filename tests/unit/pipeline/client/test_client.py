@@ -385,7 +385,7 @@ def test_offsets_below_the_logs_start_are_an_error_or_skipped(cluster: Cluster) 
     with pytest.raises(OffsetsGone, match="t-0: offset 3 is out of range, the log holds 20 to 49"):
         next(cluster.client().fetch(ranges))
     cluster.on(ApiKey.LIST_OFFSETS, in_turn(offsets(offset=50), offsets(offset=50)))
-    with pytest.raises(OffsetsGone, match="offset 3 is out of range, the log is empty, and goes on at 50"):
+    with pytest.raises(OffsetsGone, match="offset 3 is out of range, the log is empty, and continues at 50"):
         next(cluster.client().fetch(ranges))
     cluster.on(ApiKey.LIST_OFFSETS, in_turn(offsets(offset=20), offsets(offset=50)))
     stream = cluster.client().fetch(ranges, skip_gone=True)

@@ -63,7 +63,7 @@ def test_what_could_not_be_compared_is_never_called_whole() -> None:
     assert nothing.is_whole
     assert "nothing was cut off" in shown(nothing)
     for lacking, words in (
-        (nothing._replace(unasked={3: "it is not alive"}), "broker 3 could not tell"),
+        (nothing._replace(unasked={3: "it is not alive"}), "broker 3 could not report"),
         (nothing._replace(unreadable=((COPY, "it is damaged"),)), "not compared: clicks-0 offsets 5 to 8"),
     ):
         assert not lacking.is_whole
