@@ -151,21 +151,19 @@ class StorageBroker:
             effects=self.effects,
             produces=self.replicas.produces,
             fetches=self.fetches,
-            lookups=Lookups(threads=ports.threads, spawn=node.spawn, end_turn=node.end_turn),
+            lookups=Lookups(threads=ports.threads, spawn=node.spawn),
             divergent_logs=DivergentLogs(
                 disk=ports.disk,
                 directory=f"{log_dir.path}/{DIVERGENT}",
                 threads=ports.threads,
                 spawn=node.spawn,
                 on_opened=self.fetches.on_high_watermark_moved,
-                end_turn=node.end_turn,
             ),
             coordinator_calls=CoordinatorCalls(
                 net=node.net,
                 clock=ports.clock,
                 client_id=f"{OUR_PREFIX}broker-{node.node_id}",
                 spawn=node.spawn,
-                end_turn=node.end_turn,
             ),
             log_dir_failure=lambda: self.directory.failure,
         )

@@ -163,7 +163,6 @@ class Upkeep:
             threads=node.ports.threads,
             broker_id=node.node_id,
             broker_epoch=node.epoch,
-            end_turn=node.end_turn,
         )
         self.compactor = Compactor(
             table=replicas.table,
@@ -172,7 +171,6 @@ class Upkeep:
             clock=node.clock,
             threads=node.ports.threads,
             process=compaction,
-            end_turn=node.end_turn,
             on_log_error=self.maintenance.on_log_error,
             on_suspect=self.scrubber.check_soon,
         )

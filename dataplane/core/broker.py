@@ -265,7 +265,7 @@ class Broker(Generic[H]):
         if isinstance(hosted.replica.role, Leader):
             for broker_id in changed:
                 effects = hosted.replica.role.on_broker_changed(broker_id, now_ms=now_ms)
-                steps += self._of_replica(hosted, effects)
+                steps += self.of_replica(hosted, effects)
             self.note_news(hosted)
         return steps
 
@@ -273,7 +273,7 @@ class Broker(Generic[H]):
         """Take these replicas offline at once (S28, EIO or full disk). The failure happened outside their own
         calls."""
         return [
-            step for hosted in failed for step in self._of_replica(hosted, hosted.replica.go_offline(detail))
+            step for hosted in failed for step in self.of_replica(hosted, hosted.replica.go_offline(detail))
         ]
 
     def on_tick(self, *, now_ms: int) -> list[Step[H]]:
@@ -287,7 +287,7 @@ class Broker(Generic[H]):
         del self._round[-count:]
         steps: list[Step[H]] = []
         for key, hosted in list(self.restless.items()):
-            steps += self._of_replica(hosted, hosted.replica.role.on_tick(now_ms))
+            steps += self.of_replica(hosted, hosted.replica.role.on_tick(now_ms))
             if hosted.replica.role.is_at_rest:
                 self.restless.pop(key, None)
         return steps
@@ -296,12 +296,13 @@ class Broker(Generic[H]):
         """Tick the replicas in which clients wait. Called every ~100 ms while there are some."""
         steps: list[Step[H]] = []
         for key, hosted in list(self.waiting.items()):
-            steps += self._of_replica(hosted, hosted.replica.role.on_tick(now_ms))
+            steps += self.of_replica(hosted, hosted.replica.role.on_tick(now_ms))
             if not hosted.replica.has_waiters:
                 del self.waiting[key]
         return steps
 
-    def _of_replica(self, hosted: H, effects: Effects) -> Sequence[Step[H]]:
+    def of_replica(self, hosted: H, effects: Effects) -> Sequence[Step[H]]:
+        """Pass on what a replica asked for when it was called directly."""
         if not effects:
             return ()
         self.note_news(hosted)

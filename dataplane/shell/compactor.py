@@ -50,7 +50,6 @@ class Compactor:
         clock: BrokerClock,
         threads: Threads,
         process: CompactionProcess | None,
-        end_turn: Callable[[], None],
         on_log_error: Callable[[HostedPartition, LogError], None],
         on_suspect: Callable[[HostedPartition, int], None],
     ) -> None:
@@ -59,7 +58,6 @@ class Compactor:
         self._clock = clock
         self._threads = threads
         self._process = process
-        self._end_turn = end_turn
         self._on_log_error = on_log_error
         self._on_suspect = on_suspect
         self._interval_ms = config.number("log.cleaner.backoff.ms")
@@ -143,8 +141,7 @@ class Compactor:
                 dirt, agreed_ms=agreed_ms, now_ms=self._clock.mono_ms(), wall_ms=self._clock.wall_ms()
             )
             if effects:
-                self._effects.run(hosted, effects)
-                self._end_turn()
+                self._effects.run_alone(hosted, effects)
         if log.log_end_offset > end_offset:
             self.rounds += 1
             _log.info(

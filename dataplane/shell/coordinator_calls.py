@@ -35,8 +35,8 @@ A = TypeVar("A", bound=ResponseMessage)
 
 
 class CoordinatorCalls:
-    """client_id: this process's, in its requests. spawn: starts a task of the broker. end_turn: sends what an
-    answer completed."""
+    """client_id: this process's, in its requests. spawn: starts a task of the broker, whose end sends
+    what it completed."""
 
     def __init__(
         self,
@@ -45,13 +45,11 @@ class CoordinatorCalls:
         clock: Clock,
         client_id: str,
         spawn: Callable[[Callable[[], Awaitable[None]]], None],
-        end_turn: Callable[[], None],
     ) -> None:
         self._net = net
         self._clock = clock
         self._client_id = client_id
         self._spawn = spawn
-        self._end_turn = end_turn
         self._in_flight = 0
 
     def start(
@@ -81,7 +79,6 @@ class CoordinatorCalls:
             finally:
                 self._in_flight -= len(calls)
             done(answers)
-            self._end_turn()
 
         self._spawn(carry)
 

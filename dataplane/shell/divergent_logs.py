@@ -46,7 +46,8 @@ class Listed:
 
 
 class DivergentLogs:
-    """`on_opened` marks a key's waiting fetches to be looked at again when `end_turn` is called."""
+    """`on_opened` marks a key's waiting fetches to be looked at again when the turn ends: with the task that
+    `spawn` starts."""
 
     def __init__(
         self,
@@ -56,14 +57,12 @@ class DivergentLogs:
         threads: Threads,
         spawn: Callable[[Callable[[], Awaitable[None]]], None],
         on_opened: Callable[[PartitionKey], None],
-        end_turn: Callable[[], None],
     ) -> None:
         self.directory = directory
         self._disk = disk
         self._threads = threads
         self._spawn = spawn
         self._on_opened = on_opened
-        self._end_turn = end_turn
         self._open: OrderedDict[str, DivergentLog] = OrderedDict()  # least recently read first
         self._opening: dict[str, dict[PartitionKey, None]] = {}
         self._failed: dict[PartitionKey, ErrorCode] = {}
@@ -134,7 +133,6 @@ class DivergentLogs:
                     del self._failed[next(iter(self._failed))]
         for key in waiting:
             self._on_opened(key)
-        self._end_turn()
 
     def list(self, done: Callable[[Listed], None]) -> None:
         """`done` is called on the loop. A description that can't be read is logged and left out."""
@@ -142,7 +140,6 @@ class DivergentLogs:
         async def work() -> None:
             listed = await self._threads.run(partial(_list_blocking, self._disk, self.directory))
             done(listed)
-            self._end_turn()
 
         self._spawn(work)
 

@@ -118,7 +118,7 @@ class EffectRunner:
         too."""
         self.broker.note_news(hosted)
         self._fetches.on_high_watermark_moved(hosted.key)
-        self._end_turn()
+        self.carry_out(())
 
     def carry_out(self, steps: Iterable[Step[HostedPartition]]) -> None:
         """Carry out what an entry of the broker asked for, in order, and end the turn."""
@@ -128,8 +128,7 @@ class EffectRunner:
 
     def run_alone(self, hosted: HostedPartition, effects: Effects) -> None:
         """Carry out what a replica asked for, in order, as a turn of its own."""
-        self.run(hosted, effects)
-        self._end_turn()
+        self.carry_out(self.broker.of_replica(hosted, effects))
 
     def step(self, step: Step[HostedPartition]) -> None:
         """Carry out one step of a turn that goes on."""
@@ -231,12 +230,12 @@ class EffectRunner:
             now_ms = self._clock.mono_ms()
             follower = hosted.replica.following
             if follower is not None:
-                self.run(hosted, follower.on_divergent_copied(effect.hold_id, error=error, now_ms=now_ms))
+                effects = follower.on_divergent_copied(effect.hold_id, error=error, now_ms=now_ms)
+                self.run_alone(hosted, effects)
             if hosted.replica.next_fetch() is not None:
                 state = hosted.replica.state
                 assert state is not None
                 self.fetching.follow(hosted, leader_id=state.leader, leader_epoch=state.leader_epoch)
-            self._end_turn()
 
         self._store.start_copying(hosted, effect, done)
 

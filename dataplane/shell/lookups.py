@@ -31,17 +31,15 @@ class _Job:
 
 
 class Lookups:
-    """`spawn` starts a task of the broker's; `end_turn` sends what a finished lookup completed."""
+    """`spawn` starts a task of the broker's, whose end sends what it completed: so a lookup is a task."""
 
     def __init__(
         self,
         *,
         threads: Threads,
         spawn: Callable[[Callable[[], Awaitable[None]]], None],
-        end_turn: Callable[[], None],
     ) -> None:
         self._spawn = spawn
-        self._end_turn = end_turn
         self._waiting: deque[_Job] = deque()
         self._workers = 0
         self._threads = threads
@@ -55,14 +53,13 @@ class Lookups:
             self._spawn(self._work)
 
     async def _work(self) -> None:
-        try:
-            while self._waiting:
-                job = self._waiting.popleft()
-                found = await self._threads.run(partial(look_up, job.log, job.lookup), limiter=self._limiter)
-                job.done(found)
-                self._end_turn()
-        finally:
+        job = self._waiting.popleft()
+        found = await self._threads.run(partial(look_up, job.log, job.lookup), limiter=self._limiter)
+        if self._waiting:
+            self._spawn(self._work)
+        else:
             self._workers -= 1
+        job.done(found)
 
 
 def look_up(log: LogPort, lookup: TimestampLookup) -> Found:

@@ -98,7 +98,6 @@ class Scrubber:
         threads: Threads,
         broker_id: int,
         broker_epoch: Callable[[], int],
-        end_turn: Callable[[], None],
     ) -> None:
         self._table = table
         self._effects = effects
@@ -109,7 +108,6 @@ class Scrubber:
         self._threads = threads
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
-        self._end_turn = end_turn
         self._rate = config.number("log.scrub.bytes.per.second")
         interval_ms = config.number("log.scrub.interval.ms")
         self._order = ScrubOrder(interval_ms=interval_ms, progress={})
@@ -253,8 +251,7 @@ class Scrubber:
             return None
         except CorruptLog as error:
             _log.error("log_failed topic=%s partition=%d cause=%s", hosted.topic, hosted.partition, error)
-            self._effects.run(hosted, hosted.replica.go_offline(str(error)))
-            self._end_turn()
+            self._effects.run_alone(hosted, hosted.replica.go_offline(str(error)))
             return None
         except LogError as error:
             self._directory.on_storage_error(str(error))
@@ -270,8 +267,7 @@ class Scrubber:
         self.findings += 1
         _log.error("log_rotten topic=%s partition=%d cause=%s", hosted.topic, hosted.partition, hole.reason)
         self._rotten.add(hosted.key)
-        self._effects.run(hosted, hosted.replica.on_rotten())
-        self._end_turn()
+        self._effects.run_alone(hosted, hosted.replica.on_rotten())
 
     def _forget_what_was_deleted(self) -> None:
         """Rot may go with what retention or a truncation takes away."""
@@ -280,8 +276,7 @@ class Scrubber:
             if hosted_or_none is None or not hosted_or_none.log.rotten:
                 self._rotten.discard(key)
             if hosted_or_none is not None and not hosted_or_none.log.rotten:
-                self._effects.run(hosted_or_none, hosted_or_none.replica.on_mended())
-                self._end_turn()
+                self._effects.run_alone(hosted_or_none, hosted_or_none.replica.on_mended())
 
     async def _save(self) -> None:
         self._saved_ms = self._clock.mono_ms()
@@ -310,7 +305,7 @@ class Scrubber:
         except DeletedThere as deleted:
             follower = hosted.replica.following
             if follower is not None:
-                self._effects.run(hosted, follower.on_deleted_at_leader(deleted.log_start_offset))
+                self._effects.run_alone(hosted, follower.on_deleted_at_leader(deleted.log_start_offset))
             if hosted.log.rotten:
                 await self._clock.sleep_ms(MEND_RETRY_MS)
         except (NotMended, Unfit, OSError, FrameError, MalformedRequest, LogChanged, ClosedLog) as error:
@@ -324,8 +319,7 @@ class Scrubber:
         if self._table.get(*hosted.key) is hosted:
             if not hosted.log.rotten:
                 self._rotten.discard(hosted.key)
-            self._effects.run(hosted, hosted.replica.on_mended())  # asks again for what is left
-            self._end_turn()
+            self._effects.run_alone(hosted, hosted.replica.on_mended())  # asks again for what is left
 
     async def _mend_piece(self, hosted: HostedPartition, hole: Hole, effect: MendLog) -> None:
         # As a consumer, which changes nothing that the leader knows.
@@ -371,8 +365,7 @@ class Scrubber:
             effects = follower.on_unfit(
                 fetched, at_high_watermark=at_high_watermark, leader_epoch=leader_epoch
             )
-            self._effects.run(hosted, effects)
-        self._end_turn()
+            self._effects.run_alone(hosted, effects)
 
     async def _fetch(
         self, hosted: HostedPartition, position: FetchPosition, effect: MendLog, *, as_replica: bool = False

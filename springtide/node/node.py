@@ -261,10 +261,15 @@ class ServingNode:
         self.server.end_turn()
 
     def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run a task beside the others; it ends with the process. Do nothing before `start` and after
-        `close`."""
+        """Run a task beside the others; it ends with the process. Its end is the end of a turn: the answers
+        that it completed leave. Do nothing before `start` and after `close`."""
+
+        async def turn() -> None:
+            await work()
+            self.end_turn()
+
         if self._nursery is not None:
-            self._nursery.start_soon(work)
+            self._nursery.start_soon(turn)
 
     # Life
 

@@ -120,7 +120,7 @@ def test_a_copy_that_is_finished_while_the_broker_closes_its_logs_cuts_none(tmp_
             hosted = broker.table.get(topic_id, 0)
             assert hosted is not None
             changed: list[object] = []
-            broker.effects.run = lambda *told: changed.append(told)  # type: ignore[method-assign]
+            broker.effects.run_alone = lambda *told: changed.append(told)  # type: ignore[method-assign]
             disk.hold("fsync", "divergent")
             EffectRunner.run(broker.effects, hosted, (aside(hosted, first_offset=3),))
             assert await trio.to_thread.run_sync(lambda: disk.reached.wait(10))

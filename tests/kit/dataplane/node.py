@@ -157,6 +157,7 @@ class Node:
             spawn=self.spawned.append,
             on_storage_error=self._on_storage_error,
         )
+        self.turns = 0
         self.lease = lease or held_lease(self.clock.mono_ms())
         self.fetches = Fetches(
             sessions=FetchSessions(iter(range(1, 100))),
@@ -173,7 +174,7 @@ class Node:
             counters=self.counters,
             clock=self.clock,
             wake_report=self._wake_report,
-            end_turn=lambda: None,
+            end_turn=self._end_turn,
         )
         self.table = PartitionTable(
             view=self.view,
@@ -230,6 +231,9 @@ class Node:
 
     def _on_storage_error(self, detail: str) -> None:
         self.maintenance.on_storage_error(detail)
+
+    def _end_turn(self) -> None:
+        self.turns += 1
 
     def _wake_report(self) -> None:
         self.reports_wanted += 1

@@ -43,7 +43,6 @@ class Bench:
             clock=self.node.timekeeper,
             threads=InlineThreads(),
             process=None,
-            end_turn=lambda: None,
             on_log_error=self._on_log_error,
             on_suspect=lambda _hosted, offset: self.suspects.append(offset),
         )

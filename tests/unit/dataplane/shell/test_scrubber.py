@@ -87,7 +87,6 @@ class Bench:
             threads=InlineThreads(),
             broker_id=1,
             broker_epoch=lambda: 7,
-            end_turn=lambda: None,
         )
         self.node.connect(self.node.fetching, scrubbing=self.scrubber)
 
