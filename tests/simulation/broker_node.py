@@ -1206,8 +1206,8 @@ class BrokerNode:
         now_ms = self.now_ms
         for key, replica in sorted(self.replicas.items()):
             self.cluster.marks.on_tick(self, replica)
-            self._run(key, replica.role.on_tick(now_ms))
             self.cluster.oracle.on_replica_touched(self, key)
+        self._carry_out(self.core.on_tick(now_ms=now_ms))
         self._check_owed(now_ms)
         self._after(self.cluster.options.tick_ms, self._tick)
 
