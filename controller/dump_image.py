@@ -11,7 +11,7 @@ import msgspec
 
 from controller.config import ControllerConfig
 from controller.shell.clock import Ids, SystemClock
-from controller.shell.engine import read_published
+from controller.shell.copies import read_published
 from controller.shell.kazoo_access import ZooKeeperAccess
 from controller.shell.leadership import CLUSTERS_PATH
 from controller.shell.meta import MetaUnavailable, SessionState

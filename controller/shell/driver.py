@@ -49,11 +49,9 @@ from controller.core.events import (
     Report,
     Tick,
 )
-from controller.core.group_book import GroupBook
 from controller.core.in_force import Awaited
 from controller.core.machine import ClusterMachine, Step
 from controller.core.options import ControllerOptions
-from controller.core.rates import RateBook
 from controller.core.reassignment_progress import ReassignmentProgress
 from controller.core.records import Cause, Record, RemoveTopicRecord
 from controller.core.shards import missing_topics
@@ -63,12 +61,10 @@ from controller.shell.metadata_store import ClusterStore, Conflict, Fenced
 from controller.shell.outcomes import MetadataWentBack, NotActive, NotInForce, OutcomeUnknown, Overloaded
 from controller.shell.preflights import Preflights
 from controller.shell.published import PersistedChange, Published, observe, render
+from controller.shell.reported import Reported
 from controller.shell.timekeeper import Timekeeper
 from springtide.contract.errors import ControllerError
-from springtide.contract.lag_report import PartitionLag
-from springtide.contract.missing_topics import MISSING_TOLD_MAX, MissingTopic
-from springtide.contract.partition_state import PartitionKey
-from springtide.contract.session import DiskSpace, HeartbeatRequest, HeartbeatResponse
+from springtide.contract.session import HeartbeatResponse
 from springtide.log_lines import current_ids, ids_in_log
 
 log = logging.getLogger(__name__)
@@ -80,8 +76,8 @@ UNPERSISTED_EVENTS_MAX: Final = 20_000
 TICKED_RECORDS_MAX: Final = 4_000
 #: The machine hears of time so often at least: with many records waiting all the time, a broker dies too.
 TICK_LATE_MS: Final = 500
-#: Records replayed, or audited, before other tasks get a turn.
-SLICE_RECORDS: Final = 1_000
+#: Changes rendered for the audit before other tasks get a turn.
+AUDIT_SLICE: Final = 250
 #: The machine hears at least as often how far this controller's clocks disagree.
 CLOCKS_TOLD_MS: Final = 5_000
 #: A tick that leaves its deadline in the past must not spin.
@@ -177,18 +173,9 @@ class ClusterDriver:
     ) -> None:
         self.cluster = store.cluster
         self.published = published
-        #: The latest word of each partition's leader; forgotten with its topic.
-        self.lags: dict[PartitionKey, PartitionLag] = {}
-        self.rates = RateBook()
-        #: As each broker's latest heartbeat told it.
-        self.disks: dict[int, DiskSpace] = {}
-        self.groups = GroupBook()
-        #: As each member's latest heartbeat told it.
-        self.missing_topics: dict[int, tuple[MissingTopic, ...]] = {}
+        self.reported = Reported(published)
         # When this controller took the cluster over, or created it; monotonic.
         self._taken_over_ms = clock.now_mono_ms()
-        # Partitions that were there by then, but for those whose leaders have reported since.
-        self._unreported: dict[PartitionKey, None] = {}
         self.persisted_records = 0
         self.unclean_elections = 0
         self.persist_ms_last = 0
@@ -239,7 +226,7 @@ class ClusterDriver:
         self._deaf_ms = self._count_deaf_ms()
         for image in (speculative, self.published.image):
             image.records_before = self._store.record_number - image.sequence
-        self._unreported = dict.fromkeys(speculative.partitions)
+        self.reported.await_reports()
         self._taken_over_ms = self._clock.now_mono_ms()
 
     @property
@@ -279,14 +266,15 @@ class ClusterDriver:
         step = self._step(event)
         if isinstance(step.reply, MetadataRecovered) and step.records:
             self._store.begin_history(step.reply.records_min)
-        if isinstance(event, Report):
-            self._remember_lags(event)
-        elif isinstance(event, BrokerApplied):
-            self._note_heard(event)
-        elif isinstance(event, Heartbeat):
-            self._note_disk(event.request)
-            self._note_groups(event.request)
-            self._note_missing_topics(event.request, step)
+        match event:
+            case Report():
+                self.reported.take_report(event, self._clock.now_mono_ms())
+            case BrokerApplied():
+                self._note_heard(event)
+            case Heartbeat() if isinstance(step.reply, HeartbeatResponse):
+                self.reported.take_heartbeat(event, step.reply.error)
+            case _:
+                pass
         if not step.records and (self._is_settled or self._may_answer_now(event, step)):
             self._carry_out(step.effects)
             reply = step.reply
@@ -447,11 +435,7 @@ class ClusterDriver:
             if change is not None:
                 self._audit_feed.append(change)
         if isinstance(record, RemoveTopicRecord):
-            topic = self.published.image.topics.get(record.topic_id)
-            for partition in range(0 if topic is None else topic.partitions):
-                self.lags.pop((record.topic_id, partition), None)
-                self.rates.forget((record.topic_id, partition))
-                self._unreported.pop((record.topic_id, partition), None)
+            self.reported.forget_topic(record.topic_id)
         self.published.replay(record, number)
 
     async def _persist_or_resign(
@@ -657,50 +641,6 @@ class ClusterDriver:
                 raise NotActive(None)
             await self._published_more.wait()
 
-    def _remember_lags(self, event: Report) -> None:
-        image = self.published.image
-        for lag in event.request.lags:
-            key = (lag.topic_id, lag.partition)
-            state = image.partitions.get(key)
-            if state is not None and state.leader == event.request.broker_id:
-                self.rates.note(self.lags.get(key), lag, self._clock.now_mono_ms())
-                self.lags[key] = lag
-                self._unreported.pop(key, None)
-
-    def _note_disk(self, request: HeartbeatRequest) -> None:
-        """Take what a registered broker's present process says. One that does not tell is not known."""
-        brokers = self.published.image.brokers
-        known = brokers.get(request.broker_id)
-        if known is not None and known.broker_epoch == request.broker_epoch:
-            self.disks.pop(request.broker_id, None)
-            if request.disk is not None:
-                self.disks[request.broker_id] = request.disk
-            if len(self.disks) > len(brokers):  # those that were removed
-                self.disks = {broker: disk for broker, disk in self.disks.items() if broker in brokers}
-
-    def _note_groups(self, request: HeartbeatRequest) -> None:
-        """Take what a registered coordinator's present process says of its groups."""
-        known = self.published.image.coordinators.get(request.broker_id)
-        if known is not None and known.coordinator_epoch == request.broker_epoch and request.groups:
-            self.groups.note(request.groups)
-
-    def _note_missing_topics(self, request: HeartbeatRequest, step: Step) -> None:
-        """Take what a registered member's present process says that its clients miss."""
-        if isinstance(step.reply, HeartbeatResponse) and step.reply.error is ControllerError.NONE:
-            self.missing_topics.pop(request.broker_id, None)
-            if request.missing_topics:
-                self.missing_topics[request.broker_id] = request.missing_topics[:MISSING_TOLD_MAX]
-
-    def first_unreported(self) -> PartitionKey | None:
-        """Return a partition that was taken over, whose leader is there and has not reported since, or
-        None."""
-        image = self.published.image
-        for key in self._unreported:
-            state = image.partitions.get(key)
-            if state is not None and image.is_eligible(state.leader) and not image.topics[key[0]].deleting:
-                return key
-        return None
-
     def reassignments(self) -> tuple[ReassignmentProgress, ...]:
         """Return every running reassignment: how far, and what holds it up."""
         return self.machine.reassignments(self._clock.now_mono_ms())
@@ -730,7 +670,7 @@ class ClusterDriver:
                 log.warning("audit_feed_overflow cluster=%s", self.cluster)
                 outbox.backfill(self.cluster)
             rendered: list[AuditedChange] = []
-            while self._audit_feed and len(rendered) < SLICE_RECORDS // 4:
+            while self._audit_feed and len(rendered) < AUDIT_SLICE:
                 change = self._audit_feed.popleft()
                 rendered += render(change, cluster=self.cluster, controller_epoch=self._term.controller_epoch)
             outbox.record_changes(rendered)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import anyio
 import anyio.lowlevel
@@ -21,7 +21,8 @@ from controller.core.events import Event, MetadataRecovered, RecoverMetadata, Re
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, Change, ClusterRecord
 from controller.shell.clock import ControllerClock, Ids, RandomBytes
-from controller.shell.driver import SLICE_RECORDS, ClusterDriver, Outbox
+from controller.shell.copies import Copies
+from controller.shell.driver import ClusterDriver, Outbox
 from controller.shell.known_cluster import KnownCluster
 from controller.shell.leadership import CLUSTERS_PATH, Leadership, Resigned, Term
 from controller.shell.listeners import Listeners
@@ -30,16 +31,14 @@ from controller.shell.meta import (
     Committed,
     Meta,
     MetaUnavailable,
-    Node,
     Rejected,
     SessionState,
     Unknown,
     WriteRejection,
 )
-from controller.shell.metadata_store import ClusterStore, MetadataCorrupt, cluster_creation
+from controller.shell.metadata_store import cluster_creation
 from controller.shell.outcomes import ClusterExists, NotActive, OutcomeUnknown, Overloaded, UnknownCluster
-from controller.shell.published import Published, truth
-from controller.shell.rows import head_path
+from controller.shell.published import truth
 from controller.shell.timekeeper import Timekeeper
 
 log = logging.getLogger(__name__)
@@ -94,8 +93,7 @@ class Engine:
             may_stand=not is_observer,
         )
         self._drivers: dict[str, ClusterDriver] = {}
-        self._copies: dict[str, ClusterCopy] = {}
-        self._has_copies = False
+        self._copies = Copies(meta, clock, self._ids)
         self._new_clusters: list[ClusterDriver] = []
         self._cluster_added = anyio.Event()
         self._serving: Term | None = None
@@ -267,16 +265,20 @@ class Engine:
         """Sorted names. Raise NotActive on a standby that has not read them yet: "none" would be a claim."""
         if self._serving is not None:
             return sorted(self._drivers)
-        if not self._has_copies:
+        if not self._copies.are_complete:
             raise NotActive(self._other_url())
-        return sorted(self._copies)
+        return self._copies.names()
 
     def cluster(self, name: str) -> KnownCluster:
         """Return the cluster as this controller knows it. Raise UnknownCluster; NotActive on a standby
         without a copy of it: only the active controller knows that there is none."""
-        shown = self._drivers.get(name) if self._serving is not None else self._copies.get(name)
-        if shown is not None:
-            return KnownCluster(shown.published, self)
+        if self._serving is None:
+            published = self._copies.published(name)
+        else:
+            driver = self._drivers.get(name)
+            published = None if driver is None else driver.published
+        if published is not None:
+            return KnownCluster(published, self)
         if self.role != "active":
             raise NotActive(self._other_url())
         raise UnknownCluster(name)
@@ -331,8 +333,7 @@ class Engine:
             self._serving = term
             for driver in self._drivers.values():
                 driver.published.as_of_ms = None
-            self._copies = {}
-            self._has_copies = False
+            self._copies.drop()
             log.info(
                 "active controller_epoch=%d clusters=%d load_ms=%d",
                 term.controller_epoch,
@@ -362,23 +363,10 @@ class Engine:
             self._drivers = {}
 
     async def _open(self, cluster: str, term: Term) -> None:
-        copy = self._copies.get(cluster)
-        if copy is not None and not copy.is_of(await self._meta.get(head_path(cluster))):
-            copy = None
-        if copy is not None:
-            store, published = copy.store, copy.published
-            self._copies[cluster] = copy._replace(head=None)
-        else:
-            store = ClusterStore(meta=self._meta, clock=self.clock, ids=self._ids, cluster=cluster)
-            try:
-                if not await store.load():
-                    log.error("cluster_incomplete cluster=%s detail=%s", cluster, "it has no head")
-                    return
-            except MetadataCorrupt as error:
-                # The others must go on. No controller serves this one until its znodes are repaired.
-                log.error("cluster_corrupt cluster=%s detail=%s", cluster, str(error))
-                return
-            published = await _published_of(store)
+        found = await self._copies.take_over(cluster)
+        if found is None:
+            return
+        store, published = found
         driver = ClusterDriver(
             store=store,
             published=published,
@@ -401,7 +389,7 @@ class Engine:
             began_ms = self.clock.now_mono_ms()
             try:
                 if self._serving is None:
-                    await self._refresh_once()
+                    await self._copies.refresh(lambda: self._serving is None)
                 else:
                     await self._tell_standbys(self._serving)
             except MetaUnavailable as error:
@@ -414,68 +402,3 @@ class Engine:
         halted = {cluster: evidence for cluster, evidence in found.items() if evidence is not None}
         if halted != term.claim.halted:
             await self._leadership.tell_halted(term, halted)
-
-    async def _refresh_once(self) -> None:
-        clusters = await self._meta.children(CLUSTERS_PATH)
-        for gone in [cluster for cluster in self._copies if cluster not in clusters]:
-            del self._copies[gone]
-        for cluster in clusters:
-            asked_ms = self.clock.now_mono_ms()
-            head = await self._meta.get_synced(head_path(cluster))
-            copy = self._copies.get(cluster)
-            if head is None:
-                continue
-            if copy is None or not copy.is_of(head):
-                # When it moved while it was read, the next round tries again and the old copy stays.
-                copy = await read_published(self._meta, self.clock, self._ids, cluster)
-            if copy is not None and self._serving is None:
-                copy.published.as_of_ms = asked_ms
-                self._copies[cluster] = copy
-        self._has_copies = self._serving is None
-
-
-class ClusterCopy(NamedTuple):
-    """A cluster as ZooKeeper had it when `head` was its head. Every write names itself in the head, so under
-    the same head it still has it: a controller that takes over need not read the cluster again. head: None
-    once a term has taken the store over, which may count on from there with what is never written."""
-
-    head: Node | None
-    store: ClusterStore
-    published: Published
-
-    def is_of(self, head: Node | None) -> bool:
-        """Return whether nothing was written since, if this is the head now."""
-        known = self.head
-        return (
-            head is not None
-            and known is not None
-            and (head.version, head.data) == (known.version, known.data)
-        )
-
-
-async def read_published(meta: Meta, clock: ControllerClock, ids: Ids, cluster: str) -> ClusterCopy | None:
-    """Read a cluster; None when it does not exist, can't be read, or changed meanwhile. Raise
-    MetaUnavailable."""
-    store = ClusterStore(meta=meta, clock=clock, ids=ids, cluster=cluster)
-    try:
-        if not await store.load():
-            return None
-    except MetadataCorrupt as error:
-        log.error("cluster_corrupt cluster=%s detail=%s", cluster, str(error))
-        return None
-    head = await meta.get(head_path(cluster))
-    if head is None or head.version != store.head_version:
-        return None
-    published = await _published_of(store)
-    published.as_of_ms = clock.now_mono_ms()
-    return ClusterCopy(head, store, published)
-
-
-async def _published_of(store: ClusterStore) -> Published:
-    """Replay the records of a store that is loaded."""
-    published = Published(store.cluster)
-    for done, (record, number) in enumerate(store.records()):
-        published.replay(record, number)
-        if done % SLICE_RECORDS == SLICE_RECORDS - 1:
-            await anyio.lowlevel.checkpoint()
-    return published

@@ -136,37 +136,37 @@ class KnownCluster:
     def lag(self, key: PartitionKey) -> PartitionLag | None:
         """Return the leader's latest report; None if there is none."""
         driver = self._drivers.driver_if_any(self.cluster)
-        return None if driver is None else driver.lags.get(key)
+        return None if driver is None else driver.reported.lags.get(key)
 
     def lags(self) -> dict[PartitionKey, PartitionLag]:
         """Return the leaders' latest reports, as a copy."""
         driver = self._drivers.driver_if_any(self.cluster)
-        return {} if driver is None else dict(driver.lags)
+        return {} if driver is None else dict(driver.reported.lags)
 
     def rates(self) -> RateBook:
         """Return what passed through the leaders, as a copy; nothing when this controller is not active."""
         driver = self._drivers.driver_if_any(self.cluster)
-        return RateBook() if driver is None else driver.rates.copy()
+        return RateBook() if driver is None else driver.reported.rates.copy()
 
     def disk(self, broker_id: int) -> DiskSpace | None:
         """Return the broker's latest word; None if there is none."""
         driver = self._drivers.driver_if_any(self.cluster)
-        return None if driver is None else driver.disks.get(broker_id)
+        return None if driver is None else driver.reported.disks.get(broker_id)
 
     def last_rebalance(self, group_id: str) -> GroupRebalance | None:
         """Return the latest word of the group's coordinator; None if there is none."""
         driver = self._drivers.driver_if_any(self.cluster)
-        return None if driver is None else driver.groups.rebalance(group_id)
+        return None if driver is None else driver.reported.groups.rebalance(group_id)
 
     def missing_topics(self) -> dict[int, tuple[MissingTopic, ...]]:
         """Return what each member's clients miss. Raise NotActive, UnknownCluster."""
-        told = self._driver.missing_topics
+        told = self._driver.reported.missing_topics
         return {member: topics for member, topics in told.items() if self.image.member(member) is not None}
 
     def first_unreported(self) -> PartitionKey | None:
         """Return a partition that this controller took over, whose leader is there and has not reported
         since; None: no more. Raise NotActive, UnknownCluster."""
-        return self._driver.first_unreported()
+        return self._driver.reported.first_unreported()
 
     def served_for_ms(self) -> int:
         """Return the time since this controller took the cluster over or created it. Raise NotActive,

@@ -31,8 +31,8 @@ from controller.core.events import (
 )
 from controller.core.options import ControllerOptions
 from controller.shell.clock import Ids
+from controller.shell.copies import read_published
 from controller.shell.driver import IN_FORCE_MS_MAX
-from controller.shell.engine import read_published
 from controller.shell.leadership import ACTIVE_PATH, EPOCH_PATH
 from controller.shell.listeners import ListenerAnswer
 from controller.shell.meta import ANY_VERSION, Delete, MetaUnavailable, Node, SetData
