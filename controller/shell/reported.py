@@ -16,8 +16,9 @@ from springtide.contract.session import DiskSpace, HeartbeatRequest
 class Reported:
     """Takes what registered members' present processes report, and forgets it with what it is about.
 
-    lags: the latest report of each partition's leader. rates: what passed through them. disks: of each broker, as its latest heartbeat has it;
-        one that does not report its disk is not in it. missing_topics: by member, what its clients miss.
+    lags: the latest report of each partition's leader. rates: what passed through them.
+    disks: of each broker, as its latest heartbeat has it; one that does not report its disk is not in it.
+    missing_topics: by member, what its clients miss.
     """
 
     def __init__(self, published: Published) -> None:

@@ -25,7 +25,7 @@ from springtide.contract.updates import BrokerEndpoint
 from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Channel, Net
-from springtide.node.question import ask, connect, receive
+from springtide.node.peer_requests import ask, connect, receive
 from springtide.node.topic_ids import topic_id_bytes
 from springtide.wire.apis import REPLICA_FETCH_VERSION, ApiKey
 from springtide.wire.client import Answer, WireClient

@@ -13,7 +13,7 @@ from springtide.contract.updates import BrokerEndpoint
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Net
-from springtide.node.question import ask, connect
+from springtide.node.peer_requests import ask, connect
 from springtide.wire.apis import ApiKey
 from springtide.wire.client import WireClient, request_body
 from springtide.wire.framing import FrameError

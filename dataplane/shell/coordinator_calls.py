@@ -16,7 +16,7 @@ import trio
 from springtide.contract.updates import BrokerEndpoint
 from springtide.node.clock import Clock
 from springtide.node.net import Net
-from springtide.node.question import ask, connect
+from springtide.node.peer_requests import ask, connect
 from springtide.wire.client import WireClient
 from springtide.wire.fields import RequestMessage, ResponseMessage
 from springtide.wire.framing import FrameError

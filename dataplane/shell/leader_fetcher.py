@@ -38,7 +38,7 @@ from springtide.contract.updates import BrokerEndpoint
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Channel, ChannelReadiness, Net, Poller
-from springtide.node.question import connect
+from springtide.node.peer_requests import connect
 from springtide.node.topic_ids import topic_id_text
 from springtide.wire import fetch_request, fetch_response
 from springtide.wire.errors import ErrorCode

@@ -27,7 +27,7 @@ from springtide.node.clock import Clock
 from springtide.node.controller_client import ControllerUnavailable
 from springtide.node.core.clock_comparison import ClockComparison
 from springtide.node.net import Channel, Net
-from springtide.node.question import ask
+from springtide.node.peer_requests import ask
 from springtide.node.threads import Threads
 from springtide.wire.apis import REPLICA_FETCH_VERSION, ApiKey
 from springtide.wire.client import API_VERSIONS_VERSION, WireClient, spoken_versions

@@ -48,7 +48,7 @@ from springtide.contract.partition_state import PartitionKey
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Net
-from springtide.node.question import ask
+from springtide.node.peer_requests import ask
 from springtide.node.status import counter, gauge
 from springtide.node.threads import Threads
 from springtide.node.topic_ids import topic_id_bytes

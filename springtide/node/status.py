@@ -17,7 +17,7 @@ from prometheus_client.utils import floatToGoString
 
 from springtide.node.clock import Clock
 from springtide.node.net import Channel, Listener
-from springtide.node.question import send_all
+from springtide.node.peer_requests import send_all
 from springtide.node.threads import Threads
 from springtide.node.tls_channel import TlsFailed
 

@@ -29,7 +29,7 @@ from springtide.contract.updates import BrokerEndpoint, NameWriterResponse, Upda
 from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.controller_client import ControllerUnavailable
-from springtide.node.question import send_all
+from springtide.node.peer_requests import send_all
 from springtide.node.sharding import GROUPS_TOPIC
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode

@@ -15,7 +15,7 @@ import trio
 from springtide.node import kernel_tls
 from springtide.node.kernel_tls import OP_ENABLE_KTLS, KernelTlsChannel, has_kernel_tls
 from springtide.node.net import Channel, SocketChannel, SystemNet
-from springtide.node.question import send_all
+from springtide.node.peer_requests import send_all
 from springtide.node.tls_channel import TlsChannel, TlsFailed
 from springtide.node.tls_files import TlsFiles, TlsMaterial
 from springtide.node.tls_net import KERNEL_MISSES_MAX, SecuredListener
