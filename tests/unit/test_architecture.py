@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import grimp
@@ -74,3 +75,12 @@ def test_the_arrows_of_the_map_are_the_imports_of_the_code(drawn: Arrows) -> Non
             if room(module) != room(other):
                 imported[room(module)].add(room(other))
     assert drawn == imported
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    """The OpenAPI document names its schemas after them, and a reader searches for them."""
+    modules = (path for package in LINTER["root_packages"] for path in (ROOT / package).rglob("*.py"))
+    classes = Counter(
+        name for path in modules for name in re.findall(r"(?m)^class ([A-Z]\w*)", path.read_text("utf-8"))
+    )
+    assert [name for name, count in classes.items() if count > 1] == []

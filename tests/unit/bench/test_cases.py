@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import os
-from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from bench.case import ACKS_ALL
-from bench.cases import BESIDE_CASES, CASES, NoSuchCase, select_cases
+from bench.cases import CASES, NoSuchCase, select_cases
 from bench.kafka import KafkaNotUsable, find_version
 from bench.processor_time import busy_seconds_of_stat, cpu_seconds_of_stat
 from bench.protocol import encode_produced_batch
-from bench.run import JIT_WARMUP_CASES
 from dataplane.shell.config import BrokerConfig
 
 TICK = os.sysconf("SC_CLK_TCK")
-
-
-def test_every_case_has_a_name_of_its_own_that_can_be_a_topic() -> None:
-    names = [case.name for case in CASES]
-    assert len(set(names)) == len(names)
-    assert all(name.replace("-", "").isalnum() for name in names)
 
 
 def test_every_batch_is_one_that_brokers_take_by_default() -> None:
@@ -32,18 +23,6 @@ def test_every_batch_is_one_that_brokers_take_by_default() -> None:
             batch_records=case.batch_records, record_bytes=case.record_bytes, timestamp_ms=0
         )
         assert len(batch) <= largest, case.name
-
-
-def test_the_cases_of_the_warm_up_and_of_setups_beside_another_exist() -> None:
-    assert {*JIT_WARMUP_CASES, *chain(*BESIDE_CASES.values())} <= {case.name for case in CASES}
-
-
-def test_quick_is_a_part_and_patterns_choose_whatever_quick_says() -> None:
-    quick = select_cases([], is_quick=True)
-    assert 0 < len(quick) < len(select_cases([], is_quick=False)) == len(CASES)
-    chosen = select_cases(["produce-all-66k-*"], is_quick=True)
-    assert chosen == [case for case in CASES if case.name.startswith("produce-all-66k-")]
-    assert all(case.acks == ACKS_ALL for case in chosen)
 
 
 def test_a_pattern_that_fits_nothing_is_an_error_that_lists_the_names() -> None:

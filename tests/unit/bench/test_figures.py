@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +12,6 @@ from bench.figures import (
     Ratios,
     compare,
     figures_of,
-    latency_percentiles_ms,
-    median_figures,
     percentile,
 )
 from tests.kit.bench import FIGURES
@@ -33,13 +30,6 @@ MEASURED = Measurement(
 )
 
 
-@pytest.mark.parametrize(
-    ("fraction", "expected"), [(0.5, 50), (0.99, 99), (1.0, 100), (0.991, 100), (0.001, 1)]
-)
-def test_a_percentile_is_the_value_that_so_many_do_not_exceed(fraction: float, expected: int) -> None:
-    assert percentile(range(1, 101), fraction) == expected
-
-
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0.01, 1))
 def test_a_percentile_was_really_seen_and_enough_values_do_not_exceed_it(
     values: list[float], fraction: float
@@ -50,36 +40,8 @@ def test_a_percentile_was_really_seen_and_enough_values_do_not_exceed_it(
     assert sum(value <= found for value in values) >= fraction * len(values) - 1e-9
 
 
-def test_latencies_need_not_be_sorted_and_come_out_in_milliseconds() -> None:
-    assert latency_percentiles_ms([0.003, 0.001, 0.002]) == (2.0, 3.0)
-    assert latency_percentiles_ms([]) == (None, None)
-
-
 def test_figures_are_rates_and_costs_of_what_was_measured() -> None:
     assert figures_of(MEASURED) == FIGURES
-
-
-def test_a_load_that_moved_nothing_is_no_row() -> None:
-    with pytest.raises(AssertionError):
-        figures_of(replace(MEASURED, operations=0, bytes=0))
-
-
-def test_what_others_used_is_never_negative_when_clocks_disagree_by_a_tick() -> None:
-    assert figures_of(replace(MEASURED, machine_busy_s=1.4)).other_cores == 0.0
-
-
-def test_each_figure_has_a_median_of_its_own() -> None:
-    rounds = [
-        replace(FIGURES, mb_per_s=1.0, p99_ms=30.0),
-        replace(FIGURES, mb_per_s=3.0, p99_ms=10.0),
-        replace(FIGURES, mb_per_s=2.0, p99_ms=20.0),
-    ]
-    assert median_figures(rounds) == replace(FIGURES, mb_per_s=2.0, p99_ms=20.0)
-
-
-def test_a_figure_that_no_round_has_stays_absent() -> None:
-    rounds = [replace(FIGURES, p50_ms=None, p99_ms=None)] * 2
-    assert median_figures(rounds) == rounds[0]
 
 
 def test_every_ratio_is_above_one_where_our_side_is_better() -> None:

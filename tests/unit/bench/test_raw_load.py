@@ -6,16 +6,6 @@ from bench.protocol import Leader
 from bench.raw_load import shares_of
 
 
-def test_connections_to_one_partition_all_write_to_it() -> None:
-    leader = Leader(0, "h", 1)
-    assert shares_of([leader], 3) == [[leader]] * 3
-
-
-def test_with_a_partition_for_each_broker_the_connections_take_turns() -> None:
-    leaders = [Leader(partition, "h", partition) for partition in range(3)]
-    assert shares_of(leaders, 4) == [[leaders[0]], [leaders[1]], [leaders[2]], [leaders[0]]]
-
-
 def test_many_partitions_are_written_evenly_by_each_connection_to_their_broker() -> None:
     leaders = [Leader(partition, "h", partition % 3) for partition in range(2000)]
     shares = shares_of(leaders, 50)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.records import CODECS, OURS, encode_aiokafka, make_case, measure_all, sides_of, table
+from bench.records import CODECS, encode_aiokafka, make_case, sides_of
 from springtide.wire.compression import Compression
 from springtide.wire.records import iter_records
 
@@ -17,11 +17,3 @@ def test_every_side_handles_every_record(compression: Compression) -> None:
     batches = encode_aiokafka(case.rows, case.options)
     theirs = [record.value for batch in batches for record in iter_records(batch)]
     assert theirs == case.rows.column("value").to_pylist()
-
-
-def test_the_table_has_a_line_for_each_measurement() -> None:
-    lines = measure_all(total_bytes=20_000, slices=1)
-    assert all(line.rates[OURS] > 0 for line in lines)
-    shown = table(lines).splitlines()
-    assert len(shown) == 2 + len(lines)
-    assert len({len(line) for line in shown}) == 1

@@ -7,13 +7,8 @@ from dataclasses import replace
 from bench.case import Case
 from bench.figures import Ratios
 from bench.report import (
-    BAR_CELLS,
     below_goal,
     beside_table,
-    disturbance,
-    ratio_bar,
-    ratio_table,
-    table,
     verdict,
 )
 from bench.run import Row, is_steady
@@ -33,34 +28,6 @@ def row(ratios: Ratios | None, *sides: str) -> Row:
 
 AHEAD = Ratios(throughput=4.0, p50=2.0, p99=1.5, cpu=3.0, memory=None)
 BEHIND = Ratios(throughput=0.25, p50=2.0, p99=0.5, cpu=3.0, memory=5.0)
-
-
-def test_a_bar_grows_to_the_right_for_better_and_to_the_left_for_worse() -> None:
-    assert ratio_bar(4.0) == " " * BAR_CELLS + "|" + "======".ljust(BAR_CELLS)
-    assert ratio_bar(0.25) == "======".rjust(BAR_CELLS) + "|" + " " * BAR_CELLS
-    assert ratio_bar(1.0) == " " * BAR_CELLS + "|" + " " * BAR_CELLS
-
-
-def test_a_bar_never_leaves_its_cells() -> None:
-    widths = {len(ratio_bar(ratio)) for ratio in (None, 0.0, 1e-9, 0.5, 1.0, 16.0, 1e9)}
-    assert widths == {2 * BAR_CELLS + 1}
-
-
-def test_a_row_has_a_line_a_side_and_columns_are_aligned() -> None:
-    head, rule, first, second = table([row(AHEAD, "springtide", "kafka")])
-    assert len(rule) == len(head)
-    assert first.startswith(CASE.name)
-    assert second.split()[0] == "kafka"
-    assert len({line.index("250.00") for line in (first, second)}) == 1
-
-
-def test_without_a_second_side_there_are_no_ratios() -> None:
-    assert ratio_table([row(None, "springtide")]) == []
-
-
-def test_ratios_are_shown_with_the_bar_of_throughput() -> None:
-    _, _, line = ratio_table([replace(row(AHEAD, "springtide", "kafka"), pipe_share=0.63)])
-    assert line.split() == [CASE.name, "4.00x", "2.00x", "1.50x", "3.00x", "-", "63%", "|======"]
 
 
 def test_the_verdict_names_what_was_lost_and_nothing_else() -> None:
@@ -90,11 +57,6 @@ def test_a_row_beside_another_is_compared_with_it_on_its_own_side() -> None:
     assert ours.split()[2:] == [CASE.name, "springtide", "0.25x", "1.00x", "1.00x", "0.50x", "1.00x"]
     assert theirs.split()[2:] == [CASE.name, "kafka", *["1.00x"] * 5]
     assert beside_table([variant]) == []
-
-
-def test_a_machine_that_others_use_is_called_disturbed() -> None:
-    assert disturbance([row(None, "springtide")], processors=4) is None
-    assert "0.50 of 2" in (disturbance([row(None, "springtide")], processors=2) or "")
 
 
 def test_warming_up_ends_when_two_runs_in_a_row_were_no_gain() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from localcluster.processes import ProcessCommand, ProcessFailed, SupervisedProcess
+from localcluster.processes import ProcessFailed, SupervisedProcess
 
 PATIENCE_SECONDS = 20.0
 
@@ -61,36 +61,6 @@ def test_a_child_that_dies_before_it_is_ready_is_reported_with_its_last_words(
     assert child.exit_code == 1
 
 
-def test_a_child_that_is_never_ready_is_reported_at_the_deadline(
-    make_child: Callable[[str], SupervisedProcess],
-) -> None:
-    child = start_sleeper(make_child)
-    with pytest.raises(ProcessFailed, match=r"was not ready after 0\.05 s"):
-        child.wait_ready(lambda: False, timeout_seconds=0.05)
-
-
-def test_a_program_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    child = SupervisedProcess("ghost", ProcessCommand(["/no/such/program"], tmp_path), tmp_path / "ghost.log")
-    child.start()
-    with pytest.raises(ProcessFailed, match="cannot execute /no/such/program: No such file"):
-        child.wait_ready(lambda: False)
-
-
-def test_stop_lets_a_child_end_by_itself(make_child: Callable[[str], SupervisedProcess]) -> None:
-    child = start_sleeper(
-        make_child,
-        """
-        import signal, sys, time
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit("closed cleanly"))
-        print("up", flush=True)
-        time.sleep(600)
-        """,
-    )
-    assert child.stop() is True
-    assert child.log_tail().splitlines() == ["up", "closed cleanly"]
-    assert not child.has_failed
-
-
 def test_stop_kills_a_child_that_ignores_sigterm(make_child: Callable[[str], SupervisedProcess]) -> None:
     child = start_sleeper(
         make_child,
@@ -103,32 +73,6 @@ def test_stop_kills_a_child_that_ignores_sigterm(make_child: Callable[[str], Sup
     )
     assert child.stop(timeout_seconds=0.1) is False
     assert child.exit_code == -signal.SIGKILL
-
-
-def test_a_killed_child_starts_again_and_its_log_goes_on(
-    make_child: Callable[[str], SupervisedProcess],
-) -> None:
-    child = start_sleeper(make_child)
-    first_pid = child.pid
-    child.kill()
-    assert (child.pid, child.exit_code, child.has_failed) == (None, -signal.SIGKILL, False)
-    child.start()
-    child.wait_ready(lambda: child.log_tail().count("up") == 2)
-    assert child.pid not in (None, first_pid)
-
-
-def test_a_paused_child_stands_still_until_it_is_resumed(
-    make_child: Callable[[str], SupervisedProcess],
-) -> None:
-    child = start_sleeper(make_child)
-    pid = child.pid
-    assert pid is not None
-    child.pause()
-    assert eventually(lambda: state_of(pid) == "T")
-    child.resume()
-    assert eventually(lambda: state_of(pid) == "S")
-    child.pause()
-    assert child.stop() is True
 
 
 def test_a_child_is_ended_with_what_it_started_itself(make_child: Callable[[str], SupervisedProcess]) -> None:

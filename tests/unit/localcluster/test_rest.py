@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from localcluster.ports import PortReservation
-from localcluster.rest import ControllerApi, RestFailed, open_rest_client, parse_partition
+from localcluster.rest import ControllerApi, RestFailed, open_rest_client
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,6 @@ def dead_url() -> Iterator[str]:
         yield f"http://127.0.0.1:{ports.reserve_free()}"
 
 
-def test_a_dead_controller_is_passed_over(dead_url: str) -> None:
-    with controller(lambda asked: Answer(200, {"name": "prod"})) as (url, _), api(dead_url, url) as rest:
-        assert rest.get("/clusters/prod") == {"name": "prod"}
-
-
 def test_the_token_goes_to_the_controller_that_another_names() -> None:
     with controller(lambda asked: Answer(200, {"name": "prod"})) as (active, asked_active):
         there = {"Location": f"{active}/clusters/prod"}
@@ -117,13 +112,6 @@ def test_a_busy_controller_is_asked_again_under_the_same_key() -> None:
     assert len(asked) == 3
 
 
-def test_two_writes_never_share_a_key() -> None:
-    with controller(lambda asked: Answer(201)) as (url, asked), api(url) as rest:
-        rest.create_cluster("prod")
-        rest.create_cluster("prod")
-    assert asked[0].idempotency_key != asked[1].idempotency_key
-
-
 def test_a_refusal_is_raised_at_once_with_its_explanation() -> None:
     problem: dict[str, object] = {"title": "Cluster exists", "detail": "there is a cluster 'prod' already"}
     with (
@@ -134,28 +122,6 @@ def test_a_refusal_is_raised_at_once_with_its_explanation() -> None:
         rest.create_cluster("prod")
     assert refused.value.status == 409
     assert len(asked) == 1
-
-
-def test_silence_is_an_error_at_the_deadline(dead_url: str) -> None:
-    with api(dead_url) as rest, pytest.raises(RestFailed, match="GET /audit: ConnectError"):
-        rest.get("/audit", timeout_seconds=0.0)
-
-
-def test_adding_brokers_waits_until_the_operation_has_succeeded() -> None:
-    states = iter(["preflight", "running", "succeeded"])
-
-    def answer(asked: Asked) -> Answer:
-        if asked.method == "POST":
-            return Answer(202, {"id": "op_1", "state": "preflight"}, {"Location": "/operations/op_1"})
-        return Answer(200, {"id": "op_1", "state": next(states)})
-
-    with controller(answer) as (url, asked), api(url) as rest:
-        assert rest.add_brokers("prod", {1: "127.0.0.1:9092"})["state"] == "succeeded"
-    assert (asked[0].path, json.loads(asked[0].body)) == (
-        "/clusters/prod/brokers",
-        {"brokers": [{"broker_id": 1, "endpoint": "127.0.0.1:9092"}]},
-    )
-    assert [request.path for request in asked[1:]] == ["/operations/op_1"] * 3
 
 
 def test_a_failed_operation_is_an_error_that_shows_it() -> None:
@@ -170,24 +136,3 @@ def test_a_failed_operation_is_an_error_that_shows_it() -> None:
         pytest.raises(RestFailed, match=r"ended as failed.*broker_unreachable"),
     ):
         rest.add_brokers("prod", {1: "127.0.0.1:9092"})
-
-
-def test_partitions_are_read_page_by_page_and_sorted() -> None:
-    def item(partition: int, leader: int | None) -> dict[str, object]:
-        return {"partition": partition, "leader": leader, "leader_epoch": 4, "replicas": [1, 2], "isr": [1]}
-
-    def answer(asked: Asked) -> Answer:
-        if "page_token=next" in asked.path:
-            return Answer(200, {"items": [item(0, None)], "next_page_token": None})
-        return Answer(200, {"items": [item(1, 2)], "next_page_token": "next"})
-
-    with controller(answer) as (url, _), api(url) as rest:
-        views = rest.partitions("prod", "orders")
-    assert [(view.partition, view.leader) for view in views] == [(0, None), (1, 2)]
-
-
-def test_a_partition_without_leader_has_none_in_either_spelling() -> None:
-    item = {"partition": 0, "leader_epoch": 1, "replicas": [1], "isr": [1], "elr": [2]}
-    assert parse_partition({**item, "leader": -1}).leader is None
-    assert parse_partition({**item, "leader": None}).leader is None
-    assert parse_partition({**item, "leader": 1}).elr == (2,)

@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 from localcluster.verdict import (
     UNKNOWN_OFFSET,
     AcknowledgedWrite,
-    Mark,
     ReadRecord,
     RecordPlace,
     judge,
     longest_silence,
-    render_timeline,
     seconds_to_next_write,
 )
 
@@ -33,34 +31,6 @@ def write(
 
 def read(value: bytes, *, partition: int = 0, offset: int) -> ReadRecord:
     return ReadRecord(value, RecordPlace(partition=partition, offset=offset))
-
-
-def test_everything_acknowledged_and_read_once_is_clean() -> None:
-    verdict = judge(
-        [write(b"a", offset=0), write(b"b", offset=1)], [read(b"a", offset=0), read(b"b", offset=1)]
-    )
-    assert verdict.is_clean
-    assert (verdict.acknowledged, verdict.read) == (2, 2)
-
-
-def test_an_acknowledged_record_that_nobody_reads_is_lost() -> None:
-    missing = write(b"b", offset=1)
-    verdict = judge([write(b"a", offset=0), missing], [read(b"a", offset=0)])
-    assert verdict.lost == (missing,)
-    assert not verdict.is_clean
-
-
-def test_a_value_at_two_offsets_is_a_duplicate_even_without_acknowledgement() -> None:
-    verdict = judge([], [read(b"a", offset=0), read(b"a", offset=1)])
-    assert verdict.duplicated == (b"a",)
-    assert not verdict.is_clean
-
-
-def test_a_record_found_elsewhere_than_acknowledged_is_misplaced() -> None:
-    acknowledged = write(b"a", offset=5)
-    verdict = judge([acknowledged], [read(b"a", offset=6)])
-    assert (verdict.lost, verdict.misplaced) == ((), (acknowledged,))
-    assert not verdict.is_clean
 
 
 def test_a_record_that_was_acknowledged_without_an_offset_may_be_anywhere_but_must_be() -> None:
@@ -106,22 +76,3 @@ def test_the_longest_silence_is_that_of_the_worst_partition() -> None:
         write(b"y", partition=1, offset=1, at=9.5),
     ]
     assert longest_silence(writes, since=1.0, until=9.6) == 7.5
-
-
-def test_the_silence_before_the_end_counts() -> None:
-    assert longest_silence([write(b"a", offset=0, at=1.0)], since=0.5, until=5.0) == 4.0
-
-
-def test_the_timeline_shows_bars_dots_and_the_kill() -> None:
-    times = [0.05] * 8 + [0.15] * 4 + [0.45] * 1
-    shown = render_timeline(times, since=0.0, until=0.5, marks=[Mark(0.21, "SIGKILL to broker 2")])
-    assert shown.splitlines() == [
-        "   0.0 s  █▄··▁",
-        "            ^ SIGKILL to broker 2",
-        "          one column = 100 ms, highest = 8 acknowledgements, · = none",
-    ]
-
-
-def test_a_long_timeline_is_broken_into_rows() -> None:
-    shown = render_timeline([0.05, 0.95], since=0.0, until=1.0, columns=5, marks=[Mark(0.6, "here")])
-    assert shown.splitlines()[:3] == ["   0.0 s  ▅····", "   0.5 s  ····▅", "           ^ here"]

@@ -12,13 +12,8 @@ from kazoo.client import KazooClient
 from localcluster.java import find_java
 from localcluster.ports import PortReservation
 from localcluster.zookeeper import (
-    JAR_PATTERNS,
     ZooKeeper,
-    ZooKeeperJarsNotFound,
     ZooKeeperPorts,
-    parse_server_mode,
-    render_zoo_cfg,
-    select_zookeeper_jars,
 )
 
 
@@ -42,62 +37,6 @@ def start_zookeeper(folder: Path, ports: PortReservation, *, servers: int) -> Zo
     )
     zookeeper.start()
     return zookeeper
-
-
-def test_a_single_server_listens_on_loopback_only_and_runs_no_admin_server() -> None:
-    rendered = render_zoo_cfg(
-        data_directory=Path("/data"),
-        server_id=1,
-        ports_by_id={1: ZooKeeperPorts(client=21810, quorum=21811, election=21812)},
-        force_sync=True,
-    )
-    assert rendered.splitlines() == [
-        "tickTime=500",
-        "dataDir=/data",
-        "clientPort=21810",
-        "clientPortAddress=127.0.0.1",
-        "admin.enableServer=false",
-        "4lw.commands.whitelist=ruok,srvr,mntr,cons",
-        "maxClientCnxns=0",
-        "forceSync=yes",
-    ]
-
-
-def test_every_member_of_an_ensemble_lists_all_members() -> None:
-    ports_by_id = {
-        1: ZooKeeperPorts(client=1001, quorum=1002, election=1003),
-        2: ZooKeeperPorts(client=2001, quorum=2002, election=2003),
-    }
-    for server_id in ports_by_id:
-        lines = render_zoo_cfg(
-            data_directory=Path("/data"), server_id=server_id, ports_by_id=ports_by_id, force_sync=False
-        ).splitlines()
-        assert f"clientPort={server_id}001" in lines
-        assert "forceSync=no" in lines
-        assert lines[-2:] == ["server.1=127.0.0.1:1002:1003", "server.2=127.0.0.1:2002:2003"]
-
-
-def test_a_missing_jar_is_named(tmp_path: Path) -> None:
-    for pattern in JAR_PATTERNS:
-        (tmp_path / pattern.replace("[0-9]*", "1.0")).touch()
-    assert len(select_zookeeper_jars(tmp_path)) == len(JAR_PATTERNS)
-    (tmp_path / "netty-handler-1.0.jar").unlink()
-    with pytest.raises(ZooKeeperJarsNotFound, match=r"has no netty-handler-\[0-9\]\*\.jar$"):
-        select_zookeeper_jars(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("answer", "mode"),
-    [
-        ("Zookeeper version: 3.9.5\nMode: standalone\nNode count: 5\n", "standalone"),
-        ("Mode: follower\n", "follower"),
-        ("This ZooKeeper instance is not currently serving requests\n", None),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_a_server_that_serves_nobody_has_no_mode(answer: str | None, mode: str | None) -> None:
-    assert parse_server_mode(answer) == mode
 
 
 def test_data_survives_a_sigkill_and_a_restart_on_the_same_port(

@@ -28,12 +28,6 @@ def test_a_write_is_found_by_value_partition_and_offset() -> None:
     assert find_in_copies([there, moved, elsewhere], [HELD]) == {there: (HELD,), moved: (), elsewhere: ()}
 
 
-def test_several_replicas_may_have_a_copy() -> None:
-    write = Write(9, 0, 8, value_of(9, 0))
-    second = Copy(broker=2, partition=0, high_watermark=8, path="/b", items=ITEMS[1:])
-    assert find_in_copies([write], [HELD, second]) == {write: (HELD, second)}
-
-
 def test_copies_are_read_from_every_brokers_disk_and_only_the_topics() -> None:
     disk = MemoryDisk()
     opened = open_log(disk)

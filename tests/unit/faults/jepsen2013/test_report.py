@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.checker.history import Item, Operation
 from tests.faults.jepsen2013.aside import Copy
 from tests.faults.jepsen2013.report import (
-    ORIGINAL,
     Result,
     failures,
-    render_details,
-    render_lost,
-    render_table,
-    to_part,
 )
-from tests.faults.jepsen2013.run import EXIT_FAILED, EXIT_OK, report
 from tests.faults.jepsen2013.tally import Write
 from tests.kit.jepsen import EVERYBODY_SEES, course, result, send, value_of
-from tests.proof.part import load_all
 
 SENDS = [
     send(0, 0, at=1, until=1.1, offset=0),
@@ -70,16 +60,6 @@ def test_a_loss_without_a_copy_is_silent_and_fails_the_control() -> None:
     assert told == "control: lost silently, no replica has a copy: 6 at offset 1 of partition 1"
 
 
-def test_a_control_may_not_invent_records_either() -> None:
-    invented = {**KEPT, 3: [(0, value_of(3, 3))]}
-    told = failures(result(ALONE, invented, total=5, is_control=True, found=COPIES))
-    assert told == ["control: the checker found phantom: 1"]
-
-
-def test_integers_that_were_not_sent_fail() -> None:
-    assert any("3 of 4 integers" in line for line in failures(ours(SENDS[:3])))
-
-
 def test_a_schedule_in_which_nobody_met_the_isolated_leader_proves_nothing() -> None:
     assert failures(ours(SENDS[:3], total=3)) == [
         "no write met the isolated leader: the schedule proves nothing"
@@ -115,57 +95,3 @@ def test_partitions_that_take_no_writes_after_the_healing_fail() -> None:
 def test_a_drain_that_did_not_end_fails() -> None:
     (told,) = failures(ours(unread=frozenset({3, 1})))
     assert told == "the drain did not reach the end of partitions [1, 3]"
-
-
-def test_the_table_has_a_row_a_run_beside_the_published_one() -> None:
-    rows = [line.split()[-4:] for line in render_table([ORIGINAL, ours().row, control().row])]
-    assert rows == [
-        ["total", "acked", "read", "lost"],
-        ["1000", "987", "468", "520"],
-        ["4", "3", "3", "0"],
-        ["5", "5", "3", "2"],
-    ]
-
-
-def test_each_lost_record_is_named_with_the_file_that_has_it() -> None:
-    assert render_lost(control()) == [
-        "  lost 5 at offset 1 of partition 0: broker 1: 0.batches",
-        "  lost 6 at offset 1 of partition 1: broker 1: 1.batches",
-    ]
-    silent = replace(control(), found={})
-    assert render_lost(silent)[0].endswith("NOWHERE")
-    assert "  0 of 2 lost records are in files beside the log" in "\n".join(render_details(silent))
-
-
-def test_the_part_has_both_runs_and_their_failures() -> None:
-    part = to_part(ours(), control())
-    assert part.is_ok
-    assert (part.figures["lost"], part.figures["control lost"]) == (0, 2)
-    assert part.figures["control lost found in divergent files"] == 2
-    bad = to_part(result(ALONE, KEPT, total=5), replace(control(), found={}))
-    assert not bad.is_ok
-    assert bad.lost == 2
-    assert bad.figures["control lost found in divergent files"] == 0
-    assert sum(line.startswith("control: lost silently") for line in bad.failures) == 2
-
-
-def test_half_a_proof_is_not_saved(tmp_path: Path) -> None:
-    told: list[str] = []
-    assert report([ours()], directory=tmp_path, tell=told.append) == EXIT_OK
-    assert load_all(tmp_path) == []
-    assert report([ours(), control()], directory=tmp_path, tell=told.append) == EXIT_OK
-    (part,) = load_all(tmp_path)
-    assert part.name == "2013-real"
-
-
-@pytest.mark.parametrize("bad", [result(ALONE, KEPT, total=5), replace(control(), found={})])
-def test_any_failure_is_printed_and_makes_the_exit_code(bad: Result, tmp_path: Path) -> None:
-    told: list[str] = []
-    assert report([bad], directory=tmp_path, tell=told.append) == EXIT_FAILED
-    assert told[-1].startswith("FAILED ")
-
-
-def test_the_figure_is_drawn_where_it_was_asked_for(tmp_path: Path) -> None:
-    path = tmp_path / "figure.svg"
-    report([ours(), control()], directory=tmp_path, figure=path, tell=lambda line: None)
-    assert "Springtide, defaults" in path.read_text(encoding="utf-8")

@@ -60,20 +60,6 @@ def test_what_was_sent_after_the_cut_and_acknowledged_before_the_next_leader_was
     assert [write.integer for write in tally(sends, course()).alone] == [5, 6]
 
 
-def test_how_the_isolated_leader_refused_is_counted_by_error() -> None:
-    sends = [
-        send(0, 0, at=9.9, until=12, error="REQUEST_TIMED_OUT"),
-        send(5, 0, at=12, until=17, error="NOT_ENOUGH_REPLICAS"),
-        send(6, 1, at=13, until=40),
-        send(10, 1, at=14, until=18, error="NOT_ENOUGH_REPLICAS"),
-        send(15, 1, at=26, until=28, error="NOT_LEADER_OR_FOLLOWER"),
-        send(7, 3, at=14, until=18, error="NOT_ENOUGH_REPLICAS"),
-    ]
-    counted = tally(sends, course())
-    assert counted.refused == {"NOT_ENOUGH_REPLICAS": 2, "no answer": 1}
-    assert (counted.outlasted, counted.alone) == (0, ())
-
-
 def test_a_write_that_waited_for_the_next_leader_was_not_acknowledged_alone() -> None:
     sends = [
         send(0, 0, at=12, until=27, offset=0),
@@ -85,18 +71,6 @@ def test_a_write_that_waited_for_the_next_leader_was_not_acknowledged_alone() ->
     assert [write.integer for write in counted.alone] == [6]
 
 
-def test_healthy_partitions_are_those_that_the_victim_did_not_lead() -> None:
-    sends = [
-        send(0, 0, at=11, until=17, error="NOT_ENOUGH_REPLICAS"),
-        send(2, 2, at=11, until=11.1, offset=0),
-        send(3, 3, at=11, until=11.1, offset=0),
-        send(4, 4, at=11, until=31, error="REQUEST_TIMED_OUT"),
-        send(9, 4, at=11, until=31, offset=4),
-    ]
-    counted = tally(sends, course())
-    assert (counted.healthy_acked, counted.healthy_total, counted.healthy_percent) == (3, 4, 75.0)
-
-
 def test_a_partition_is_writable_from_the_first_acknowledgement_of_a_send_since_the_healing() -> None:
     sends = [
         *writable_again(),
@@ -106,24 +80,6 @@ def test_a_partition_is_writable_from_the_first_acknowledgement_of_a_send_since_
     counted = tally(sends, course())
     assert counted.writable_seconds == {0: 1.5, 1: 2.0, 2: 2.0, 3: 2.0, 4: 2.0}
     assert counted.writable_seconds_max == 2.0
-
-
-def test_a_partition_that_takes_no_write_any_more_leaves_no_figure() -> None:
-    counted = tally([send for send in writable_again() if send.key != ("jepsen", 3)], course())
-    assert counted.writable_seconds[3] is None
-    assert counted.writable_seconds_max is None
-
-
-def test_the_probe_is_none_of_the_integers() -> None:
-    counted = tally(writable_again(), course())
-    assert (counted.total, counted.acked, counted.healthy_total) == (0, 0, 0)
-
-
-def test_the_course_tells_when_the_leader_was_alone_and_when_it_was_replaced() -> None:
-    told = course()
-    assert told.alone_ns == 15 * SECOND
-    assert told.last_led_ns(0) == 25 * SECOND
-    assert told.seconds_to_new_leaders == 5.0
 
 
 def test_leading_again_after_the_healing_is_no_part_of_the_isolation() -> None:

@@ -10,8 +10,6 @@ import pytest
 from localcluster.rest import RestPartition
 from tests.faults.hosts.cluster import HostCluster
 from tests.faults.nemesis.arena import Arena, Ongoing
-from tests.faults.nemesis.kinds import Kind
-from tests.faults.nemesis.schedule import Bag, Nemesis
 
 HOSTS = [f"broker-{number}" for number in range(1, 6)]
 
@@ -92,37 +90,3 @@ def test_without_a_view_no_log_is_touched() -> None:
     struck = arena()
     struck.staged = None
     assert struck.pick_lossy() is None
-
-
-def test_the_bag_gives_each_kind_once_before_any_twice_and_does_not_wait_for_what_can_not_strike() -> None:
-    blocked = {"c"}
-
-    def kind(name: str) -> Kind:
-        return Kind(name, lambda _: None if name in blocked else fault("broker-1"), (1, 1))
-
-    bag = Bag([kind(name) for name in "abc"], random.Random(3))
-    ground = arena()
-    drawn = [bag.strike(ground) for _ in range(2)]
-    assert sorted(found[0].name for found in drawn if found) == ["a", "b"]
-    again = bag.strike(ground)
-    assert again is not None
-    assert again[0].name in {"a", "b"}
-    blocked.clear()
-    last = bag.strike(ground)
-    assert last is not None
-    assert last[0].name == "c"
-    blocked.update("abc")
-    assert bag.strike(ground) is None
-
-
-def test_every_fault_is_healed_in_the_end_and_noted() -> None:
-    healed: list[str] = []
-
-    def strike(_: Arena) -> Ongoing:
-        return Ongoing("test", ("broker-1",), "test", lambda: healed.append("broker-1"))
-
-    nemesis = Nemesis(arena(), [Kind("test", strike, (60, 60))], tell=lambda line: None, check=lambda: None)
-    nemesis.run(0.2)
-    assert healed == ["broker-1"]
-    assert [done.kind for done in nemesis.done] == ["test"]
-    assert nemesis.arena.ongoing == []

@@ -27,11 +27,6 @@ def done(struck: float, healed: float) -> Done:
     return Done("kill", "kill", int(struck * SECOND), int(healed * SECOND))
 
 
-def test_a_cluster_has_recovered_when_its_slowest_partition_has() -> None:
-    acknowledged = Acknowledged([sent(0, 10.5, 11), sent(1, 10.2, 14), sent(1, 10.3, 13)], KEYS)
-    assert recoveries([done(5, 10)], acknowledged) == [3.0]
-
-
 def test_what_was_produced_before_the_heal_or_not_acknowledged_proves_nothing() -> None:
     acknowledged = Acknowledged(
         [sent(0, 9.9, 10.1), sent(1, 10.1, 10.2), sent(0, 10.3, 10.4, Outcome.INFO), sent(0, 11, 12)], KEYS
