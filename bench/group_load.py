@@ -78,8 +78,8 @@ class Member:
                 ApiKey.JOIN_GROUP,
                 {
                     "group_id": self.group,
-                    "session_timeout": SESSION_MS,
-                    "rebalance_timeout": REBALANCE_MS,
+                    "session_timeout_ms": SESSION_MS,
+                    "rebalance_timeout_ms": REBALANCE_MS,
                     "member_id": self.member_id,
                     "protocol_type": "consumer",
                     "protocols": [{"name": "range", "metadata": b""}],

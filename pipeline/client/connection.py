@@ -122,8 +122,7 @@ class BrokerConnection:
     # --- requests -------------------------------------------------------------------------------------
 
     def call(self, api: ApiKey, fields: Mapping[str, object]) -> Any:
-        """Send a request, wait, and return the answer as kio's message. Raises ConnectionLost,
-        UnsupportedBroker."""
+        """Send a request, wait, and return the answer. Raises ConnectionLost, UnsupportedBroker."""
         self.send(api, [encode_body(api, fields)])
         frame, position = self.receive()
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -31,7 +30,6 @@ NONCE_BYTES: Final = 24
 TOLD_CHARS_MAX: Final = 300
 """Of a broker's message."""
 
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 Ask = Callable[[ApiKey, Mapping[str, object]], Any]
 """Sends one request of the connection and returns the answer."""
@@ -50,7 +48,7 @@ def log_in(security: ClientSecurity, login: Login, ask: Ask) -> int:
         if code is not ErrorCode.NONE:
             told = answer.error_message or code.name
             raise AccessRefused(f"{_shown(told)}: {_what_to_check(security, login)}")
-        lifetime_ms = answer.session_lifetime // _MILLISECOND
+        lifetime_ms = answer.session_lifetime_ms
         outcome = client.step(answer.auth_bytes)
     if isinstance(outcome, LoginFailed):
         raise AccessRefused(f"{outcome.reason}: the connection is not used")

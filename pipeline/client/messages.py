@@ -78,7 +78,7 @@ def encode_body(api: ApiKey, fields: Mapping[str, object]) -> bytes:
 
 
 def decode_body(api: ApiKey, frame: Buffer, position: int) -> Any:
-    """Return an answer as kio's message. Raises MalformedAnswer, nothing else."""
+    """Return an answer. Raises MalformedAnswer, nothing else."""
     try:
         message_type = response_type(api, SPOKEN[api])
         return decode(message_type, frame, position, elements_max=RESPONSE_ELEMENTS_MAX)

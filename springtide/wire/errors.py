@@ -1,17 +1,13 @@
 """The error codes of the Kafka protocol, with Kafka's own names.
 
 The set is that of Apache Kafka 4.3 (`Errors.java`, -1 to 133), because the versions we advertise are those of
-4.3 and a client of that release can't name a later code. A code is a plain integer on the hot path (`struct`
-packs it as it is) and compares equal to the member of kio's enum with the same number, so the two can meet in
-one message; `schema` converts where a type checker wants kio's.
+4.3 and a client of that release can't name a later code. A code is a plain integer on the hot path: `struct`
+packs it as it is.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum, unique
-from functools import cache
-
-from kio.schema.errors import ErrorCode as SchemaErrorCode
 
 
 @unique
@@ -157,17 +153,45 @@ class ErrorCode(IntEnum):
     @property
     def is_retriable(self) -> bool:
         """Return whether a client may send the same request again (Kafka's RetriableException)."""
-        return self.schema.retriable
-
-    @property
-    def schema(self) -> SchemaErrorCode:
-        """Return the same code of kio's schema classes."""
-        return _schema_code(int(self))
+        return self in _RETRIABLE
 
 
-@cache
-def _schema_code(code: int) -> SchemaErrorCode:
-    return SchemaErrorCode(code)
+_RETRIABLE = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+    }
+)
 
 
 def error_code(value: int) -> ErrorCode:

@@ -132,7 +132,7 @@ class Consumer:
         answer = await connection.call(
             ApiKey.FETCH,
             {
-                "max_wait": WAIT_MS,
+                "max_wait_ms": WAIT_MS,
                 "min_bytes": 1,
                 "max_bytes": self._bytes_max,
                 "session_id": 0 if session is None else session.id,

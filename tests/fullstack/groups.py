@@ -250,8 +250,8 @@ class Member(_Client):
     async def _join(self) -> None:
         fields = {
             "group_id": GROUP,
-            "session_timeout": SESSION_MS,
-            "rebalance_timeout": REBALANCE_MS,
+            "session_timeout_ms": SESSION_MS,
+            "rebalance_timeout_ms": REBALANCE_MS,
             "protocol_type": PROTOCOL_TYPE,
             "protocols": ({"name": PROTOCOL, "metadata": b""},),
             **self._membership,

@@ -257,12 +257,12 @@ class _ByKafka:
             "assignments": (),
             "configs": configs,
         }
-        fields = {"topics": (topic,), "timeout": TIMEOUT_MS, "validate_only": False}
+        fields = {"topics": (topic,), "timeout_ms": TIMEOUT_MS, "validate_only": False}
         answer = await self._ask(ApiKey.CREATE_TOPICS, fields)
         return answer is not None and answer.topics[0].error_code == ErrorCode.NONE
 
     async def delete(self) -> bool:
-        fields = {"topic_names": (self._topic,), "timeout": TIMEOUT_MS}
+        fields = {"topic_names": (self._topic,), "timeout_ms": TIMEOUT_MS}
         answer = await self._ask(ApiKey.DELETE_TOPICS, fields)
         return answer is not None and answer.responses[0].error_code in (
             ErrorCode.NONE,
@@ -371,7 +371,7 @@ class _Writer:
             [NewRecord(None, encode_value(value), self._cluster.clients.life.clock.wall_ms())]
         )
         data = {"name": self._made.topic, "partition_data": ({"index": 0, "records": batch},)}
-        fields = {"transactional_id": None, "acks": -1, "timeout": TIMEOUT_MS, "topic_data": (data,)}
+        fields = {"transactional_id": None, "acks": -1, "timeout_ms": TIMEOUT_MS, "topic_data": (data,)}
         began_ns, offset, error = world.now_ns, NO_OFFSET, ""
         try:
             told = (await connection.call(ApiKey.PRODUCE, fields)).responses[0].partition_responses[0]

@@ -188,7 +188,12 @@ class Producer:
         try:
             answer = await connection.call(
                 ApiKey.INIT_PRODUCER_ID,
-                {"transactional_id": None, "transaction_timeout": 0, "producer_id": -1, "producer_epoch": -1},
+                {
+                    "transactional_id": None,
+                    "transaction_timeout_ms": 0,
+                    "producer_id": -1,
+                    "producer_epoch": -1,
+                },
             )
         except ConnectionLost:
             self._metadata.forget(self.topic, self.partition)
@@ -257,7 +262,7 @@ class Producer:
             {
                 "transactional_id": None,
                 "acks": self._acks,
-                "timeout": REQUEST_TIMEOUT_MS,
+                "timeout_ms": REQUEST_TIMEOUT_MS,
                 "topic_data": (
                     {
                         "name": self.topic,

@@ -302,7 +302,7 @@ class Client:
             "assignments": [],
             "configs": [],
         }
-        fields: dict[str, object] = {"topics": [asked], "timeout": 20_000, "validate_only": False}
+        fields: dict[str, object] = {"topics": [asked], "timeout_ms": 20_000, "validate_only": False}
         answer = await self._raw.ask(ApiKey.CREATE_TOPICS, 5, fields)
         return ErrorCode(answer.topics[0].error_code)
 
@@ -310,11 +310,11 @@ class Client:
         fields: dict[str, object] = {
             "transactional_id": None,
             "acks": -1,
-            "timeout": 10_000,
+            "timeout_ms": 10_000,
             "topic_data": [{"name": self._topic, "partition_data": [{"index": 0, "records": RECORD}]}],
         }
         answer = await self._raw.ask(ApiKey.PRODUCE, 9, fields)
-        return float(answer.throttle_time.total_seconds() * 1_000)
+        return float(answer.throttle_time_ms)
 
 
 @asynccontextmanager

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kazoo.client import KazooClient
-from kio.schema.metadata.v7.response import MetadataResponse
 
 from controller.shell.rows import chunk_path, chunks_of, decode_chunk
 from localcluster.cluster import LocalCluster
 from localcluster.rest import RestPartition
-from springtide.wire.codec import decode
+from springtide.wire.messages.metadata import MetadataResponse
+from springtide.wire.typed import read_message
 from tests.checker.placement import Partition, View, check_placement
 from tests.checker.verdict import Anomaly
 from tests.faults import frames
@@ -92,7 +92,7 @@ def ask_broker(address: str, port: int, topic: str) -> View:
     """What this one broker tells its clients."""
     with Wire(port, address=address) as wire:
         wire.send(frames.frame(frames.metadata(topic, version=METADATA_VERSION)))
-        answer = decode(MetadataResponse, wire.receive()[CORRELATION_ID_BYTES:])
+        answer = read_message(MetadataResponse, METADATA_VERSION, wire.receive()[CORRELATION_ID_BYTES:])
     found: dict[tuple[str, int], Partition] = {}
     for told in answer.topics:
         for partition in told.partitions:

@@ -7,7 +7,6 @@ member's metadata may take.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +31,8 @@ Fields = dict[str, Any]
 def join(member_id: str = "", *, version: int = 4, **fields: Any) -> tuple[int, int, Fields]:
     wanted: Fields = {
         "group_id": "bad",
-        "session_timeout": timedelta(minutes=30),  # nothing expires while a busy machine is at it
-        "rebalance_timeout": timedelta(seconds=10),
+        "session_timeout_ms": 1_800_000,  # nothing expires while a busy machine is at it
+        "rebalance_timeout_ms": 10_000,
         "member_id": member_id,
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": b""}],
@@ -55,8 +54,8 @@ def of_member(key: ApiKey, version: int, **fields: Any) -> tuple[int, int, Field
 
 BAD: list[tuple[tuple[int, int, Fields], ErrorCode]] = [
     (join(group_id=""), ErrorCode.INVALID_GROUP_ID),
-    (join(session_timeout=timedelta(milliseconds=1)), ErrorCode.INVALID_SESSION_TIMEOUT),
-    (join(session_timeout=timedelta(milliseconds=2**31 - 1)), ErrorCode.INVALID_SESSION_TIMEOUT),
+    (join(session_timeout_ms=1), ErrorCode.INVALID_SESSION_TIMEOUT),
+    (join(session_timeout_ms=2**31 - 1), ErrorCode.INVALID_SESSION_TIMEOUT),
     (join(protocols=[]), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     (join(protocol_type=""), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     (join("nobody"), ErrorCode.UNKNOWN_MEMBER_ID),

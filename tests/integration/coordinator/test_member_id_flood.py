@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from time import monotonic
 
 import psutil
@@ -37,8 +36,8 @@ async def join(wire: Raw, group_id: str) -> None:
         JOIN_VERSION,
         {
             "group_id": group_id,
-            "session_timeout": timedelta(minutes=30),
-            "rebalance_timeout": timedelta(seconds=10),
+            "session_timeout_ms": 1_800_000,
+            "rebalance_timeout_ms": 10_000,
             "member_id": "",
             "protocol_type": "consumer",
             "protocols": [{"name": "range", "metadata": b""}],

@@ -30,7 +30,7 @@ def batch(value: bytes = b"v") -> bytes:
 def fetch_fields(topic: str, *, max_wait_ms: int, fetch_offset: int = 0) -> dict[str, object]:
     return {
         "replica_id": -1,
-        "max_wait": max_wait_ms,
+        "max_wait_ms": max_wait_ms,
         "min_bytes": 1,
         "max_bytes": 1_000_000,
         "isolation_level": 0,
@@ -211,7 +211,7 @@ def test_a_produce_by_topic_id_is_stored_and_a_foreign_id_is_refused(tmp_path: P
             fields: dict[str, object] = {
                 "transactional_id": None,
                 "acks": -1,
-                "timeout": 5_000,
+                "timeout_ms": 5_000,
                 "topic_data": [topic],
             }
             answer = await wire.ask(ApiKey.PRODUCE, 13, fields)
@@ -252,7 +252,9 @@ def test_transactions_and_groups_are_refused_in_words(tmp_path: Path) -> None:
         (coordinator,) = (await wire.answer(ApiKey.FIND_COORDINATOR, 4)).coordinators
         assert coordinator.error_code == ErrorCode.UNSUPPORTED_VERSION
         assert "transactions" in coordinator.error_message
-        await wire.begin(ApiKey.INIT_PRODUCER_ID, 3, {"transactional_id": "t", "transaction_timeout": 1000})
+        await wire.begin(
+            ApiKey.INIT_PRODUCER_ID, 3, {"transactional_id": "t", "transaction_timeout_ms": 1000}
+        )
         answer = await wire.answer(ApiKey.INIT_PRODUCER_ID, 3)
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 

@@ -127,7 +127,7 @@ async def slow_fetch(cluster: ClusterInProcess, wire: Raw) -> None:
         11,
         {
             "replica_id": -1,
-            "max_wait": 0,
+            "max_wait_ms": 0,
             "min_bytes": 1,
             "max_bytes": 50_000_000,
             "isolation_level": 0,

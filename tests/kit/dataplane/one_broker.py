@@ -19,7 +19,7 @@ def produce_fields(topic: str, records: bytes, *, partition: int = 0, acks: int 
     return {
         "transactional_id": None,
         "acks": acks,
-        "timeout": 5_000,
+        "timeout_ms": 5_000,
         "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": records}]}],
     }
 

@@ -75,7 +75,7 @@ class SaslSide:
             "error_code": answer.error,
             "error_message": answer.error_message,
             "auth_bytes": answer.token,
-            "session_lifetime": answer.session_lifetime_ms,
+            "session_lifetime_ms": answer.session_lifetime_ms,
         }
 
 

@@ -14,7 +14,9 @@ from springtide.node.connection import ANONYMOUS
 from springtide.node.handlers.context import Request
 from springtide.wire import codec
 from springtide.wire.apis import response_header_version
-from tests.kit.springtide.wire_messages import request_class
+from springtide.wire.compiler import fields_of as fields_of_version
+from springtide.wire.fields import ApiMessage, MessagePart
+from tests.kit.springtide.wire_messages import fitting
 
 
 class Forwarded:
@@ -84,7 +86,8 @@ def answers_of(
         closed=False,
         close=lambda: answers.append(None),
     )
-    body = codec.encode(codec.build(codec.request_type(api_key, api_version), fields))
+    asked = codec.request_type(api_key, api_version)
+    body = codec.encode(codec.build(asked, fitting(fields, asked, api_version)))
     request = Request(
         api_key=api_key,
         api_version=api_version,
@@ -97,22 +100,30 @@ def answers_of(
         account=account,
     )
     if len(inspect.signature(handle, follow_wrapped=False).parameters) == 3:
-        handle(context, request, request.read(request_class(api_key)))
+        handle(context, request, request.read(codec.request_class(api_key)))
     else:
         handle(context, request)
     return answers
 
 
 def fields_of(message: Any) -> dict[str, Any]:
-    return {name: getattr(message, name) for name in message.__dataclass_fields__}
+    """Return the fields that the message's version has, by name."""
+    message_type: type[ApiMessage] = type(message)
+    fields = fields_of_version(message_type, codec.version_of(message_type))
+    return {field.name: getattr(message, field.name) for field in fields}
 
 
 def error_codes(message: Any) -> set[int]:
     """Return all error codes in the message, those of its parts and NONE included."""
+    return _error_codes(message, codec.version_of(type(message)))
+
+
+def _error_codes(message: MessagePart, version: int) -> set[int]:
     found: set[int] = set()
-    for name, value in fields_of(message).items():
-        if name == "error_code":
+    for field in fields_of_version(type(message), version):
+        value = getattr(message, field.name)
+        if field.name == "error_code":
             found.add(int(value))
-        elif isinstance(value, tuple):
-            found.update(*(error_codes(one) for one in value if hasattr(one, "__dataclass_fields__")))
+        elif field.nested is not None and field.is_array:
+            found.update(*(_error_codes(one, version) for one in value or ()))
     return found

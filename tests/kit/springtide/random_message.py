@@ -1,4 +1,4 @@
-"""Random messages of any of kio's classes. Reads annotations, not our codec, so that the two can disagree."""
+"""Random messages: of kio's classes, by their annotations, and of ours, as kio's of the same version."""
 
 from __future__ import annotations
 
@@ -12,13 +12,24 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from springtide.wire.codec import version_of
+from springtide.wire.fields import ApiMessage, RequestMessage
+from tests.kit.springtide.wire_classes import request_of, response_of
+from tests.kit.springtide.wire_messages import as_ours
+
 _RANGES = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 _TEXTS = ["", "a", "topic-1", "жук", "x" * 200, "\N{ROCKET}" * 3]
 _BYTES = [b"", b"\0", b"r" * 61, bytes(range(256)) * 2]
 
 
 def random_message(message_type: type[Any], rng: random.Random) -> Any:
-    """An instance with every field drawn, empty and null ones, extremes and defaults among them."""
+    """Return an instance with every field drawn, empty and null ones, extremes and defaults among them.
+
+    message_type: a class of kio's, or one of ours in a version, as `codec.request_type` returns it."""
+    if issubclass(message_type, ApiMessage):
+        version_type = request_of if issubclass(message_type, RequestMessage) else response_of
+        kios = version_type(message_type.API, version_of(message_type))
+        return as_ours(random_message(kios, rng), message_type)
     values = {}
     for field in dataclasses.fields(message_type):
         if field.default is not dataclasses.MISSING and rng.random() < 0.3:

@@ -1,37 +1,19 @@
-"""The classes of the protocol's messages by API, and kio's messages as ours."""
+"""kio's messages as ours, and values that fit a message among values for many."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
-from importlib import import_module
+from collections.abc import Mapping
 from typing import Any, get_args, get_origin, get_type_hints
 
-from springtide.wire.apis import ApiKey
+from springtide.wire.compiler import fields_of
 from springtide.wire.errors import ErrorCode, error_code
-from springtide.wire.fields import MessagePart, RequestMessage, ResponseMessage
+from springtide.wire.fields import MessagePart
 from tests.kit.springtide.wire_classes import our_name
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND = datetime.timedelta(milliseconds=1)
-
-
-def request_class(api_key: int) -> type[RequestMessage]:
-    """Return our class of an API's request."""
-    found: type[RequestMessage] = _of_module(api_key, "Request")
-    return found
-
-
-def response_class(api_key: int) -> type[ResponseMessage]:
-    """Return our class of an API's answer."""
-    found: type[ResponseMessage] = _of_module(api_key, "Response")
-    return found
-
-
-def _of_module(api_key: int, kind: str) -> Any:
-    api = ApiKey(api_key)
-    module = import_module(f"springtide.wire.messages.{api.name.lower()}")
-    return getattr(module, f"{api.kafka_name}{kind}")
 
 
 def as_ours(message: Any, ours: type[MessagePart]) -> MessagePart:
@@ -43,6 +25,23 @@ def as_ours(message: Any, ours: type[MessagePart]) -> MessagePart:
             for field in dataclasses.fields(message)
         }
     )
+
+
+def fitting(fields: Mapping[str, Any], ours: type[MessagePart], version: int) -> dict[str, Any]:
+    """Return those of the fields that the class has, and so in each part."""
+    by_name = {field.name: field for field in fields_of(ours, version)}
+    found = {}
+    for name, value in fields.items():
+        if name in by_name:
+            nested = by_name[name].nested
+            found[name] = value if nested is None else _fitting(value, nested, version)
+    return found
+
+
+def _fitting(value: Any, nested: type[MessagePart], version: int) -> Any:
+    if isinstance(value, Mapping):
+        return fitting(value, nested, version)
+    return [_fitting(one, nested, version) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _value(value: Any, hint: Any) -> Any:

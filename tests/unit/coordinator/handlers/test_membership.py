@@ -42,8 +42,8 @@ def start_join(
     wanted: dict[str, Any] = {
         "group_id": "g",
         "member_id": member_id,
-        "session_timeout": SESSION_MS,
-        "rebalance_timeout": 60_000,
+        "session_timeout_ms": SESSION_MS,
+        "rebalance_timeout_ms": 60_000,
         "protocol_type": "consumer",
         "protocols": PROTOCOLS,
     }
@@ -201,8 +201,8 @@ def test_a_client_with_a_long_name_gets_a_short_member_id() -> None:
     [
         ({"group_id": ""}, ErrorCode.INVALID_GROUP_ID),
         ({"group_id": "g" * 40_000}, ErrorCode.INVALID_GROUP_ID),
-        ({"session_timeout": 1}, ErrorCode.INVALID_SESSION_TIMEOUT),
-        ({"session_timeout": -1}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"session_timeout_ms": 1}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"session_timeout_ms": -1}, ErrorCode.INVALID_SESSION_TIMEOUT),
         ({"protocols": []}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocol_type": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"member_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),

@@ -200,12 +200,12 @@ def test_a_generation_of_a_group_that_is_gone_is_refused_in_words_that_the_clien
 
 
 def test_the_retention_of_old_clients_is_kept(coordinator: Coordinator) -> None:
-    commit(coordinator, 2, ("orders", 0, 7), retention_time=1_000)
-    commit(coordinator, 2, ("orders", 1, 7), retention_time=-1)
+    commit(coordinator, 2, ("orders", 0, 7), retention_time_ms=1_000)
+    commit(coordinator, 2, ("orders", 1, 7), retention_time_ms=-1)
     coordinator.wait(20 * 60_000)
     assert told(fetch(coordinator, 2, None)) == [(1, 7, ErrorCode.NONE)]
-    assert commit(coordinator, 2, ("orders", 0, 8), retention_time=2**63 - 1) == [ErrorCode.NONE]
-    assert commit(coordinator, 2, ("orders", 1, 8), retention_time=-(2**63)) == [ErrorCode.NONE]
+    assert commit(coordinator, 2, ("orders", 0, 8), retention_time_ms=2**63 - 1) == [ErrorCode.NONE]
+    assert commit(coordinator, 2, ("orders", 1, 8), retention_time_ms=-(2**63)) == [ErrorCode.NONE]
     coordinator.wait(20 * 60_000)
     assert len(told(fetch(coordinator, 2, None))) == 2
 

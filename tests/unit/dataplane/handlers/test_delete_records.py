@@ -99,7 +99,7 @@ class Asking:
                 {"name": topic, "partitions": [{"partition_index": number, "offset": offset}]}
                 for topic, number, offset in partitions
             ],
-            "timeout": 5_000,
+            "timeout_ms": 5_000,
         }
 
         def start(call: DeleteRecordsCall, *, done: Callable[[AdminResponse], None], **_: Any) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from pipeline.client.errors import AccessRefused
 from pipeline.client.login import log_in
 from pipeline.client.security import client_security
 from springtide.security.sasl.exchange import Mechanism
 from springtide.wire.apis import ApiKey
+from springtide.wire.errors import ErrorCode
 from tests.kit.pipeline.sasl_side import NAME, PASSWORD, TOKEN, SaslSide, options
 
 
@@ -69,7 +69,7 @@ def test_what_a_broker_says_is_shown_in_one_short_line() -> None:
                 return answer
             return replace(
                 answer,
-                error_code=ErrorCode.sasl_authentication_failed,
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED,
                 error_message="a\n\x1b[31m" + "b" * 999,
             )
 
@@ -85,7 +85,7 @@ def test_a_server_that_does_not_know_the_password_is_not_trusted() -> None:
             answer = super().ask(api, fields)
             if not answer.error_code:
                 return answer
-            return replace(answer, error_code=ErrorCode.none, auth_bytes=b"v=" + b"A" * 43 + b"=")
+            return replace(answer, error_code=ErrorCode.NONE, auth_bytes=b"v=" + b"A" * 43 + b"=")
 
     impostor = Impostor(password="not hers")
     assert "the server's signature is wrong" in refusal(impostor, options(Mechanism.SCRAM_SHA_256))

@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -21,7 +21,12 @@ from springtide.node.refusals import (
 from springtide.wire import codec
 from springtide.wire.apis import APIS, ApiKey
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fields import ResponseMessage
+from springtide.wire.messages.heartbeat import HeartbeatResponse
+from springtide.wire.typed import error_codes
 from tests.kit.springtide.random_message import random_message
+from tests.kit.springtide.wire_classes import response_of
+from tests.kit.springtide.wire_messages import as_ours
 
 PRODUCE = int(ApiKey.PRODUCE)
 INVALID, MOVED = int(ErrorCode.INVALID_RECORD), int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -96,9 +101,9 @@ def test_errors_are_found_in_any_depth_of_an_answer() -> None:
             {"error_code": 0, "partitions": []},
         ]
     }
-    message = cast(Any, codec.build(codec.response_type(ApiKey.METADATA, 12), fields))
-    assert sorted(codec.error_codes(message)) == [3, 6]
-    assert list(codec.error_codes(codec.build(codec.response_type(ApiKey.HEARTBEAT, 4), {}))) == []
+    message = codec.build(codec.response_type(ApiKey.METADATA, 12), fields)
+    assert sorted(error_codes(message, 12)) == [3, 6]
+    assert list(error_codes(HeartbeatResponse(), 4)) == []
 
 
 def test_the_errors_of_every_answer_are_those_of_its_fields() -> None:
@@ -106,9 +111,11 @@ def test_the_errors_of_every_answer_are_those_of_its_fields() -> None:
     rng, found = random.Random(1), 0
     for spec in APIS.values():
         for version in range(spec.served_since, spec.version_max + 1):
-            message = random_message(codec.response_type(spec.api_key, version), rng)
-            expected = sorted(_codes_in(message))
-            assert sorted(codec.error_codes(message)) == expected, (spec.api_key, version)
+            kios = random_message(response_of(spec.api_key, version), rng)
+            message = as_ours(kios, codec.response_class(spec.api_key))
+            assert isinstance(message, ResponseMessage)
+            expected = sorted(_codes_in(kios))
+            assert sorted(error_codes(message, version)) == expected, (spec.api_key, version)
             found += len(expected)
     assert found > len(APIS)
 

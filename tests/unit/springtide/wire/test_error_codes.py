@@ -14,9 +14,3 @@ def test_the_codes_are_those_of_kafka_4_3_with_its_names_and_its_retriable_ones(
         (code.name.upper(), int(code), code.retriable) for code in SchemaErrorCode if code <= LAST_CODE_OF_4_3
     }
     assert {(code.name, int(code), code.is_retriable) for code in ErrorCode} == theirs
-
-
-def test_a_code_meets_its_schema_twin() -> None:
-    for code in ErrorCode:
-        assert int(code.schema) == int(code)
-        assert ErrorCode(code.schema) is code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import tracemalloc
 import uuid
@@ -10,9 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import pytest
+from msgspec import structs
 
 from springtide.wire.apis import APIS, REPLICA_FETCH_VERSION, ApiKey
-from springtide.wire.codec import build, decode, encode, request_type, response_type
+from springtide.wire.codec import build, decode, encode, request_type, response_type, version_of
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import (
     CONSUMER_ID,
@@ -48,40 +48,41 @@ A = uuid.UUID(int=0xA << 120)
 B = uuid.UUID(int=0xB)
 
 
-def topic_of(entry: Any) -> Topic:
-    return uuid_bytes(entry.topic_id) if hasattr(entry, "topic_id") else str(entry.topic)
+def topic_of(message: Any, entry: Any) -> Topic:
+    by_id = version_of(type(message)) >= TOPIC_ID_SINCE
+    return uuid_bytes(entry.topic_id) if by_id else str(entry.topic)
 
 
 def by_the_general_codec(message: Any) -> FetchRequest:
-    state = getattr(message, "replica_state", None)
+    state = message.replica_state if version_of(type(message)) >= REPLICA_STATE_SINCE else None
     return FetchRequest(
         replica_id=message.replica_id if state is None else state.replica_id,
         broker_epoch=-1 if state is None else state.replica_epoch,
-        max_wait_ms=round(message.max_wait.total_seconds() * 1000),
+        max_wait_ms=message.max_wait_ms,
         min_bytes=message.min_bytes,
         max_bytes=message.max_bytes,
         isolation_level=message.isolation_level,
-        session_id=getattr(message, "session_id", 0),
-        session_epoch=getattr(message, "session_epoch", -1),
+        session_id=message.session_id,
+        session_epoch=message.session_epoch,
         partitions=[
             FetchPartition(
-                topic=topic_of(topic),
+                topic=topic_of(message, topic),
                 partition=partition.partition,
-                leader_epoch=getattr(partition, "current_leader_epoch", -1),
+                leader_epoch=partition.current_leader_epoch,
                 fetch_offset=partition.fetch_offset,
-                last_fetched_epoch=getattr(partition, "last_fetched_epoch", -1),
-                log_start_offset=getattr(partition, "log_start_offset", -1),
+                last_fetched_epoch=partition.last_fetched_epoch,
+                log_start_offset=partition.log_start_offset,
                 max_bytes=partition.partition_max_bytes,
             )
             for topic in message.topics
             for partition in topic.partitions
         ],
         forgotten=[
-            (topic_of(topic), partition)
-            for topic in getattr(message, "forgotten_topics_data", ())
+            (topic_of(message, topic), partition)
+            for topic in message.forgotten_topics_data
             for partition in topic.partitions
         ],
-        rack_id=getattr(message, "rack_id", ""),
+        rack_id=message.rack_id,
     )
 
 
@@ -243,12 +244,13 @@ def general_answer(
     version: int, partitions: Sequence[FetchedPartition], endpoints: Sequence[NodeEndpoint]
 ) -> Any:
     responses: list[dict[str, Any]] = []
+    key: Topic | None = None
     for data in partitions:
-        if not responses or responses[-1]["key"] != data.topic:
+        if not responses or key != data.topic:
+            key = data.topic
             named = isinstance(data.topic, str)
             responses.append(
                 {
-                    "key": data.topic,
                     "topic": data.topic if named else "",
                     "topic_id": None if named else uuid.UUID(bytes=data.topic),  # type: ignore[arg-type]
                     "partitions": [],
@@ -273,7 +275,7 @@ def general_answer(
     return build(
         response_type(ApiKey.FETCH, version),
         {
-            "throttle_time": 8,
+            "throttle_time_ms": 8,
             "error_code": 0,
             "session_id": 55,
             "responses": responses,
@@ -371,21 +373,21 @@ def test_an_answer_of_a_broker_with_transactions_and_endpoints_is_read_too() -> 
 
 def answer_by_the_general_codec(message: Any) -> FetchResponse:
     return FetchResponse(
-        round(message.throttle_time.total_seconds() * 1000),
-        getattr(message, "error_code", 0),
-        getattr(message, "session_id", 0),
+        message.throttle_time_ms,
+        message.error_code,
+        message.session_id,
         [
             FetchedPartition(
-                topic_of(topic),
+                topic_of(message, topic),
                 one.partition_index,
                 one.error_code,
                 one.high_watermark,
                 one.last_stable_offset,
-                getattr(one, "log_start_offset", -1),
+                one.log_start_offset,
                 (one.records,) if one.records else (),
-                getattr(one, "preferred_read_replica", -1),
-                none_if_unset(EpochEnd, getattr(one, "diverging_epoch", None)),
-                none_if_unset(CurrentLeader, getattr(one, "current_leader", None)),
+                one.preferred_read_replica,
+                none_if_unset(EpochEnd, one.diverging_epoch),
+                none_if_unset(CurrentLeader, one.current_leader),
                 tuple(
                     AbortedTransaction(each.producer_id, each.first_offset)
                     for each in one.aborted_transactions or ()
@@ -399,7 +401,7 @@ def answer_by_the_general_codec(message: Any) -> FetchResponse:
 
 def none_if_unset(kind: Callable[..., T], message: Any) -> T | None:
     """A hint without a field set is one that is not there."""
-    values = () if message is None else tuple(map(int, dataclasses.astuple(message)))
+    values = () if message is None else structs.astuple(message)
     return None if set(values) <= {-1} else kind(*values)
 
 

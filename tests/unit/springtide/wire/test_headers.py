@@ -21,7 +21,6 @@ from springtide.wire.apis import (
     UnsupportedApi,
     response_header_version,
 )
-from springtide.wire.codec import request_type, response_type
 from springtide.wire.headers import (
     RequestHeader,
     decode_request_header,
@@ -29,12 +28,13 @@ from springtide.wire.headers import (
     encode_request_header,
 )
 from springtide.wire.primitives import MalformedRequest
+from tests.kit.springtide.wire_classes import request_of, response_of
 
 
 def test_the_table_agrees_with_the_definitions_on_header_versions() -> None:
     for spec in APIS.values():
         for version in range(spec.served_since, spec.version_max + 1):
-            request, response = request_type(spec.api_key, version), response_type(spec.api_key, version)
+            request, response = request_of(spec.api_key, version), response_of(spec.api_key, version)
             assert request.__flexible__ is spec.is_flexible(version)
             assert request.__header_schema__.__version__ == (2 if spec.is_flexible(version) else 1)
             assert response.__header_schema__.__version__ == response_header_version(spec.api_key, version)

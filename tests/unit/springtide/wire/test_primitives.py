@@ -7,11 +7,12 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kio.schema.metadata.v12.request import MetadataRequest
-from kio.schema.offset_for_leader_epoch.v2.request import OffsetForLeaderEpochRequest
 
-from springtide.wire.codec import build, decode, encode
+from springtide.wire.apis import ApiKey
+from springtide.wire.codec import build, decode, encode, request_type
 from springtide.wire.primitives import MALFORMED_CAUSES, MalformedRequest, Reader, uvarint_bytes
+
+ASKED = request_type(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -54,10 +55,10 @@ def test_a_count_is_refused_before_anything_is_made_for_it(is_flexible: bool) ->
 
 def test_the_arrays_of_one_message_share_one_budget() -> None:
     topics = [{"topic": "t", "partitions": [{}] * 4}] * 2
-    body = encode(build(OffsetForLeaderEpochRequest, {"topics": topics}))
-    assert len(decode(OffsetForLeaderEpochRequest, body, elements_max=10).topics) == 2
+    body = encode(build(ASKED, {"topics": topics}))
+    assert encode(decode(ASKED, body, elements_max=10)) == body
     with pytest.raises(MalformedRequest, match="budget"):
-        decode(OffsetForLeaderEpochRequest, body, elements_max=9)
+        decode(ASKED, body, elements_max=9)
 
 
 def test_arrays_inside_tags_share_the_budget_too() -> None:
@@ -80,4 +81,4 @@ def test_a_count_of_tags_is_refused_before_they_are_read() -> None:
 def test_a_message_knows_the_least_its_elements_take() -> None:
     # An id, a name, a tag section: 18 bytes; five of them can't be in 89.
     with pytest.raises(MalformedRequest, match="exceeds the 89 bytes left"):
-        decode(MetadataRequest, b"\x06" + bytes(89))
+        decode(request_type(ApiKey.METADATA, 12), b"\x06" + bytes(89))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import random
 import struct
 import tracemalloc
@@ -13,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from springtide.wire.apis import APIS, ApiKey, response_header_version
-from springtide.wire.codec import build, decode, encode, request_type, response_type
+from springtide.wire.codec import build, decode, encode, request_type, response_type, version_of
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import TOPIC_ID_BYTES, Topic
 from springtide.wire.framing import encode_response_frame
@@ -36,9 +35,9 @@ VERSIONS = range(APIS[ApiKey.PRODUCE].served_since, APIS[ApiKey.PRODUCE].version
 MIB = 1024 * 1024
 
 
-def topic_of(entry: Any) -> Topic:
+def topic_of(message: Any, entry: Any) -> Topic:
     """An entry's name, or the 16 bytes of its id; the general codec has None for zeros."""
-    if hasattr(entry, "name"):
+    if version_of(type(message)) < TOPIC_ID_SINCE:
         name: str = entry.name
         return name
     topic_id: UUID = entry.topic_id or UUID(int=0)
@@ -56,12 +55,11 @@ def topic_fields(topic: Topic) -> dict[str, object]:
 
 def by_the_general_codec(message: Any) -> ProduceRequest:
     partitions: list[ProducedPartition] = [
-        (topic_of(topic), partition.index, memoryview(partition.records or b""))
+        (topic_of(message, topic), partition.index, memoryview(partition.records or b""))
         for topic in message.topic_data
         for partition in topic.partition_data
     ]
-    timeout_ms = round(message.timeout.total_seconds() * 1000)
-    return ProduceRequest(message.transactional_id, message.acks, timeout_ms, partitions)
+    return ProduceRequest(message.transactional_id, message.acks, message.timeout_ms, partitions)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -113,7 +111,7 @@ def test_every_width_of_a_length_is_read(version: int, size: int, name: str) -> 
     partition = {"index": 2**31 - 1, "records": b"r" * size}
     topic = topic_in(version, name)
     topics = [{**topic_fields(topic), "partition_data": [partition]}]
-    values: dict[str, object] = {"acks": 0, "timeout": 1, "topic_data": topics}
+    values: dict[str, object] = {"acks": 0, "timeout_ms": 1, "topic_data": topics}
     body = encode(build(request_type(ApiKey.PRODUCE, version), values))
     expected = ProduceRequest(None, 0, 1, [(topic, 2**31 - 1, memoryview(b"r" * size))])
     assert decode_produce_request(version, body, 0) == expected
@@ -122,7 +120,7 @@ def test_every_width_of_a_length_is_read(version: int, size: int, name: str) -> 
 def test_a_tag_on_a_request_of_the_usual_shape_is_skipped() -> None:
     partition = {"index": 0, "records": b"rr"}
     topics = [{"name": "t", "partition_data": [partition]}]
-    body = encode(build(request_type(ApiKey.PRODUCE, 9), {"acks": 1, "timeout": 1, "topic_data": topics}))
+    body = encode(build(request_type(ApiKey.PRODUCE, 9), {"acks": 1, "timeout_ms": 1, "topic_data": topics}))
     assert body.endswith(b"rr\0\0\0")
     for place in (1, 2, 3):
         tagged = body[:-place] + b"\x01\x09\x02ab" + body[len(body) - place + 1 :]
@@ -197,7 +195,7 @@ def test_a_response_is_what_the_general_codec_writes(version: int, count: int) -
                 "index": outcome.partition,
                 "error_code": outcome.error_code,
                 "base_offset": outcome.base_offset,
-                "log_append_time": outcome.log_append_time_ms,
+                "log_append_time_ms": outcome.log_append_time_ms,
                 "log_start_offset": outcome.log_start_offset,
                 "error_message": outcome.error_message,
                 "current_leader": leader._asdict(),
@@ -210,7 +208,7 @@ def test_a_response_is_what_the_general_codec_writes(version: int, count: int) -
                 {**topic_fields(topic), "partition_responses": partitions}
                 for topic, partitions in topics.items()
             ],
-            "throttle_time": 42,
+            "throttle_time_ms": 42,
             "node_endpoints": [endpoint._asdict() for endpoint in endpoints],
         },
     )
@@ -263,21 +261,17 @@ def test_a_written_request_reads_as_it_was_meant_and_its_batches_are_not_copied(
 def outcomes_by_the_general_codec(message: Any) -> list[ProduceOutcome]:
     return [
         ProduceOutcome(
-            topic_of(topic),
+            topic_of(message, topic),
             one.index,
             one.error_code,
             one.base_offset,
-            milliseconds(getattr(one, "log_append_time", None)),
-            getattr(one, "log_start_offset", -1),
-            getattr(one, "error_message", None),
+            one.log_append_time_ms,
+            one.log_start_offset,
+            one.error_message,
         )
         for topic in message.responses
         for one in topic.partition_responses
     ]
-
-
-def milliseconds(time: datetime.datetime | None) -> int:
-    return -1 if time is None else round(time.timestamp() * 1000)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

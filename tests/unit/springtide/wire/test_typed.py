@@ -16,6 +16,7 @@ import pytest
 from kio.serial import entity_reader, entity_writer
 
 from springtide.wire.apis import APIS, ApiKey
+from springtide.wire.codec import request_class, response_class
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fields import ApiMessage
 from springtide.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -36,7 +37,7 @@ from springtide.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpoc
 from springtide.wire.primitives import MalformedRequest, uvarint_bytes
 from springtide.wire.typed import error_codes, read_message, write_message
 from tests.kit.springtide.wire_classes import request_of, response_of, versions_of
-from tests.kit.springtide.wire_messages import as_ours, request_class, response_class
+from tests.kit.springtide.wire_messages import as_ours
 
 RandomMessage = Callable[[type[Any], random.Random], Any]
 MIB = 1024 * 1024

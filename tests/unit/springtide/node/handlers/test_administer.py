@@ -92,7 +92,7 @@ def test_create_topics(version: int) -> None:
                 "configs": [],
             },
         ],
-        "timeout": 5_000,
+        "timeout_ms": 5_000,
         "validate_only": True,
     }
     created = contract.CreatedTopic(topic_id=TOPIC_ID, partitions=2, replication_factor=2)
@@ -191,10 +191,10 @@ def test_a_topic_that_contradicts_itself_gets_kafkas_refusal(changes: Any, code:
 
 @pytest.mark.parametrize("version", versions(ApiKey.DELETE_TOPICS))
 def test_delete_topics(version: int) -> None:
-    fields: dict[str, Any] = {"timeout": 1, "topic_names": ("orders", "nobody")}
+    fields: dict[str, Any] = {"timeout_ms": 1, "topic_names": ("orders", "nobody")}
     wanted = (contract.TopicToDelete(name="orders"), contract.TopicToDelete(name="nobody"))
     if version >= 6:
-        fields = {"timeout": 1, "topics": [{"name": None, "topic_id": TOPIC_UUID}, {"name": "nobody"}]}
+        fields = {"timeout_ms": 1, "topics": [{"name": None, "topic_id": TOPIC_UUID}, {"name": "nobody"}]}
         wanted = (contract.TopicToDelete(topic_id=TOPIC_ID), contract.TopicToDelete(name="nobody"))
     gone = AdminOutcome(topic="orders", topic_id=TOPIC_ID)
     way = Forwarded(gone, AdminOutcome(error_code=3, message="no"))
@@ -203,7 +203,7 @@ def test_delete_topics(version: int) -> None:
     assert [(one.name, one.error_code) for one in answer.responses] == [("orders", 0), ("nobody", 3)]
     if version >= 6:
         assert [one.topic_id for one in answer.responses] == [TOPIC_UUID, None]
-        by_name = {"timeout": 1, "topics": [{"name": "orders", "topic_id": None}]}
+        by_name = {"timeout_ms": 1, "topics": [{"name": "orders", "topic_id": None}]}
         (named,) = ask(ApiKey.DELETE_TOPICS, version, by_name, Forwarded(gone)).responses
         assert (named.name, named.topic_id) == ("orders", TOPIC_UUID)
 
@@ -215,7 +215,7 @@ def test_create_partitions(version: int) -> None:
             {"name": "orders", "count": 4, "assignments": None},
             {"name": "payments", "count": 2, "assignments": [{"broker_ids": (1, 2)}]},
         ],
-        "timeout": 1,
+        "timeout_ms": 1,
         "validate_only": False,
     }
     way = Forwarded(DONE, REFUSED)
@@ -479,7 +479,7 @@ def test_describe_configs(version: int) -> None:
     assert plain.results[1].configs[0].synonyms == ()
 
 
-DELETION = {"timeout": 600_000, "topics": [{"name": "a"}, {"name": "b"}]}
+DELETION = {"timeout_ms": 600_000, "topics": [{"name": "a"}, {"name": "b"}]}
 
 
 @pytest.mark.parametrize(
@@ -502,7 +502,7 @@ def test_outcomes_that_dont_fit_are_no_outcomes_and_nothing_named_asks_nobody() 
     answer = ask(ApiKey.DELETE_TOPICS, 6, DELETION, Forwarded(DONE))
     assert [one.error_code for one in answer.responses] == [-1, -1]
     way = Forwarded()
-    assert ask(ApiKey.DELETE_TOPICS, 6, {"timeout": 1, "topics": []}, way).responses == ()
+    assert ask(ApiKey.DELETE_TOPICS, 6, {"timeout_ms": 1, "topics": []}, way).responses == ()
     assert way.calls == []
 
 

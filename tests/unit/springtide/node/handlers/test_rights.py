@@ -540,7 +540,7 @@ def test_all_offsets_are_those_of_topics_that_the_client_may_describe(world: Wor
 
     def told(*lines: str) -> list[str]:
         answer = world.ask(ApiKey.OFFSET_FETCH, version, asked, "READ GROUP g", *lines)
-        (group,) = getattr(answer, "groups", (answer,))
+        (group,) = answer.groups or (answer,)
         return [topic.name for topic in group.topics]
 
     assert (told(), told("DESCRIBE TOPIC orders")) == ([], ["orders"])

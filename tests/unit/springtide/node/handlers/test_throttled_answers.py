@@ -3,7 +3,6 @@ make now (KIP-219, KIP-599)."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -17,12 +16,12 @@ from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers import create_partitions, create_topics, delete_topics
 from springtide.node.handlers.context import Request
 from springtide.node.topic_ids import topic_id_bytes
-from springtide.wire import codec
 from springtide.wire.apis import APIS, ApiKey
+from springtide.wire.codec import response_class
+from springtide.wire.compiler import fields_of
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.node import OTHER_ID, state
 from tests.kit.springtide.asking import answers_of
-from tests.kit.springtide.wire_messages import response_class
 
 OWN_CODECS = {ApiKey.PRODUCE, ApiKey.FETCH}
 TOPIC_UUID = UUID(bytes=topic_id_bytes(OTHER_ID))
@@ -32,7 +31,7 @@ ANSWERS = [
     for api_key, spec in APIS.items()
     if api_key not in OWN_CODECS
     for version in range(spec.served_since, spec.version_max + 1)
-    if hasattr(codec.response_type(api_key, version), "throttle_time")
+    if any(field.name == "throttle_time_ms" for field in fields_of(response_class(api_key), version))
 ]
 
 
@@ -58,7 +57,7 @@ def test_each_answer_that_can_tell_the_wait_tells_it(api_key: int, version: int)
         request.reply(response_class(api_key)())
 
     (answer,) = answers_of(reply, api_key, version, {}, context=None, account=StubAccount())
-    assert answer.throttle_time == timedelta(milliseconds=1_500)
+    assert answer.throttle_time_ms == 1_500
 
 
 def context(calls: list[Any]) -> Any:
@@ -102,7 +101,7 @@ def test_topics_beyond_the_quota_are_refused_one_by_one() -> None:
         create_topics.handle,
         ApiKey.CREATE_TOPICS,
         6,
-        {"topics": topics, "timeout": 1_000, "validate_only": False},
+        {"topics": topics, "timeout_ms": 1_000, "validate_only": False},
         context=context(calls),
         account=account,
     )
@@ -114,7 +113,7 @@ def test_topics_beyond_the_quota_are_refused_one_by_one() -> None:
         "d": ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
     assert [topic.name for topic in calls[0].topics] == ["a", "b", "c"]
-    assert answer.throttle_time == timedelta(milliseconds=1_500)
+    assert answer.throttle_time_ms == 1_500
 
 
 def test_new_partitions_are_charged_and_not_those_that_exist() -> None:
@@ -124,7 +123,7 @@ def test_new_partitions_are_charged_and_not_those_that_exist() -> None:
         {"name": "orders", "count": 7, "assignments": None},
         {"name": "x", "count": 7, "assignments": None},
     ]
-    fields = {"topics": topics, "timeout": 1_000, "validate_only": False}
+    fields = {"topics": topics, "timeout_ms": 1_000, "validate_only": False}
     for error in (ErrorCode.NONE, ErrorCode.THROTTLING_QUOTA_EXCEEDED):
         (answer,) = answers_of(
             create_partitions.handle,
@@ -149,7 +148,7 @@ def test_deleted_partitions_are_charged_by_name_and_by_id(topic: dict[str, objec
         delete_topics.handle,
         ApiKey.DELETE_TOPICS,
         6,
-        {"topics": [topic], "timeout": 1_000},
+        {"topics": [topic], "timeout_ms": 1_000},
         context=context(calls),
         account=account,
     )
@@ -182,8 +181,8 @@ def test_versions_without_the_error_have_their_call_carried_out(
     calls: list[Any] = []
     account = StubAccount(partitions=0)
     (answer,) = answers_of(
-        handle, api_key, version, {**fields, "timeout": 1_000}, context=context(calls), account=account
+        handle, api_key, version, {**fields, "timeout_ms": 1_000}, context=context(calls), account=account
     )
     assert len(calls) == 1
     assert not account.charged[0][1]
-    assert answer.throttle_time == timedelta(milliseconds=1_500)
+    assert answer.throttle_time_ms == 1_500
