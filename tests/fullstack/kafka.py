@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 import trio
 
+from springtide.node.question import receive
 from springtide.wire.apis import ApiKey
-from springtide.wire.codec import build, decode, encode, request_type, response_type
-from springtide.wire.framing import FrameReader, encode_request_frame
-from springtide.wire.headers import decode_response_header, encode_request_header
+from springtide.wire.client import Answer, WireClient, request_body
 from tests.fullstack.http import send_all
 from tests.fullstack.life import Life
 from tests.fullstack.sockets import SimChannel, SimNet
@@ -45,9 +43,7 @@ class ConnectionLost(Exception):
 class Ask:
     """A request under way."""
 
-    def __init__(self, api: ApiKey, correlation_id: int) -> None:
-        self.api = api
-        self.correlation_id = correlation_id
+    def __init__(self) -> None:
         self._answered = trio.Event()
         self._answer: Any = None
         self._is_lost = False
@@ -74,10 +70,7 @@ class KafkaConnection:
     def __init__(self, life: Life, channel: SimChannel, client_id: str) -> None:
         self._life = life
         self._channel = channel
-        self._client_id = client_id
-        self._asks: deque[Ask] = deque()
-        self._correlation_id = 0
-        self._reader = FrameReader(frame_bytes_max=64 * 1024 * 1024)
+        self._client: WireClient[Ask] = WireClient(client_id, answer_bytes_max=64 * 1024 * 1024)
         self.is_lost = False
 
     @classmethod
@@ -95,18 +88,10 @@ class KafkaConnection:
         if self.is_lost:
             raise ConnectionLost
         version = VERSIONS[api]
-        self._correlation_id += 1
-        head = encode_request_header(
-            api_key=api,
-            api_version=version,
-            correlation_id=self._correlation_id,
-            client_id=self._client_id,
-        )
-        ask = Ask(api, self._correlation_id)
-        self._asks.append(ask)
-        body = encode(build(request_type(api, version), fields))
+        ask = Ask()
+        pieces = self._client.ask(api, version, [request_body(api, version, fields)], ask)
         try:
-            await send_all(self._channel, encode_request_frame(head, body))
+            await send_all(self._channel, b"".join(pieces))
         except (OSError, trio.ClosedResourceError) as error:
             self.close()
             raise ConnectionLost from error
@@ -127,45 +112,27 @@ class KafkaConnection:
         while not self.is_lost:
             with self._life.clock.timeout_ms(ANSWER_MS) as scope:
                 await self._read_one()
-            if scope.cancelled_caught and self._asks:
+            if scope.cancelled_caught and self._client.in_flight:
                 self.close()
 
     async def _read_until(self, ask: Ask) -> None:
-        while not self.is_lost and ask in self._asks:
+        while not self.is_lost and any(asked.note is ask for asked in self._client.in_flight):
             await self._read_one()
 
     async def _read_one(self) -> None:
-        reader = self._reader
-        while (frame := reader.next_frame()) is None:
-            try:
-                count = self._channel.recv_into(reader.writable())
-            except BlockingIOError:
-                try:
-                    await self._channel.wait_readable()
-                except trio.ClosedResourceError:
-                    self.close()
-                    return
-                continue
-            except OSError:
-                self.close()
-                return
-            if count == 0:
-                self.close()
-                return
-            reader.received(count)
-        ask = self._asks.popleft()
-        version = VERSIONS[ask.api]
-        correlation_id, position = decode_response_header(frame, api_key=ask.api, api_version=version)
-        assert correlation_id == ask.correlation_id, "answers come in the order of the requests"
-        ask.settle(decode(response_type(ask.api, version), bytes(frame), position))
+        try:
+            answer: Answer[Ask] = await receive(self._channel, self._client)
+        except (OSError, trio.ClosedResourceError):
+            self.close()
+        else:
+            answer.asked.note.settle(answer.message())
 
     def close(self) -> None:
         if not self.is_lost:
             self.is_lost = True
             self._channel.close()
-            asks, self._asks = self._asks, deque()
-            for ask in asks:
-                ask.lose()
+            for asked in self._client.in_flight:
+                asked.note.lose()
 
 
 class Metadata:
