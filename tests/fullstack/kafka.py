@@ -7,7 +7,7 @@ from typing import Any
 
 import trio
 
-from springtide.node.question import receive
+from springtide.node.peer_requests import receive
 from springtide.wire.apis import ApiKey
 from springtide.wire.client import Answer, WireClient, request_body
 from tests.fullstack.http import send_all
