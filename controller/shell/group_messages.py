@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from typing import Any, Final, TypeVar
 
 from controller.shell.client_groups import (
@@ -27,6 +26,7 @@ from springtide.wire.errors import ErrorCode, error_code
 from springtide.wire.fetch_request import FetchPartition, FetchRequest, encode_fetch_request
 from springtide.wire.fetch_response import FetchedPartition, decode_fetch_response
 from springtide.wire.primitives import MALFORMED_CAUSES, MalformedRequest, Reader
+from springtide.wire.questions import by_topic, listed_offsets
 from springtide.wire.record_batch import CorruptBatch, iter_headers
 from springtide.wire.records import iter_records
 
@@ -47,7 +47,6 @@ VERSIONS: Final[Mapping[ApiKey, int]] = {
     ApiKey.LIST_GROUPS: 4,  # the first that tells states (KIP-518)
     ApiKey.DELETE_GROUPS: 2,
 }
-CONSUMER_ID: Final = -1
 GROUP_TYPES: Final = ("", "consumer")
 _STATES: Final = frozenset({"stable", "empty", "preparing_rebalance", "completing_rebalance", "dead"})
 _ABSENT: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID})
@@ -178,32 +177,11 @@ def committed(_: Node, answer: Any) -> dict[Place, CommittedPlace]:
     }
 
 
-def _by_topic(
-    rows: Mapping[Place, Mapping[str, object]],
-) -> tuple[dict[str, object], ...]:
-    ordered = groupby(sorted(rows), key=lambda place: place[0])
-    return tuple(
-        {
-            "name": topic,
-            "partitions": tuple({"partition_index": place[1], **rows[place]} for place in places),
-        }
-        for topic, places in ordered
-    )
-
-
-def list_offsets(asked: Mapping[Place, int]) -> dict[str, object]:
-    rows = {place: {"current_leader_epoch": -1, "timestamp": at} for place, at in asked.items()}
-    return {"replica_id": CONSUMER_ID, "isolation_level": 0, "topics": _by_topic(rows)}
-
-
 def positions(answer: Any) -> dict[Place, LogPosition]:
     return {
-        (topic.name, one.partition_index): LogPosition(
-            offset=one.offset, timestamp_ms=one.timestamp if one.timestamp >= 0 else None
-        )
-        for topic in answer.topics
-        for one in topic.partitions
-        if not one.error_code
+        place: LogPosition(offset=one.offset, timestamp_ms=one.timestamp if one.timestamp >= 0 else None)
+        for place, one in listed_offsets(answer).items()
+        if one.error is ErrorCode.NONE
     }
 
 
@@ -217,7 +195,7 @@ def offset_commit(group_id: str, offsets: Mapping[Place, int]) -> dict[str, obje
         "generation_id_or_member_epoch": -1,
         "member_id": "",
         "group_instance_id": None,
-        "topics": _by_topic(rows),
+        "topics": by_topic(rows),
     }
 
 

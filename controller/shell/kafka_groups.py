@@ -33,7 +33,6 @@ from controller.shell.group_messages import (
     described,
     fetch,
     first_times,
-    list_offsets,
     listing,
     offset_commit,
     positions,
@@ -44,6 +43,7 @@ from controller.shell.outcomes import OutcomeUnknown
 from controller.shell.published import Published
 from springtide.tls import TlsFilesInvalid, load_ca, load_cert
 from springtide.wire.apis import ApiKey
+from springtide.wire.questions import list_offsets
 
 T = TypeVar("T")
 

@@ -15,10 +15,11 @@ import trio
 from coordinator.core.groups.figures import GroupFigures, figures_of
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.troubles import Troubles
-from coordinator.shell.log_ends import PartitionEnds, Place
+from coordinator.shell.log_ends import PartitionEnds
 from springtide.contract.groups import GroupTrouble
 from springtide.node.clock import Clock
 from springtide.node.status import escape
+from springtide.wire.questions import Place
 
 LOOK_MS: Final = 5_000
 PARTITIONS_TOLD_MAX: Final = 50_000

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 import trio
 
@@ -16,21 +15,19 @@ from springtide.node.net import Net
 from springtide.node.peer_requests import ask, connect
 from springtide.wire.apis import ApiKey
 from springtide.wire.client import WireClient, request_body
+from springtide.wire.errors import ErrorCode
 from springtide.wire.framing import FrameError
 from springtide.wire.primitives import MalformedRequest
+from springtide.wire.questions import Place, list_offsets, listed_offsets
 
 _log = logging.getLogger(__name__)
 
 VERSION: Final = 8
 LATEST: Final = -1
-CONSUMER: Final = -1
 PARTITIONS_PER_REQUEST_MAX: Final = 2_000
 """A leader answers a request in one turn of its loop: about a microsecond a partition."""
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
 ANSWER_MS_MAX: Final = 3_000
-
-#: A topic's name and a partition's number.
-Place = tuple[str, int]
 
 
 class PartitionEnds:
@@ -69,37 +66,19 @@ class PartitionEnds:
             client: WireClient[None] = WireClient(self._client_id, answer_bytes_max=ANSWER_BYTES_MAX)
             try:
                 for start in range(0, len(places), PARTITIONS_PER_REQUEST_MAX):
-                    asked = places[start : start + PARTITIONS_PER_REQUEST_MAX]
+                    asked = sorted(places[start : start + PARTITIONS_PER_REQUEST_MAX])
+                    fields = list_offsets(dict.fromkeys(asked, LATEST))
+                    body = request_body(ApiKey.LIST_OFFSETS, VERSION, fields)
                     with self._clock.timeout_ms(ANSWER_MS_MAX) as scope:
-                        answer = await ask(channel, client, ApiKey.LIST_OFFSETS, VERSION, [_request(asked)])
-                        found.update(_offsets(answer.message()))
+                        answer = await ask(channel, client, ApiKey.LIST_OFFSETS, VERSION, [body])
+                        found |= {
+                            place: one.offset
+                            for place, one in listed_offsets(answer.message()).items()
+                            if one.error is ErrorCode.NONE and one.offset >= 0
+                        }
                     if scope.cancelled_caught:
                         raise TimeoutError("the leader is silent")
             finally:
                 channel.close()
         except (OSError, trio.ClosedResourceError, FrameError, MalformedRequest) as error:
             _log.debug("log_ends_not_told broker_id=%d cause=%r", leader.broker_id, error)
-
-
-def _request(places: Sequence[Place]) -> bytes:
-    topics = [
-        {
-            "name": topic,
-            "partitions": [
-                {"partition_index": number, "current_leader_epoch": -1, "timestamp": LATEST}
-                for _, number in of_topic
-            ],
-        }
-        for topic, of_topic in groupby(sorted(places), key=lambda place: place[0])
-    ]
-    fields = {"replica_id": CONSUMER, "isolation_level": 0, "topics": topics}
-    return request_body(ApiKey.LIST_OFFSETS, VERSION, fields)
-
-
-def _offsets(answer: Any) -> dict[Place, int]:
-    return {
-        (topic.name, partition.partition_index): partition.offset
-        for topic in answer.topics
-        for partition in topic.partitions
-        if not partition.error_code and partition.offset >= 0
-    }

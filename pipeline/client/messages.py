@@ -12,7 +12,7 @@ MalformedAnswer. So a broker that leaves one out can't make a caller wait for it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from pipeline.client.errors import MalformedAnswer, UnsupportedBroker
@@ -41,6 +41,7 @@ from springtide.wire.fetch_request import (
 from springtide.wire.fetch_response import EpochEnd, FetchResponse, decode_fetch_response
 from springtide.wire.primitives import RESPONSE_ELEMENTS_MAX, MalformedRequest
 from springtide.wire.produce import decode_produce_response, encode_produce_request
+from springtide.wire.questions import by_topic, list_offsets, listed_offsets
 
 T = TypeVar("T")
 
@@ -133,46 +134,21 @@ def parse_metadata(message: Any) -> ClusterMetadata:
 
 def list_offsets_request(asked: Mapping[TopicPartition, int], *, isolation_level: int) -> dict[str, object]:
     """Return the request; `asked` holds a timestamp, EARLIEST or LATEST by partition."""
-    return {
-        "replica_id": CONSUMER_ID,
-        "isolation_level": isolation_level,
-        "topics": _by_topic(
-            asked,
-            "name",
-            lambda where: {
-                "partition_index": where.partition,
-                "current_leader_epoch": -1,
-                "timestamp": asked[where],
-            },
-        ),
-    }
+    return list_offsets(asked, isolation_level=isolation_level)
 
 
 def parse_list_offsets(message: Any, asked: Iterable[TopicPartition]) -> dict[TopicPartition, Answered]:
     found = {
-        TopicPartition(topic.name, one.partition_index): Answered(
-            error_code(int(one.error_code)), FoundOffset(one.offset, one.timestamp, one.leader_epoch)
-        )
-        for topic in message.topics
-        for one in topic.partitions
+        TopicPartition(*place): Answered(one.error, FoundOffset(one.offset, one.timestamp, one.leader_epoch))
+        for place, one in listed_offsets(message).items()
     }
     return _exactly(found, asked, "ListOffsets")
 
 
 def epoch_end_request(asked: Mapping[TopicPartition, int]) -> dict[str, object]:
     """Return the request; `asked` holds a leader epoch by partition."""
-    return {
-        "replica_id": CONSUMER_ID,
-        "topics": _by_topic(
-            asked,
-            "topic",
-            lambda where: {
-                "partition": where.partition,
-                "current_leader_epoch": -1,
-                "leader_epoch": asked[where],
-            },
-        ),
-    }
+    rows = {where: {"current_leader_epoch": -1, "leader_epoch": epoch} for where, epoch in asked.items()}
+    return {"replica_id": CONSUMER_ID, "topics": by_topic(rows, topic="topic", partition="partition")}
 
 
 def parse_epoch_ends(message: Any, asked: Iterable[TopicPartition]) -> dict[TopicPartition, Answered]:
@@ -296,16 +272,6 @@ def parse_fetched(frame: Buffer, position: int, *, version: int = SPOKEN[ApiKey.
         return decode_fetch_response(version, frame, position)
     except MalformedRequest as error:
         raise MalformedAnswer(f"FETCH: {error}") from error
-
-
-def _by_topic(
-    asked: Iterable[TopicPartition], name: str, render: Callable[[TopicPartition], Mapping[str, object]]
-) -> tuple[dict[str, object], ...]:
-    """Group partitions by topic, in the order of each topic's first."""
-    topics: dict[str, list[Mapping[str, object]]] = {}
-    for where in asked:
-        topics.setdefault(where.topic, []).append(render(where))
-    return tuple({name: topic, "partitions": tuple(rows)} for topic, rows in topics.items())
 
 
 def _exactly(
