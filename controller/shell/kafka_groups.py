@@ -53,6 +53,10 @@ QUESTIONS_AT_ONCE_MAX: Final = 8
 #: The wait for one broker's word on who coordinates a group, before another is asked.
 FIND_MS_MAX: Final = 2_000
 RETRY_MS: Final = 250
+#: What passes is tried again for so long, which leaves the last try time for its answer.
+RETRIED_MS_MAX: Final = 3_500
+#: A list is told without those that do not answer: it waits less for them.
+LIST_RETRIED_MS_MAX: Final = 1_000
 LEADERS_AT_ONCE_MAX: Final = 16
 PARTITIONS_PER_REQUEST_MAX: Final = 2_000
 RECORD_TIMES_MS_MAX: Final = 1_500
@@ -96,6 +100,8 @@ class KafkaGroups:
         found: dict[str, GroupListing] = {}
         silent = dict.fromkeys(coordinators, f"no answer within {QUESTION_MS_MAX / 1000:g} s")
 
+        until_ms = self._clock.now_mono_ms() + LIST_RETRIED_MS_MAX
+
         async def ask_one(way: _Way, node: Node) -> None:
             while True:
                 try:
@@ -110,6 +116,8 @@ class KafkaGroups:
                     silent[node] = str(error)
                     if error.code not in PASSING:
                         return
+                if self._clock.now_mono_ms() >= until_ms:
+                    return
                 await self._clock.sleep_ms(RETRY_MS)
 
         async with self._way(view) as way:
@@ -191,6 +199,7 @@ class KafkaGroups:
         A write whose answer is lost is not sent again."""
         silence = f"no coordinator answered within {QUESTION_MS_MAX / 1000:g} s"
         lost: Exception = GroupsUnavailable(silence)
+        until_ms = self._clock.now_mono_ms() + RETRIED_MS_MAX
         async with self._way(self._view_of(cluster)) as way:
             while True:
                 is_sent = False
@@ -208,6 +217,8 @@ class KafkaGroups:
                         lost = OutcomeUnknown(f"{silence}: {error}")
                         break
                     lost = GroupsUnavailable(f"{silence}: {error}")
+                if self._clock.now_mono_ms() >= until_ms:
+                    break
                 await self._clock.sleep_ms(RETRY_MS)
         raise lost
 
