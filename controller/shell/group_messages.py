@@ -47,7 +47,7 @@ VERSIONS: Final[Mapping[ApiKey, int]] = {
     ApiKey.LIST_GROUPS: 4,  # the first that tells states (KIP-518)
     ApiKey.DELETE_GROUPS: 2,
 }
-GROUP_TYPES: Final = ("", "consumer")
+_GROUP_TYPES: Final = ("", "consumer")
 _STATES: Final = frozenset({"stable", "empty", "preparing_rebalance", "completing_rebalance", "dead"})
 _ABSENT: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID})
 _BUSY: Final = frozenset(
@@ -114,7 +114,12 @@ def _state_of(told: str) -> str:
     return state if state in _STATES else "unknown"
 
 
-def listing(group: Any) -> GroupListing:
+def listings(answer: Any) -> dict[str, GroupListing]:
+    """Return the groups of consumers by their ids."""
+    return {one.group_id: _listing(one) for one in answer.groups if one.protocol_type in _GROUP_TYPES}
+
+
+def _listing(group: Any) -> GroupListing:
     return GroupListing(
         group_id=group.group_id, state=_state_of(group.group_state), protocol_type=group.protocol_type
     )
@@ -123,9 +128,9 @@ def listing(group: Any) -> GroupListing:
 def described(node: Node, answer: Any) -> GroupDetail:
     group = _only(node, answer.groups)
     check(group.error_code)
-    if group.protocol_type not in GROUP_TYPES:
+    if group.protocol_type not in _GROUP_TYPES:
         raise GroupAbsent(f"a group of the protocol {group.protocol_type!r} is none of consumers")
-    told = listing(group)
+    told = _listing(group)
     if told.state == "dead":
         raise GroupAbsent("its coordinator does not know it")
     return GroupDetail(

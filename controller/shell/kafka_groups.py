@@ -23,7 +23,6 @@ from controller.shell.client_groups import (
 )
 from controller.shell.clock import ControllerClock
 from controller.shell.group_messages import (
-    GROUP_TYPES,
     PASSING,
     VERSIONS,
     Refused,
@@ -33,7 +32,7 @@ from controller.shell.group_messages import (
     described,
     fetch,
     first_times,
-    listing,
+    listings,
     offset_commit,
     positions,
     unset,
@@ -107,7 +106,9 @@ class KafkaGroups:
                 try:
                     answer = await way.ask(node, ApiKey.LIST_GROUPS, {"states_filter": ()})
                     check(answer.error_code)
-                    found.update((one.group_id, listing(one)) for one in answer.groups)
+                    found.update(
+                        await anyio.to_thread.run_sync(listings, answer)
+                    )  # may be a hundred thousand
                     del silent[node]
                     return
                 except NodeLost as error:
@@ -124,9 +125,8 @@ class KafkaGroups:
             await _at_once(partial(ask_one, way, node) for node in coordinators)
         errors = [f"{node.endpoint}: {reason}" for node, reason in silent.items()]
         if errors and not found:
-            raise GroupsUnavailable(f"no coordinator told its groups: {errors[0]}")
-        told = [one for one in found.values() if one.protocol_type in GROUP_TYPES]
-        return told, errors[:LIST_ERRORS_MAX]
+            raise GroupsUnavailable(f"a coordinator did not tell its groups: {errors[0]}")
+        return list(found.values()), errors[:LIST_ERRORS_MAX]
 
     async def described(self, cluster: str, group_id: str) -> GroupDetail:
         fields = {"groups": (group_id,)}
