@@ -18,6 +18,7 @@ from alembic.util.exc import CommandError
 import migrations
 from controller.database.schema import MigrationFailed, locked, revision_of
 from controller.database.sql import create_sql_engine
+from controller.database.tables import metadata
 from springtide.secret_places import has_password
 
 
@@ -58,6 +59,7 @@ def _config(connection: sa.Connection | None) -> Config:
     config.set_main_option("file_template", "%%(rev)s_%%(slug)s")
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
+    config.attributes["metadata"] = metadata
     return config
 
 

@@ -84,3 +84,14 @@ def test_no_two_public_classes_have_one_name() -> None:
         name for path in modules for name in re.findall(r"(?m)^class ([A-Z]\w*)", path.read_text("utf-8"))
     )
     assert [name for name, count in classes.items() if count > 1] == []
+
+
+def test_no_two_packages_import_each_other() -> None:
+    graph = grimp.build_graph(*PACKAGES)
+    arrows = {
+        (module.partition(".")[0], other.partition(".")[0])
+        for module in graph.modules
+        for other in graph.find_modules_directly_imported_by(module)
+    }
+    assert len(arrows) > len(PACKAGES)
+    assert [(one, other) for one, other in arrows if one < other and (other, one) in arrows] == []
