@@ -128,7 +128,7 @@ def handle(context: BrokerContext, request: Request) -> None:
         _produce_partition(context, request, produced, part, message.acks, refused, expires_ms, wall_ms)
 
 
-def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more than they tell here
+def _produce_partition(
     context: BrokerContext,
     request: Request,
     produced: ProducedPartition,

@@ -76,7 +76,7 @@ def describe(
     return Described(checked.leader_epoch, epoch, last, end_offset)
 
 
-def scan(  # noqa: PLR0917 - as a scan has parts
+def scan(
     partition: SimulatedPartition,
     leader: int,
     identity: ProducerIdentity,
@@ -133,7 +133,7 @@ def scan(  # noqa: PLR0917 - as a scan has parts
     return trace.summary(leader_epoch=after.leader_epoch, end_offset=max(start, end_offset))
 
 
-def produce(  # noqa: PLR0917 - as the request has fields
+def produce(
     partition: SimulatedPartition,
     leader: int,
     identity: ProducerIdentity,
