@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -69,3 +70,17 @@ def test_every_rule_that_the_code_cites_by_its_page_exists() -> None:
     }
     assert len(cited) > 30
     assert {(path, rule) for path, rule in cited if rule.replace(".", "-") not in known} == set()
+
+
+def test_no_line_of_a_document_is_longer_than_a_hundred_columns() -> None:
+    """`python docs/lines.py` wraps what is. Tables, code, pictures and long words may be longer."""
+    spec = spec_from_file_location("lines_of_documents", ROOT / "docs/lines.py")
+    assert spec is not None and spec.loader is not None
+    lines = module_from_spec(spec)
+    spec.loader.exec_module(lines)
+    for path in lines.documents():
+        text = path.read_text(encoding="utf-8")
+        assert lines.wrapped(text) == text, path
+    sentence = "word " * 30
+    assert max(map(len, lines.wrapped(f"- {sentence}").split("\n"))) <= lines.COLUMNS
+    assert lines.wrapped(f"| {sentence} |") == f"| {sentence} |"
