@@ -71,7 +71,7 @@ def refuse(request: Request, message: GroupRequest, error: ErrorCode) -> None:
 
 
 def refuse_on_broker(context: NodeContext, request: Request, message: GroupRequest) -> None:
-    """Send the client to the group's coordinator, as a Kafka broker does that is not it.
+    """Send the client to the group's coordinator, as a Kafka broker does when it is not the coordinator.
 
     In a cluster that never had a coordinator, refuse with GROUP_AUTHORIZATION_FAILED: on it every client
     stops, or tells its application, at once. On other errors some ask without end.
