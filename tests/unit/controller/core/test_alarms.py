@@ -81,7 +81,7 @@ LEADERLESS = AlarmCode.PARTITION_LEADERLESS
         ({"isr": (1,)}, {"fenced": True}, "in_sync", "is down: it leads as soon as it is back with its"),
         ({"elr": (1,)}, {"fenced": True}, "eligible", "is down: it leads as soon as it is back with its"),
         ({"elr": (1,)}, {"shutting_down": True}, "eligible", "is shutting down: it leads again once"),
-        ({"elr": (1,)}, {}, "eligible", "is live: it leads once it has told of its log"),
+        ({"elr": (1,)}, {}, "eligible", "is live: it leads once it has reported its log"),
         ({"elr": (1,)}, None, "eligible", "holds every acknowledged record but is not registered"),
         ({"last_known_elr": (1,)}, None, "excluded", "could not prove that its log is whole"),
         (
