@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from coordinator.core.groups.figures import GroupFigures
 from coordinator.shell import group_watch
 from coordinator.shell.group_watch import GroupWatch, SeenGroups, write_groups
-from coordinator.shell.log_ends import PartitionEnds, Place
+from coordinator.shell.log_ends import PartitionEnds
 from localcluster.ports import PortReservation
 from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
@@ -20,6 +20,7 @@ from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.clock import MachineClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import SystemNet
+from springtide.wire.questions import Place
 from tests.kit.clocks import VirtualClock
 from tests.kit.coordinator.group_desk import GroupDesk
 
