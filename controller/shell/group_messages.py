@@ -20,7 +20,7 @@ from controller.shell.client_groups import (
     MemberDetail,
     Place,
 )
-from controller.shell.kafka_connection import KafkaConnection, Node, NodeLost
+from controller.shell.kafka_connection import KafkaConnection, KafkaPeer, NodeLost
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode, error_code
 from springtide.wire.fetch_request import FetchPartition, FetchRequest, encode_fetch_request
@@ -77,7 +77,7 @@ _WORDS: Final[Mapping[ErrorCode, str]] = {
 }
 
 
-class Refused(Exception):
+class KafkaRefusal(Exception):
     """A node answered with an error."""
 
     def __init__(self, code: ErrorCode) -> None:
@@ -97,12 +97,12 @@ def in_words(code: ErrorCode) -> str:
 
 
 def check(code: int) -> None:
-    """Raise Refused unless the code is NONE."""
+    """Raise KafkaRefusal unless the code is NONE."""
     if code:
-        raise Refused(error_code(int(code)))
+        raise KafkaRefusal(error_code(int(code)))
 
 
-def _only(node: Node, items: Sequence[T]) -> T:
+def _only(node: KafkaPeer, items: Sequence[T]) -> T:
     """Return the one item of an answer. Raise NodeLost."""
     if len(items) != 1:
         raise NodeLost(node, f"its answer is about {len(items)} groups, not one")
@@ -125,7 +125,7 @@ def _listing(group: Any) -> GroupListing:
     )
 
 
-def described(node: Node, answer: Any) -> GroupDetail:
+def described(node: KafkaPeer, answer: Any) -> GroupDetail:
     group = _only(node, answer.groups)
     check(group.error_code)
     if group.protocol_type not in _GROUP_TYPES:
@@ -169,7 +169,7 @@ def _assigned(assignment: bytes) -> tuple[Place, ...]:
     return tuple(found)
 
 
-def committed(_: Node, answer: Any) -> dict[Place, CommittedPlace]:
+def committed(_: KafkaPeer, answer: Any) -> dict[Place, CommittedPlace]:
     check(answer.error_code)
     return {
         (topic.name, one.partition_index): CommittedPlace(
@@ -204,7 +204,7 @@ def offset_commit(group_id: str, offsets: Mapping[Place, int]) -> dict[str, obje
     }
 
 
-def unset(_: Node, answer: Any) -> dict[Place, str]:
+def unset(_: KafkaPeer, answer: Any) -> dict[Place, str]:
     failed = {
         (topic.name, one.partition_index): error_code(int(one.error_code))
         for topic in answer.topics
@@ -213,16 +213,16 @@ def unset(_: Node, answer: Any) -> dict[Place, str]:
     }
     for code in failed.values():
         if code in _BUSY | PASSING:  # nothing was set
-            raise Refused(code)
+            raise KafkaRefusal(code)
     return {place: in_words(code) for place, code in failed.items()}
 
 
-def check_deleted(node: Node, answer: Any) -> None:
+def check_deleted(node: KafkaPeer, answer: Any) -> None:
     check(_only(node, answer.results).error_code)
 
 
 async def fetch(
-    node: Node, connection: KafkaConnection, left: Mapping[Place, int]
+    node: KafkaPeer, connection: KafkaConnection, left: Mapping[Place, int]
 ) -> Sequence[FetchedPartition]:
     """Ask for records from these offsets on. Raise NodeLost."""
     version = VERSIONS[ApiKey.FETCH]

@@ -12,7 +12,7 @@ import anyio.abc
 import anyio.to_thread
 
 from controller.shell.clock import ControllerClock
-from springtide.wire.client import Answer, WireClient, request_body
+from springtide.wire.client import WireAnswer, WireClient, request_body
 from springtide.wire.framing import FrameError
 from springtide.wire.primitives import MalformedRequest
 
@@ -35,7 +35,7 @@ _FAILURES: Final = (
 )
 
 
-class Node(NamedTuple):
+class KafkaPeer(NamedTuple):
     """Where a broker or a coordinator listens."""
 
     node_id: int
@@ -51,7 +51,7 @@ class NodeLost(Exception):
     """The node did not answer, or its answer can't be understood; the message names it and says why.
     may_have_heard: it may have got the question."""
 
-    def __init__(self, node: Node, reason: str, *, may_have_heard: bool = True) -> None:
+    def __init__(self, node: KafkaPeer, reason: str, *, may_have_heard: bool = True) -> None:
         super().__init__(f"{node.endpoint}: {reason}")
         self.reason = reason
         self.may_have_heard = may_have_heard
@@ -60,7 +60,7 @@ class NodeLost(Exception):
 class KafkaConnection:
     """Give it up after NodeLost: an answer may be on its way."""
 
-    def __init__(self, node: Node, stream: anyio.abc.ByteStream) -> None:
+    def __init__(self, node: KafkaPeer, stream: anyio.abc.ByteStream) -> None:
         self._node = node
         self._stream = stream
         self._client: WireClient[None] = WireClient(CLIENT_ID, answer_bytes_max=ANSWER_BYTES_MAX)
@@ -75,7 +75,7 @@ class KafkaConnection:
         except MalformedRequest as error:
             raise NodeLost(self._node, _why(error)) from error
 
-    async def ask_raw(self, api_key: int, api_version: int, body: bytes) -> Answer[None]:
+    async def ask_raw(self, api_key: int, api_version: int, body: bytes) -> WireAnswer[None]:
         """Return the answer undecoded. Raise NodeLost."""
         try:
             await self._stream.send(b"".join(self._client.ask(api_key, api_version, [body], None)))
@@ -91,7 +91,7 @@ class KafkaConnection:
 
 @asynccontextmanager
 async def connected(
-    node: Node, clock: ControllerClock, tls: ssl.SSLContext | None
+    node: KafkaPeer, clock: ControllerClock, tls: ssl.SSLContext | None
 ) -> AsyncIterator[KafkaConnection]:
     """Connect, and close the connection at the end. tls: None speaks in the clear. Raise NodeLost."""
     stream: anyio.abc.ByteStream | None = None
@@ -110,7 +110,7 @@ async def connected(
     try:
         yield KafkaConnection(node, stream)
     finally:
-        with anyio.CancelScope(shield=True):  # closing waits for nobody
+        with anyio.CancelScope(shield=True):  # closing does not wait
             await stream.aclose()
 
 

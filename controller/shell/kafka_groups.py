@@ -25,7 +25,7 @@ from controller.shell.clock import ControllerClock
 from controller.shell.group_messages import (
     PASSING,
     VERSIONS,
-    Refused,
+    KafkaRefusal,
     check,
     check_deleted,
     committed,
@@ -37,7 +37,7 @@ from controller.shell.group_messages import (
     positions,
     unset,
 )
-from controller.shell.kafka_connection import KafkaConnection, Node, NodeLost, connected
+from controller.shell.kafka_connection import KafkaConnection, KafkaPeer, NodeLost, connected
 from controller.shell.outcomes import OutcomeUnknown
 from controller.shell.published import Published
 from springtide.tls import TlsFilesInvalid, load_ca, load_cert
@@ -101,7 +101,7 @@ class KafkaGroups:
 
         until_ms = self._clock.now_mono_ms() + LIST_RETRIED_MS_MAX
 
-        async def ask_one(way: _Way, node: Node) -> None:
+        async def ask_one(way: _Way, node: KafkaPeer) -> None:
             while True:
                 try:
                     answer = await way.ask(node, ApiKey.LIST_GROUPS, {"states_filter": ()})
@@ -113,7 +113,7 @@ class KafkaGroups:
                     return
                 except NodeLost as error:
                     silent[node] = error.reason
-                except Refused as error:
+                except KafkaRefusal as error:
                     silent[node] = str(error)
                     if error.code not in PASSING:
                         return
@@ -140,7 +140,7 @@ class KafkaGroups:
         view = self._view_of(cluster)
         found: dict[Place, LogPosition] = {}
 
-        async def ask_one(way: _Way, node: Node, places: Sequence[Place]) -> None:
+        async def ask_one(way: _Way, node: KafkaPeer, places: Sequence[Place]) -> None:
             with suppress(NodeLost):
                 for start in range(0, len(places), PARTITIONS_PER_REQUEST_MAX):
                     asked = {at: wanted[at] for at in places[start : start + PARTITIONS_PER_REQUEST_MAX]}
@@ -156,7 +156,7 @@ class KafkaGroups:
         view = self._view_of(cluster)
         found: dict[Place, int] = {}
 
-        async def read_one(way: _Way, node: Node, places: Sequence[Place]) -> None:
+        async def read_one(way: _Way, node: KafkaPeer, places: Sequence[Place]) -> None:
             left = {place: wanted[place] for place in places}
             with suppress(NodeLost):
                 async with way.connected(node) as connection:
@@ -191,7 +191,7 @@ class KafkaGroups:
         group_id: str,
         api_key: ApiKey,
         fields: Mapping[str, object],
-        read: Callable[[Node, Any], T],
+        read: Callable[[KafkaPeer, Any], T],
         *,
         is_write: bool = False,
     ) -> T:
@@ -208,7 +208,7 @@ class KafkaGroups:
                     is_sent = is_write
                     lost = OutcomeUnknown(silence) if is_sent else lost
                     return read(owner, await way.ask(owner, api_key, fields))
-                except Refused as error:
+                except KafkaRefusal as error:
                     lost = error.failure()
                     if error.code not in PASSING:
                         break
@@ -247,18 +247,18 @@ class _Way:
 
     clock: ControllerClock
     tls: ssl.SSLContext | None
-    brokers: Sequence[Node]
+    brokers: Sequence[KafkaPeer]
 
-    def connected(self, node: Node) -> AbstractAsyncContextManager[KafkaConnection]:
+    def connected(self, node: KafkaPeer) -> AbstractAsyncContextManager[KafkaConnection]:
         return connected(node, self.clock, self.tls)
 
-    async def ask(self, node: Node, api_key: ApiKey, fields: Mapping[str, object]) -> Any:
+    async def ask(self, node: KafkaPeer, api_key: ApiKey, fields: Mapping[str, object]) -> Any:
         """Raise NodeLost."""
         async with self.connected(node) as connection:
             return await connection.ask(api_key, VERSIONS[api_key], fields)
 
-    async def coordinator_of(self, group_id: str) -> Node:
-        """Return the coordinator that the first broker names which answers. Raise NodeLost, Refused."""
+    async def coordinator_of(self, group_id: str) -> KafkaPeer:
+        """Return the coordinator that the first broker names which answers. Raise NodeLost, KafkaRefusal."""
         lost: NodeLost | None = None
         for broker in self.brokers:
             lost = NodeLost(broker, "it is silent")
@@ -266,7 +266,7 @@ class _Way:
                 with self.clock.timeout_ms(FIND_MS_MAX):
                     answer = await self.ask(broker, ApiKey.FIND_COORDINATOR, {"key": group_id, "key_type": 0})
                     check(answer.error_code)
-                    return Node(answer.node_id, answer.host, answer.port)
+                    return KafkaPeer(answer.node_id, answer.host, answer.port)
             except NodeLost as error:
                 lost = error
         assert lost is not None, "there is a broker"
@@ -276,10 +276,10 @@ class _Way:
 # --- whom to ask --------------------------------------------------------------------------------------------
 
 
-def coordinators_of(view: Published) -> list[Node]:
+def coordinators_of(view: Published) -> list[KafkaPeer]:
     """Return the coordinators that answer for groups. Raise GroupsUnavailable without one."""
     found = [
-        Node(coordinator_id, one.host, one.port)
+        KafkaPeer(coordinator_id, one.host, one.port)
         for coordinator_id, one in sorted(view.image.coordinators.items())
         if one.is_active
     ]
@@ -288,14 +288,15 @@ def coordinators_of(view: Published) -> list[Node]:
     return found
 
 
-def brokers_of(view: Published) -> list[Node]:
+def brokers_of(view: Published) -> list[KafkaPeer]:
     """Return the brokers at their inter-broker addresses, live ones first. Raise GroupsUnavailable without
     one."""
     admitted = [broker for _, broker in sorted(view.image.brokers.items()) if broker.admitted]
     if not admitted:
         raise GroupsUnavailable(f"{view.cluster!r} has no broker that could name a coordinator")
     return [
-        Node(one.broker_id, one.host, one.port) for one in sorted(admitted, key=lambda broker: broker.fenced)
+        KafkaPeer(one.broker_id, one.host, one.port)
+        for one in sorted(admitted, key=lambda broker: broker.fenced)
     ]
 
 
@@ -309,7 +310,7 @@ def speaks_tls(view: Published) -> bool:
     )
 
 
-def _by_leader(view: Published, places: Iterable[Place]) -> list[tuple[Node, list[Place]]]:
+def _by_leader(view: Published, places: Iterable[Place]) -> list[tuple[KafkaPeer, list[Place]]]:
     """Return the places that each leader leads; those without a leader are left out."""
     image = view.image
     found: dict[int, list[Place]] = {}
@@ -319,7 +320,7 @@ def _by_leader(view: Published, places: Iterable[Place]) -> list[tuple[Node, lis
         if state is not None and state.leader in image.brokers:
             found.setdefault(state.leader, []).append(place)
     return [
-        (Node(leader, image.brokers[leader].host, image.brokers[leader].port), led)
+        (KafkaPeer(leader, image.brokers[leader].host, image.brokers[leader].port), led)
         for leader, led in found.items()
     ]
 

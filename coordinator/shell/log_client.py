@@ -28,7 +28,7 @@ from springtide.node.net import Channel, Net
 from springtide.node.peer_requests import ask, connect, receive
 from springtide.node.topic_ids import topic_id_bytes
 from springtide.wire.apis import REPLICA_FETCH_VERSION, ApiKey
-from springtide.wire.client import Answer, WireClient
+from springtide.wire.client import WireAnswer, WireClient
 from springtide.wire.errors import error_code
 from springtide.wire.fetch_request import FetchPartition, FetchRequest, encode_fetch_request
 from springtide.wire.fetch_response import decode_fetch_response
@@ -234,12 +234,12 @@ class AppendConnection:
                 await self._has_unanswered.wait()
             self._on_answer(await self._next_answer(channel))
 
-    async def _next_answer(self, channel: Channel) -> Answer[int]:
+    async def _next_answer(self, channel: Channel) -> WireAnswer[int]:
         with self._parts.clock.timeout_ms(COMMIT_MS_MAX + SILENCE_MS_MAX):
             return await receive(channel, self._client)
         raise TimeoutError("the leader is silent")
 
-    def _on_answer(self, answer: Answer[int]) -> None:
+    def _on_answer(self, answer: WireAnswer[int]) -> None:
         attempt = answer.asked.note
         try:
             outcomes = decode_produce_response(PRODUCE_VERSION, answer.frame, answer.position)
@@ -356,7 +356,7 @@ class LogReader:
         return encode_fetch_request(REPLICA_FETCH_VERSION, request)
 
 
-def _read_answer(read: ReadLog, answer: Answer[None]) -> LogWasRead:
+def _read_answer(read: ReadLog, answer: WireAnswer[None]) -> LogWasRead:
     response = decode_fetch_response(REPLICA_FETCH_VERSION, answer.frame, answer.position)
     if response.error_code:
         return LogWasRead(read.read, response.error)

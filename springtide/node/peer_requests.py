@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from springtide.node.clock import Clock
 from springtide.node.net import Channel, Net
-from springtide.wire.client import Answer, WireClient
+from springtide.wire.client import WireAnswer, WireClient
 from springtide.wire.compression import Buffer
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ async def send_all(channel: Channel, data: bytes) -> None:
             await channel.wait_writable()
 
 
-async def receive(channel: Channel, client: WireClient[T]) -> Answer[T]:
+async def receive(channel: Channel, client: WireClient[T]) -> WireAnswer[T]:
     """Return the next answer. Raise OSError, FrameError, MalformedRequest."""
     while (answer := client.next_answer()) is None:
         try:
@@ -44,7 +44,7 @@ async def receive(channel: Channel, client: WireClient[T]) -> Answer[T]:
 
 async def ask(
     channel: Channel, client: WireClient[None], api_key: int, api_version: int, body: Sequence[Buffer]
-) -> Answer[None]:
+) -> WireAnswer[None]:
     """Send a request and return its answer, on a connection on which nothing else is on its way. Raise
     OSError, FrameError, MalformedRequest."""
     await send_all(channel, b"".join(client.ask(api_key, api_version, body, None)))

@@ -39,7 +39,7 @@ class TooManyInFlight(OSError):
     """The node takes requests and answers none: its connection is to be given up, as a silent one is."""
 
 
-class Asked(NamedTuple, Generic[T]):
+class WireRequest(NamedTuple, Generic[T]):
     """A request that was sent. note: the owner's own mark of it."""
 
     correlation_id: int
@@ -48,10 +48,10 @@ class Asked(NamedTuple, Generic[T]):
     note: T
 
 
-class Answer(NamedTuple, Generic[T]):
+class WireAnswer(NamedTuple, Generic[T]):
     """The answer to a request. position: where in its frame the API's own bytes begin."""
 
-    asked: Asked[T]
+    asked: WireRequest[T]
     frame: memoryview
     position: int
 
@@ -71,11 +71,11 @@ class WireClient(Generic[T]):
         self._client_id = client_id
         self._in_flight_max = in_flight_max
         self._correlation_id = 0
-        self._in_flight: deque[Asked[T]] = deque()
+        self._in_flight: deque[WireRequest[T]] = deque()
         self.frames = FrameReader(frame_bytes_max=answer_bytes_max)
 
     @property
-    def in_flight(self) -> Sequence[Asked[T]]:
+    def in_flight(self) -> Sequence[WireRequest[T]]:
         """Return the requests without an answer, oldest first."""
         return self._in_flight
 
@@ -84,7 +84,7 @@ class WireClient(Generic[T]):
         if len(self._in_flight) >= self._in_flight_max:
             raise TooManyInFlight(f"{len(self._in_flight)} requests have no answer yet")
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
-        asked = Asked(self._correlation_id, api_key, api_version, note)
+        asked = WireRequest(self._correlation_id, api_key, api_version, note)
         head = encode_request_header(
             api_key=api_key,
             api_version=api_version,
@@ -103,12 +103,12 @@ class WireClient(Generic[T]):
             raise ConnectionResetError(f"it closed the connection {where} an answer")
         self.frames.received(count)
 
-    def next_answer(self) -> Answer[T] | None:
+    def next_answer(self) -> WireAnswer[T] | None:
         """Return the next answer that is here whole. Raise FrameError, MalformedRequest."""
         frame = self.frames.next_frame()
         return None if frame is None else self.answer_in(frame)
 
-    def answer_in(self, frame: memoryview) -> Answer[T]:
+    def answer_in(self, frame: memoryview) -> WireAnswer[T]:
         """Return the answer that this whole frame is. Raise MalformedRequest."""
         if not self._in_flight:
             raise MalformedRequest("an answer to nothing that was asked")
@@ -119,7 +119,7 @@ class WireClient(Generic[T]):
         if correlation_id != asked.correlation_id:
             raise MalformedRequest(f"answer {correlation_id} where {asked.correlation_id} is due")
         self._in_flight.popleft()
-        return Answer(asked, frame, position)
+        return WireAnswer(asked, frame, position)
 
 
 def request_body(api_key: int, api_version: int, fields: Mapping[str, object]) -> bytes:

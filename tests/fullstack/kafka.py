@@ -9,7 +9,7 @@ import trio
 
 from springtide.node.peer_requests import receive
 from springtide.wire.apis import ApiKey
-from springtide.wire.client import Answer, WireClient, request_body
+from springtide.wire.client import WireAnswer, WireClient, request_body
 from tests.fullstack.http import send_all
 from tests.fullstack.life import Life
 from tests.fullstack.sockets import SimChannel, SimNet
@@ -121,7 +121,7 @@ class KafkaConnection:
 
     async def _read_one(self) -> None:
         try:
-            answer: Answer[Ask] = await receive(self._channel, self._client)
+            answer: WireAnswer[Ask] = await receive(self._channel, self._client)
         except (OSError, trio.ClosedResourceError):
             self.close()
         else:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from springtide.wire import codec
 from springtide.wire.apis import ApiKey
 from springtide.wire.client import (
-    Answer,
     TooManyInFlight,
+    WireAnswer,
     WireClient,
     answer_size,
     request_body,
@@ -54,7 +54,7 @@ def hear(client: WireClient[str], data: bytes) -> None:
         data = data[taken:]
 
 
-def answers(client: WireClient[str]) -> list[Answer[str]]:
+def answers(client: WireClient[str]) -> list[WireAnswer[str]]:
     return list(iter(client.next_answer, None))
 
 
