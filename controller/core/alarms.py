@@ -18,6 +18,7 @@ from controller.core.draft import Draft
 from controller.core.effects import Alarm, AlarmCode, AlarmKey, ClearAlarm, MoreAlarms
 from controller.core.image import ClusterImage
 from controller.core.records import PartitionRecord, Record, RemoveTopicRecord, TopicRecord
+from springtide.contract.lag_report import ProblemCode
 from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from springtide.contract.session import ClockLeap
 
@@ -35,12 +36,12 @@ _SEVERITY = {code: rank for rank, code in enumerate(AlarmCode)}
 #: What brokers' problem codes are alarmed as. `divergent` is only noted: writing a suffix aside before a
 #: truncation is what should happen after a failover with unacknowledged records.
 PROBLEM_ALARMS = {
-    "log_missing": AlarmCode.LOG_MISSING,
-    "log_short": AlarmCode.LOG_SHORT,
-    "storage_error": AlarmCode.STORAGE_ERROR,
-    "quarantined": AlarmCode.REPLICA_QUARANTINED,
-    "rotten": AlarmCode.REPLICA_ROTTEN,
-    "batch_refused": AlarmCode.BATCH_REFUSED,
+    ProblemCode.LOG_MISSING: AlarmCode.LOG_MISSING,
+    ProblemCode.LOG_SHORT: AlarmCode.LOG_SHORT,
+    ProblemCode.STORAGE_ERROR: AlarmCode.STORAGE_ERROR,
+    ProblemCode.QUARANTINED: AlarmCode.REPLICA_QUARANTINED,
+    ProblemCode.ROTTEN: AlarmCode.REPLICA_ROTTEN,
+    ProblemCode.BATCH_REFUSED: AlarmCode.BATCH_REFUSED,
 }
 
 

@@ -123,6 +123,7 @@ from springtide.contract.lag_report import (
     LagReport,
     LagReportResponse,
     PartitionLag,
+    ProblemCode,
     ReplicaLogEnd,
     ReplicaProblem,
 )
@@ -401,7 +402,7 @@ class ClusterMachine:
         # recovered since. A broker that still fails says so again, about the newer state. One that holds what
         # stands there already, because the answer to its proposal came before the batch, is in no trouble.
         if failure.code != AHEAD and state is not None and state.partition_epoch == failure.partition_epoch:
-            self._on_replica_trouble(draft, broker_id, key, failure.code, failure.detail)
+            self._on_replica_trouble(draft, broker_id, key, ProblemCode(failure.code), failure.detail)
 
     def _on_report(self, draft: Draft, report: LagReport, now_ms: int) -> LagReportResponse:
         error = self._sessions.check_broker(self.image, report.broker_id, report.broker_epoch)
@@ -470,7 +471,7 @@ class ClusterMachine:
             if broker_id != state.leader:
                 return
             broker_id = problem.broker_id  # a leader tells of its follower
-        if problem.code == "divergent":
+        if problem.code == ProblemCode.DIVERGENT:
             draft.note(
                 "replica_divergent",
                 f"broker {broker_id} wrote aside what it cut from {state.topic}-{state.partition}: "
@@ -483,17 +484,17 @@ class ClusterMachine:
                 high_watermark=problem.high_watermark,
             )
             return
-        if problem.code == "batch_taken":
+        if problem.code == ProblemCode.BATCH_TAKEN:
             self._alarms.clear_alarm(draft, replica_alarm(AlarmCode.BATCH_REFUSED, key, broker_id))
             return
-        if problem.code == "mended":
+        if problem.code == ProblemCode.MENDED:
             self._alarms.clear_alarm(draft, replica_alarm(AlarmCode.REPLICA_ROTTEN, key, broker_id))
             draft.note(
                 "replica_mended", f"{state.topic}-{state.partition} on broker {broker_id} is whole again"
             )
             return
         detail = problem.detail
-        if problem.code == "quarantined" and broker_id in state.replicas:
+        if problem.code == ProblemCode.QUARANTINED and broker_id in state.replicas:
             self._quarantined.note(state, broker_id, problem)
             detail = (
                 f"{detail[:300]}; `springtide partitions preview-loss {state.topic} {state.partition}` names "
@@ -502,7 +503,7 @@ class ClusterMachine:
         self._on_replica_trouble(draft, broker_id, key, problem.code, detail)
 
     def _on_replica_trouble(
-        self, draft: Draft, broker_id: int, key: PartitionKey, code: str, detail: str
+        self, draft: Draft, broker_id: int, key: PartitionKey, code: ProblemCode, detail: str
     ) -> None:
         """A replica whose log is gone leaves ISR and ELR and starts again as a learner: its next state has
         it outside both, where it may create an empty log (3.8, how a broker returns). One in quarantine keeps
@@ -521,7 +522,7 @@ class ClusterMachine:
         self._alarms.raise_alarm(
             draft,
             replica_alarm(alarm, key, broker_id),
-            f"{name} on broker {broker_id}: {code[:40]}: {detail}",
+            f"{name} on broker {broker_id}: {code}: {detail}",
         )
         if alarm in (AlarmCode.LOG_MISSING, AlarmCode.STORAGE_ERROR):
             cause = Cause.LOG_MISSING if alarm is AlarmCode.LOG_MISSING else Cause.STORAGE_ERROR
@@ -533,7 +534,7 @@ class ClusterMachine:
                 vacate_seat(draft, key, broker_id, change, only_if_led=True)
             elif state.leader != NO_LEADER:
                 begin_anew(draft, key, change)  # the leader remembers how far it was, as vacate_seat says
-        elif code == "went_back":
+        elif code == ProblemCode.WENT_BACK:
             change = draft.change(Cause.LOG_MISSING, actor=actor_of(broker_id), reason=detail or None)
             if not vacate_seat(draft, key, broker_id, change):
                 begin_anew(draft, key, change)  # it may have been promised a seat

@@ -44,6 +44,7 @@ from dataplane.core.hosted import H
 from dataplane.core.log_port import LogError
 from dataplane.core.replica import Replica
 from dataplane.core.role import Offline
+from springtide.contract.lag_report import ProblemCode
 from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
 from springtide.contract.updates import AHEAD, ApplyFailure, UpdateBatch
 
@@ -189,7 +190,7 @@ class Applying(Generic[H]):
             return None
         broker.creations.give_up(key)
         detail = "in ISR or ELR, not new, and no log on this broker: its disk was wiped or lost"
-        yield from broker.report(state, "log_missing", detail)
+        yield from broker.report(state, ProblemCode.LOG_MISSING, detail)
         return failure_of(state, "log_missing", detail)
 
     def _leave_found_log(self, key: PartitionKey) -> Generator[BatchEffect[H], Answer, None]:

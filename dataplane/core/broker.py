@@ -24,7 +24,7 @@ from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
 from dataplane.core.replica import Replica
 from dataplane.core.reports import Reports
-from springtide.contract.lag_report import IsrProposalResult, ReplicaProblem
+from springtide.contract.lag_report import IsrProposalResult, ProblemCode, ReplicaProblem
 from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
 
 TICKS_PER_ROUND: Final = 30
@@ -215,7 +215,7 @@ class Broker(Generic[H]):
         self.reports.forget(hosted.key)
         return steps
 
-    def report(self, state: PartitionState, code: str, detail: str) -> list[Step[H]]:
+    def report(self, state: PartitionState, code: ProblemCode, detail: str) -> list[Step[H]]:
         """Tell the controller why this state has no effect here."""
         self.reports.note_problem(
             ReplicaProblem(
@@ -239,12 +239,14 @@ class Broker(Generic[H]):
         try:
             return self.enter(self.host(state, home), state, now_ms=now_ms)
         except LogError as error:
-            return self.report(state, "storage_error", str(error))
+            return self.report(state, ProblemCode.STORAGE_ERROR, str(error))
 
     def on_not_made(self, keys: Iterable[PartitionKey], error: LogError) -> list[Step[H]]:
         """Tell the controller of the logs that could not be made, and are still wanted."""
         states = [state for key in keys if (state := self.creations.end(key)) is not None]
-        return [step for state in states for step in self.report(state, "storage_error", str(error))]
+        return [
+            step for state in states for step in self.report(state, ProblemCode.STORAGE_ERROR, str(error))
+        ]
 
     def on_proposal_results(self, results: Iterable[IsrProposalResult], *, now_ms: int) -> list[Step[H]]:
         """Give leaders the controller's answers to their proposals."""

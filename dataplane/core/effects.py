@@ -12,6 +12,8 @@ said afterwards), S33 (an exception in a transition)).
 
 from __future__ import annotations
 
+from enum import Enum, auto
+
 import msgspec
 
 from dataplane.core.results import DeletionResult
@@ -137,9 +139,22 @@ class ReportProblem(msgspec.Struct, frozen=True):
     problem: ReplicaProblem
 
 
+class RemarkKind(Enum):
+    """What a remark is about, for a driver that looks for it."""
+
+    STATE_GOES_BACK = auto()
+    BEGUN_ANEW_FOR_A_ROUND = auto()
+    BEGINS_ANEW_FOR_ROT = auto()
+    BATCH_REFUSED = auto()
+    DIVERGES_AT_UNKNOWN = auto()
+    DIVERGES_NOWHERE = auto()
+    LEASE_LAPSED = auto()
+
+
 class Remark(msgspec.Struct, frozen=True):
     """Something for the log file. `text` is complete; the shell adds topic and partition."""
 
+    kind: RemarkKind
     text: str
     is_warning: bool = False
 

@@ -42,6 +42,7 @@ from dataplane.core.effects import (
     Effects,
     MendLog,
     Remark,
+    RemarkKind,
     ReportProblem,
     StartFetching,
 )
@@ -53,6 +54,7 @@ from dataplane.core.producer_state import CorruptProducerSnapshot, decode_told_s
 from dataplane.core.results import FetchResult, LeaderAnswer
 from dataplane.core.role import ReplicaParts, ReplicaRole, check_position, out_of_range
 from dataplane.core.watermarks import UNKNOWN_OFFSET
+from springtide.contract.lag_report import ProblemCode
 from springtide.contract.partition_state import NO_LEADER, PartitionState
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
@@ -221,7 +223,7 @@ class Follower(ReplicaRole):
                 refused = self._trouble.problem.first_offset
                 detail = f"leader {self._state.leader} sent what was refused at {refused}, whole"
                 self._trouble = None
-                effects = (*effects, self._problem("batch_taken", detail, fetch_offset, -1))
+                effects = (*effects, self._problem(ProblemCode.BATCH_TAKEN, detail, fetch_offset, -1))
         log = self._log
         if fetched.high_watermark > self._watermark.offset and self._watermark.raise_to(
             min(fetched.high_watermark, log.log_end_offset)
@@ -270,7 +272,12 @@ class Follower(ReplicaRole):
         if unproven < end_offset:
             return self._hold_for(first_offset=unproven, cut_offset=start_offset)
         self._cut_to(start_offset)
-        return (Remark(f"begun anew at {start_offset}: leader {self._state.leader} has been compacted"),)
+        return (
+            Remark(
+                RemarkKind.BEGUN_ANEW_FOR_A_ROUND,
+                f"begun anew at {start_offset}: leader {self._state.leader} has been compacted",
+            ),
+        )
 
     def on_unfit(
         self, fetched: LeaderAnswer, *, at_high_watermark: LeaderAnswer, leader_epoch: int
@@ -312,6 +319,7 @@ class Follower(ReplicaRole):
         return (
             *self._hold_for(first_offset=start_offset, cut_offset=start_offset),
             Remark(
+                RemarkKind.BEGINS_ANEW_FOR_ROT,
                 f"begins anew at {start_offset}: rotten at {hole.first_offset}, and leader "
                 f"{self._state.leader} does not have these records as they were",
                 is_warning=True,
@@ -325,8 +333,8 @@ class Follower(ReplicaRole):
         if self._trouble is not None and self._trouble.problem.first_offset == end_offset:
             return NO_EFFECTS
         detail = f"leader {self._state.leader} sent {refusal}"
-        self._trouble = self._problem("batch_refused", detail, end_offset, -1)
-        return (self._trouble, Remark(detail, is_warning=True))
+        self._trouble = self._problem(ProblemCode.BATCH_REFUSED, detail, end_offset, -1)
+        return (self._trouble, Remark(RemarkKind.BATCH_REFUSED, detail, is_warning=True))
 
     def _reconcile(self) -> Effects:
         """The leader found our log to be a prefix of its own: a mark of an unclean election that our state
@@ -425,7 +433,11 @@ class Follower(ReplicaRole):
         if local == UNDEFINED_END or leader_end.end_offset < 0:
             return (
                 BackOff(self._replica.options.fetch_backoff_ms, ErrorCode.UNKNOWN_SERVER_ERROR),
-                Remark(f"leader {self._state.leader} diverges at an unknown {leader_end}", is_warning=True),
+                Remark(
+                    RemarkKind.DIVERGES_AT_UNKNOWN,
+                    f"leader {self._state.leader} diverges at an unknown {leader_end}",
+                    is_warning=True,
+                ),
             )
         cut = min(local.end_offset, end_offset)
         if local.leader_epoch == leader_end.leader_epoch:
@@ -434,7 +446,11 @@ class Follower(ReplicaRole):
             # It would remove neither a record nor an epoch, and so be asked for again and again.
             return (
                 BackOff(self._replica.options.fetch_backoff_ms, ErrorCode.UNKNOWN_SERVER_ERROR),
-                Remark(f"leader {self._state.leader} diverges nowhere: {leader_end}", is_warning=True),
+                Remark(
+                    RemarkKind.DIVERGES_NOWHERE,
+                    f"leader {self._state.leader} diverges nowhere: {leader_end}",
+                    is_warning=True,
+                ),
             )
         if leader_end.leader_epoch == log.epochs.latest == self._state.leader_epoch and cut < end_offset:
             # What we have of this leader epoch came from this very leader: it went back, not we (3.10, a host
@@ -470,14 +486,14 @@ class Follower(ReplicaRole):
             self._retry_copy_ms = now_ms + self._replica.options.copy_retry_ms
             return (
                 self._problem(
-                    "storage_error",
+                    ProblemCode.STORAGE_ERROR,
                     f"can't write aside before a truncation: {error}",
                     hold.first_offset,
                     hold.next_offset,
                 ),
             )
         problem = self._problem(
-            "divergent",
+            ProblemCode.DIVERGENT,
             f"written aside, then cut, to follow leader {self._state.leader}",
             hold.first_offset,
             hold.next_offset,
@@ -547,11 +563,11 @@ class Follower(ReplicaRole):
     def _quarantine(self, cut: int, why: str) -> Effects:
         self.phase = Phase.QUARANTINED
         self._trouble = self._problem(
-            "quarantined", f"{why}; log left as it is", cut, self._log.log_end_offset
+            ProblemCode.QUARANTINED, f"{why}; log left as it is", cut, self._log.log_end_offset
         )
         return (STOP_FETCHING, self._trouble)
 
-    def _problem(self, code: str, detail: str, first_offset: int, next_offset: int) -> ReportProblem:
+    def _problem(self, code: ProblemCode, detail: str, first_offset: int, next_offset: int) -> ReportProblem:
         return self._replica.problem(
             code,
             detail,

@@ -31,6 +31,7 @@ from dataplane.core.effects import (
     Effect,
     Effects,
     Remark,
+    RemarkKind,
     ReportProblem,
 )
 from dataplane.core.fence import Fence
@@ -59,7 +60,7 @@ from dataplane.core.results import (
 from dataplane.core.role import ReplicaParts, ReplicaRole, check_epoch_start, check_position
 from dataplane.core.watermarks import UNKNOWN_OFFSET, committable_offset
 from springtide.contract.errors import ControllerError
-from springtide.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag
+from springtide.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag, ProblemCode
 from springtide.contract.partition_state import WRITER_BATCHES_MAX, PartitionState, Shard
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
@@ -503,7 +504,7 @@ class Leader(ReplicaRole):
 
     def _went_back(self, detail: str, *, next_offset: int, broker_id: int = -1) -> ReportProblem:
         return self._replica.problem(
-            "went_back",
+            ProblemCode.WENT_BACK,
             detail,
             leader_epoch=self.leader_epoch,
             first_offset=self._log.log_end_offset,
@@ -750,7 +751,11 @@ class Leader(ReplicaRole):
                 failed = purgatory.take_all()
                 effects = (
                     CompleteProduce(failed, ErrorCode.NOT_LEADER_OR_FOLLOWER),
-                    Remark(f"lease lapsed: {len(failed)} waiting producers failed", is_warning=True),
+                    Remark(
+                        RemarkKind.LEASE_LAPSED,
+                        f"lease lapsed: {len(failed)} waiting producers failed",
+                        is_warning=True,
+                    ),
                 )
             elif now_ms >= purgatory.next_expiry_ms:
                 expired = purgatory.expire(now_ms)

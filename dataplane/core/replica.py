@@ -29,6 +29,7 @@ from dataplane.core.effects import (
     STOP_FETCHING,
     Effects,
     Remark,
+    RemarkKind,
 )
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.follower import Follower
@@ -36,7 +37,7 @@ from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
 from dataplane.core.role import Offline, ReplicaParts
 from springtide.contract.errors import ControllerError
-from springtide.contract.lag_report import IsrProposalResult
+from springtide.contract.lag_report import IsrProposalResult, ProblemCode
 from springtide.contract.partition_state import PartitionState
 from springtide.wire.errors import ErrorCode
 
@@ -62,6 +63,7 @@ class Replica(ReplicaParts):
             if state.leader_epoch < current.leader_epoch:
                 return (
                     Remark(
+                        RemarkKind.STATE_GOES_BACK,
                         f"partition epoch {state.partition_epoch} goes back from leader epoch "
                         f"{current.leader_epoch} to {state.leader_epoch}: ignored",
                         is_warning=True,
@@ -118,7 +120,10 @@ class Replica(ReplicaParts):
     def _lead_not(self, state: PartitionState) -> Effects:
         """Touch nothing and call for help: what was written in the later epoch may be committed."""
         detail = f"elected in leader epoch {state.leader_epoch}, but the log holds {self.log.epochs.latest}"
-        return (*self._leave(), self.problem("quarantined", detail, leader_epoch=state.leader_epoch))
+        return (
+            *self._leave(),
+            self.problem(ProblemCode.QUARANTINED, detail, leader_epoch=state.leader_epoch),
+        )
 
     def _follow(self, state: PartitionState) -> Effects:
         role, current = self.role, self.state
@@ -179,7 +184,10 @@ class Replica(ReplicaParts):
         standing = self.role.standing_effects()
         if self.log.rotten:
             return standing
-        return (self.problem("mended", "nothing of it is rotten any more", leader_epoch=-1), *standing)
+        return (
+            self.problem(ProblemCode.MENDED, "nothing of it is rotten any more", leader_epoch=-1),
+            *standing,
+        )
 
     def on_deleted(self) -> Effects:
         """The topic is being deleted, or this replica is going away: fail all waiters, stop fetching (L1, no

@@ -44,7 +44,7 @@ from dataplane.core.results import (
 )
 from dataplane.core.watermarks import HighWatermark, StoredLogStart
 from springtide.contract.epochs import LeaderEpoch
-from springtide.contract.lag_report import ReplicaProblem
+from springtide.contract.lag_report import ProblemCode, ReplicaProblem
 from springtide.contract.partition_state import PartitionState
 from springtide.contract.updates import BrokerEndpoint
 from springtide.node.lease import Lease
@@ -119,14 +119,14 @@ class ReplicaParts:
             return NO_EFFECTS
         effects = self.retire(ErrorCode.KAFKA_STORAGE_ERROR)
         self.role = Offline(self)
-        return (*effects, STOP_FETCHING, self.problem("storage_error", detail))
+        return (*effects, STOP_FETCHING, self.problem(ProblemCode.STORAGE_ERROR, detail))
 
     def rot_problem(self) -> ReportProblem:
         """Return the report that this log is rotten, which it is."""
         rotten = self.log.rotten
         first = rotten[0]
         return self.problem(
-            "rotten",
+            ProblemCode.ROTTEN,
             f"{first.reason}; {len(rotten)} ranges, records from {first.first_offset} on",
             first_offset=first.first_offset,
             next_offset=rotten[-1].next_offset,
@@ -134,7 +134,7 @@ class ReplicaParts:
 
     def problem(
         self,
-        code: str,
+        code: ProblemCode,
         detail: str,
         *,
         leader_epoch: int | None = None,

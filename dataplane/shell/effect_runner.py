@@ -46,6 +46,7 @@ from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.produces import Produces
 from dataplane.shell.served_learners import ServedLearners
+from springtide.contract.lag_report import ProblemCode
 from springtide.contract.partition_state import PartitionKey
 from springtide.node.clock import Clock
 
@@ -209,7 +210,7 @@ class EffectRunner:
                     self.wake_report()
                     if self._store.failure is not None:
                         self._store.met_failure.set()
-                    if problem.code == "went_back" and problem.broker_id < 0:
+                    if problem.code == ProblemCode.WENT_BACK and problem.broker_id < 0:
                         self._store.start_disowning()
                 case Remark(text=text, is_warning=is_warning):
                     level = logging.WARNING if is_warning else logging.INFO

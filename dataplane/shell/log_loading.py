@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataplane.storage.log_dir import LogDir, StrayDirectory
 from dataplane.storage.log_settings import PartitionId
 from dataplane.storage.recovery import DamagedLog
-from springtide.contract.lag_report import ReplicaProblem
+from springtide.contract.lag_report import ProblemCode, ReplicaProblem
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ def _load_logs(log_dir: LogDir, wall_ms: Callable[[], int]) -> list[ReplicaProbl
                 ReplicaProblem(
                     topic_id=entry.partition.topic_id,
                     partition=entry.partition.partition,
-                    code="log_missing",
+                    code=ProblemCode.LOG_MISSING,
                     detail=f"damaged: {entry.reason}; ends at {entry.valid_end_offset}; set aside as {moved}",
                     next_offset=entry.valid_end_offset,
                     high_watermark=entry.high_watermark,
@@ -80,7 +80,7 @@ def _missing(partition: PartitionId, log_end_offset: int, high_watermark: int) -
     return ReplicaProblem(
         topic_id=partition.topic_id,
         partition=partition.partition,
-        code="log_short",
+        code=ProblemCode.LOG_SHORT,
         detail=detail,
         next_offset=log_end_offset,
         high_watermark=high_watermark,

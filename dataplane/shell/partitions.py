@@ -33,7 +33,7 @@ from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.log_creator import LogCreator
 from dataplane.storage.partition_log import PartitionLog
-from springtide.contract.lag_report import ReplicaProblem
+from springtide.contract.lag_report import ProblemCode, ReplicaProblem
 from springtide.contract.partition_state import PartitionKey, PartitionState
 from springtide.contract.throttles import LEADER_RATE, effective_rate
 from springtide.contract.updates import ApplyFailure, UpdateBatch
@@ -127,7 +127,7 @@ class PartitionTable:
 
     def add_problem(self, problem: ReplicaProblem) -> None:
         """Add a problem that was found at start to the first report."""
-        if problem.code == "log_missing":
+        if problem.code == ProblemCode.LOG_MISSING:
             self._broker.known_lost.add((problem.topic_id, problem.partition))
         self._broker.reports.note_problem(problem)
         self._effects.wake_report()

@@ -10,6 +10,7 @@ partition epochs order everything; I9, joining takes the epoch start; I10, only 
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -77,23 +78,46 @@ class PartitionLag(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     bytes_out: int = -1
 
 
+class ProblemCode(StrEnum):
+    """What is wrong with a replica. A later release may know more: OTHER stands for what this one does not
+    know."""
+
+    LOG_MISSING = "log_missing"
+    """In ISR or ELR, but no log on an otherwise intact disk."""
+    QUARANTINED = "quarantined"
+    """A truncation below its own high watermark without an unclean mark was refused."""
+    DIVERGENT = "divergent"
+    """A suffix was written aside before a truncation."""
+    STORAGE_ERROR = "storage_error"
+    LOG_SHORT = "log_short"
+    """After a machine crash the log ends at `next_offset`, below `high_watermark`, which was known to be
+    committed."""
+    ROTTEN = "rotten"
+    """Bytes at rest in [first_offset, next_offset) are not what was written."""
+    MENDED = "mended"
+    """Nothing of it is rotten any more."""
+    BATCH_REFUSED = "batch_refused"
+    """This follower refuses what its leader sends."""
+    BATCH_TAKEN = "batch_taken"
+    """What was refused was sent whole at last."""
+    WENT_BACK = "went_back"
+    """It has less than it had in this leader epoch: its machine was resumed from a snapshot."""
+    OTHER = "other"
+
+    @classmethod
+    def _missing_(cls, value: object) -> ProblemCode:
+        return cls.OTHER
+
+
 class ReplicaProblem(msgspec.Struct, frozen=True, kw_only=True):
     """Something an operator must know about one replica: an alarm, and a row in the audit.
 
-    code: `log_missing` (in ISR or ELR but no log on an otherwise intact disk), `quarantined` (a truncation
-        below its own high watermark without an unclean mark was refused), `divergent` (a suffix was written
-        aside before a truncation), `storage_error`, `log_short` (after a machine crash the log ends at
-        `next_offset`, below `high_watermark`, which was known to be committed), `rotten` (bytes at rest in
-        [first_offset, next_offset) are not what was written), `mended` (nothing of it is rotten any more),
-        `batch_refused` (this follower refuses what its leader sends), `batch_taken` (it was sent whole at
-        last), `went_back` (it has less than it had
-        in this leader epoch: its machine was resumed from a snapshot).
     broker_id: whose replica, if it is not the reporter's: a leader tells of a follower. -1: the reporter's.
     """
 
     topic_id: str
     partition: int
-    code: str
+    code: ProblemCode
     detail: str
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     first_offset: int = -1

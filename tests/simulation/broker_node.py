@@ -50,6 +50,7 @@ from dataplane.core.effects import (
     MendLog,
     ProposalReady,
     Remark,
+    RemarkKind,
     ReportProblem,
     StartFetching,
     StopFetching,
@@ -1114,9 +1115,9 @@ class BrokerNode:
                 self.cluster.marks.on_commit(self, replica)
                 self.cluster.oracle.on_high_watermark_moved(self, key)
                 self._tell_soon(key)
-            case Remark(text=text) if text.startswith("begins anew"):
+            case Remark(kind=RemarkKind.BEGINS_ANEW_FOR_ROT):
                 self.cluster.marks.reached("rot.begins.a.log.anew")
-            case Remark(text=text) if text.startswith("begun anew"):
+            case Remark(kind=RemarkKind.BEGUN_ANEW_FOR_A_ROUND, text=text):
                 self.cluster.marks.reached("round.begins.a.log.anew")
                 self.events.note(f"{self.name} {key[0][:4]}-{key[1]} {text}")
             case DataAppended():

@@ -9,6 +9,7 @@ from springtide.contract.lag_report import (
     LagReport,
     LagReportResponse,
     PartitionLag,
+    ProblemCode,
     ReplicaLogEnd,
     ReplicaProblem,
 )
@@ -230,7 +231,7 @@ async def test_a_preview_does_not_hide_a_replica_in_quarantine_behind_a_leader(
         problem_of_two = ReplicaProblem(
             topic_id=state.topic_id,
             partition=0,
-            code="quarantined",
+            code=ProblemCode.QUARANTINED,
             detail="asked to cut at 367",
             leader_epoch=state.leader_epoch,
             first_offset=367,

@@ -19,7 +19,7 @@ from controller.core.records import PartitionRecord
 from controller.core.settings_table import INT64_MAX
 from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
-from springtide.contract.lag_report import FollowerLag, PartitionLag, ReplicaProblem
+from springtide.contract.lag_report import FollowerLag, PartitionLag, ProblemCode, ReplicaProblem
 from springtide.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
 from tests.kit.controller.core_cluster import Cluster, report, seats, topic_id
 
@@ -41,7 +41,7 @@ def failure(cluster: Cluster, code: str, detail: str = "", *, later: int = 0) ->
 
 def problem(code: str, *, number: int = 0, broker_id: int = -1, detail: str = "") -> ReplicaProblem:
     return ReplicaProblem(
-        topic_id=topic_id(number), partition=0, code=code, detail=detail, broker_id=broker_id
+        topic_id=topic_id(number), partition=0, code=ProblemCode(code), detail=detail, broker_id=broker_id
     )
 
 

@@ -31,6 +31,7 @@ from springtide.contract.lag_report import (
     LagReport,
     LagReportResponse,
     PartitionLag,
+    ProblemCode,
     ReplicaProblem,
 )
 from springtide.contract.partition_state import NO_LEADER, LeaderRecovery
@@ -505,7 +506,11 @@ def test_a_broker_is_not_elected_in_the_step_in_which_it_says_that_its_log_is_go
 
 def problem(code: str, leader_epoch: int = -1) -> ReplicaProblem:
     return ReplicaProblem(
-        topic_id=topic_id(), partition=0, code=code, detail="offset 7", leader_epoch=LeaderEpoch(leader_epoch)
+        topic_id=topic_id(),
+        partition=0,
+        code=ProblemCode(code),
+        detail="offset 7",
+        leader_epoch=LeaderEpoch(leader_epoch),
     )
 
 
@@ -636,7 +641,7 @@ def went_back(cluster: Cluster, *, teller: int, broker_id: int) -> None:
     told = ReplicaProblem(
         topic_id=topic_id(),
         partition=0,
-        code="went_back",
+        code=ProblemCode.WENT_BACK,
         detail="",
         leader_epoch=cluster.partition().leader_epoch,
         broker_id=broker_id,

@@ -12,7 +12,7 @@ from controller.core.loss import CandidateLoss, LossPreview
 from controller.core.ways_out import QuarantinedReplicas, way_out_of_quarantine, way_out_without_leader
 from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.holdings import SetAsideLog
-from springtide.contract.lag_report import PartitionLag, ReplicaProblem
+from springtide.contract.lag_report import PartitionLag, ProblemCode, ReplicaProblem
 from springtide.contract.partition_state import NO_LEADER
 from springtide.contract.session import ShutdownKind
 from tests.kit.controller.core_cluster import (
@@ -35,7 +35,7 @@ def quarantine(cluster: Cluster, broker_id: int, *, leader_epoch: int | None = N
     problem = ReplicaProblem(
         topic_id=topic_id(),
         partition=0,
-        code="quarantined",
+        code=ProblemCode.QUARANTINED,
         detail="asked to cut at 367",
         leader_epoch=LeaderEpoch(cluster.partition().leader_epoch if leader_epoch is None else leader_epoch),
         first_offset=367,
@@ -165,14 +165,16 @@ def test_a_log_that_could_not_prove_itself_may_lack_what_nobody_knows_of() -> No
     ],
 )
 def test_of_a_replica_in_quarantine_is_said_what_is_known(known: dict[str, Any], said: str) -> None:
-    problem = ReplicaProblem(topic_id=topic_id(), partition=0, code="quarantined", detail="cut", **known)
+    problem = ReplicaProblem(
+        topic_id=topic_id(), partition=0, code=ProblemCode.QUARANTINED, detail="cut", **known
+    )
     found = way_out_of_quarantine(short_one_leads().partition(), {2: problem}, None)
     assert found is not None and f"in quarantine: {said}. If" in found
 
 
 def test_the_end_of_the_leaders_log_is_what_it_reported_in_this_leader_epoch() -> None:
     state = short_one_leads().partition()
-    told = {2: ReplicaProblem(topic_id=topic_id(), partition=0, code="quarantined", detail="cut")}
+    told = {2: ReplicaProblem(topic_id=topic_id(), partition=0, code=ProblemCode.QUARANTINED, detail="cut")}
 
     def lag(leader_epoch: int) -> PartitionLag:
         return PartitionLag(
@@ -200,7 +202,11 @@ def test_a_leader_in_quarantine_counts_and_a_member_beside_it_does_not() -> None
     cluster = short_one_leads()
     state = changed(cluster.partition(), leader=2, isr=(1, 2, 3))
     problem = ReplicaProblem(
-        topic_id=topic_id(), partition=0, code="quarantined", detail="cut", leader_epoch=state.leader_epoch
+        topic_id=topic_id(),
+        partition=0,
+        code=ProblemCode.QUARANTINED,
+        detail="cut",
+        leader_epoch=state.leader_epoch,
     )
     replicas = QuarantinedReplicas()
     for broker_id in (1, 2, 3):

@@ -15,7 +15,7 @@ from dataplane.core.producer_state import ProducerView
 from dataplane.core.results import AppendResult, ProducersResult
 from dataplane.core.role import Offline
 from springtide.contract.epochs import LeaderEpoch
-from springtide.contract.lag_report import ReplicaProblem
+from springtide.contract.lag_report import ProblemCode, ReplicaProblem
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import TimestampType, crc_is_valid
 from springtide.wire.records import iter_records
@@ -170,7 +170,7 @@ def test_s28_a_failed_write_takes_the_replica_offline_and_is_never_acknowledged(
             ReplicaProblem(
                 topic_id=TOPIC_ID,
                 partition=0,
-                code="storage_error",
+                code=ProblemCode.STORAGE_ERROR,
                 detail="EIO",
                 leader_epoch=LeaderEpoch(1),
                 high_watermark=0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dataplane.core.effects import HIGH_WATERMARK_MOVED, NO_EFFECTS, CompleteProduce, Remark
+from dataplane.core.effects import HIGH_WATERMARK_MOVED, NO_EFFECTS, CompleteProduce, Remark, RemarkKind
 from dataplane.core.fetch_session import Contact
 from dataplane.core.results import AppendResult, OffsetResult
 from dataplane.core.watermarks import HighWatermark, committable_offset
@@ -231,7 +231,7 @@ def test_a_lapse_freezes_the_high_watermark_and_fails_all_waiters_at_the_next_ti
     assert bench.fetch(3, 1)[0].high_watermark == 0
     assert bench.tick() == (
         CompleteProduce(("a",), ErrorCode.NOT_LEADER_OR_FOLLOWER),
-        Remark("lease lapsed: 1 waiting producers failed", is_warning=True),
+        Remark(RemarkKind.LEASE_LAPSED, "lease lapsed: 1 waiting producers failed", is_warning=True),
     )
 
 

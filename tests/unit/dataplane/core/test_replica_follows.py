@@ -15,6 +15,7 @@ from dataplane.core.effects import (
     CopyDivergent,
     Effects,
     Remark,
+    RemarkKind,
     ReportProblem,
     StartFetching,
 )
@@ -23,7 +24,7 @@ from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.log_port import RottenRange
 from dataplane.core.results import LeaderAnswer
 from springtide.contract.epochs import LeaderEpoch
-from springtide.contract.lag_report import ReplicaProblem
+from springtide.contract.lag_report import ProblemCode, ReplicaProblem
 from springtide.contract.partition_state import NO_LEADER
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
@@ -123,7 +124,7 @@ def test_what_is_no_continuation_of_the_log_is_not_written(records: bytes, why: 
     assert back_off == BackOff(200, ErrorCode.CORRUPT_MESSAGE)
     assert isinstance(problem, ReportProblem)
     assert (problem.problem.code, problem.problem.first_offset) == ("batch_refused", 2)
-    assert note == Remark(f"leader 1 sent {why}", is_warning=True)
+    assert note == Remark(RemarkKind.BATCH_REFUSED, f"leader 1 sent {why}", is_warning=True)
     assert bench.log.log_end_offset == 2
     assert bench.high_watermark == 0
     assert bench.apply(leader_epoch=5)[-1] == problem  # another controller may have taken over
@@ -163,7 +164,7 @@ def test_i14_a_divergent_suffix_is_written_aside_durably_before_it_is_cut() -> N
             ReplicaProblem(
                 topic_id=TOPIC_ID,
                 partition=0,
-                code="divergent",
+                code=ProblemCode.DIVERGENT,
                 detail="written aside, then cut, to follow leader 1",
                 leader_epoch=LeaderEpoch(5),
                 first_offset=2,
@@ -276,7 +277,7 @@ def quarantine(cut: int, end: int, high_watermark: int, why: str, *, leader_epoc
             ReplicaProblem(
                 topic_id=TOPIC_ID,
                 partition=0,
-                code="quarantined",
+                code=ProblemCode.QUARANTINED,
                 detail=f"{why}; log left as it is",
                 leader_epoch=LeaderEpoch(leader_epoch),
                 first_offset=cut,

@@ -6,7 +6,7 @@ from dataplane.core.broker import Broker, OfReplica
 from dataplane.core.effects import PROPOSAL_READY
 from dataplane.core.hosted import Hosted
 from springtide.contract.errors import ControllerError
-from springtide.contract.lag_report import CreatedLogs, IsrProposalResult
+from springtide.contract.lag_report import CreatedLogs, IsrProposalResult, ProblemCode
 from springtide.contract.partition_state import NO_LEADER
 from tests.kit.dataplane.replica import TOPIC_ID, Bench, leading, partition_state
 
@@ -91,7 +91,7 @@ def test_what_a_lost_report_held_is_told_by_the_next_one() -> None:
     broker, hosted = hosting(bench)
     reports = broker.reports
     assert reports.on_applied(hosted, orphan)
-    problem = bench.replica.problem("divergent", "…").problem
+    problem = bench.replica.problem(ProblemCode.DIVERGENT, "…").problem
     reports.note_problem(problem)
     reports.note_set_aside()
     created = (CreatedLogs(topic_id=TOPIC_ID, partitions=(0,)),)

@@ -37,7 +37,7 @@ from dataplane.core.scrubbing import (
     mend_position,
 )
 from springtide.contract.epochs import LeaderEpoch
-from springtide.contract.lag_report import ReplicaProblem
+from springtide.contract.lag_report import ProblemCode, ReplicaProblem
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import Compacted, EpochEnd
 from tests.kit.dataplane.replica import TOPIC_ID, Bench, as_follower, batch_of, log_of, records_of
@@ -52,7 +52,7 @@ def told(leader_epoch: int = 1, *, high_watermark: int = 0) -> ReportProblem:
         ReplicaProblem(
             topic_id=TOPIC_ID,
             partition=0,
-            code="rotten",
+            code=ProblemCode.ROTTEN,
             detail="CRC does not match; 1 ranges, records from 0 on",
             leader_epoch=LeaderEpoch(leader_epoch),
             first_offset=0,

@@ -22,6 +22,7 @@ from springtide.contract.lag_report import (
     LagReport,
     LagReportResponse,
     PartitionLag,
+    ProblemCode,
     ReplicaLogEnd,
     ReplicaProblem,
 )
@@ -49,7 +50,7 @@ from springtide.node.lease import Lease
 from tests.kit.clocks import VirtualClock
 
 ONE, TWO = "http://one:1", "http://two:2"
-PROBLEM = ReplicaProblem(topic_id="t", partition=0, code="log_missing", detail="")
+PROBLEM = ReplicaProblem(topic_id="t", partition=0, code=ProblemCode.LOG_MISSING, detail="")
 PROPOSAL = IsrProposal(
     topic_id="t",
     partition=0,
@@ -58,7 +59,9 @@ PROPOSAL = IsrProposal(
     proposal_id=7,
     isr=(IsrMember(broker_id=1, broker_epoch=5),),
 )
-FAILURE = ApplyFailure(topic_id="t", partition=0, partition_epoch=PartitionEpoch(1), code="storage_error")
+FAILURE = ApplyFailure(
+    topic_id="t", partition=0, partition_epoch=PartitionEpoch(1), code=ProblemCode.STORAGE_ERROR
+)
 
 
 class Reports:
