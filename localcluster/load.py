@@ -76,7 +76,7 @@ class ClientLoad:
         """Why the client gave up on a record, one entry a record: they are neither acknowledged nor surely
         absent."""
         self.client_errors: list[str] = []
-        """The errors that the client reported while it went on trying; a few are part of every failover."""
+        """The errors that the client reported while it kept trying; a few are part of every failover."""
         self._records_per_second = records_per_second
         self._padding = b"." * value_bytes
         self._value_bytes = value_bytes

@@ -354,7 +354,7 @@ class ZooKeeper:
             server.process.kill()
 
     def stop(self) -> None:
-        """Stop the servers one after the other; never raise, so that cleaning up goes on."""
+        """Stop the servers one after the other; never raise, so that cleaning up continues."""
         for server in self.servers:
             with contextlib.suppress(OSError):
                 server.process.stop(timeout_seconds=5.0)

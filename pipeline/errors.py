@@ -16,7 +16,7 @@ class AdvisedError(Exception):
 
     @property
     def whole(self) -> str:
-        """The message and what to do, where only a text goes on."""
+        """The message and what to do, where only a text continues."""
         return f"{self}. {self.advice}" if self.advice else str(self)
 
     def __reduce__(self) -> tuple[type[AdvisedError], tuple[str, str]]:

@@ -1,6 +1,6 @@
 """The last whole record batch of an answer, and the offset after it, found from headers alone. Pure.
 
-Fetching needs to know where to go on before anything is decoded, so that the next request can be under way
+Fetching needs to know where to continue before anything is decoded, so that the next request can be under way
 meanwhile. The decoder finds damage inside a batch. Only the fields that decide the next fetch are checked
 here (lengths, format, offsets).
 """

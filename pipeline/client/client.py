@@ -3,7 +3,7 @@
 Each question is put to the partitions' leaders, all of them at once, and put again where an answer says that
 the leader is elsewhere, that it is too early, or where none came; until the retry budget is spent. Metadata
 is read again before every further try. Only the caller can decide whether a lost request was carried out:
-`produce_once` makes one attempt and says what it knows; so does `producing`, whose caller goes on meanwhile.
+`produce_once` makes one attempt and says what it knows; so does `producing`, whose caller does not wait.
 
 Connections come from the process's pool, so a client costs nothing to make.
 """

@@ -39,7 +39,7 @@ class UnsupportedBroker(ClientError):
 
 class AccessRefused(ClientError):
     """The broker refuses this client, or can't prove what it is. Trying again helps only after a change; the
-    message tells which."""
+    message says which."""
 
 
 class BrokerError(ClientError):

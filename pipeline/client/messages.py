@@ -56,7 +56,7 @@ SPOKEN: dict[ApiKey, int] = {
     ApiKey.SASL_AUTHENTICATE: 2,
     ApiKey.DESCRIBE_PRODUCERS: 0,
     ApiKey.DESCRIBE_CONFIGS: 4,
-    ApiKey.DESCRIBE_LOG_DIRS: 4,  # from Kafka 3.3 on: the first that tells how much is free
+    ApiKey.DESCRIBE_LOG_DIRS: 4,  # from Kafka 3.3 on: the first that says how much is free
 }
 
 FETCH_BY_ID = 13

@@ -1,4 +1,4 @@
-"""Produce requests under way, at most one to each broker: their sender goes on and takes answers in later.
+"""Produce requests under way, at most one to each broker: their sender continues and takes answers in later.
 
 An answer that has come counts however late it is taken in. Only one that has not come in time is lost.
 """

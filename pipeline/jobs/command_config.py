@@ -28,7 +28,7 @@ def read_command_config(path: Path) -> dict[str, str]:
 
 def parse_properties(text: str) -> dict[str, str]:
     """Return the pairs of lines `key=value`; the last one of a key counts. `#` and `!` begin comments, and a
-    line goes on after a backslash at its end. Other backslashes stay as they are. Raises ValueError, which
+    line continues after a backslash at its end. Other backslashes stay as they are. Raises ValueError, which
     tells the line's number."""
     pairs: dict[str, str] = {}
     held = ""

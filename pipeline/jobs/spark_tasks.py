@@ -87,7 +87,7 @@ def run_tasks(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[R]:
-    """Return what `run` returned for each task; `progress` is told how many of how many tasks are done.
+    """Return what `run` returned for each task; `progress` hears how many of how many tasks are done.
 
     Spark may run a task again, and several attempts of one task at a time. Raises what Spark raises if a task
     failed for good.

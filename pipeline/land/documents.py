@@ -30,7 +30,7 @@ _Timestamp = Annotated[int, msgspec.Meta(ge=-INT64_MAX, le=INT64_MAX)]
 
 
 class Document(msgspec.Struct, frozen=True, rename="camel", tag_field="kind"):
-    """The base of all documents. Each is encoded with a version, and with a kind that tells which it is."""
+    """The base of all documents. Each is encoded with a version, and with a kind that says which it is."""
 
 
 D = TypeVar("D", bound=Document)

@@ -1,4 +1,4 @@
-"""The driver's loop: plan a batch, have its tasks run, commit it. After a crash the next run goes on.
+"""The driver's loop: plan a batch, have its tasks run, commit it. After a crash the next run continues.
 
     progress ---> plan n is there? ---yes----------------------> tasks ---> manifest n ---> progress
                       '--no--> ask the cluster, propose plan n --'

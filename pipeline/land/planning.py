@@ -45,7 +45,7 @@ class LandProgress:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def after(self, manifest: Manifest) -> LandProgress:
-        """Return the progress with one batch more. Raises LandError unless it goes on where this ends."""
+        """Return the progress with one batch more. Raises LandError unless it continues where this ends."""
         if manifest.batch != self.batches:
             raise LandError(f"batch {manifest.batch} can't follow after {self.batches} batches")
         partitions = dict(self.partitions)

@@ -3,7 +3,7 @@
 The cut depends only on the rows and the two limits: not on how the rows were chunked on their way, on time,
 or on how well a codec does. It has no memory: where a batch ends depends only on the rows since the end of
 the batch before it. So every attempt of a task cuts the same rows the same way, and one that
-resumes behind a stored batch goes on cutting as the first attempt did; each batch it sends is one that was
+resumes behind a stored batch keeps cutting as the first attempt did; each batch it sends is one that was
 sent before, or none of whose records was. Sequences of idempotent producers (KIP-98) need just that: a
 broker answers a batch that it has, and refuses one that overlaps.
 
@@ -28,7 +28,7 @@ def cuts(
 
     `sizes` holds the most bytes that each row can take. A row that exceeds `bytes_max` is alone in its batch.
     The rows behind the last cut are not a full batch yet. bytes_open, records_open: of the batch that these
-    rows go on with, whose end may be before all of them.
+    rows continue with, whose end may be before all of them.
     """
     ends = np.cumsum(sizes)
     found: list[int] = []

@@ -5,7 +5,7 @@
     rounds    each task takes its next pieces, up to a number of records; a round ends before the next begins
 
 To the sink a round is a micro-batch: it has its own producer epoch, openings and commit. So a replay that is
-started again goes on with the round that it was in, and what an attempt of an earlier round still sends is
+started again continues with the round that it was in, and what an attempt of an earlier round still sends is
 fenced off.
 
 The plan is written down once. It must not depend on how many machines there are today: a second run that cut

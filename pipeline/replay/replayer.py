@@ -52,7 +52,7 @@ def run_rounds(
     on_progress: Callable[[ReplayProgress], None],
 ) -> ReplayProgress:
     """Run the rounds that are left. Raises ReplayError, DeliveryFailed, SinkStateError, ClientError, or what
-    `run_tasks` raises; the next run goes on where this one ended."""
+    `run_tasks` raises; the next run continues where this one ended."""
     committed = state.committed()
     left = rounds_left(plan, committed)
     done = ReplayProgress(

@@ -1,7 +1,7 @@
 """One attempt of one task of a round: reads its pieces and delivers them, once. Without Spark, in executors.
 
 To the sink a round is a micro-batch: the task's producer id follows from the run's id and the task's index,
-the producer epoch is the round's number, and openings are in the checkpoint. sink/delivery.py tells why each
+the producer epoch is the round's number, and openings are in the checkpoint. sink/delivery.py says why each
 record is stored once.
 """
 
@@ -55,8 +55,8 @@ def client_of(task: ReplayTask) -> Client:
 
 
 def run_task(task: ReplayTask, make_client: Callable[[ReplayTask], Client] = client_of) -> TaskReport:
-    """Run the task. Raises ReplayError, or what the sink and client raise; another attempt goes on from what
-    is stored."""
+    """Run the task. Raises ReplayError, or what the sink and client raise; another attempt continues from
+    what is stored."""
     settings = task.settings
     state = SinkState(task.state)
     with make_client(task) as client:

@@ -1,6 +1,6 @@
 """The plan of a merge: the records that it appends, fixed before the first one is written. Pure.
 
-An interrupted merge must go on with the same records in the same order, although the log has changed: so the
+An interrupted merge must continue with the same records in the same order, although the log has changed: the
 plan is written down first, and the next run follows it. Records of a partition are appended in the order in
 which their leaders had appended them. The sink's id is a hash of what is appended, so brokers take two merges
 of the same findings for one (pipeline/sink/identity.py). The plan holds the topics' openings too, so only the

@@ -1,4 +1,4 @@
-"""The files that keep a merge's plan, so that a merge that was interrupted goes on with it.
+"""The files that keep a merge's plan, so that a merge that was interrupted continues with it.
 
     <checkpoint>/000000.plan.json    before the first record is appended
     <checkpoint>/000000.done.json    after the last one is committed

@@ -1,7 +1,7 @@
 """Reading a copy from the broker that has it: Fetch by the copy's name, as a debugging consumer (replica -2).
 
 A broker checks a whole copy in a thread before it serves any of it. Until then its answers are empty, with
-high watermark -1, and the reader asks again. A copy never changes, so an interrupted read goes on where it
+high watermark -1, and the reader asks again. A copy never changes, so an interrupted read continues where it
 was.
 """
 

@@ -134,7 +134,7 @@ def log_rows(task: LogTask) -> Iterator[pa.RecordBatch]:
 
 def merge(task: MergeTask) -> TaskReport:
     """Append one partition's missing records. Raises DeliveryFailed, CopyUnreadable, ClientError; another
-    attempt goes on from what is stored."""
+    attempt continues from what is stored."""
     settings = TaskSettings(
         identity=derive_identity(task.sink_id, batch_id=ONLY_BATCH, task_index=task.number),
         task_index=task.number,

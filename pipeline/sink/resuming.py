@@ -1,4 +1,4 @@
-"""Rows of an attempt that goes on where others stopped: which are missing, and which wait until that is sure.
+"""Rows of an attempt that continues where others stopped: what is missing, and what waits until that is sure.
 
 A row is left out if the log has its record (stored_rows.py). The others wait until every stored record has
 met its row, or until the bound of held bytes: then they are written, and an attempt whose rows have changed

@@ -42,8 +42,8 @@ class Known(NamedTuple):
 
 
 class Failure(Enum):
-    """Why an attempt of a task can't go on. Spark runs it again, which does not help for FENCED, FORGOTTEN,
-    PLAN_CHANGED and GAP."""
+    """Why an attempt of a task can't continue. Spark runs it again, which does not help for FENCED,
+    FORGOTTEN, PLAN_CHANGED and GAP."""
 
     FENCED = "a later micro-batch of this sink has written"
     FORGOTTEN = "this micro-batch has written before, and its checkpoint does not know it"
@@ -217,8 +217,8 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """This attempt can't deliver. What it stored stays, and another attempt goes on from there. advice: what
-    a person can do; may be empty."""
+    """This attempt can't deliver. What it stored stays, and another attempt continues from there. advice:
+    what a person can do; may be empty."""
 
     failure: Failure
     detail: str

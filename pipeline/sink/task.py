@@ -74,7 +74,7 @@ class TaskSettings:
 
 class TaskWriter:
     """Takes the rows of one attempt. Any method may raise DeliveryFailed, InvalidRows or what the encoder and
-    `open_topic` raise; another attempt goes on from what is stored."""
+    `open_topic` raise; another attempt continues from what is stored."""
 
     def __init__(
         self, client: Client, settings: TaskSettings, open_topic: Callable[[str], TopicOpening]

@@ -139,7 +139,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         commit_messages(self._plan, messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Do nothing: the next run goes on from what is stored."""
+        """Do nothing: the next run continues from what is stored."""
 
 
 class BatchWriter(DataSourceArrowWriter):

@@ -223,7 +223,7 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOpti
 
 
 def parse_shape(given: Mapping[str, str]) -> RowShape:
-    """Parse what decides the schema: Spark asks for it before it tells whether it streams. Raises
+    """Parse what decides the schema: Spark asks for it before it says whether it streams. Raises
     InvalidOption."""
     options = by_lower_name(given)
     return RowShape(

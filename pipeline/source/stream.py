@@ -43,7 +43,7 @@ class RecordStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvai
         self._at_work().freeze()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Tell Spark that there is a limit; latestOffset applies it."""
+        """Say to Spark that there is a limit; latestOffset applies it."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)

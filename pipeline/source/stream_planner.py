@@ -8,13 +8,13 @@ allow.
 A leader epoch is remembered for each end seen, by `memory` across restarts too. When it changes, the new
 leader is asked where the old epoch ended: if below what was read, the log was truncated and has grown again,
 which offsets alone don't show (KIP-101, KIP-320). If the leader does not know the epoch, it leads another
-log. Where a query goes on and no epoch is remembered, a log that had elections below what was read may have
+log. Where a query continues and no epoch is remembered, a log that had elections below what was read may have
 been truncated meanwhile: a warning says so.
 
 Each offset says to which topic it belongs, by the topic's id. A topic that was deleted and created again
 has other records at the same offsets, perhaps in the same leader epoch, so it is a loss like the others, and
 where losses are accepted it is read from its first record. A checkpoint without ids (of an earlier release,
-or of Spark's Kafka source) takes those of the topics that are there when the query goes on.
+or of Spark's Kafka source) takes those of the topics that are there when the query continues.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class StreamPlanner:
         self._epochs: dict[TopicPartition, int] = {} if memory is None else memory.epochs()
         """Leader epochs at which each log was whole up to where it is read."""
         self._remembered: Collection[TopicPartition] | None = set(self._epochs)
-        """Partitions whose leader epochs outlived the last driver; None once the query has begun to go on."""
+        """Partitions whose leader epochs outlived the last driver; None once the query has continued."""
         self._seen: Offsets | None = None
 
     def initial(self) -> dict[str, object]:
@@ -151,8 +151,8 @@ class StreamPlanner:
     def _without_old_topics(
         self, current: Offsets, known: TopicIds, now: TopicIds, partitions: Collection[TopicPartition]
     ) -> Offsets:
-        """Return where to go on, after telling of topics that were made again: in these, at the first record.
-        Leader epochs of the old topics say nothing of the new ones."""
+        """Return where to continue, after telling of topics that were made again: in these, at the first
+        record. Leader epochs of the old topics say nothing of the new ones."""
         again = made_again(known, now)
         if not again:
             return current
@@ -217,7 +217,7 @@ class StreamPlanner:
         )
 
     def _warn_of_unseen_cuts(self, read_until: Mapping[TopicPartition, int]) -> None:
-        """Warn, once, where a query goes on, of logs that may have been cut while no driver ran."""
+        """Warn, once, where a query continues, of logs that may have been cut while no driver ran."""
         remembered, self._remembered = self._remembered, None
         if remembered is None or not self._options.epoch_check:
             return

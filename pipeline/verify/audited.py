@@ -1,7 +1,7 @@
 """The log's leader epochs against the elections that the controller's audit knows. Pure.
 
 The audit has every change of a partition's state with its leader epoch, but counts no records. Compared with
-a log, it tells which broker led while which offsets were written, and whether a log holds batches of a leader
+a log, it says which broker led while which offsets were written, and whether a log holds batches of a leader
 epoch without an election.
 
 Leader epochs within a hole of the audit (SQL was down for long, retention has removed its oldest rows) are

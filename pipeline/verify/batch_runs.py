@@ -52,7 +52,7 @@ class BatchRun:
 @dataclass(frozen=True, slots=True)
 class Fault:
     """A batch, or bytes, that can't stand in a log here. `first_offset` and `last_offset` are the header's if
-    they can be believed (OFFSETS_GO_BACK), else where the log should go on."""
+    they can be believed (OFFSETS_GO_BACK), else where the log should continue."""
 
     kind: Flaw
     first_offset: int

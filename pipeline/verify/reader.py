@@ -63,7 +63,7 @@ class ReadOptions(NamedTuple):
 
 def verify_ranges(options: ReadOptions, tasks: Iterable[RangeTask]) -> list[RangeReport]:
     """Return one report for each range, in order. Trouble with a broker is a finding; raises RetriesExhausted
-    only if no broker tells which brokers there are."""
+    only if no broker says which brokers there are."""
     with Client(options.client) as client:
         return [verify_range(options, task, client, shared_pool()) for task in tasks]
 
