@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 LINT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["ruff"]["lint"]
 LIMITS = {"PLR0913": "max-args", "PLR0915": "max-statements"}
-EXCEPTIONS_MAX = 46
+EXCEPTIONS_MAX = 41
 """Files with an exception, times the limits that they exceed. Lower it when one goes; never raise it."""
 
 
