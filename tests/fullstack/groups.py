@@ -95,7 +95,7 @@ class Road:
         finally:
             broker.close()
         (found,) = answer.coordinators
-        if found.error_code.name != "none":
+        if found.error_code.name.lower() != "none":
             raise ConnectionLost
         return await KafkaConnection.open(host.life, host.net, (found.host, found.port), self._name)
 
@@ -157,12 +157,12 @@ class _Client:
         topic = {"name": self._cluster.topic, "partition_indexes": partitions}
         asked = {"groups": ({"group_id": group, "topics": (topic,)},), "require_stable": True}
         (found,) = (await self._road.call(group, ApiKey.OFFSET_FETCH, asked)).groups
-        if found.error_code.name == "none":
+        if found.error_code.name.lower() == "none":
             for told in found.topics[0].partitions:
-                assert told.error_code.name == "none", told
+                assert told.error_code.name.lower() == "none", told
                 self.note(Began(asked_ns, self._now_ns, told.partition_index, told.committed_offset))
                 self._positions[told.partition_index] = max(0, told.committed_offset)
-        name: str = found.error_code.name
+        name: str = found.error_code.name.lower()
         return name
 
     async def commit(self, group: str, membership: dict[str, object], generation: int = UNTOLD) -> str:
@@ -182,7 +182,7 @@ class _Client:
             self.moments["commit unanswered"] += 1
             self.note(Refused(self._now_ns, "no answer"))
             return ""
-        (error,) = {told.error_code.name for told in answer.topics[0].partitions}
+        (error,) = {told.error_code.name.lower() for told in answer.topics[0].partitions}
         if error == "none":
             self.moments["commit answered"] += 1
             self.note(Committed(asked_ns, self._now_ns, offsets, generation))
@@ -257,7 +257,7 @@ class Member(_Client):
             **self._membership,
         }
         answer = await self._road.call(GROUP, ApiKey.JOIN_GROUP, fields)
-        error = answer.error_code.name
+        error = answer.error_code.name.lower()
         if error == "member_id_required":
             self._member_id = answer.member_id
         elif error != "none":
@@ -283,8 +283,8 @@ class Member(_Client):
             **self._membership,
         }
         answer = await self._road.call(GROUP, ApiKey.SYNC_GROUP, fields)
-        if answer.error_code.name != "none":
-            await self._on_error(answer.error_code.name)
+        if answer.error_code.name.lower() != "none":
+            await self._on_error(answer.error_code.name.lower())
             return
         self.generation = joined.generation_id
         if self._last_generation != UNTOLD:
@@ -319,8 +319,8 @@ class Member(_Client):
     async def _beat(self) -> None:
         fields = {"group_id": GROUP, "generation_id": self.generation, **self._membership}
         answer = await self._road.call(GROUP, ApiKey.HEARTBEAT, fields)
-        if answer.error_code.name != "none":
-            await self._on_error(answer.error_code.name)
+        if answer.error_code.name.lower() != "none":
+            await self._on_error(answer.error_code.name.lower())
 
     async def _on_error(self, error: str) -> None:
         self.heed(error)

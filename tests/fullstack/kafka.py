@@ -171,7 +171,7 @@ class Metadata:
                     address_of = brokers.get(partition.leader_id)
                     if partition.error_code == 0 and address_of is not None:
                         self._leaders[(topic, partition.partition_index)] = address_of
-                return {"error": found.error_code.name, "topic_id": str(found.topic_id or "")}
+                return {"error": found.error_code.name.lower(), "topic_id": str(found.topic_id or "")}
         return {}
 
     async def _ask(self, address: tuple[str, int], topic: str) -> Any:

@@ -378,7 +378,7 @@ class _Writer:
         except ConnectionLost:
             error = "no answer"
         else:
-            error = "" if told.error_code == ErrorCode.NONE else told.error_code.name
+            error = "" if told.error_code == ErrorCode.NONE else told.error_code.name.lower()
             self.answered += not error
         is_after = self._made.created_ns is not None and began_ns >= self._made.created_ns
         if not error and is_after:

@@ -18,6 +18,7 @@ from springtide.wire.headers import decode_response_header, encode_request_heade
 from springtide.wire.produce import decode_produce_response, encode_produce_request
 from springtide.wire.record_batch import iter_headers
 from springtide.wire.records import NewRecord, encode_batch, iter_records
+from tests.kit.springtide.wire_messages import fitting
 
 ANSWER_S = 60.0
 
@@ -53,7 +54,7 @@ class Raw:
         self, api_key: int, api_version: int, fields: dict[str, object], *, correlation_id: int = 1
     ) -> None:
         """Send a request without waiting for its answer."""
-        body = codec.encode(codec.build(codec.request_type(api_key, api_version), fields))
+        body = _body(api_key, api_version, fields)
         await self._send(api_key, api_version, body, correlation_id=correlation_id)
 
     async def _send(self, api_key: int, api_version: int, body: bytes, *, correlation_id: int = 1) -> None:
@@ -151,7 +152,7 @@ class Raw:
 
 def request(api_key: int, api_version: int, fields: dict[str, object], *, correlation_id: int = 1) -> bytes:
     """The frame of a request in Kafka's definitions."""
-    body = codec.encode(codec.build(codec.request_type(api_key, api_version), fields))
+    body = _body(api_key, api_version, fields)
     return frame_of(api_key, api_version, body, correlation_id=correlation_id)
 
 
@@ -177,3 +178,9 @@ def list_offsets_fields(*timestamps: int) -> dict[str, object]:
         {"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": -1} for timestamp in timestamps
     ]
     return {"replica_id": -1, "topics": [{"name": "orders", "partitions": partitions}]}
+
+
+def _body(api_key: int, api_version: int, fields: dict[str, object]) -> bytes:
+    """Return the body with those of the fields that the version has."""
+    asked = codec.request_type(api_key, api_version)
+    return codec.encode(codec.build(asked, fitting(fields, asked, api_version)))
