@@ -20,6 +20,7 @@ from dataplane.core.broker import (
     Step,
 )
 from dataplane.core.effects import (
+    NO_EFFECTS,
     BackOff,
     CheckAtRest,
     CompleteDeletion,
@@ -230,9 +231,10 @@ class EffectRunner:
                 return
             now_ms = self._clock.mono_ms()
             follower = hosted.replica.following
+            effects = NO_EFFECTS
             if follower is not None:
                 effects = follower.on_divergent_copied(effect.hold_id, error=error, now_ms=now_ms)
-                self.run_alone(hosted, effects)
+            self.run_alone(hosted, effects)
             if hosted.replica.next_fetch() is not None:
                 state = hosted.replica.state
                 assert state is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx
 import trio
 
@@ -51,9 +53,11 @@ def test_a_coordinator_asks_under_its_own_role_and_a_broker_with_what_it_has_see
 
 def test_a_task_runs_only_between_the_start_and_the_end_of_its_process() -> None:
     ran: list[int] = []
+    turns: list[int] = []
 
     async def run() -> None:
-        one = node()
+        one: Any = node()
+        one.end_turn = lambda: turns.append(len(ran))  # by the server, which there is none of
 
         async def work() -> None:
             ran.append(len(ran))
@@ -67,3 +71,4 @@ def test_a_task_runs_only_between_the_start_and_the_end_of_its_process() -> None
 
     trio.run(run)
     assert ran == [0]
+    assert turns == [1]
