@@ -55,26 +55,28 @@ class _OperatorEvent(_Event, frozen=True, kw_only=True):
 # --- from brokers -------------------------------------------------------------------------------------------
 
 
-class RegisterBroker(_Event, frozen=True, kw_only=True):
+class MemberKind(StrEnum):
+    """What a member is. Both kinds register, send heartbeats and poll in the same messages, which call the id
+    of either `broker_id`."""
+
+    BROKER = "broker"
+    COORDINATOR = "coordinator"
+
+
+class RegisterMember(_Event, frozen=True, kw_only=True):
     """-> RegisterResponse"""
 
     request: RegisterRequest
-
-
-class RegisterCoordinator(_Event, frozen=True, kw_only=True):
-    """-> RegisterResponse"""
-
-    request: RegisterRequest
+    kind: MemberKind = MemberKind.BROKER
 
 
 class Heartbeat(_Event, frozen=True, kw_only=True):
     """-> HeartbeatResponse. `received_ms` is the monotonic time at which the request arrived, not the one at
-    which it is processed: an overloaded controller must not fence healthy brokers (KAFKA-15019).
-    of_coordinator: it is a coordinator's, here and below."""
+    which it is processed: an overloaded controller must not fence healthy brokers (KAFKA-15019)."""
 
     request: HeartbeatRequest
     received_ms: int
-    of_coordinator: bool = False
+    kind: MemberKind = MemberKind.BROKER
 
 
 class BrokerApplied(_Event, frozen=True, kw_only=True):
@@ -87,7 +89,7 @@ class BrokerApplied(_Event, frozen=True, kw_only=True):
     failures: tuple[ApplyFailure, ...] = ()
     witness: Witness | None = None
     heartbeat_count: int = -1
-    of_coordinator: bool = False
+    kind: MemberKind = MemberKind.BROKER
 
 
 class Report(_Event, frozen=True, kw_only=True):
@@ -376,8 +378,7 @@ OperatorEvent = (
     | AlterQuotas
 )
 Event = (
-    RegisterBroker
-    | RegisterCoordinator
+    RegisterMember
     | NameWriter
     | Heartbeat
     | BrokerApplied

@@ -67,12 +67,12 @@ from controller.core.events import (
     Heartbeat,
     MaintainBrokers,
     MaintainCoordinators,
+    MemberKind,
     NameWriter,
     RecoverMetadata,
     Refusal,
     RefusalCode,
-    RegisterBroker,
-    RegisterCoordinator,
+    RegisterMember,
     RemoveBroker,
     RemoveCoordinator,
     Reply,
@@ -275,18 +275,15 @@ class ClusterMachine:
     def _dispatch(self, draft: Draft, event: Event, now_ms: int) -> Reply | None:
         match event:
             case Heartbeat():
-                sessions = self._coordinators if event.of_coordinator else self._sessions
-                return sessions.on_heartbeat(
+                return self._sessions_of(event.kind).on_heartbeat(
                     draft, event.request, received_ms=event.received_ms, now_ms=now_ms
                 )
             case BrokerApplied():
                 return self._on_applied(draft, event, now_ms)
             case Report():
                 return self._on_report(draft, event.request, now_ms)
-            case RegisterBroker():
-                return self._sessions.on_register(draft, event.request, now_ms)
-            case RegisterCoordinator():
-                return self._coordinators.on_register(draft, event.request, now_ms)
+            case RegisterMember():
+                return self._sessions_of(event.kind).on_register(draft, event.request, now_ms)
             case NameWriter():
                 return name_writer(draft, event.request, controller_epoch=self.controller_epoch)
             case BrokerProvenDead():
@@ -374,10 +371,13 @@ class ClusterMachine:
             keys = self._log_ends.keys if draft.records else ()
         elect_told(draft, keys, self._log_ends)
 
+    def _sessions_of(self, kind: MemberKind) -> Sessions | CoordinatorSessions:
+        return self._coordinators if kind is MemberKind.COORDINATOR else self._sessions
+
     # --- what brokers say -------------------------------------------------------------------------------
 
     def _on_applied(self, draft: Draft, event: BrokerApplied, now_ms: int) -> AppliedReply:
-        if event.of_coordinator:
+        if event.kind is MemberKind.COORDINATOR:
             return self._coordinators.on_applied(draft, event, now_ms)
         error = self._sessions.check_broker(self.image, event.broker_id, event.broker_epoch)
         if error is not ControllerError.NONE:

@@ -32,11 +32,12 @@ from controller.core.events import (
     BrokerApplied,
     Event,
     Heartbeat,
+    MemberKind,
     MetadataRecovered,
     RecoverMetadata,
     Refusal,
     RefusalCode,
-    RegisterBroker,
+    RegisterMember,
     Report,
 )
 from controller.core.image import ClusterImage
@@ -89,9 +90,9 @@ class HeardBook:
         """Take what the event brings, if it is of this cluster. Coordinators hold nothing."""
         witness: Witness | None
         match event:
-            case Heartbeat(of_coordinator=True) | BrokerApplied(of_coordinator=True):
+            case RegisterMember() | Heartbeat() | BrokerApplied() if event.kind is MemberKind.COORDINATOR:
                 return
-            case RegisterBroker(request=request):
+            case RegisterMember(request=request):
                 broker_id, witness = request.broker_id, request.witness
                 epoch = request.previous_broker_epoch
                 told = self._held.get(broker_id)

@@ -30,8 +30,7 @@ from controller.core.events import (
     NameWriter,
     Refusal,
     RefusalCode,
-    RegisterBroker,
-    RegisterCoordinator,
+    RegisterMember,
     Reply,
     Report,
     Tick,
@@ -72,7 +71,7 @@ def evidence_in(image: ClusterImage, terms: Sequence[TermStart], event: Event) -
     ascending, the last is the one that asks. The caller makes sure that its term had not ended when the event
     arrived: to a controller that was replaced, everything newer looks like this."""
     match event:
-        case RegisterBroker(request=request) | RegisterCoordinator(request=request):
+        case RegisterMember(request=request):
             return _in_witness(image, terms, request.broker_id, request.witness) or _in_registration(
                 image, request
             )
@@ -198,7 +197,7 @@ def reply_of_halted(event: Event, *, evidence: str, controller_epoch: int) -> Re
     on while their in-sync followers vouch for them, as in a controller's absence (2.9, leases)."""
     error = ControllerError.METADATA_WENT_BACK
     match event:
-        case RegisterBroker() | RegisterCoordinator():
+        case RegisterMember():
             return RegisterResponse(error=error, detail=evidence, controller_epoch=controller_epoch)
         case Heartbeat():
             return HeartbeatResponse(error=error, controller_epoch=controller_epoch)

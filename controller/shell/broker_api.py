@@ -30,9 +30,9 @@ from controller.core.events import (
     BrokerApplied,
     Event,
     Heartbeat,
+    MemberKind,
     NameWriter,
-    RegisterBroker,
-    RegisterCoordinator,
+    RegisterMember,
     Report,
 )
 from controller.core.image import ClusterImage
@@ -129,7 +129,7 @@ def create_router(engine: Engine) -> APIRouter:
 
 def create_coordinator_router(engine: Engine) -> APIRouter:
     """Return the endpoints for coordinators: those of brokers that are about a process, and not its disk."""
-    api = BrokerApi(engine, of_coordinators=True)
+    api = BrokerApi(engine, MemberKind.COORDINATOR)
     router = APIRouter(prefix="/internal/clusters/{cluster}/coordinators", tags=[COORDINATORS_TAG])
     endpoints: tuple[tuple[str, Callable[..., Awaitable[Response]], type, type[ControllerAnswer]], ...] = (
         ("register", api.register, RegisterRequest, RegisterResponse),
@@ -173,16 +173,16 @@ def add_endpoint(
 
 
 class BrokerApi:
-    """Parses, asks the engine, renders. of_coordinators: who calls are coordinators, under ids of theirs."""
+    """Parses, asks the engine, renders. kind: of those that call."""
 
-    def __init__(self, engine: Engine, *, of_coordinators: bool = False) -> None:
+    def __init__(self, engine: Engine, kind: MemberKind = MemberKind.BROKER) -> None:
         self._engine = engine
-        self._of_coordinators = of_coordinators
+        self._kind = kind
         self._batches = EncodedBatches()
 
     async def register(self, cluster: str, broker_id: int, request: Request) -> Response:
         """Begin or repeat a registration; idempotent per incarnation id."""
-        event = RegisterCoordinator if self._of_coordinators else RegisterBroker
+        event = partial(RegisterMember, kind=self._kind)
         return await self._ask(
             cluster, request, _Question(broker_id, RegisterRequest, RegisterResponse, event)
         )
@@ -192,7 +192,7 @@ class BrokerApi:
         event = partial(
             Heartbeat,
             received_ms=self._engine.clock.now_mono_ms(),
-            of_coordinator=self._of_coordinators,
+            kind=self._kind,
         )
         return await self._ask(
             cluster, request, _Question(broker_id, HeartbeatRequest, HeartbeatResponse, event)
@@ -256,7 +256,7 @@ class BrokerApi:
             failures=body.failures,
             heartbeat_count=body.heartbeat_count,
             witness=body.witness,
-            of_coordinator=self._of_coordinators,
+            kind=self._kind,
             wall_ms=self._wall_ms(),
         )
 

@@ -23,10 +23,10 @@ from controller.core.events import (
     BrokerProvenDead,
     Event,
     Heartbeat,
+    MemberKind,
     MetadataRecovered,
     NameWriter,
-    RegisterBroker,
-    RegisterCoordinator,
+    RegisterMember,
     Report,
     Tick,
 )
@@ -557,15 +557,15 @@ class ControllerNode:
         self._guarded(self.life, lambda: self._dispatch(request, signed))()
 
     def _dispatch(self, request: Any, answer: Callable[[Any], None]) -> None:
-        wall_ms, of_coordinator = self.clock.wall_ms, is_coordinator(request.broker_id)
+        wall_ms = self.clock.wall_ms
+        kind = MemberKind.COORDINATOR if is_coordinator(request.broker_id) else MemberKind.BROKER
         if not self.is_authoritative():
             self.marks.on_silence(self)
             answer(refuse(request))
             return
         match request:
             case RegisterRequest():
-                register = RegisterCoordinator if of_coordinator else RegisterBroker
-                self._take(register(wall_ms=wall_ms, request=request), request, answer)
+                self._take(RegisterMember(wall_ms=wall_ms, request=request, kind=kind), request, answer)
             case NameWriterRequest():
                 self._take(NameWriter(wall_ms=wall_ms, request=request), request, answer)
             case HeartbeatRequest():
@@ -580,7 +580,7 @@ class ControllerNode:
                     request=request,
                     # As the shell does: when it is read, which a loop that is held does later.
                     received_ms=self.clock.mono_ms,
-                    of_coordinator=of_coordinator,
+                    kind=kind,
                 )
                 self._take(beat, request, lambda reply: answer(self._with_time(reply)))
             case LagReport():
@@ -595,7 +595,7 @@ class ControllerNode:
                     failures=request.failures,
                     heartbeat_count=request.heartbeat_count,
                     witness=request.witness,
-                    of_coordinator=of_coordinator,
+                    kind=kind,
                 )
 
                 def go_on(reply: Any) -> None:

@@ -13,8 +13,9 @@ from controller.core.events import (
     BrokerApplied,
     BrokerProvenDead,
     Heartbeat,
+    MemberKind,
     NameWriter,
-    RegisterCoordinator,
+    RegisterMember,
 )
 from controller.core.shards import SHARDS
 from coordinator.shell.shards import Shards
@@ -71,7 +72,9 @@ class Coordinator:
             log_dir_ids=(),
             last_shutdown=ShutdownKind.FIRST_START,
         )
-        answer = self._controller.submit(RegisterCoordinator(wall_ms=0, request=request))
+        answer = self._controller.submit(
+            RegisterMember(kind=MemberKind.COORDINATOR, wall_ms=0, request=request)
+        )
         assert isinstance(answer, RegisterResponse)
         self.epoch = answer.broker_epoch
         self._controller.submit(AdmitCoordinators(wall_ms=0, actor="test", coordinator_ids=(self._id,)))
@@ -97,7 +100,7 @@ class Coordinator:
                     broker_epoch=self.epoch,
                     controller_epoch=1,
                     sequence=self.applied,
-                    of_coordinator=True,
+                    kind=MemberKind.COORDINATOR,
                 )
             )
             beat = HeartbeatRequest(
@@ -109,7 +112,9 @@ class Coordinator:
                 level=self.shards.level(),
             )
             self._controller.submit(
-                Heartbeat(wall_ms=0, request=beat, received_ms=self._clock.mono_ms(), of_coordinator=True)
+                Heartbeat(
+                    wall_ms=0, request=beat, received_ms=self._clock.mono_ms(), kind=MemberKind.COORDINATOR
+                )
             )
             await trio.sleep(BEAT_S)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from controller.core.events import AdmitCoordinators, Heartbeat, NameWriter, RegisterCoordinator, Tick
+from controller.core.events import AdmitCoordinators, Heartbeat, MemberKind, NameWriter, RegisterMember, Tick
 from controller.core.options import ControllerOptions
 from controller.core.shards import SHARDS
 from springtide.contract.groups import GroupNews
@@ -51,7 +51,9 @@ class CoordinatorCluster(Cluster):
             log_dir_ids=(),
             last_shutdown=ShutdownKind.FIRST_START,
         )
-        return self.ask(RegisterCoordinator(wall_ms=0, request=request), RegisterResponse)
+        return self.ask(
+            RegisterMember(kind=MemberKind.COORDINATOR, wall_ms=0, request=request), RegisterResponse
+        )
 
     def beat(
         self,
@@ -79,7 +81,7 @@ class CoordinatorCluster(Cluster):
             wants_shutdown=wants_shutdown,
             groups=groups,
         )
-        event = Heartbeat(wall_ms=0, request=request, received_ms=self.now_ms, of_coordinator=True)
+        event = Heartbeat(wall_ms=0, request=request, received_ms=self.now_ms, kind=MemberKind.COORDINATOR)
         return self.ask(event, HeartbeatResponse)
 
     def beat_coordinators(self, *, level: bool = False) -> None:

@@ -20,7 +20,7 @@ from controller.core.events import (
     PartitionResult,
     ReassignmentsAltered,
     ReassignmentTarget,
-    RegisterBroker,
+    RegisterMember,
     Report,
     Tick,
     TopicCreated,
@@ -171,7 +171,7 @@ class Cluster:
 
     def register(self, broker_id: int, incarnation: str = "a", **kwargs: object) -> RegisterResponse:
         request = self.request(broker_id, incarnation, **kwargs)  # type: ignore[arg-type]
-        return self.ask(RegisterBroker(wall_ms=0, request=request), RegisterResponse)
+        return self.ask(RegisterMember(wall_ms=0, request=request), RegisterResponse)
 
     def heartbeat(
         self,

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from controller.core.events import AdmitBrokers, BrokerApplied, Heartbeat, RegisterBroker, Report
+from controller.core.events import AdmitBrokers, BrokerApplied, Heartbeat, RegisterMember, Report
 from controller.core.options import ControllerOptions
 from controller.core.records import (
     BrokerRecord,
@@ -247,7 +247,7 @@ class Broker:
 
     async def register(self) -> RegisterResponse:
         reply = await self.engine.submit(
-            self.cluster, RegisterBroker(request=self.request, wall_ms=self.wall_ms())
+            self.cluster, RegisterMember(request=self.request, wall_ms=self.wall_ms())
         )
         assert isinstance(reply, RegisterResponse)
         self.broker_epoch = reply.broker_epoch

@@ -34,9 +34,9 @@ from controller.core.events import (
     DeleteTopic,
     Event,
     Heartbeat,
+    MemberKind,
     NameWriter,
-    RegisterBroker,
-    RegisterCoordinator,
+    RegisterMember,
     Report,
     Tick,
     TopicCreated,
@@ -183,18 +183,19 @@ class CoreController(httpx.AsyncBaseTransport):
         verb = request.url.path.rpartition(":")[2]
         if self.is_down:
             raise httpx.ConnectError("the controller is down", request=request)
-        answer = await self._answer(verb, body, of_coordinator="/coordinators/" in request.url.path)
+        is_coordinator = "/coordinators/" in request.url.path
+        kind = MemberKind.COORDINATOR if is_coordinator else MemberKind.BROKER
+        answer = await self._answer(verb, body, kind=kind)
         if self.is_down:
             raise httpx.ReadError("the controller went down", request=request)
         return httpx.Response(200, content=msgspec.json.encode(answer))
 
-    async def _answer(self, verb: str, body: bytes, *, of_coordinator: bool) -> Any:
+    async def _answer(self, verb: str, body: bytes, *, kind: MemberKind) -> Any:
         wall_ms = self._clock.wall_ms()
         match verb:
             case "register":
                 request = msgspec.json.decode(body, type=RegisterRequest)
-                register = RegisterCoordinator if of_coordinator else RegisterBroker
-                return self.submit(register(wall_ms=wall_ms, request=request))
+                return self.submit(RegisterMember(wall_ms=wall_ms, request=request, kind=kind))
             case "heartbeat":
                 beat = msgspec.json.decode(body, type=HeartbeatRequest)
                 reply = self.submit(
@@ -202,7 +203,7 @@ class CoreController(httpx.AsyncBaseTransport):
                         wall_ms=wall_ms,
                         request=beat,
                         received_ms=self._clock.mono_ms(),
-                        of_coordinator=of_coordinator,
+                        kind=kind,
                     )
                 )
                 return msgspec.structs.replace(reply, wall_ms=wall_ms)
@@ -217,7 +218,7 @@ class CoreController(httpx.AsyncBaseTransport):
                 return self.submit(AllocateProducerIds(wall_ms=wall_ms, request=ids))
             case "poll":
                 poll = msgspec.json.decode(body, type=PollRequest)
-                return await self._poll(poll, of_coordinator=of_coordinator)
+                return await self._poll(poll, kind=kind)
             case "administer":
                 call = msgspec.json.decode(body, type=AdminRequest).call
                 assert isinstance(call, DeleteRecordsCall), call  # the one that brokers carry out themselves
@@ -225,7 +226,7 @@ class CoreController(httpx.AsyncBaseTransport):
             case _:
                 raise AssertionError(verb)
 
-    async def _poll(self, poll: PollRequest, *, of_coordinator: bool) -> Any:
+    async def _poll(self, poll: PollRequest, *, kind: MemberKind) -> Any:
         reply = self.submit(
             BrokerApplied(
                 wall_ms=self._clock.wall_ms(),
@@ -234,7 +235,7 @@ class CoreController(httpx.AsyncBaseTransport):
                 controller_epoch=poll.applied_controller_epoch,
                 sequence=poll.applied_sequence,
                 failures=poll.failures,
-                of_coordinator=of_coordinator,
+                kind=kind,
             )
         )
         assert isinstance(reply, AppliedReply)

@@ -9,10 +9,10 @@ from controller.core.events import (
     ClusterConfigured,
     ConfigureCluster,
     CoordinatorsChanged,
+    MemberKind,
     Refusal,
     RefusalCode,
-    RegisterBroker,
-    RegisterCoordinator,
+    RegisterMember,
 )
 from springtide.contract.errors import ControllerError
 from springtide.contract.security import AUTHORIZER, STANDARD_AUTHORIZER
@@ -43,12 +43,14 @@ def request(node_id: int, protocol: str, *, of_coordinator: bool = False) -> Reg
 
 
 def register(cluster: Cluster, node_id: int, protocol: str) -> RegisterResponse:
-    return cluster.ask(RegisterBroker(wall_ms=0, request=request(node_id, protocol)), RegisterResponse)
+    return cluster.ask(RegisterMember(wall_ms=0, request=request(node_id, protocol)), RegisterResponse)
 
 
 def register_coordinator(cluster: Cluster, node_id: int, protocol: str) -> RegisterResponse:
     asked = request(node_id, protocol, of_coordinator=True)
-    return cluster.ask(RegisterCoordinator(wall_ms=0, request=asked), RegisterResponse)
+    return cluster.ask(
+        RegisterMember(kind=MemberKind.COORDINATOR, wall_ms=0, request=asked), RegisterResponse
+    )
 
 
 def secure_cluster() -> Cluster:

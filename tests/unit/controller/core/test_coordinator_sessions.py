@@ -18,9 +18,10 @@ from controller.core.events import (
     CoordinatorRemoved,
     CoordinatorsChanged,
     Heartbeat,
+    MemberKind,
     Refusal,
     RefusalCode,
-    RegisterCoordinator,
+    RegisterMember,
     RemoveCoordinator,
     Tick,
 )
@@ -63,7 +64,7 @@ def heartbeat(
         wall_ms=wall_ms,
         request=HeartbeatRequest(**(known | fields)),  # type: ignore[arg-type]
         received_ms=cluster.now_ms if received_ms is None else received_ms,
-        of_coordinator=True,
+        kind=MemberKind.COORDINATOR,
     )
     return cluster.ask(event, HeartbeatResponse)
 
@@ -77,7 +78,9 @@ def register(
     wall_ms: int = 0,
 ) -> RegisterResponse:
     request = registration(incarnation, broker_id=broker_id, port=port)
-    return cluster.ask(RegisterCoordinator(wall_ms=wall_ms, request=request), RegisterResponse)
+    return cluster.ask(
+        RegisterMember(kind=MemberKind.COORDINATOR, wall_ms=wall_ms, request=request), RegisterResponse
+    )
 
 
 def registration(incarnation: str, *, broker_id: int = 1001, port: int = 9092) -> RegisterRequest:
@@ -207,7 +210,7 @@ def test_what_it_has_applied_may_be_told_between_heartbeats() -> None:
             broker_epoch=broker_epoch,
             controller_epoch=cluster.controller_epoch,
             sequence=sequence,
-            of_coordinator=True,
+            kind=MemberKind.COORDINATOR,
         )
         return cluster.ask(event, AppliedReply).error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.core.events import BrokerDescribed, DescribeBroker, Refusal, RefusalCode, RegisterBroker
+from controller.core.events import BrokerDescribed, DescribeBroker, Refusal, RefusalCode, RegisterMember
 from controller.core.records import BrokerRecord, Cause
 from springtide.contract.session import RegisterResponse
 from tests.kit.controller.core_cluster import Cluster
@@ -19,7 +19,7 @@ def described(cluster: Cluster, **fields: object) -> BrokerDescribed:
 def register(cluster: Cluster, incarnation: str, rack: str | None) -> None:
     request = msgspec.structs.replace(cluster.request(1, incarnation), rack=rack)
     cluster.now_ms += 60_000
-    cluster.ask(RegisterBroker(request=request, wall_ms=0), RegisterResponse)
+    cluster.ask(RegisterMember(request=request, wall_ms=0), RegisterResponse)
 
 
 def test_the_operators_word_counts_and_is_kept_over_restarts() -> None:

@@ -22,7 +22,7 @@ from controller.core.events import (
     Event,
     MaintainBrokers,
     ReassignmentTarget,
-    RegisterBroker,
+    RegisterMember,
 )
 from controller.core.image import ClusterImage
 from controller.core.machine import ClusterMachine, Step
@@ -251,7 +251,7 @@ class RandomCluster(RuleBasedStateMachine):
             previous_broker_epoch=before.broker_epoch if knows_epoch else -1,
             dirs=(f"dir-{broker_id}-{self.incarnations}",) if wiped else before.log_dir_ids,
         )
-        step = self.cluster.step(RegisterBroker(wall_ms=0, request=request))
+        step = self.cluster.step(RegisterMember(wall_ms=0, request=request))
         after = self.cluster.broker(broker_id)
         if after.broker_epoch == before.broker_epoch:
             return

@@ -14,7 +14,7 @@ from controller.core.events import (
     RecoverMetadata,
     Refusal,
     RefusalCode,
-    RegisterBroker,
+    RegisterMember,
     Report,
 )
 from controller.core.floor import Floors
@@ -589,7 +589,7 @@ def test_what_a_broker_holds_counts_for_ten_seconds() -> None:
 def test_what_a_process_held_ends_with_it(incarnation: str, still: list[int]) -> None:
     book, cluster = HeardBook(), Cluster()
     book.note(cluster.image, report_of(), 0)
-    book.note(cluster.image, RegisterBroker(wall_ms=0, request=cluster.request(1, incarnation)), 0)
+    book.note(cluster.image, RegisterMember(wall_ms=0, request=cluster.request(1, incarnation)), 0)
     assert list(book.held(0)) == still
 
 

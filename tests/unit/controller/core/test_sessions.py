@@ -16,7 +16,7 @@ from controller.core.events import (
     BrokersAdmitted,
     Heartbeat,
     Refusal,
-    RegisterBroker,
+    RegisterMember,
     RemoveBroker,
     Tick,
 )
@@ -195,7 +195,7 @@ def test_a_registration_of_the_same_incarnation_is_a_sign_of_life() -> None:
 def test_a_directory_of_another_cluster_or_of_another_broker_is_refused() -> None:
     cluster = Cluster()
     request = cluster.request(9)
-    foreign = RegisterBroker(wall_ms=0, request=type(request)(**{**fields(request), "cluster_id": "other"}))
+    foreign = RegisterMember(wall_ms=0, request=type(request)(**{**fields(request), "cluster_id": "other"}))
     assert cluster.ask(foreign, RegisterResponse).error == "inconsistent_cluster_id"
     assert cluster.register(9, dirs=("dir-1",)).error == "inconsistent_cluster_id"
 
@@ -219,7 +219,7 @@ def test_a_directory_of_another_cluster_or_of_another_broker_is_refused() -> Non
 def test_a_registration_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     cluster = Cluster(brokers=())
     request = cluster.request(1)
-    bad = RegisterBroker(wall_ms=0, request=type(request)(**{**fields(request), **wrong}))
+    bad = RegisterMember(wall_ms=0, request=type(request)(**{**fields(request), **wrong}))
     assert cluster.ask(bad, RegisterResponse).error == "invalid_request"
     assert cluster.last.records == ()
 

@@ -18,7 +18,7 @@ from controller.core.events import (
     NameWriter,
     Refusal,
     RefusalCode,
-    RegisterBroker,
+    RegisterMember,
     Report,
     Tick,
 )
@@ -98,7 +98,7 @@ def test_what_a_broker_was_told_and_zookeeper_lacks_stops_every_decision(witness
     report = LagReport(broker_id=1, broker_epoch=cluster.broker(1).broker_epoch, witness=witness)
     events: list[Event] = [
         heartbeat(cluster, witness),
-        RegisterBroker(wall_ms=0, request=request),
+        RegisterMember(wall_ms=0, request=request),
         poll(cluster, witness=witness),
         Report(wall_ms=0, request=report),
     ]
@@ -149,7 +149,7 @@ def test_a_broker_epoch_that_nobody_minted_or_two_processes_have_is_evidence() -
     cluster = cluster_in_term_six()
     request = cluster.request(1, "b", previous_broker_epoch=99)
     request = msgspec.structs.replace(request, cluster_id=CLUSTER_ID)
-    answer = cluster.ask(RegisterBroker(wall_ms=0, request=request), RegisterResponse)
+    answer = cluster.ask(RegisterMember(wall_ms=0, request=request), RegisterResponse)
     assert (answer.error, answer.detail) == (
         WENT_BACK,
         "broker 1 was given broker epoch 99: the highest is 3",
@@ -228,7 +228,7 @@ def test_directories_name_an_epoch_that_was_minted_or_another_cluster(
 ) -> None:
     cluster = cluster_in_term_six()
     request = cluster.request(1, "b", previous_broker_epoch=epoch)
-    event = RegisterBroker(wall_ms=0, request=msgspec.structs.replace(request, cluster_id=cluster_id))
+    event = RegisterMember(wall_ms=0, request=msgspec.structs.replace(request, cluster_id=cluster_id))
     assert (evidence_in(cluster.image, TERMS, event) is not None) is is_evidence
 
 

@@ -22,7 +22,7 @@ from controller.core.events import (
     PartitionsAdded,
     Refusal,
     RefusalCode,
-    RegisterBroker,
+    RegisterMember,
     RemoveBroker,
     TopicCreated,
 )
@@ -53,7 +53,7 @@ def statuses(cluster: Cluster) -> list[BrokerStatus]:
 
 def refused(cluster: Cluster, member_id: int, worker_of: int | None, incarnation: str = "a") -> str:
     request = cluster.request(member_id, incarnation, worker_of=worker_of)
-    answer = cluster.ask(RegisterBroker(wall_ms=0, request=request), RegisterResponse)
+    answer = cluster.ask(RegisterMember(wall_ms=0, request=request), RegisterResponse)
     assert answer.error is ControllerError.INVALID_REQUEST
     return answer.detail
 
