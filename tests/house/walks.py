@@ -215,14 +215,14 @@ class Story:
 
 
 def take_walks(seeds: Sequence[int] = SEEDS) -> dict[str, dict[str, int]]:
-    """Return the figures of each walk's shortest."""
+    """Return the figures of each walk's shortest. A story's first one makes what others find: it counts alone."""
     found: dict[str, list[Walk]] = {}
     for seed in seeds:
         story = Story()
         result = run_story(Result(seed=seed, options=Options(coordinators=2, spare=True)), story, draw=False)
         assert not result.failures, result.report()
         for name, walks in story.walks.items():
-            found.setdefault(name, []).extend(walks)
+            found.setdefault(name, []).extend(walks[1:] or walks)
     return {name: min(walks, key=lambda walk: len(walk.calls)).figures() for name, walks in found.items()}
 
 

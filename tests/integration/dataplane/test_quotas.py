@@ -85,7 +85,7 @@ async def ask_fetch(raw: Raw, fetch_offset: int) -> Any:
 
 
 def counted(node: Any, name: QuotaName) -> set[Key]:
-    return {key for key, _ in node.quotas.usage[name].newest(100)}
+    return {key for key, _ in node.node.quotas.usage[name].newest(100)}
 
 
 def test_a_producer_above_its_rate_waits_while_its_records_are_committed_and_others_go_on(

@@ -66,7 +66,7 @@ def _level() -> Level:
 
 
 def _keep(store: Database, plan: Plan, origin: PlanOrigin = ORIGIN, *, now_ms: int = 1_000) -> Any:
-    engine: Any = SimpleNamespace(expiry_ms=lambda: now_ms)
+    engine: Any = SimpleNamespace(clock=SimpleNamespace(expiry_ms=lambda: now_ms))
     return anyio.run(partial(store_plan, engine, store, "prod", plan, origin, now_ms=now_ms, expires_ms=100))
 
 
