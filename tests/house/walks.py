@@ -215,7 +215,7 @@ class Story:
 
 
 def take_walks(seeds: Sequence[int] = SEEDS) -> dict[str, dict[str, int]]:
-    """Return the figures of each walk's shortest. A story's first one makes what others find: it counts alone."""
+    """Return the figures of each walk's shortest. A story's first makes what others find: it counts alone."""
     found: dict[str, list[Walk]] = {}
     for seed in seeds:
         story = Story()

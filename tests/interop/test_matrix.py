@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from localcluster.cluster import LocalCluster
 from tests.interop.clients import ROOT, Client, Driver, clients
@@ -56,6 +58,22 @@ def test_every_python_client_can_do_each_row(side: Side, tmp_path: Path) -> None
 def test_clients_get_in_where_they_may(secured: Side, tmp_path: Path) -> None:
     rows = [row for row in ROWS if secured.gets(row) and row.call != "group_resume"]
     check_clients(PYTHON_CLIENTS, rows, secured, tmp_path)
+
+
+def test_a_binding_of_librdkafka_finds_its_group_after_it_has_listed_topics(side: Side) -> None:
+    """Each lists them often enough that another node than the one that found the coordinator is asked."""
+    group, clients_count, lists_count = "found-again", 15, 5
+    consumer = Consumer({"bootstrap.servers": side.bootstrap, "group.id": group})
+    consumer.committed([TopicPartition("no-topic", 0)], timeout=30)  # The coordinators have read their log.
+    consumer.close()
+    for _ in range(clients_count):
+        with AdminClient({"bootstrap.servers": side.bootstrap}) as admin:
+            asked = ConsumerGroupTopicPartitions(group, [TopicPartition("no-topic", 0, 0)])
+            admin.alter_consumer_group_offsets([asked])[group].result(10)
+            for _ in range(lists_count):
+                assert len(admin.list_topics(timeout=10).brokers) == 3 + COORDINATORS
+            asked = ConsumerGroupTopicPartitions(group, [TopicPartition("no-topic", 0)])
+            assert admin.list_consumer_group_offsets([asked])[group].result(10).group_id == group
 
 
 def check_clients(names: Sequence[str], rows: Sequence[Row], side: Side, logs: Path) -> None:

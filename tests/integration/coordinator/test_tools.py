@@ -1,5 +1,7 @@
 """What stock tools find where three brokers and two coordinators run: three brokers, and each group once.
 
+The bindings of librdkafka find coordinators among the brokers, since it would forget them otherwise.
+
 Group members that look their coordinator up in Metadata find it all the same.
 """
 
@@ -63,7 +65,7 @@ def read_by(bootstrap: str, subscription: str, group: str, **settings: Any) -> t
 
 
 def librdkafka_lists(bootstrap: str) -> None:
-    with AdminClient({"bootstrap.servers": bootstrap}) as admin:
+    with AdminClient({"bootstrap.servers": bootstrap, "client.software.name": "librdkafka"}) as admin:
 
         def groups() -> list[str]:
             found = admin.list_consumer_groups().result(ANSWER_S_MAX)

@@ -15,7 +15,8 @@ from springtide.wire.apis import ApiKey
 from tests.kit.springtide.asking import answer_of
 
 JAVA, PYTHON = "apache-kafka-java 4.4.0", "kafka-python 3.0.12"
-LIBRDKAFKA = "confluent-kafka-python 2.16.1-rdkafka-2.16.0"
+LIBRDKAFKA, OLD_BINDING = "librdkafka 2.16.0", "confluent-kafka-python 2.8.0-rdkafka-2.8.0"
+BINDING, NAMED_AS_PLAIN = "confluent-kafka-python 2.16.1-rdkafka-2.16.0", "librdkafka 2.16.1-rdkafka-2.16.0"
 SARAMA, FRANZ, PLATFORMATIC = "sarama v1.61.1", "kgo v1.22.2", "platformatic-kafka 1.35.0"
 NONE = "unknown"
 AIOKAFKA, KAFKAJS, UNNAMED_FRANZ = 5, 6, 13
@@ -53,6 +54,8 @@ def test_who_keeps_the_coordinators_address_never_finds_one_there(
     [
         (JAVA, 13),
         (LIBRDKAFKA, 13),
+        (OLD_BINDING, 12),
+        (NAMED_AS_PLAIN, 13),
         (SARAMA, 11),
         (FRANZ, 13),
         (PLATFORMATIC, 12),
@@ -67,6 +70,12 @@ def test_members_find_coordinators_where_they_ask_and_tools_that_ask_for_all_top
     assert nodes(software, version, NODES) == [1, 1001]
     assert nodes(software, version, ALL) == [1]
     assert nodes(software, version, ALL, may_be_members=True) == [1, 1001]
+
+
+@pytest.mark.parametrize("topics", [NAMED, ALL, NODES])
+@pytest.mark.parametrize("software", [BINDING, "rust-rdkafka 0.40.0-rdkafka-3.0.0"])
+def test_bindings_of_a_librdkafka_that_forgets_nodes_find_them_always(software: str, topics: Any) -> None:
+    assert nodes(software, 13, topics) == [1, 1001]
 
 
 @pytest.mark.parametrize("topics", [NAMED, ALL, NODES])
