@@ -293,10 +293,10 @@ def fetches_vouch_from_their_arrival() -> Patches:
 def parked_fetches_vouch_again() -> Patches:
     original = FollowerProgress.on_fetch
 
-    def on_fetch(self: FollowerProgress, **kwargs: Any) -> None:
-        original(self, **kwargs)
+    def on_fetch(self: FollowerProgress, fetch: ReplicaFetch, *, now_ms: int, **kwargs: Any) -> None:
+        original(self, fetch, now_ms=now_ms, **kwargs)
         if self.contact is not None:
-            self.contact.vouched_ms = kwargs["now_ms"]
+            self.contact.vouched_ms = now_ms
 
     return [(FollowerProgress, "on_fetch", on_fetch)]
 
