@@ -42,7 +42,7 @@ from controller.shell.engine import Engine
 from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
 from springtide.contract.administration import AdminRequest
 from springtide.contract.errors import ControllerAnswer, ControllerError
-from springtide.contract.lag_report import LagReport, LagReportResponse
+from springtide.contract.lag_report import LagReport, LagReportResponse, ProblemCode
 from springtide.contract.preflight import PreflightReport, PreflightResponse
 from springtide.contract.session import (
     HeartbeatRequest,
@@ -508,10 +508,17 @@ def _content(kind: type) -> dict[str, Any]:
     return {"content": {"application/json": {"schema": _schema(kind)}}}
 
 
+_OPEN_ENUMS: Final = frozenset({ProblemCode.__name__})
+"""Brokers of a later release may send other words, which are taken."""
+
+
 @cache
 def _schema(kind: type) -> Any:
     """Return the schema, worked out once: in a simulation, many controllers live in one process."""
     (schema,), components = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+    for name in _OPEN_ENUMS & components.keys():
+        component = components[name]
+        components[name] = {"type": "string", "examples": component.pop("enum"), **component}
     return _inline(schema, components)
 
 
