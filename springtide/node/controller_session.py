@@ -3,8 +3,8 @@
     register --accepted--> beat | poll and apply | report, side by side --disowned--> register again
 
 Each of the three has its own task, because they wait for different things: a heartbeat must go out on
-time while a batch of updates is being applied, and a report must not wait for the long poll. A lease
-counts from the moment before a heartbeat was sent (I25, docs/replication.md 2.9, leases).
+time while a batch of updates is being applied, and a report must not wait for the long poll. What is said
+and what an answer means is decided in core/session.py.
 
 A controller that does not answer changes nothing but the lease. One that says that it does not know this
 incarnation makes it register again with the same incarnation id and start over from the FULL state.
@@ -25,33 +25,22 @@ import trio
 
 from springtide.contract.errors import ControllerError
 from springtide.contract.groups import GroupNews
-from springtide.contract.holdings import Holdings, SetAsideLog
-from springtide.contract.lag_report import (
-    CreatedLogs,
-    IsrProposal,
-    LagReport,
-    LagReportResponse,
-    PartitionLag,
-    ReplicaLogEnd,
-    ReplicaProblem,
-)
+from springtide.contract.lag_report import LagReportResponse, PartitionLag
 from springtide.contract.missing_topics import MissingTopic
 from springtide.contract.session import (
     BrokerStatus,
     ClockLeap,
     DiskSpace,
-    HeartbeatRequest,
     HeartbeatResponse,
     LevelShards,
     RegisterRequest,
     RegisterResponse,
-    ShutdownKind,
     Witness,
 )
-from springtide.contract.updates import ApplyFailure, PollRequest, UpdateBatch
+from springtide.contract.updates import ApplyFailure, UpdateBatch
 from springtide.node.clock import BrokerClock, last_beat, ms_to_beat
 from springtide.node.controller_client import ControllerClient, ControllerUnavailable
-from springtide.node.core.heartbeats import Heartbeats
+from springtide.node.core.session import Meaning, MemberSession, StoredLogs, UntoldNews, WentBackProof
 from springtide.node.lease import Lease
 
 _log = logging.getLogger(__name__)
@@ -66,9 +55,6 @@ REPORT_PARTITIONS_MAX = 2_000
 LOG_UNAVAILABLE_EVERY_MS = 5_000
 #: After so long without a failed attempt the next one is the first of another trouble.
 TROUBLE_OVER_MS = 20_000
-HOLDINGS_INTERVAL_MS = 2_000
-
-_DISOWNED = frozenset({ControllerError.BROKER_NOT_REGISTERED, ControllerError.STALE_BROKER_EPOCH})
 
 
 class RegistrationRefused(Exception):
@@ -85,31 +71,11 @@ class WentBack(Exception):
     an operator."""
 
 
-class ReportSource(Protocol):
-    """The table of partitions, as the report loop asks it and tells it the answers."""
+class ReportSource(StoredLogs, Protocol):
+    """A broker's replicas and its disk, as the report loop asks them and tells them the answers."""
 
-    def due_proposals(self, now_ms: int) -> Sequence[IsrProposal]: ...
-
-    def changed_lags(self, now_ms: int, *, count_max: int) -> Sequence[PartitionLag]: ...
-
-    def untold_log_ends(self, *, count_max: int) -> Sequence[ReplicaLogEnd]: ...
-
-    def on_log_ends_told(self, log_ends: Sequence[ReplicaLogEnd]) -> None: ...
-
-    def untold_creations(self, *, count_max: int) -> Sequence[CreatedLogs]: ...
-
-    def on_creations_told(self, created: Sequence[CreatedLogs]) -> None: ...
-
-    def untold_set_aside(self) -> tuple[SetAsideLog, ...] | None:
-        """Return what is to be told; it counts as told unless `on_set_aside_not_told` follows."""
-
-    def on_set_aside_not_told(self) -> None: ...
-
-    def unreported_problems(self) -> Sequence[ReplicaProblem]: ...
-
-    def on_problems_reported(self, problems: Sequence[ReplicaProblem]) -> None: ...
-
-    def holdings(self, identity: RegisterRequest, *, has_view: bool) -> Holdings: ...
+    @property
+    def untold(self) -> UntoldNews: ...
 
     def on_report_answered(self, response: LagReportResponse, now_ms: int) -> None: ...
 
@@ -150,9 +116,7 @@ class ControllerSession:
     ) -> None:
         self._listener = listener
         self._client = client
-        self._identity = identity
-        self._cluster_id = cluster_id
-        self._lease = lease
+        self.core = MemberSession(identity, cluster_id=cluster_id, lease=lease)
         self._clock = clock
         self._rng = rng
         self._reports = reports
@@ -167,29 +131,38 @@ class ControllerSession:
         self._level = level
         self._groups = groups
         self._missing_topics = missing_topics
-        self._heartbeats = Heartbeats()
-        self._applied = (-1, -1)
-        self._failures: tuple[ApplyFailure, ...] = ()
-        self._heartbeat_interval_ms = 500
         self._wake_report = trio.Event()
         self._wake_heartbeat = trio.Event()
         self._last_complaint_ms = -TROUBLE_OVER_MS
-        self._has_registered_once = False
-        self._holdings_told_ms = -HOLDINGS_INTERVAL_MS
         self._has_leapt = False
-        self.broker_epoch = -1
-        self.status = BrokerStatus.WAITING
-        self.has_full_state = False
-        self.wants_shutdown = False
         #: Set when the controller has taken every leadership from this broker and all brokers know it.
         self.may_shut_down = trio.Event()
-        self.remaining_leaderships = 0
         #: Set unless an earlier process of this broker id is believed to live: see _register.
         self.may_listen = trio.Event()
 
     @property
+    def broker_epoch(self) -> int:
+        return self.core.broker_epoch
+
+    @property
+    def status(self) -> BrokerStatus:
+        return self.core.status
+
+    @property
+    def has_full_state(self) -> bool:
+        return self.core.has_full_state
+
+    @property
+    def wants_shutdown(self) -> bool:
+        return self.core.wants_shutdown
+
+    @property
+    def remaining_leaderships(self) -> int:
+        return self.core.remaining_leaderships
+
+    @property
     def _witness(self) -> Witness | None:
-        return self._client.witness(self._cluster_id)
+        return self._client.witness(self.core.cluster_id)
 
     def wake_report(self) -> None:
         """Send a report now: there is a proposal or a problem."""
@@ -197,7 +170,7 @@ class ControllerSession:
 
     def begin_shutdown(self) -> None:
         """Ask to stop, with a heartbeat that is sent at once."""
-        self.wants_shutdown = True
+        self.core.wants_shutdown = True
         self._wake_heartbeat.set()
 
     async def stop(self) -> None:
@@ -230,10 +203,9 @@ class ControllerSession:
     # Registration
 
     async def _register(self) -> None:
-        identity = self._identity
         delay_ms = RETRY_MS
         while True:
-            request = self._registration()
+            request = self.core.registration(self._witness, offline=self._offline_log_dir_ids())
             try:
                 response = await self._client.register(request)
             except ControllerUnavailable as error:
@@ -246,96 +218,60 @@ class ControllerSession:
                 # Until then the address is ours but refuses connections, which is how the controller finds
                 # out that the process before us, on the same address, is dead.
                 self.may_listen.set()
-            match response.error:
-                case ControllerError.NONE:
+            match self.core.on_registered(response):
+                case Meaning.DONE:
                     await self._on_accepted(response)
                     return
-                case ControllerError.METADATA_WENT_BACK:
+                case Meaning.TELL_HOLDINGS:
                     await self._tell_holdings()
-                case ControllerError.INCONSISTENT_CLUSTER_ID:
+                case Meaning.ANOTHER_CLUSTERS:
                     raise RegistrationRefused(
                         f"this process belongs to another cluster or broker: {response.detail}; "
                         "start with its own cluster and id, or with an empty data directory"
                     )
-                case ControllerError.DUPLICATE_BROKER_REGISTRATION:
-                    self._complain(
-                        "id_in_use role=%s id=%d cause=%s",
-                        self._client.role,
-                        identity.broker_id,
-                        response.detail,
-                    )
-                case ControllerError.UNKNOWN_CLUSTER:
-                    self._complain(
-                        "cluster_unknown cause=%s hint=%s",
-                        response.detail,
-                        "create it with POST /clusters",
-                    )
                 case _:
-                    self._complain("registration_refused error=%s cause=%s", response.error, response.detail)
+                    self._complain_of_refusal(response)
             await self._pause(max(response.retry_after_ms, RETRY_MS))
 
-    def _registration(self) -> RegisterRequest:
-        identity = self._identity
-        offline = self._offline_log_dir_ids()
-        request = msgspec.structs.replace(
-            identity,
-            log_dir_ids=tuple(each for each in identity.log_dir_ids if each not in offline),
-            offline_log_dir_ids=offline,
-            cluster_id=self._cluster_id,
-            witness=self._witness,
-        )
-        if not self._has_registered_once:
-            return request
-        # A process that was registered before has kept its logs: only the controller forgot it.
-        return msgspec.structs.replace(
-            request,
-            last_shutdown=ShutdownKind.PROCESS_CRASH,
-            previous_broker_epoch=self.broker_epoch,
-            unanswered_incarnation_ids=(),
-        )
+    def _complain_of_refusal(self, response: RegisterResponse) -> None:
+        match response.error:
+            case ControllerError.DUPLICATE_BROKER_REGISTRATION:
+                self._complain(
+                    "id_in_use role=%s id=%d cause=%s",
+                    self._client.role,
+                    self.core.identity.broker_id,
+                    response.detail,
+                )
+            case ControllerError.UNKNOWN_CLUSTER:
+                self._complain(
+                    "cluster_unknown cause=%s hint=%s", response.detail, "create it with POST /clusters"
+                )
+            case _:
+                self._complain("registration_refused error=%s cause=%s", response.error, response.detail)
 
     async def _on_accepted(self, response: RegisterResponse) -> None:
         _log.info(
             "registered role=%s id=%d cluster_id=%s epoch=%d controller=%s status=%s",
             self._client.role,
-            self._identity.broker_id,
+            self.core.identity.broker_id,
             response.cluster_id,
             response.broker_epoch,
             self._client.current_url,
             response.status.value,
         )
         if response.status is BrokerStatus.WAITING:
-            hint = f"POST /clusters/{{cluster}}/{self._client.role} with id {self._identity.broker_id}"
+            hint = f"POST /clusters/{{cluster}}/{self._client.role} with id {self.core.identity.broker_id}"
             _log.info("waiting_to_be_admitted hint=%s", hint)
-        self._cluster_id = response.cluster_id or self._cluster_id
-        self.broker_epoch = response.broker_epoch
-        self.status = response.status
-        self._heartbeat_interval_ms = max(1, response.heartbeat_interval_ms)
-        self._applied = (-1, -1)
-        self._failures = ()
-        self._has_registered_once = True
         await self._on_registered(response)
 
     # Heartbeats
 
     async def _beat(self) -> None:
-        identity = self._identity
+        core = self.core
         while True:
             sent_ms = self._clock.mono_ms()
-            number = self._heartbeats.next()
-            request = HeartbeatRequest(
-                broker_id=identity.broker_id,
-                broker_epoch=self.broker_epoch,
-                incarnation_id=identity.incarnation_id,
-                applied_controller_epoch=self._applied[0],
-                applied_sequence=self._applied[1],
-                offline_log_dir_ids=self._offline_log_dir_ids(),
-                wants_shutdown=self.wants_shutdown,
-                clock_leap=self._leap(),
-                witness=self._witness,
-                count=number,
-                answered=self._heartbeats.answered,
-                others=self._heartbeats.others,
+            request = msgspec.structs.replace(
+                core.heartbeat(self._witness, clock_leap=self._leap(), offline=self._offline_log_dir_ids()),
                 disk=self._disk_space(),
                 level=self._level(),
                 groups=self._groups(),
@@ -346,39 +282,44 @@ class ControllerSession:
                 response = await self._client.heartbeat(request, timeout_ms=HEARTBEAT_TIMEOUT_MS)
             except ControllerUnavailable as error:
                 self._complain("heartbeat_unanswered cause=%s", error)
-                await self._clock.sleep_ms(min(RETRY_MS, self._heartbeat_interval_ms))
+                await self._clock.sleep_ms(min(RETRY_MS, core.heartbeat_interval_ms))
                 continue
             now_ms = self._clock.mono_ms()
-            proof = self._heartbeats.proof(response, wants_shutdown=self.wants_shutdown)
-            if proof is not None:
-                if self._on_went_back is not None:
-                    await self._on_went_back()
-                raise WentBack(
-                    f"{proof}: its machine was resumed from a snapshot. Start it again: what it lost, it "
-                    "fetches from its leaders, and until then it has no seat"
-                )
-            self._lease.on_heartbeat_acked(response, sent_ms=sent_ms, now_ms=now_ms)
-            if response.error in _DISOWNED:
-                raise Disowned(response.error.value)
-            if response.error is ControllerError.NONE:
-                self._heartbeats.on_answer(number, response)
-                self._clock.on_heartbeat(response, sent_ms=sent_ms)
-                if response.status is not self.status:
-                    _log.info("status_changed before=%s after=%s", self.status.value, response.status.value)
-                    self.status = response.status
-                if self._listener is not None:
-                    self._listener.on_heartbeat(response, sent_ms=sent_ms, now_ms=now_ms)
-                self.remaining_leaderships = response.remaining_leaderships
-                if self.wants_shutdown and response.may_shut_down:
-                    self.may_shut_down.set()
-            else:
-                self._complain("heartbeat_refused error=%s", response.error.value)
-                if response.error is ControllerError.METADATA_WENT_BACK:
-                    await self._tell_holdings()
-            next_ms = last_beat(sent_ms + self._heartbeat_interval_ms, self._heartbeat_interval_ms)
+            before = core.status
+            meaning = core.on_heartbeat(request, response, sent_ms=sent_ms, now_ms=now_ms)
+            match meaning:
+                case WentBackProof(text=proof):
+                    if self._on_went_back is not None:
+                        await self._on_went_back()
+                    raise WentBack(
+                        f"{proof}: its machine was resumed from a snapshot. Start it again: what it lost, it "
+                        "fetches from its leaders, and until then it has no seat"
+                    )
+                case Meaning.DISOWNED:
+                    raise Disowned(response.error.value)
+                case Meaning.DONE:
+                    self._on_acknowledged(response, before, sent_ms=sent_ms, now_ms=now_ms)
+                case Meaning.REFUSED | Meaning.TELL_HOLDINGS:
+                    self._complain("heartbeat_refused error=%s", response.error.value)
+                    if meaning is Meaning.TELL_HOLDINGS:
+                        await self._tell_holdings()
+                case _:
+                    pass
+            next_ms = last_beat(sent_ms + core.heartbeat_interval_ms, core.heartbeat_interval_ms)
             with self._clock.timeout_ms(next_ms - self._clock.mono_ms()):
                 await self._wake_heartbeat.wait()
             self._wake_heartbeat = trio.Event()
+
+    def _on_acknowledged(
+        self, response: HeartbeatResponse, before: BrokerStatus, *, sent_ms: int, now_ms: int
+    ) -> None:
+        self._clock.on_heartbeat(response, sent_ms=sent_ms)
+        if self.status is not before:
+            _log.info("status_changed before=%s after=%s", before.value, self.status.value)
+        if self._listener is not None:
+            self._listener.on_heartbeat(response, sent_ms=sent_ms, now_ms=now_ms)
+        if self.core.may_shut_down:
+            self.may_shut_down.set()
 
     def _leap(self) -> ClockLeap | None:
         """Return the clock's leap for the controller; log when it begins and ends."""
@@ -394,43 +335,27 @@ class ControllerSession:
 
     async def _follow(self) -> None:
         while True:
-            request = PollRequest(
-                heartbeat_count=self._heartbeats.sent,
-                broker_id=self._identity.broker_id,
-                broker_epoch=self.broker_epoch,
-                applied_controller_epoch=self._applied[0],
-                applied_sequence=self._applied[1],
-                failures=self._failures,
-                witness=self._witness,
-            )
+            request = self.core.poll(self._witness)
             try:
                 batch = await self._client.poll(request)
             except ControllerUnavailable as error:
                 self._complain("poll_unanswered cause=%s", error)
                 await self._pause(RETRY_MS)
                 continue
-            if batch.error in _DISOWNED:
-                raise Disowned(batch.error.value)
-            if batch.error is not ControllerError.NONE:
-                self._complain("poll_refused error=%s", batch.error.value)
-                await self._pause(RETRY_MS)
-                continue
-            if batch.broker_epoch != self.broker_epoch:
-                # For an incarnation before this one (I8, broker epochs fence incarnations); poll again.
-                continue
-            if batch.sequence < 0 or not self._lease.on_controller_epoch(batch.controller_epoch):
-                continue
-            position = (batch.controller_epoch, batch.sequence)
-            if position == self._applied and not batch.full:
-                self._failures = ()  # nothing new within the wait; the failures were delivered
-                continue
-            self._failures = tuple(await self._apply(batch))
-            # Only now: a batch counts as applied when its effects are complete (I25, applied is said
-            # afterwards).
-            self._applied = position
+            match self.core.on_batch(batch):
+                case Meaning.DISOWNED:
+                    raise Disowned(batch.error.value)
+                case Meaning.IGNORED:
+                    continue
+                case Meaning.APPLY:
+                    pass
+                case _:
+                    self._complain("poll_refused error=%s", batch.error.value)
+                    await self._pause(RETRY_MS)
+                    continue
+            failures = await self._apply(batch)
             self._client.note_records(batch.records)
-            self.has_full_state = self.has_full_state or batch.full
-            self._lease.on_applied(controller_epoch=batch.controller_epoch, sequence=batch.sequence)
+            self.core.on_applied(batch, failures)
             if self.status is not BrokerStatus.ACTIVE:
                 self._wake_heartbeat.set()  # the answer may say at once that the broker is active
 
@@ -446,68 +371,46 @@ class ControllerSession:
             now_ms = self._clock.mono_ms()
             lags: Sequence[PartitionLag] = ()
             if now_ms >= next_lags_ms:
-                lags = reports.changed_lags(now_ms, count_max=REPORT_PARTITIONS_MAX)
+                lags = reports.untold.changed_lags(now_ms, count_max=REPORT_PARTITIONS_MAX)
                 next_lags_ms = now_ms + ms_to_beat(now_ms, REPORT_INTERVAL_MS)
-            proposals = tuple(reports.due_proposals(now_ms))
-            problems = tuple(reports.unreported_problems())
-            log_ends = tuple(reports.untold_log_ends(count_max=REPORT_PARTITIONS_MAX))
-            created = tuple(reports.untold_creations(count_max=REPORT_PARTITIONS_MAX))
-            set_aside = reports.untold_set_aside()
-            if not (lags or proposals or problems or log_ends or created) and set_aside is None:
-                continue
-            report = LagReport(
-                broker_id=self._identity.broker_id,
-                broker_epoch=self.broker_epoch,
-                proposals=proposals,
-                lags=tuple(lags),
-                problems=problems,
-                log_ends=log_ends,
-                witness=self._witness,
-                created=created,
-                set_aside=set_aside,
+            report = self.core.report(
+                reports.untold,
+                reports,
+                self._witness,
+                lags=lags,
+                count_max=REPORT_PARTITIONS_MAX,
+                now_ms=now_ms,
             )
+            if report is None:
+                continue
             try:
                 response = await self._client.report(report)
             except ControllerUnavailable as error:
-                if set_aside is not None:
-                    reports.on_set_aside_not_told()
-                # Whether it arrived is unknown; the replicas ask again with the same proposal ids.
+                self.core.on_report_lost(report, reports.untold)
                 self._complain("report_unanswered cause=%s", error)
                 await self._pause(REPORT_RETRY_MS)
                 self._wake_report.set()
                 continue
-            if response.error in _DISOWNED:
+            meaning, has_more = self.core.on_report(report, reports.untold, response)
+            if meaning is Meaning.DISOWNED:
                 raise Disowned(response.error.value)
-            if response.error is ControllerError.NONE:
-                reports.on_problems_reported(problems)
-                reports.on_log_ends_told(log_ends)
-                if response.controller_epoch >= self._applied[0]:  # not one that was replaced meanwhile
-                    reports.on_creations_told(created)
-            elif set_aside is not None:
-                reports.on_set_aside_not_told()
+            if has_more:
+                self._wake_report.set()
             reports.on_report_answered(response, self._clock.mono_ms())
 
     async def _tell_holdings(self) -> None:
-        """Report this broker's holdings, from which an operator's recovery rebuilds what ZooKeeper lost.
-
-        Repeated, because another controller may be active meanwhile. A coordinator holds nothing.
-        """
+        """Report what this broker holds. A coordinator holds nothing."""
         if self._reports is None:
             return
-        now_ms = self._clock.mono_ms()
-        if now_ms - self._holdings_told_ms < HOLDINGS_INTERVAL_MS:
-            return
-        self._holdings_told_ms = now_ms
-        self._complain("metadata_went_back consequence=%s", "it still leads, and does nothing else")
-        # The last shutdown as the disk told it at the start: the controller has forgotten this process.
-        identity = msgspec.structs.replace(self._registration(), last_shutdown=self._identity.last_shutdown)
-        holdings = self._reports.holdings(identity, has_view=self.has_full_state)
-        report = LagReport(
-            broker_id=self._identity.broker_id,
-            broker_epoch=self.broker_epoch,
-            witness=self._witness,
-            holdings=holdings,
+        report = self.core.holdings(
+            self._reports,
+            self._witness,
+            offline=self._offline_log_dir_ids(),
+            now_ms=self._clock.mono_ms(),
         )
+        if report is None:
+            return
+        self._complain("metadata_went_back consequence=%s", "it still leads, and does nothing else")
         with contextlib.suppress(ControllerUnavailable):
             await self._client.report(report)
 

@@ -22,12 +22,8 @@ from springtide.contract.session import BrokerStatus, HeartbeatResponse
 NEVER_MS = -(2**62)
 
 _LEADS = frozenset({BrokerStatus.ACTIVE, BrokerStatus.SHUTTING_DOWN})
-_DISOWNED = frozenset(
-    {
-        ControllerError.STALE_BROKER_EPOCH,
-        ControllerError.BROKER_NOT_REGISTERED,
-    }
-)
+DISOWNED = frozenset({ControllerError.STALE_BROKER_EPOCH, ControllerError.BROKER_NOT_REGISTERED})
+"""A controller that answers so does not know this incarnation."""
 
 
 class Lease:
@@ -79,7 +75,7 @@ class Lease:
 
     def on_heartbeat_acked(self, response: HeartbeatResponse, *, sent_ms: int, now_ms: int) -> None:
         """Take in a heartbeat's answer. `sent_ms`: read before the heartbeat was written."""
-        if response.error in _DISOWNED:
+        if response.error in DISOWNED:
             self._end()
             return
         if response.error is not ControllerError.NONE or response.controller_epoch < self.controller_epoch:

@@ -1,9 +1,10 @@
 """One simulated broker: its real core, and a real lease, between an in-memory disk and a lossy network.
 
-It drives the core as the data plane's shell does: how a batch is applied, which logs are made and what a
-report holds is decided there. The rest of the shell it has in the smallest form: it registers, sends
-heartbeats, polls, and fetches. Only what a disk keeps survives a crash: logs (cut back
-to what was flushed when the machine dies), the high-watermark checkpoint, and the directory's identity.
+It drives the cores as the process's shell does: how a batch is applied, which logs are made, what a report
+holds, what it says to controllers and what their answers mean is decided there. The rest of the shell it has
+in the smallest form: when it beats and polls, whom it asks, and how it fetches. Only what a disk keeps
+survives a crash: logs (cut back to what was flushed when the machine dies), the high-watermark checkpoint,
+and the directory's identity.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from functools import partial
 from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import structs
 
 from dataplane.core.applying import Answer, Applying, BatchEffect
 from dataplane.core.broker import (
@@ -75,11 +78,10 @@ from dataplane.storage.seal import Seal
 from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.holdings import HeldLog, Holdings, SetAsideLog
-from springtide.contract.lag_report import LagReport, LagReportResponse, ReplicaProblem
+from springtide.contract.lag_report import LagReportResponse, ReplicaProblem
 from springtide.contract.partition_state import PartitionKey, PartitionState
 from springtide.contract.session import (
     UNANSWERED_INCARNATIONS_MAX,
-    HeartbeatRequest,
     HeartbeatResponse,
     RegisterRequest,
     RegisterResponse,
@@ -87,11 +89,11 @@ from springtide.contract.session import (
     Witness,
 )
 from springtide.contract.throttles import is_learner
-from springtide.contract.updates import ApplyFailure, PollRequest, UpdateBatch
+from springtide.contract.updates import UpdateBatch
 from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.controller_client import UNTOLD, Seen, seen_after
-from springtide.node.core.heartbeats import Heartbeats
+from springtide.node.core.session import Meaning, MemberSession, WentBackProof
 from springtide.node.lease import Lease
 from springtide.wire import produced_records
 from springtide.wire.errors import ErrorCode
@@ -127,12 +129,11 @@ PRODUCE_WAIT_MS = 3_000
 CREATIONS_AT_ONCE = 4
 CREATION_MS, SLOW_CREATION_MS = (2, 30), (300, 3_000)
 SLOW_CREATION_RATE = 0.05
-#: New replicas, and others of each kind, told of in one report.
-CREATIONS_TOLD_MAX, TOLD_MAX = 20, 100
+#: Lags told of in one report, and others of each kind.
+LAGS_TOLD_MAX, TOLD_MAX = 100, 20
 RETENTION_LOOK_MS = 1_000
 HUNG_LOOK_MS = 50
 BATCHES_EXPIRED_MAX = 8
-HOLDINGS_INTERVAL_MS = 2_000
 
 
 class FetchCall(NamedTuple):
@@ -307,8 +308,7 @@ class BrokerNode:
     is_paused: bool = False
     parked: list[Callable[[], None]] = field(default_factory=list)
     # Of one life:
-    broker_epoch: int = -1
-    lease: Lease = field(default_factory=Lease)
+    session: MemberSession = field(init=False)
     #: What the process runs too, its replicas, and the batch that waits for logs that were given up.
     core: Broker[Hosted] = field(init=False)
     view: ClusterView = field(init=False)
@@ -318,18 +318,12 @@ class BrokerNode:
     fetching: dict[PartitionKey, int] = field(default_factory=dict)
     backing_off: set[PartitionKey] = field(default_factory=set)
     fetch_tasks: set[int] = field(default_factory=set)
-    failures: list[ApplyFailure] = field(default_factory=list)
-    applied: tuple[int, int] = (-1, -1)
     #: Of the registration, and where the logs ended in the last round of sealing.
     chain_epoch: int = -1
     seen_ends: dict[PartitionKey, int] = field(default_factory=dict)
     controller: int = 0
     reporting: bool = False
-    holdings_told_ms: float = -HOLDINGS_INTERVAL_MS
-    started_after: ShutdownKind = ShutdownKind.FIRST_START
     report_soon: bool = False
-    wants_shutdown: bool = False
-    registered: bool = False
     incarnation: str = ""
     problems_seen: list[ReplicaProblem] = field(default_factory=list)
     parked_fetches: dict[int, ParkedFetch] = field(default_factory=dict)
@@ -340,7 +334,6 @@ class BrokerNode:
     answers_had: dict[int, tuple[int, int]] = field(default_factory=dict)
     #: As a follower, what it told each leader last.
     positions_told: dict[int, dict[PartitionKey, FetchPosition]] = field(default_factory=dict)
-    heartbeats: Heartbeats = field(default_factory=Heartbeats)
     #: Its host was put back to an earlier moment, and it has not found that out (3.10, a host that goes
     #: back).
     is_resumed: bool = False
@@ -368,7 +361,16 @@ class BrokerNode:
         self.clock = NodeClock(self.events)
         self.time = timekeeper(self.clock)
         self.throttle = self._new_throttle()
+        self._begin_session(ShutdownKind.FIRST_START)
         self.forget_replicas()
+
+    @property
+    def broker_epoch(self) -> int:
+        return self.session.broker_epoch
+
+    @property
+    def lease(self) -> Lease:
+        return self.session.lease
 
     def forget_replicas(self) -> None:
         """Nothing of a table is in memory."""
@@ -410,10 +412,8 @@ class BrokerNode:
         self.life += 1
         self.is_up = True
         self.is_paused = False
-        self.broker_epoch = -1
-        self.lease = Lease()
         self.time = timekeeper(self.clock)
-        self.holdings_told_ms = -HOLDINGS_INTERVAL_MS
+        self._begin_session(ShutdownKind.FIRST_START)
         self.forget_replicas()
         self.states = {}
         self.fetching = {}
@@ -421,8 +421,6 @@ class BrokerNode:
         self.throttle = self._new_throttle()
         self.caught_up = {}
         self.fetch_tasks = set()
-        self.failures = []
-        self.applied = (-1, -1)
         self.chain_epoch = -1
         self.seen_ends = {}
         self.parked_fetches = {}
@@ -434,27 +432,26 @@ class BrokerNode:
         self.owed = {}
         self.woken = {}
         self.directory_failed = False
-        self.reporting = self.report_soon = self.wants_shutdown = self.registered = False
-        self.heartbeats = Heartbeats()
+        self.reporting = self.report_soon = False
         self.is_resumed = False
 
     def start(self) -> None:
         self.begin_life()
         self.incarnation = f"{self.name}#{self.life}"
         kind = self.disk.shutdown_kind()
-        previous_epoch = self.disk.broker_epoch
         unanswered = self.disk.unanswered
         self.cluster.marks.on_start(self, kind)
         self.disk.clean_marker = None  # the first act of start-up
         self.disk.unanswered = (*unanswered, self.incarnation)[-UNANSWERED_INCARNATIONS_MAX:]
         for log in self.disk.logs.values():
             log.recover(is_clean=kind is ShutdownKind.CLEAN)
-        kind = self.started_after = self._held_against_high_watermarks(kind)
+        kind = self._held_against_high_watermarks(kind)
         self.core.found = dict.fromkeys(self.disk.logs)
         self.scrubbing = Scrubbing(self)
         self.network.listen(self.name, self._on_request)
         self.events.note(f"{self.name} starts ({kind.value})")
-        self._register(kind, previous_epoch, unanswered)
+        self._begin_session(kind, unanswered)
+        self._register()
         self.start_timers()
 
     def start_timers(self) -> None:
@@ -626,33 +623,29 @@ class BrokerNode:
             self.disk.seen = seen
         return seen is not None
 
-    def _identity(
-        self, kind: ShutdownKind, previous_epoch: int, unanswered: tuple[str, ...]
-    ) -> RegisterRequest:
-        return RegisterRequest(
+    def _begin_session(self, kind: ShutdownKind, unanswered: tuple[str, ...] = ()) -> None:
+        identity = RegisterRequest(
             broker_id=self.broker_id,
             incarnation_id=self.incarnation,
             host=f"host-{self.broker_id}",
             port=9092,
             log_dir_ids=(self.disk.directory_id,),
             last_shutdown=kind,
-            previous_broker_epoch=previous_epoch,
+            previous_broker_epoch=self.disk.broker_epoch,
             unanswered_incarnation_ids=unanswered,
-            cluster_id=self.disk.cluster_id,
-            witness=self.witness,
             worker_of=self.cluster.options.members[self.broker_id],
         )
+        self.session = MemberSession(identity, cluster_id=self.disk.cluster_id, lease=Lease())
 
-    def _tell_holdings(self, identity: RegisterRequest) -> None:
-        """As springtide.node.controller_session does."""
-        if self.now_ms - self.holdings_told_ms < HOLDINGS_INTERVAL_MS:
-            return
-        self.holdings_told_ms = self.now_ms
+    def set_aside(self) -> tuple[SetAsideLog, ...]:
+        return tuple(self.disk.notes.values())
+
+    def holdings(self, identity: RegisterRequest, *, has_view: bool) -> Holdings:
         states = [r.state for _, r in sorted(self.replicas.items()) if r.state is not None]
         states += self.creations.wanted.values()
-        holdings = Holdings(
+        return Holdings(
             identity=identity,
-            has_view=bool(self.view.topics),
+            has_view=has_view,
             broker_epoch_max=max((e.broker_epoch for e in self.view.brokers.values()), default=-1),
             broker_ids=tuple(self.view.brokers),
             topics=tuple(self.view.topics.values()),
@@ -667,47 +660,43 @@ class BrokerNode:
                 )
                 for key, log in sorted(self.disk.logs.items())
             ),
-            set_aside=tuple(self.disk.notes.values()),
+            set_aside=self.set_aside(),
         )
-        report = LagReport(
-            broker_id=self.broker_id,
-            broker_epoch=self.broker_epoch,
-            witness=self.witness,
-            holdings=holdings,
-        )
-        self._call(self._controller, report, lambda _: None, lambda: None)
 
-    def _register(self, kind: ShutdownKind, previous_epoch: int, unanswered: tuple[str, ...]) -> None:
-        request = self._identity(kind, previous_epoch, unanswered)
-        controller = self._controller
+    def _tell_holdings(self) -> None:
+        report = self.session.holdings(self, self.witness, now_ms=self.now_ms)
+        if report is not None:
+            self._call(self._controller, report, lambda _: None, lambda: None)
+
+    def _register(self) -> None:
+        request = self.session.registration(
+            self.witness, keeps_its_logs=self.disk.shutdown_kind() is ShutdownKind.PROCESS_CRASH
+        )
+        controller, is_first = self._controller, not self.session.is_registered
 
         def again() -> None:
             self._leave_controller(controller)
-            self._after(
-                100 + 200 * self.random.random(), lambda: self._register(kind, previous_epoch, unanswered)
-            )
+            self._after(100 + 200 * self.random.random(), self._register)
 
         def answered(response: RegisterResponse) -> None:
-            if response.error is ControllerError.METADATA_WENT_BACK:
-                self._tell_holdings(request)
-            if not self._hear(response) or response.error is not ControllerError.NONE:
+            meaning = self.session.on_registered(response) if self._hear(response) else Meaning.REFUSED
+            if meaning is Meaning.TELL_HOLDINGS:
+                self._tell_holdings()
+            if meaning is not Meaning.DONE:
                 again()
                 return
-            first = not self.registered
-            self.cluster.marks.on_registered(first=first)
-            self.registered = True
-            self.broker_epoch = response.broker_epoch
+            self.cluster.marks.on_registered(first=is_first)
             self.lease.on_controller_epoch(response.controller_epoch)
-            self.disk.cluster_id = response.cluster_id
-            self.disk.broker_epoch = response.broker_epoch
+            disk = self.disk
+            disk.cluster_id = response.cluster_id
+            disk.broker_epoch = response.broker_epoch
             self.chain_epoch = response.chain_epoch
-            self.disk.last_boot_id = self.disk.boot_id
-            self.disk.has_mount_mark = True
-            self.disk.is_written_over = False
-            self.disk.unanswered = ()
-            self.applied = (-1, -1)
+            disk.last_boot_id = disk.boot_id
+            disk.has_mount_mark = True
+            disk.is_written_over = False
+            disk.unanswered = ()
             self.events.note(f"{self.name} registered, broker epoch {self.broker_epoch}")
-            if first:
+            if is_first:
                 self._heartbeat()
                 self._poll()
                 self._report_periodically()
@@ -715,63 +704,42 @@ class BrokerNode:
         self._call(controller, request, answered, again)
 
     def _heartbeat(self) -> None:
+        session = self.session
         sent_ms, true_sent_ms = self.now_ms, self.events.now_ms
         known_under = self.cluster.who_knows_later(self) if self.is_resumed else None
         if self.is_resumed and known_under is None:
             self.cluster.marks.reached("host.cannot.find.out")
             self._end_unproven("can no longer find out that it went back (G6)")
             return
-        count = self.heartbeats.next()
-        request = HeartbeatRequest(
-            count=count,
-            answered=self.heartbeats.answered,
-            others=self.heartbeats.others,
-            broker_id=self.broker_id,
-            broker_epoch=self.broker_epoch,
-            incarnation_id=self.incarnation,
-            applied_controller_epoch=self.applied[0],
-            applied_sequence=self.applied[1],
-            wants_shutdown=self.wants_shutdown,
-            offline_log_dir_ids=(self.disk.directory_id,) if self.directory_failed else (),
-            witness=self.witness,
-            clock_leap=self.time.leap(),
-        )
+        offline = (self.disk.directory_id,) if self.directory_failed else ()
+        request = session.heartbeat(self.witness, clock_leap=self.time.leap(), offline=offline)
         self.cluster.marks.on_clocks(request.clock_leap)
-
         controller = self._controller
 
         def answered(response: HeartbeatResponse) -> None:
-            if response.error is ControllerError.METADATA_WENT_BACK:
-                self._tell_holdings(self._identity(self.started_after, self.broker_epoch, ()))
-                return
-            proof = self.heartbeats.proof(response, wants_shutdown=self.wants_shutdown)
-            if proof is not None:
-                self.cluster.marks.reached("host.finds.out")
-                self._end_unproven(f"finds out that it went back: {proof}")
-                return
-            if count < response.heard_count:
-                return  # it was late
             if not self._hear(response):
                 self._leave_controller(controller)
                 return
-            self.lease.on_heartbeat_acked(response, sent_ms=sent_ms, now_ms=self.now_ms)
+            meaning = session.on_heartbeat(request, response, sent_ms=sent_ms, now_ms=self.now_ms)
             self.cluster.marks.on_heartbeat(response.error)
-            if response.error in (
-                ControllerError.STALE_BROKER_EPOCH,
-                ControllerError.BROKER_NOT_REGISTERED,
-            ):
-                self._register(self.disk.shutdown_kind(), self.disk.broker_epoch, ())
-            elif response.error is not ControllerError.NONE:
-                self._leave_controller(controller)
-            else:
-                self.heard_ms = max(self.heard_ms, true_sent_ms)
-                self.time.on_heartbeat(response, sent_ms=sent_ms)
-                self.cluster.oracle.check_leap_is_told(self, response.wall_ms, sent_ms)
-                self.heartbeats.on_answer(count, response)
-                if response.controller_epoch == known_under:
-                    self.is_resumed = False  # it could have been found out, and was believed
-                if self.wants_shutdown and response.may_shut_down:
-                    self._finish_shutdown()
+            match meaning:
+                case WentBackProof(text=proof):
+                    self.cluster.marks.reached("host.finds.out")
+                    self._end_unproven(f"finds out that it went back: {proof}")
+                case Meaning.TELL_HOLDINGS:
+                    self._tell_holdings()
+                case Meaning.DISOWNED:
+                    self._register()
+                case Meaning.REFUSED:
+                    self._leave_controller(controller)
+                case Meaning.DONE:
+                    self.heard_ms = max(self.heard_ms, true_sent_ms)
+                    self.time.on_heartbeat(response, sent_ms=sent_ms)
+                    self.cluster.oracle.check_leap_is_told(self, response.wall_ms, sent_ms)
+                    if response.controller_epoch == known_under:
+                        self.is_resumed = False  # it could have been found out, and was believed
+                    if session.may_shut_down:
+                        self._finish_shutdown()
 
         def lost() -> None:
             self._leave_controller(controller)
@@ -811,22 +779,15 @@ class BrokerNode:
         self.crash()
 
     def _poll(self) -> None:
-        request = PollRequest(
-            heartbeat_count=self.heartbeats.sent,
-            broker_id=self.broker_id,
-            broker_epoch=self.broker_epoch,
-            applied_controller_epoch=self.applied[0],
-            applied_sequence=self.applied[1],
-            failures=tuple(self.failures),
-            witness=self.witness,
-        )
+        request = self.session.poll(self.witness)
 
         def answered(batch: UpdateBatch) -> None:
-            if self._hear(batch) and batch.error is ControllerError.NONE:
-                self.failures = []
-                if self._apply(batch):
-                    self._after(0.1, self._poll)
-            else:
+            meaning = self.session.on_batch(batch) if self._hear(batch) else Meaning.REFUSED
+            if batch.error is ControllerError.NONE:
+                self.cluster.marks.on_update(self, batch)
+            if meaning is Meaning.IGNORED or (meaning is Meaning.APPLY and self._apply(batch)):
+                self._after(0.1, self._poll)
+            elif meaning is not Meaning.APPLY:
                 self._after(50, self._poll)
 
         def lost() -> None:
@@ -843,14 +804,7 @@ class BrokerNode:
         self._call(self._controller, request, answered, lost, timeout_ms=timeout_ms)
 
     def _apply(self, batch: UpdateBatch) -> bool:
-        """Return whether the batch is applied, or not of this session. False: it waits for logs."""
-        self.cluster.marks.on_update(self, batch)
-        if batch.broker_epoch != self.broker_epoch or not self.lease.on_controller_epoch(
-            batch.controller_epoch
-        ):
-            return True
-        if (batch.controller_epoch, batch.sequence) < self.applied and not batch.full:
-            return True
+        """Return whether the batch is applied. False: it waits for logs."""
         view = self.view
         before, topics = dict(view.brokers), view.topics
         view.apply(batch, now_ms=self.now_ms)
@@ -877,12 +831,9 @@ class BrokerNode:
                 return False
             answer = self._work(effect)
         self.applying = None
-        if batch.broker_epoch == self.broker_epoch:
-            self.failures = walk.failures
-            self.applied = (batch.controller_epoch, batch.sequence)
+        if self.session.on_applied(batch, walk.failures):
             seen = self.disk.seen
             self.disk.seen = seen._replace(records=max(seen.records, batch.records))
-            self.lease.on_applied(controller_epoch=batch.controller_epoch, sequence=batch.sequence)
             self.cluster.on_applied(self)
         return True
 
@@ -984,54 +935,36 @@ class BrokerNode:
             return
         now_ms = self.now_ms
         reports = self.core.reports
-        proposals = tuple(reports.due_proposals(now_ms))
-        for proposal in proposals:
-            self.cluster.oracle.on_replica_touched(self, (proposal.topic_id, proposal.partition))
-        problems = tuple(reports.unreported_problems())
-        ends = tuple(reports.untold_log_ends(count_max=TOLD_MAX))
-        created = tuple(reports.untold_creations(count_max=CREATIONS_TOLD_MAX))
-        # In a sweep of its family only, so that what all other seeds draw stays as it is.
-        tells_aside = self.cluster.options.family == "metadata" and reports.take_set_aside()
-        if not proposals and not problems and not ends and not created and not tells_aside:
+        if self.cluster.options.family != "metadata":
+            reports.take_set_aside()  # so that what all other seeds draw stays as it is
+        report = self.session.report(reports, self, self.witness, count_max=TOLD_MAX, now_ms=now_ms)
+        if report is None:
             return
+        for proposal in report.proposals:
+            self.cluster.oracle.on_replica_touched(self, (proposal.topic_id, proposal.partition))
+        # They go along with other news: no simulated operator looks at them.
+        report = structs.replace(report, lags=tuple(reports.changed_lags(now_ms, count_max=LAGS_TOLD_MAX)))
         self.reporting = True
-        report = LagReport(
-            broker_id=self.broker_id,
-            broker_epoch=self.broker_epoch,
-            proposals=proposals,
-            problems=problems,
-            lags=tuple(reports.changed_lags(now_ms, count_max=TOLD_MAX)),
-            witness=self.witness,
-            log_ends=ends,
-            created=created,
-            set_aside=tuple(self.disk.notes.values()) if tells_aside else None,
-        )
 
-        def done(*, is_aside_told: bool) -> None:
+        def done() -> None:
             self.reporting = False
-            if tells_aside and not is_aside_told:
-                reports.note_set_aside()
             if self.report_soon:
                 self.report_soon = False
                 self._after(1, self._report)
 
         def answered(response: LagReportResponse) -> None:
-            is_heard = response.error is ControllerError.NONE
-            if is_heard:
-                reports.on_problems_reported(problems)
-                has_more = reports.on_log_ends_told(ends)
-                if response.controller_epoch >= self.applied[0]:
-                    has_more = reports.on_creations_told(created) or has_more
-                self.report_soon = self.report_soon or has_more
+            _, has_more = self.session.on_report(report, reports, response)
+            self.report_soon = self.report_soon or has_more
             for result in response.results:
                 if (replica := self.replicas.get((result.topic_id, result.partition))) is not None:
                     self.cluster.marks.on_proposal_result(replica, result)
             self._carry_out(self.core.on_proposal_results(response.results, now_ms=self.now_ms))
-            done(is_aside_told=is_heard)
+            done()
 
         def lost() -> None:
             self.cluster.marks.reached("report.unanswered")
-            done(is_aside_told=False)
+            self.session.on_report_lost(report, reports)
+            done()
 
         self._call(self._controller, report, answered, lost)
 

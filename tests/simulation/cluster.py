@@ -227,7 +227,7 @@ class Cluster:
         """The controller epoch of the active controller if it knows of a later heartbeat of this process than
         it remembers (3.10, a host that goes back); -1 if only a broker knows that would tell the next one;
         None if nobody does, or if what was told of it is true of it again (G6)."""
-        sent, answered = broker.heartbeats.sent, broker.heartbeats.answered
+        sent, answered = broker.session.heartbeats.sent, broker.session.heartbeats.answered
         heard_here: Collection[tuple[int, int]] = ()
         controller = self.active_controller()
         machine = None if controller is None else controller.machine
@@ -239,7 +239,7 @@ class Cluster:
                 session.has_gone_back
                 or session.heard_count > sent + 1
                 or session.heard_answered > answered
-                or (registered.shutting_down and not broker.wants_shutdown)
+                or (registered.shutting_down and not broker.session.wants_shutdown)
             ):
                 return machine.controller_epoch
         is_witnessed = any(
@@ -251,7 +251,7 @@ class Cluster:
             )
             for other in self.brokers.values()
             if other.is_up and not other.is_paused and other is not broker
-            for heard in other.heartbeats.others
+            for heard in other.session.heartbeats.others
             if heard.broker_id == broker.broker_id
         )
         return -1 if is_witnessed else None

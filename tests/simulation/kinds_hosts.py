@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
 from springtide.contract.updates import BrokerEndpoint
-from springtide.node.core.heartbeats import Heartbeats
-from springtide.node.lease import NEVER_MS, Lease
+from springtide.node.core.session import MemberSession
+from springtide.node.lease import NEVER_MS
 from tests.simulation.broker_node import Disk
 from tests.simulation.kinds_brokers import draw_loss
 from tests.simulation.kinds_network import cut_pairs
@@ -37,14 +37,17 @@ class Snapshot:
     taken_ms: int
     disk: Disk
     incarnation: str
-    broker_epoch: int
-    lease: Lease
-    applied: tuple[int, int]
-    heartbeats: Heartbeats
+    session: MemberSession
     endpoints: dict[int, BrokerEndpoint]
     topics: dict[str, TopicState]
     states: dict[PartitionKey, PartitionState]
     high_watermarks: dict[PartitionKey, int]
+
+
+def _copied(session: MemberSession) -> MemberSession:
+    copied = copy(session)
+    copied.lease, copied.heartbeats = copy(session.lease), copy(session.heartbeats)
+    return copied
 
 
 def take(broker: BrokerNode) -> Snapshot:
@@ -55,10 +58,7 @@ def take(broker: BrokerNode) -> Snapshot:
         taken_ms=broker.now_ms,
         disk=disk,
         incarnation=broker.incarnation,
-        broker_epoch=broker.broker_epoch,
-        lease=copy(broker.lease),
-        applied=broker.applied,
-        heartbeats=copy(broker.heartbeats),
+        session=_copied(broker.session),
         endpoints=dict(broker.view.brokers),
         topics=dict(broker.view.topics),
         states={key: replica.state for key, replica in broker.replicas.items() if replica.state is not None},
@@ -71,16 +71,13 @@ def resume(broker: BrokerNode, snapshot: Snapshot) -> None:
     broker.disk = snapshot.disk
     broker.cluster.oracle.on_log_replaced(broker.broker_id)
     broker.incarnation = snapshot.incarnation
-    broker.broker_epoch = snapshot.broker_epoch
-    broker.applied = snapshot.applied
-    broker.heartbeats = copy(snapshot.heartbeats)
-    broker.registered = True
+    broker.session = _copied(snapshot.session)
     broker.is_resumed = True
     broker.cluster.oracle.resumed.add(broker.broker_id)
     broker.view.brokers.update(snapshot.endpoints)
     broker.view.topics = dict(snapshot.topics)
     broker.heard_ms = broker.events.now_ms  # by its own clock, at most a lease of which is left
-    lease = broker.lease = copy(snapshot.lease)
+    lease = broker.lease
     slept_ms = broker.now_ms - snapshot.taken_ms  # of which its own clock knows nothing
     if lease._held_until_ms != NEVER_MS:
         lease._held_until_ms += slept_ms
@@ -107,7 +104,7 @@ def _is_enough_alone(state: PartitionState, broker_id: int) -> bool:
 
 def _draw_resumed(cluster: Cluster, random: Random) -> Arguments | None:
     drawn = draw_loss(cluster, random)
-    if drawn is None or not cluster.brokers[drawn["broker"]].registered:
+    if drawn is None or not cluster.brokers[drawn["broker"]].session.is_registered:
         return None
     return drawn | {
         "age_ms": random.choice((1_000, 3_000, 8_000)),
@@ -133,12 +130,12 @@ def resume_host(
     `deaf_ms` it reaches no controller, and for `lonely_ms` no peer: clients come first."""
     del salt
     node = cluster.brokers[broker]
-    if not node.is_up or not node.registered or node.is_paused:
+    if not node.is_up or not node.session.is_registered or node.is_paused:
         return False
     snapshot = take(node)
 
     def die() -> None:
-        if not node.is_up or node.life != snapshot.life or node.broker_epoch != snapshot.broker_epoch:
+        if not node.is_up or node.life != snapshot.life or node.broker_epoch != snapshot.session.broker_epoch:
             return  # what it was has ended
         if not cluster.budget.spend(node, over_budget=over_budget):
             return

@@ -142,8 +142,8 @@ def missing_in_core(cluster: Cluster, core: Collection[str]) -> tuple[str, str] 
     brokers = [b for b in cluster.brokers.values() if b.name in core]
     for broker in brokers:
         position = (controller.controller_epoch, controller.published.sequence)
-        if broker.applied != position:
-            return "L4", f"{broker.name} has applied {broker.applied} of {position}"
+        if broker.session.applied != position:
+            return "L4", f"{broker.name} has applied {broker.session.applied} of {position}"
     inside = {broker.broker_id for broker in brokers}
     for key in cluster.keys:
         state = cluster.truth(key)
@@ -178,7 +178,7 @@ def missing_at_end(cluster: Cluster) -> tuple[str, str] | None:
     undone = cluster.operator.is_settled()
     if undone is not None:
         return "L5", undone
-    stopping = [b.name for b in cluster.brokers.values() if b.is_up and b.wants_shutdown]
+    stopping = [b.name for b in cluster.brokers.values() if b.is_up and b.session.wants_shutdown]
     if stopping:
         return "L5", f"{stopping[0]} does not stop"
     rotten = [b.name for b in cluster.brokers.values() if b.is_rotten]

@@ -242,7 +242,7 @@ class Sightings(Marks):
             self.reached("update.of.an.earlier.controller")
         elif batch.full:
             self.reached("update.full")
-        elif (batch.controller_epoch, batch.sequence) < broker.applied:
+        elif (batch.controller_epoch, batch.sequence) < broker.session.applied:
             self.reached("update.out.of.order")
 
     def on_state(self, broker: BrokerNode, replica: Replica, state: PartitionState) -> None:

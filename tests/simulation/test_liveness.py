@@ -168,18 +168,18 @@ def test_who_has_sent_again_what_it_had_lost_can_be_found_out_by_nobody() -> Non
     (told,) = {
         heard
         for other in (1, 3)
-        for heard in cluster.brokers[other].heartbeats.others
+        for heard in cluster.brokers[other].session.heartbeats.others
         if heard.broker_id == 2
     }
     controller = cluster.active_controller()
     assert controller is not None and controller.machine is not None
-    broker.heartbeats.sent, broker.heartbeats.answered = told.count - 1, told.answered - 1
+    broker.session.heartbeats.sent, broker.session.heartbeats.answered = told.count - 1, told.answered - 1
     assert cluster.who_knows_later(broker) == controller.controller_epoch
     controller.crash()
     assert cluster.who_knows_later(broker) == -1, "it has forgotten an answer"
-    broker.heartbeats.answered = told.answered
+    broker.session.heartbeats.answered = told.answered
     assert cluster.who_knows_later(broker) is None
-    broker.heartbeats.sent = told.count - 2
+    broker.session.heartbeats.sent = told.count - 2
     assert cluster.who_knows_later(broker) == -1, "it has sent less than was heard of it"
 
 

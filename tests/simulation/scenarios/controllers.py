@@ -23,7 +23,7 @@ def write_of_a_deposed_controller(s: Script) -> None:
     s.cluster.zookeeper.expire(first.session)
     s.until("the other leads", lambda: other.machine is not None and other.is_authoritative())
     s.b.start()
-    s.until("the successor has written", lambda: s.b.registered)
+    s.until("the successor has written", lambda: s.b.session.is_registered)
     state, epoch = s.state, s.cluster.zookeeper.nodes["controller_epoch"].value
     slow.release()
     s.run_for(20)

@@ -34,7 +34,7 @@ def last_in_sync_replica_returns_empty(s: Script) -> None:
     s.b.pause()  # so that nobody writes before A's new incarnation is there
     s.until("A is fenced", lambda: s.state.leader != s.a.broker_id)
     s.a.start()
-    s.until("A is registered", lambda: s.a.registered)
+    s.until("A is registered", lambda: s.a.session.is_registered)
     s.run_for(500)
     s.reached("A is back, and empty", s.log_end_or_0(s.a) == 0 < committed)
     s.expect(
@@ -62,7 +62,7 @@ def last_in_sync_replica_returns_with_an_older_copy_in_place(s: Script) -> None:
     s.a.restore_disk(copy, reboots=False, in_place=True)
     controller.start()
     s.a.start()
-    s.until("A is registered", lambda: s.a.registered)
+    s.until("A is registered", lambda: s.a.session.is_registered)
     s.run_for(2_000)
     s.reached("A is back, with less", s.log_end_or_0(s.a) < committed and s.a.disk.has_mount_mark)
     s.expect(
@@ -102,7 +102,12 @@ def older_copy_that_nothing_shows_beside_a_whole_log(s: Script) -> None:
     b.restore_disk(copy, reboots=False, in_place=True, is_forged=True)
     for broker in (b, c):
         broker.start()
-    s.until("both live", lambda: {b.broker_id, c.broker_id} <= _eligible(s) and b.registered and c.registered)
+    s.until(
+        "both live",
+        lambda: (
+            {b.broker_id, c.broker_id} <= _eligible(s) and b.session.is_registered and c.session.is_registered
+        ),
+    )
     s.reached(
         "B lacks what was committed, has its seat, and no row says how much was",
         s.log_end(b) < s.committed <= s.log_end(c)
@@ -136,7 +141,7 @@ def power_lost_everywhere(s: Script) -> None:
     s.reached("three machines are down with three different tails", len(kept) == 3)
     for broker in (a, b, c):
         broker.start()
-    s.until("all are registered", lambda: all(broker.registered for broker in (a, b, c)))
+    s.until("all are registered", lambda: all(broker.session.is_registered for broker in (a, b, c)))
     s.run_for(2_000)
     s.expect(
         "I11",
@@ -159,7 +164,7 @@ def a_mark_of_an_unclean_election_counts_once(s: Script) -> None:
         s.power_cut(broker)
     for broker in (a, b, c):
         broker.start()
-    s.until("all are registered", lambda: all(broker.registered for broker in (a, b, c)))
+    s.until("all are registered", lambda: all(broker.session.is_registered for broker in (a, b, c)))
     s.run_for(2_000)
     _choose(s, a)
     s.run_for(1_000)
@@ -244,7 +249,7 @@ def _all_lack(s: Script, committed: int) -> bool:
 def _come_back(s: Script) -> None:
     for broker in (s.a, s.b, s.c):
         broker.start()
-    s.until("all are registered", lambda: all(broker.registered for broker in (s.a, s.b, s.c)))
+    s.until("all are registered", lambda: all(broker.session.is_registered for broker in (s.a, s.b, s.c)))
 
 
 @scenario("S62", min_insync_replicas=2)
@@ -356,14 +361,14 @@ def successor_dies_at_the_hand_over(s: Script) -> None:
     """A is asked to stop, B is to lead in its place, and dies at that moment."""
     a, b, c = s.a, s.b, s.c
     s.traffic()
-    a.wants_shutdown = True
+    a.session.wants_shutdown = True
     s.until("B is to lead", lambda: s.state.leader == b.broker_id)
     was_up = a.is_up
     s.kill(b)
     s.until("C leads, or A again", lambda: s.leads(c) or s.leads(a))
     s.reached("A was still there", was_up)
     s.run_for(3_000)
-    a.wants_shutdown = False
+    a.session.wants_shutdown = False
     if a.is_up:
         s.kill(a)
 

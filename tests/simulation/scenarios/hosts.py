@@ -223,7 +223,7 @@ def follower_resumed_under_another_controller(s: Script) -> None:
     go_back(s, s.b, snapshot)
     other = next(each for each in s.cluster.controllers if each is not first)
     s.until("the other leads", lambda: other.machine is not None)
-    s.reached("B is as it was", s.b.is_resumed and s.b.heartbeats.sent > 0)
+    s.reached("B is as it was", s.b.is_resumed and s.b.session.heartbeats.sent > 0)
     s.must("3.10", "B ends", lambda: not s.b.is_up, within_ms=5_000)
     s.expect("3.10", "an answer has told it", was_told(s))
 
@@ -231,13 +231,15 @@ def follower_resumed_under_another_controller(s: Script) -> None:
 @scenario("S67")
 def follower_resumed_that_nobody_answers(s: Script) -> None:
     """Until it has sent as many heartbeats as were heard of it before."""
-    heard = s.b.heartbeats
+    heard = s.b.session.heartbeats
     snapshot = live_on(s, s.b)
     before = heard.sent
     s.cut_off(s.b, s.a, s.c, *s.cluster.controllers)
     go_back(s, s.b, snapshot)
-    s.until("its count has caught up", lambda: s.b.heartbeats.sent > before)
-    s.reached("it remembers an earlier answer", s.b.is_resumed and s.b.heartbeats.answered < before - 1)
+    s.until("its count has caught up", lambda: s.b.session.heartbeats.sent > before)
+    s.reached(
+        "it remembers an earlier answer", s.b.is_resumed and s.b.session.heartbeats.answered < before - 1
+    )
     s.mend(s.b)
     s.must("3.10", "B ends", lambda: not s.b.is_up, within_ms=5_000)
     s.expect("3.10", "an answer has told it", was_told(s))

@@ -151,7 +151,7 @@ def drained_broker_stops_while_its_replica_is_on_its_way(s: Script) -> None:
     move(s, b, c, d)
     s.until("D is being served", lambda: len(slow) > 0)
     s.traffic()
-    a.wants_shutdown = True
+    a.session.wants_shutdown = True
     s.must("L5", "A may stop", lambda: not a.is_up)
     s.reached(
         "A has handed over, and D lacks what A had",
@@ -161,7 +161,7 @@ def drained_broker_stops_while_its_replica_is_on_its_way(s: Script) -> None:
     slow.drop()
     moved(s, b, c, d)
     a.start()
-    s.must("I22", "A's log is set aside", lambda: a.registered and s.key in a.disk.quarantined)
+    s.must("I22", "A's log is set aside", lambda: a.session.is_registered and s.key in a.disk.quarantined)
 
 
 @scenario("S36", brokers=5, controllers=2)

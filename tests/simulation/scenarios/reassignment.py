@@ -161,7 +161,7 @@ def controller_and_leader_die_while_a_learner_catches_up(s: Script) -> None:
     moved(s, b, c, d)
     first.start()
     a.start()
-    s.must("I22", "A's log is set aside", lambda: a.registered and s.key in a.disk.quarantined)
+    s.must("I22", "A's log is set aside", lambda: a.session.is_registered and s.key in a.disk.quarantined)
 
 
 @scenario("S25", brokers=4, controllers=2)

@@ -320,7 +320,11 @@ class Script:
         self.must(
             "L2",
             f"{broker.name} is in sync again",
-            lambda: broker.registered and broker.broker_id in self.state.isr and self.key in broker.replicas,
+            lambda: (
+                broker.session.is_registered
+                and broker.broker_id in self.state.isr
+                and self.key in broker.replicas
+            ),
         )
 
     def expire_together(self, *brokers: BrokerNode) -> None:

@@ -144,7 +144,7 @@ def killed_in_the_middle_of_an_append(s: Script) -> None:
     s.reached("B holds a piece of a batch that it lacks", s.log_end(s.b) == end < s.log_end(s.a))
     s.b.start()
     s.expect("5.4", "the torn bytes are cut", s.log_end(s.b) == end)
-    s.must("L2", "B is in sync", lambda: s.b.registered and s.in_isr(s.a, s.b, s.c))
+    s.must("L2", "B is in sync", lambda: s.b.session.is_registered and s.in_isr(s.a, s.b, s.c))
     s.kill(s.a)
     s.until("B leads", lambda: s.leads(s.b))
 

@@ -144,7 +144,7 @@ def test_partitions_at_rest_cost_no_tick_and_no_report() -> None:
         async def tick() -> int:
             with LongestStep() as step:
                 node.table.tick()
-                reported = node.reports.changed_lags(node.clock.mono_ms(), count_max=PARTITIONS)
+                reported = node.reports.untold.changed_lags(node.clock.mono_ms(), count_max=PARTITIONS)
                 await trio.lowlevel.checkpoint()
             assert step.calls_max > 0
             return -1 if reported else step.calls_max

@@ -369,7 +369,9 @@ def test_a_failed_fsync_takes_every_replica_of_the_directory_offline_and_is_repo
         await node.maintenance.apply_retention()
         assert [type(hosted.replica.role) for hosted in node.table] == [Offline, Offline]
         assert node.directory.offline_ids() == ("dir-1",)
-        assert [problem.code for problem in node.reports.unreported_problems()] == ["storage_error"] * 2
+        assert [problem.code for problem in node.reports.untold.unreported_problems()] == [
+            "storage_error"
+        ] * 2
         assert node.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
 
     trio.run(test)
@@ -388,7 +390,7 @@ def test_damage_in_one_log_ends_that_replica_and_the_others_are_flushed() -> Non
         assert isinstance(node.hosted(OTHER_ID).replica.role, Leader)
         assert node.log(OTHER_ID).recovery_point == node.log(OTHER_ID).segments[-1].base_offset
         assert node.directory.failure is None
-        (problem,) = node.reports.unreported_problems()
+        (problem,) = node.reports.untold.unreported_problems()
         assert (problem.topic_id, problem.code) == (TOPIC_ID, "storage_error")
 
     trio.run(test)
@@ -405,7 +407,7 @@ def test_a_disk_that_is_full_never_acknowledges_and_the_process_lives() -> None:
         assert node.log().log_end_offset == 3
         disk.free_bytes_left = None  # room again changes nothing: what was half written is not known
         assert node.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
-        (problem,) = node.reports.unreported_problems()
+        (problem,) = node.reports.untold.unreported_problems()
         assert (problem.code, problem.topic_id) == ("storage_error", TOPIC_ID)
         assert node.directory.offline_ids() == ("dir-1",)
         for work in (node.maintenance.checkpoint_high_watermarks, node.maintenance.flush_due):
@@ -413,7 +415,7 @@ def test_a_disk_that_is_full_never_acknowledges_and_the_process_lives() -> None:
                 await work()
             except LogError as error:
                 node.maintenance.on_storage_error(str(error))  # as the loops do
-        assert len(node.reports.unreported_problems()) == 1
+        assert len(node.reports.untold.unreported_problems()) == 1
 
     trio.run(test)
 

@@ -47,7 +47,7 @@ def test_i25_one_bad_entry_fails_alone_and_is_reported() -> None:
         assert [(failure.topic_id, failure.code) for failure in failures] == [(OTHER_ID, "log_missing")]
         assert [hosted.topic for hosted in node.table] == ["orders", "third"]
         assert node.produce().error is ErrorCode.NONE
-        (problem,) = node.reports.unreported_problems()
+        (problem,) = node.reports.untold.unreported_problems()
         assert (problem.topic_id, problem.code) == (OTHER_ID, "log_missing")
         assert not node.disk.is_dir(f"{PATH}/lost-0.{OTHER_ID}")
         assert node.reports_wanted > 0
@@ -109,7 +109,7 @@ def test_an_entry_whose_directory_can_not_be_made_fails_and_the_broker_goes_on()
         assert await node.apply(state(), full=True) == []
         disk.fail_next("mkdir", OSError(28, "full"), path_contains=OTHER_ID)
         assert await node.apply(state(topic_id=OTHER_ID, topic="other", leader_epoch=4)) == []
-        (problem,) = node.reports.unreported_problems()
+        (problem,) = node.reports.untold.unreported_problems()
         assert (problem.topic_id, problem.code, problem.leader_epoch) == (OTHER_ID, "storage_error", 4)
         assert node.directory.failure is not None
 
@@ -172,21 +172,24 @@ def test_a_log_that_was_set_aside_is_told_and_taken_up_when_a_newer_state_names_
         node = Node(MemoryDisk())
         topic = TopicState(topic_id=TOPIC_ID, topic="orders", partitions=1, replication_factor=1)
         await node.apply(state(leader_epoch=4), topics=(topic,), full=True)
-        assert node.reports.untold_set_aside() == ()
+        assert node.reports.untold.take_set_aside()
+        assert node.reports.set_aside() == ()
         node.produce(3)
         held = node.hosted().replica.state
         await node.apply(full=True)
-        (told,) = node.reports.untold_set_aside() or ()
+        assert node.reports.untold.take_set_aside()
+        (told,) = node.reports.set_aside()
         assert (told.log_end_offset, told.leader_epoch, told.is_whole) == (3, 4, True)
         assert (told.state, told.topic_state) == (held, topic)
-        assert node.reports.untold_set_aside() is None
+        assert not node.reports.untold.take_set_aside()
         later = {"partition_epoch": 1_014, "new_replicas": ()}
         stale = await node.apply(state(leader_epoch=4, **later))  # a seat that was not given for this log
         assert [failure.code for failure in stale] == ["log_missing"]
         assert await node.apply(state(leader_epoch=1_004, **later)) == []
         assert node.log().log_end_offset == 3
         assert isinstance(node.hosted().replica.role, Leader)
-        assert node.reports.untold_set_aside() == ()
+        assert node.reports.untold.take_set_aside()
+        assert node.reports.set_aside() == ()
         assert not node.disk.is_dir(f"{PATH}/quarantine/{DIRECTORY}")
 
     trio.run(test)
@@ -311,7 +314,7 @@ def test_a_divergent_end_is_durable_aside_before_it_is_cut_and_fetching_begins_a
         (batches,) = [name for name in names if not name.endswith(".json")]
         content = bytes(disk.content(f"{PATH}/divergent/{batches}"))
         assert content == batch_of(base_offset=1, leader_epoch=1) + batch_of(base_offset=2, leader_epoch=1)
-        assert [problem.code for problem in node.reports.unreported_problems()] == ["divergent"]
+        assert [problem.code for problem in node.reports.untold.unreported_problems()] == ["divergent"]
 
     trio.run(test)
 
@@ -320,14 +323,14 @@ def test_problems_wait_for_a_controller_within_a_bound() -> None:
     async def test() -> None:
         node = Node(MemoryDisk())
         await node.apply(following(topic_id=OTHER_ID, topic="lost", new_replicas=()), full=True)
-        (problem,) = node.reports.unreported_problems()
+        (problem,) = node.reports.untold.unreported_problems()
         for _ in range(UNREPORTED_PROBLEMS_MAX + 5):
             node.table.add_problem(problem)
-        problems = node.reports.unreported_problems()
+        problems = node.reports.untold.unreported_problems()
         assert len(problems) == UNREPORTED_PROBLEMS_MAX
-        node.reports.on_problems_reported(problems)
+        node.reports.untold.on_problems_reported(problems)
         node.reports.on_report_answered(LagReportResponse(), 0)
-        assert node.reports.unreported_problems() == ()
+        assert node.reports.untold.unreported_problems() == ()
 
     trio.run(test)
 
@@ -337,25 +340,25 @@ def test_a_replica_without_a_leader_tells_its_log_end_once_and_again_to_a_new_co
         node = Node(MemoryDisk())
         await node.apply(state(replicas=(1, 2), isr=(1, 2), new_replicas=(1, 2), leader_epoch=3), full=True)
         node.produce(3)
-        assert node.reports.untold_log_ends(count_max=9) == []
+        assert node.reports.untold.untold_log_ends(count_max=9) == []
         orphan = state(
             replicas=(1, 2), isr=(1, 2), leader=NO_LEADER, leader_epoch=4, partition_epoch=2, new_replicas=()
         )
         wanted = node.reports_wanted
         await node.apply(orphan)
         assert node.reports_wanted == wanted + 1
-        (told,) = node.reports.untold_log_ends(count_max=9)
+        (told,) = node.reports.untold.untold_log_ends(count_max=9)
         assert (told.topic_id, told.partition, told.leader_epoch) == (TOPIC_ID, 0, 4)
         assert (told.log_start_offset, told.log_end_offset, told.high_watermark) == (0, 3, 0)
         assert told.epochs == ((3, 0),)
-        assert node.reports.untold_log_ends(count_max=0) == []
-        assert node.reports.untold_log_ends(count_max=9) == [told]  # until somebody has heard
-        node.reports.on_log_ends_told([told])
-        assert node.reports.untold_log_ends(count_max=9) == []
+        assert node.reports.untold.untold_log_ends(count_max=0) == []
+        assert node.reports.untold.untold_log_ends(count_max=9) == [told]  # until somebody has heard
+        node.reports.untold.on_log_ends_told([told])
+        assert node.reports.untold.untold_log_ends(count_max=9) == []
         await node.apply(orphan, full=True)
-        assert node.reports.untold_log_ends(count_max=9) == [told]
+        assert node.reports.untold.untold_log_ends(count_max=9) == [told]
         await node.apply(state(replicas=(1, 2), isr=(1,), leader_epoch=5, partition_epoch=3))
-        assert node.reports.untold_log_ends(count_max=9) == []
+        assert node.reports.untold.untold_log_ends(count_max=9) == []
 
     trio.run(test)
 
@@ -366,14 +369,14 @@ def test_a_controller_that_took_over_is_told_of_idle_partitions_too() -> None:
     async def test() -> None:
         node = Node(MemoryDisk())
         await node.apply(state(), full=True)
-        assert len(node.reports.changed_lags(0, count_max=9)) == 1
-        assert node.reports.changed_lags(500, count_max=9) == []
+        assert len(node.reports.untold.changed_lags(0, count_max=9)) == 1
+        assert node.reports.untold.changed_lags(500, count_max=9) == []
         await node.apply(state(partition_epoch=2))
-        assert node.reports.changed_lags(1_000, count_max=9) == []
+        assert node.reports.untold.changed_lags(1_000, count_max=9) == []
         await node.apply(state(partition_epoch=2), full=True)
-        assert len(node.reports.changed_lags(1_500, count_max=9)) == 1
+        assert len(node.reports.untold.changed_lags(1_500, count_max=9)) == 1
         node.table.note_read(node.hosted(), 70)
-        (read,) = node.reports.changed_lags(2_000, count_max=9)
+        (read,) = node.reports.untold.changed_lags(2_000, count_max=9)
         assert (read.bytes_in, read.bytes_out) == (node.hosted().bytes_in, 70), "a consumer has read it"
 
     trio.run(test)
@@ -495,16 +498,16 @@ def test_s56_logs_are_told_of_by_name_once_to_each_controller_until_they_are_new
     async def test() -> None:
         node = Node(MemoryDisk())
         await begin(node, *many(2), full=True)
-        assert node.reports.untold_creations(count_max=10) == ()
+        assert node.reports.untold.untold_creations(count_max=10) == ()
         await node.apply()
-        told = node.reports.untold_creations(count_max=10)
+        told = node.reports.untold.untold_creations(count_max=10)
         assert told == (CreatedLogs(topic_id=OTHER_ID, partitions=(0, 1)),)
-        node.reports.on_creations_told(told)
-        assert node.reports.untold_creations(count_max=10) == ()
+        node.reports.untold.on_creations_told(told)
+        assert node.reports.untold.untold_creations(count_max=10) == ()
         await node.apply(*many(2), full=True)  # another controller
-        assert node.reports.untold_creations(count_max=10) == told
+        assert node.reports.untold.untold_creations(count_max=10) == told
         await node.apply(*many(1, new_replicas=(2,), partition_epoch=2))
-        assert node.reports.untold_creations(count_max=10) == (
+        assert node.reports.untold.untold_creations(count_max=10) == (
             CreatedLogs(topic_id=OTHER_ID, partitions=(1,)),
         )
 

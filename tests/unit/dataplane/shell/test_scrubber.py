@@ -98,7 +98,7 @@ class Bench:
         return before, first_size
 
     def problems(self) -> list[str]:
-        return [problem.code for problem in self.node.reports.unreported_problems()]
+        return [problem.code for problem in self.node.reports.untold.unreported_problems()]
 
 
 def run(test: Callable[[Bench, trio.Nursery], Awaitable[None]], **pace: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import httpx
@@ -73,7 +73,11 @@ class Reports:
         self.answered: list[LagReportResponse] = []
         self.log_ends: tuple[ReplicaLogEnd, ...] = ()
         self.created: tuple[CreatedLogs, ...] = ()
-        self.set_aside: tuple[SetAsideLog, ...] | None = None
+        self.aside: tuple[SetAsideLog, ...] | None = None
+
+    @property
+    def untold(self) -> Reports:
+        return self
 
     def due_proposals(self, now_ms: int) -> Sequence[IsrProposal]:
         return self.proposals
@@ -84,26 +88,32 @@ class Reports:
     def untold_log_ends(self, *, count_max: int) -> Sequence[ReplicaLogEnd]:
         return self.log_ends
 
-    def on_log_ends_told(self, log_ends: Sequence[ReplicaLogEnd]) -> None:
-        self.log_ends = self.log_ends[len(log_ends) :]
+    def on_log_ends_told(self, log_ends: Iterable[ReplicaLogEnd]) -> bool:
+        self.log_ends = self.log_ends[len(tuple(log_ends)) :]
+        return False
 
     def untold_creations(self, *, count_max: int) -> Sequence[CreatedLogs]:
         return self.created
 
-    def on_creations_told(self, created: Sequence[CreatedLogs]) -> None:
+    def on_creations_told(self, created: Iterable[CreatedLogs]) -> bool:
         self.created = ()
+        return False
 
-    def untold_set_aside(self) -> tuple[SetAsideLog, ...] | None:
-        told, self.set_aside = self.set_aside, None
+    def take_set_aside(self) -> bool:
+        return self.aside is not None
+
+    def set_aside(self) -> tuple[SetAsideLog, ...]:
+        told, self.aside = self.aside, None
+        assert told is not None
         return told
 
-    def on_set_aside_not_told(self) -> None:
-        self.set_aside = ()
+    def note_set_aside(self) -> None:
+        self.aside = ()
 
     def unreported_problems(self) -> Sequence[ReplicaProblem]:
         return self.problems
 
-    def on_problems_reported(self, problems: Sequence[ReplicaProblem]) -> None:
+    def on_problems_reported(self, problems: Iterable[ReplicaProblem]) -> None:
         self.problems = ()
 
     def holdings(self, identity: RegisterRequest, *, has_view: bool) -> Holdings:
@@ -628,8 +638,8 @@ def test_a_process_that_began_on_an_empty_disk_says_so_to_a_controller_that_forg
     say of the disk before."""
 
     def test(bench: Bench) -> None:
-        bench.session._identity = msgspec.structs.replace(
-            bench.session._identity, last_shutdown=ShutdownKind.FIRST_START
+        bench.session.core.identity = msgspec.structs.replace(
+            bench.session.core.identity, last_shutdown=ShutdownKind.FIRST_START
         )
         went_back = HeartbeatResponse(error=ControllerError.METADATA_WENT_BACK, controller_epoch=3)
         bench.controller.then("heartbeat", went_back)
