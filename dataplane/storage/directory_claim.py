@@ -76,7 +76,7 @@ class DirectoryClaim:
         self._lock = lock
         self._boot_id = boot_id
         self._is_registered = False
-        self._is_disowned = False
+        self.is_disowned = False
         self.path = path
         self.health = DirectoryHealth(path)
         self.meta = meta
@@ -124,7 +124,7 @@ class DirectoryClaim:
         stop: the whole machine went back, memory and disk, so boot id and mount prove nothing.
         """
         self._write_meta(replace(self.meta, boot_id="", unanswered=()))
-        self._is_disowned = True
+        self.is_disowned = True
 
     def refute(self) -> None:
         """Withdraw, durably, the proof that only the process died. This comes before the log that refutes it
@@ -139,7 +139,7 @@ class DirectoryClaim:
         reported or the directory was disowned.
         """
         is_reported = self._is_registered or self.last_shutdown is ShutdownKind.CLEAN
-        if self._is_disowned or not is_reported:
+        if self.is_disowned or not is_reported:
             return False
         self.renew_fresh_mark()
         with self.health.guarded("writing the clean-shutdown marker"):

@@ -88,10 +88,10 @@ class HeartbeatListener(Protocol):
 
 
 class ControllerSession:
-    """identity: a registration as of this process's start. reports, offline_log_dir_ids, on_went_back,
-    disk_space: of a broker, about what it stores. level, groups: of a coordinator, the shards that it is
-    level with, and what is new of its groups. missing_topics: that its clients ask for. listener: hears of
-    acknowledged heartbeats."""
+    """identity: a registration as of this process's start. reports, offline_log_dir_ids, keeps_its_logs,
+    on_went_back, disk_space: of a broker, about what it stores. level, groups: of a coordinator, the shards
+    that it is level with, and what is new of its groups. missing_topics: that its clients ask for. listener:
+    hears of acknowledged heartbeats."""
 
     def __init__(
         self,
@@ -106,6 +106,7 @@ class ControllerSession:
         apply: Callable[[UpdateBatch], Awaitable[Sequence[ApplyFailure]]],
         on_registered: Callable[[RegisterResponse], Awaitable[None]],
         offline_log_dir_ids: Callable[[], tuple[str, ...]] = tuple,
+        keeps_its_logs: Callable[[], bool] = lambda: True,
         on_went_back: Callable[[], Awaitable[None]] | None = None,
         disk_space: Callable[[], DiskSpace | None] = lambda: None,
         certificate_ends_ms: Callable[[], int] = lambda: -1,
@@ -123,6 +124,7 @@ class ControllerSession:
         self._apply = apply
         self._on_registered = on_registered
         self._offline_log_dir_ids = offline_log_dir_ids
+        self._keeps_its_logs = keeps_its_logs
         self._on_went_back = on_went_back
         self._disk_space = disk_space
         self._certificate_ends_ms = certificate_ends_ms
@@ -205,7 +207,9 @@ class ControllerSession:
     async def _register(self) -> None:
         delay_ms = RETRY_MS
         while True:
-            request = self.core.registration(self._witness, offline=self._offline_log_dir_ids())
+            request = self.core.registration(
+                self._witness, offline=self._offline_log_dir_ids(), keeps_its_logs=self._keeps_its_logs()
+            )
             try:
                 response = await self._client.register(request)
             except ControllerUnavailable as error:

@@ -160,7 +160,8 @@ class MemberSession:
         )
         if not self.is_registered:
             return request
-        # A process that was registered before has kept its logs: only the controller forgot it.
+        # A process that was registered before has kept its logs: only the controller forgot it. But one that
+        # has found out that its host went back (3.10) can say that of none.
         return msgspec.structs.replace(
             request,
             last_shutdown=ShutdownKind.PROCESS_CRASH if keeps_its_logs else ShutdownKind.MACHINE_CRASH,

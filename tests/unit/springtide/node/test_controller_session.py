@@ -211,6 +211,7 @@ class Bench:
             on_registered=self._on_registered,
             offline_log_dir_ids=lambda: (),
             disk_space=lambda: DiskSpace(free_bytes=3, total_bytes=9),
+            keeps_its_logs=lambda: not self.disowned,
             on_went_back=self._on_went_back,
         )
         self.disowned = 0
@@ -331,6 +332,17 @@ def test_a_disowned_incarnation_registers_again_and_starts_over(verb: str, error
     following = again[again.index(second) + 1]
     assert (following.applied_controller_epoch, following.applied_sequence) == (-1, -1)
     assert bench.lease.held_until_ms > 900
+
+
+def test_a_broker_that_knows_that_its_host_went_back_vouches_for_none_when_it_registers_again() -> None:
+    def prepare(bench: Bench) -> None:
+        bench.disowned = 1
+        gone = HeartbeatResponse(error=ControllerError.BROKER_NOT_REGISTERED, controller_epoch=3)
+        bench.controller.then("heartbeat", gone)
+
+    first, second = during(900, prepare).controller.seen("register")
+    assert first.last_shutdown is ShutdownKind.CLEAN, "as its directory told it at the start"
+    assert second.last_shutdown is ShutdownKind.MACHINE_CRASH
 
 
 def test_heartbeats_tell_of_clocks_that_disagree_until_they_agree_again() -> None:
