@@ -25,12 +25,13 @@ from controller.core.records import (
 from dataplane.core.leader import Leader
 from dataplane.core.results import ReplicaOptions
 from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, Shard
-from tests.simulation.broker_node import BrokerNode, Disk
+from tests.simulation.broker_node import BrokerNode
 from tests.simulation.budget import LossBudget
 from tests.simulation.clients import Clients, Consumer, Producer
 from tests.simulation.compaction import compaction_options
 from tests.simulation.controller_node import ControllerNode, row_key
 from tests.simulation.coordinator_node import SHARDS_SIMULATED
+from tests.simulation.disk import Disk
 from tests.simulation.events import Events, keyed_random
 from tests.simulation.history import HistoryRecorder
 from tests.simulation.network import Network, NetworkOptions

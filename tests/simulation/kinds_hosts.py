@@ -19,7 +19,7 @@ from springtide.contract.partition_state import PartitionKey, PartitionState, To
 from springtide.contract.updates import BrokerEndpoint
 from springtide.node.core.session import MemberSession
 from springtide.node.lease import NEVER_MS
-from tests.simulation.broker_node import Disk
+from tests.simulation.disk import Disk
 from tests.simulation.kinds_brokers import draw_loss
 from tests.simulation.kinds_network import cut_pairs
 from tests.simulation.schedule import Arguments, kind

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from tests.simulation.broker_node import Disk
+from tests.simulation.disk import Disk
 from tests.simulation.events import Events
 from tests.simulation.ongoing import OngoingFaults
 from tests.simulation.run import run_seed
