@@ -20,6 +20,7 @@ from prometheus_client.metrics_core import Metric
 
 from dataplane.core.broker import Broker
 from dataplane.core.fetch_session import FetchSession, FollowedPartition
+from dataplane.core.fetches import Fetch, FetchedAnswer
 from dataplane.core.results import FetchResult
 from dataplane.handlers import fetch as fetch_handler
 from dataplane.handlers.context import BrokerContext
@@ -29,7 +30,6 @@ from dataplane.shell.compaction_process import CompactionProcess
 from dataplane.shell.config import BrokerConfig
 from dataplane.shell.coordinator_calls import CoordinatorCalls
 from dataplane.shell.divergent_logs import DivergentLogs
-from dataplane.shell.fetches import Fetch, FetchedAnswer
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.lookups import Lookups
 from dataplane.shell.metrics import BrokerCounters, collect_counters

@@ -9,13 +9,14 @@ from prometheus_client.metrics_core import Metric
 
 from dataplane.core.broker import Broker
 from dataplane.core.fetch_session import FetchSessions
+from dataplane.core.fetches import Evaluate, Respond
 from dataplane.core.leader import Leader
 from dataplane.shell.compaction_process import CompactionProcess
 from dataplane.shell.compactor import Compactor
 from dataplane.shell.config import BrokerConfig
 from dataplane.shell.data_directory import DataDirectory
 from dataplane.shell.effect_runner import EffectRunner
-from dataplane.shell.fetches import Evaluate, Fetches, Respond
+from dataplane.shell.fetches import Fetches
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.maintenance import Maintenance
 from dataplane.shell.metrics import BrokerCounters

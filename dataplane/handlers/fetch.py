@@ -25,11 +25,11 @@ from dataplane.core.fetch_session import (
     FollowedPartition,
     SessionRequest,
 )
+from dataplane.core.fetches import Fetch, FetchedAnswer
 from dataplane.core.results import FetchResult
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.leaders import LeaderHints
 from dataplane.handlers.list_offsets import ISOLATION_LEVELS, error_of_unhosted_id
-from dataplane.shell.fetches import Fetch, FetchedAnswer
 from dataplane.shell.hosted import HostedPartition
 from springtide.contract.partition_state import PartitionKey
 from springtide.node.authorization import ClientRights

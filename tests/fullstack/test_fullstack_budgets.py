@@ -6,7 +6,8 @@ from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
-from dataplane.shell.fetches import Fetch, Fetches
+from dataplane.core.fetches import Fetch
+from dataplane.shell.fetches import Fetches
 from tests.fullstack.run import run_seed
 from tests.simulation.planted import planted
 from tests.simulation.planted.plant import Patches

@@ -17,8 +17,9 @@ from dataplane.core.fetch_session import (
     FetchSessions,
     SessionRequest,
 )
+from dataplane.core.fetches import Fetch, FetchedAnswer
 from dataplane.handlers import fetch as handler
-from dataplane.shell.fetches import Fetch, FetchedAnswer, Fetches
+from dataplane.shell.fetches import Fetches
 from springtide.contract.session import BrokerStatus, HeartbeatResponse
 from springtide.contract.throttles import LEADER_RATE
 from springtide.contract.updates import BrokerEndpoint

@@ -16,9 +16,10 @@ from dataplane.core.fetch_session import (
     SessionRequest,
 )
 from dataplane.core.fetch_session import FollowedPartition as Followed
+from dataplane.core.fetches import Fetch, FetchedAnswer
 from dataplane.core.log_port import LogSlice
 from dataplane.core.results import FetchResult
-from dataplane.shell.fetches import Fetch, FetchedAnswer, Fetches
+from dataplane.shell.fetches import Fetches
 from springtide.wire.errors import ErrorCode
 from tests.kit.clocks import ManualClock
 
