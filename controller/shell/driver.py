@@ -53,7 +53,7 @@ from controller.core.in_force import Awaited
 from controller.core.machine import ClusterMachine, Step
 from controller.core.options import ControllerOptions
 from controller.core.reassignment_progress import ReassignmentProgress
-from controller.core.records import Cause, Record, RemoveTopicRecord
+from controller.core.records import Cause, Record
 from controller.core.shards import missing_topics
 from controller.shell.leadership import Resigned, Term
 from controller.shell.listeners import ListenerAnswer, Listeners, is_proven_dead
@@ -434,8 +434,7 @@ class ClusterDriver:
             change = observe(self.published, record, number)
             if change is not None:
                 self._audit_feed.append(change)
-        if isinstance(record, RemoveTopicRecord):
-            self.reported.forget_topic(record.topic_id)
+        self.reported.forget(record)
         self.published.replay(record, number)
 
     async def _persist_or_resign(

@@ -160,8 +160,7 @@ class KnownCluster:
 
     def missing_topics(self) -> dict[int, tuple[MissingTopic, ...]]:
         """Return what each member's clients miss. Raise NotActive, UnknownCluster."""
-        told = self._driver.reported.missing_topics
-        return {member: topics for member, topics in told.items() if self.image.member(member) is not None}
+        return self._driver.reported.missing_topics
 
     def first_unreported(self) -> PartitionKey | None:
         """Return a partition that this controller took over, whose leader is there and has not reported

@@ -5,6 +5,7 @@ from __future__ import annotations
 from controller.core.events import Heartbeat, Report
 from controller.core.group_book import GroupBook
 from controller.core.rates import RateBook
+from controller.core.records import Record, RemoveBrokerRecord, RemoveCoordinatorRecord, RemoveTopicRecord
 from controller.shell.published import Published
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import PartitionLag
@@ -57,22 +58,30 @@ class Reported:
                 self.missing_topics[request.broker_id] = request.missing_topics[:MISSING_TOLD_MAX]
 
     def _take_disk(self, request: HeartbeatRequest) -> None:
-        brokers = self._published.image.brokers
-        known = brokers.get(request.broker_id)
+        known = self._published.image.brokers.get(request.broker_id)
         if known is not None and known.broker_epoch == request.broker_epoch:
             self.disks.pop(request.broker_id, None)
             if request.disk is not None:
                 self.disks[request.broker_id] = request.disk
-            if len(self.disks) > len(brokers):  # those that were removed
-                self.disks = {broker: disk for broker, disk in self.disks.items() if broker in brokers}
 
     def _take_groups(self, request: HeartbeatRequest) -> None:
         known = self._published.image.coordinators.get(request.broker_id)
         if known is not None and known.coordinator_epoch == request.broker_epoch and request.groups:
             self.groups.note(request.groups)
 
-    def forget_topic(self, topic_id: str) -> None:
-        """Forget a topic's partitions. Call while the topic is still published."""
+    def forget(self, record: Record) -> None:
+        """Forget what a record removes: no two members have one id, but one may follow another. Call before
+        the record is published."""
+        match record:
+            case RemoveTopicRecord(topic_id=topic_id):
+                self._forget_topic(topic_id)
+            case RemoveBrokerRecord(broker_id=member_id) | RemoveCoordinatorRecord(coordinator_id=member_id):
+                self.missing_topics.pop(member_id, None)
+                self.disks.pop(member_id, None)
+            case _:
+                pass
+
+    def _forget_topic(self, topic_id: str) -> None:
         topic = self._published.image.topics.get(topic_id)
         for partition in range(0 if topic is None else topic.partitions):
             self.lags.pop((topic_id, partition), None)
