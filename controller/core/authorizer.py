@@ -12,7 +12,7 @@ from typing import Final
 
 from controller.core.events import Refusal, RefusalCode
 from controller.core.image import ClusterImage
-from controller.core.records import BrokerRegistration, CoordinatorRegistration
+from controller.core.records import Member
 from springtide.contract.security import is_authorizer_on
 from springtide.contract.session import ListenerAddress, RegisterRequest
 
@@ -24,16 +24,11 @@ def check_switched_on(image: ClusterImage, configs: Mapping[str, str]) -> Refusa
     """Refuse settings that switch the authorizer on, unless all members have TLS."""
     if is_authorizer_on(image.configs) or not is_authorizer_on(configs):
         return None
-    members: list[BrokerRegistration | CoordinatorRegistration] = [
-        *image.brokers.values(),
-        *image.coordinators.values(),
-    ]
+    members: list[Member] = [*image.brokers.values(), *image.coordinators.values()]
     return _check(member for member in members if member.admitted)
 
 
-def check_admission(
-    image: ClusterImage, members: Iterable[BrokerRegistration | CoordinatorRegistration]
-) -> Refusal | None:
+def check_admission(image: ClusterImage, members: Iterable[Member]) -> Refusal | None:
     return _check(members) if is_authorizer_on(image.configs) else None
 
 
@@ -43,12 +38,12 @@ def registration_fault(image: ClusterImage, request: RegisterRequest) -> str | N
     return f"{_without_tls(request.broker_id, request.host, request.port)}: {HINT}"
 
 
-def _check(members: Iterable[BrokerRegistration | CoordinatorRegistration]) -> Refusal | None:
+def _check(members: Iterable[Member]) -> Refusal | None:
     for member in members:
         if not _has_tls(member.host, member.port, member.listeners):
             return Refusal(
                 code=RefusalCode.BROKER_WITHOUT_TLS,
-                detail=_without_tls(member.probe.broker_id, member.host, member.port),
+                detail=_without_tls(member.member_id, member.host, member.port),
                 hint=HINT,
             )
     return None

@@ -16,12 +16,10 @@ import msgspec
 
 from controller.core.alarms import AlarmBook
 from controller.core.authorizer import check_admission
-from controller.core.draft import Draft, actor_of_coordinator
+from controller.core.draft import Draft, actor_of
 from controller.core.effects import AlarmCode, AlarmKey
 from controller.core.events import (
     AdmitCoordinators,
-    AppliedReply,
-    BrokerApplied,
     CoordinatorRemoved,
     CoordinatorsChanged,
     MaintainCoordinators,
@@ -39,6 +37,7 @@ from controller.core.records import (
     Change,
     CoordinatorRecord,
     CoordinatorRegistration,
+    MemberKind,
     RemoveCoordinatorRecord,
     RemoveTopicRecord,
     TopicRecord,
@@ -62,6 +61,9 @@ _TOPIC_BLOCKED = AlarmKey(code=AlarmCode.COORDINATOR_TOPIC_BLOCKED)
 class CoordinatorSessions(Presence):
     """All coordinators' sessions of one cluster under one controller epoch."""
 
+    KIND = MemberKind.COORDINATOR
+    FENCED = DIED = Cause.COORDINATOR_FENCED
+
     def __init__(
         self,
         image: ClusterImage,
@@ -71,14 +73,7 @@ class CoordinatorSessions(Presence):
         controller_epoch: int,
         now_ms: int,
     ) -> None:
-        super().__init__(
-            image.coordinators,
-            sequence=image.sequence,
-            options=options,
-            controller_epoch=controller_epoch,
-            now_ms=now_ms,
-        )
-        self._alarms = alarms
+        super().__init__(image, alarms, options=options, controller_epoch=controller_epoch, now_ms=now_ms)
         #: Shards that each standby says it is level with, and has said so since it was named.
         self._level: dict[int, frozenset[PartitionKey]] = {}
         #: Sequence up to which a standby must have applied to be believed: since the shard's last assignment.
@@ -96,13 +91,10 @@ class CoordinatorSessions(Presence):
             error, detail = ControllerError.INVALID_REQUEST, f"{coordinator_id} is the id of a broker"
         before = image.coordinators.get(coordinator_id)
         is_same = before is not None and before.incarnation_id == request.incarnation_id
-        is_held = not is_same and self.is_valid(coordinator_id, now_ms)
-        if error is ControllerError.NONE and before is not None and is_held:
-            self._probe(draft, before, self._by_id[coordinator_id], now_ms)
-            error = ControllerError.DUPLICATE_BROKER_REGISTRATION
-            detail = f"another process holds coordinator id {coordinator_id}: {before.host}:{before.port}"
         if error is not ControllerError.NONE:
             return self._refuse(error, detail)
+        if before is not None and not is_same and self.is_valid(coordinator_id, now_ms):
+            return self._refuse_duplicate(draft, before, now_ms)
         registration = CoordinatorRegistration(
             coordinator_id=coordinator_id,
             coordinator_epoch=before.coordinator_epoch if before and is_same else image.last_broker_epoch + 1,
@@ -119,47 +111,33 @@ class CoordinatorSessions(Presence):
             version=request.version,
         )
         if registration != before:
-            change = draft.change(Cause.COORDINATOR_REGISTERED, actor=actor_of_coordinator(coordinator_id))
+            change = draft.change(Cause.COORDINATOR_REGISTERED, actor=actor_of(coordinator_id, self.KIND))
             draft.write(CoordinatorRecord(registration=registration, change=change))
         if not is_same:
             self.applied.pop(coordinator_id, None)
             self._level.pop(coordinator_id, None)
             self._by_id[coordinator_id] = Session(last_seen_ms=now_ms, required_sequence=image.sequence)
         self._see(coordinator_id, now_ms)
-        return self._accept(image, registration.coordinator_epoch, registration.status)
-
-    def check(self, image: ClusterImage, coordinator_id: int, epoch: int) -> ControllerError:
-        coordinator = image.coordinators.get(coordinator_id)
-        if coordinator is None:
-            return ControllerError.BROKER_NOT_REGISTERED
-        if coordinator.coordinator_epoch != epoch:
-            return ControllerError.STALE_BROKER_EPOCH
-        return ControllerError.NONE
+        return self._accept(registration)
 
     def on_heartbeat(
         self, draft: Draft, request: HeartbeatRequest, *, received_ms: int, now_ms: int
     ) -> HeartbeatResponse:
         image, coordinator_id = draft.image, request.broker_id
-        error = self.check(image, coordinator_id, request.broker_epoch)
+        error = self.check(coordinator_id, request.broker_epoch)
         if error is not ControllerError.NONE:
             return HeartbeatResponse(error=error, controller_epoch=self.controller_epoch)
-        self._see(coordinator_id, min(received_ms, now_ms))
+        self._hear(request, received_ms=received_ms, now_ms=now_ms)
         level = self._level_of(image, request)
         if level != self._level.get(coordinator_id, frozenset()):
             self._level[coordinator_id] = level
             self._has_news = True
-        self.record_applied(
-            image,
-            coordinator_id,
-            controller_epoch=request.applied_controller_epoch,
-            sequence=request.applied_sequence,
-        )
         self._note_troubles(draft, coordinator_id, request.groups.troubles if request.groups else ())
         self._alarms.on_certificate(
-            draft, f"coordinator {coordinator_id}", coordinator_id, request.certificate_ends_ms
+            draft, image.coordinators[coordinator_id].name, coordinator_id, request.certificate_ends_ms
         )
         if request.wants_shutdown:
-            self._fence(draft, coordinator_id, "wants to stop")
+            self.fence(draft, coordinator_id, self.FENCED, "wants to stop")
         else:
             self.unfence_if_ready(draft, coordinator_id, now_ms)
         return HeartbeatResponse(
@@ -198,52 +176,26 @@ class CoordinatorSessions(Presence):
             if key in image.shards and request.applied_sequence >= self._assigned.get(key, 0)
         )
 
-    def on_applied(self, draft: Draft, event: BrokerApplied, now_ms: int) -> AppliedReply:
-        error = self.check(draft.image, event.broker_id, event.broker_epoch)
-        if error is ControllerError.NONE:
-            self.record_applied(
-                draft.image,
-                event.broker_id,
-                controller_epoch=event.controller_epoch,
-                sequence=event.sequence,
-            )
-            self.unfence_if_ready(draft, event.broker_id, now_ms)
-        return AppliedReply(error=error)
-
     def unfence_if_ready(self, draft: Draft, coordinator_id: int, now_ms: int) -> None:
-        """Trust a coordinator that is admitted, heard from, and has applied what made it one."""
-        coordinator = draft.image.coordinators[coordinator_id]
-        if (
-            coordinator.admitted
-            and coordinator.fenced
-            and self.is_valid(coordinator_id, now_ms)
-            and self.applied.get(coordinator_id, -1) >= self._by_id[coordinator_id].required_sequence
-        ):
-            unfenced = msgspec.structs.replace(coordinator, fenced=False)
+        if self._is_ready(coordinator_id, now_ms):
+            unfenced = msgspec.structs.replace(draft.image.coordinators[coordinator_id], fenced=False)
             change = draft.change(Cause.COORDINATOR_UNFENCED)
             draft.write(CoordinatorRecord(registration=unfenced, change=change))
             self._is_stale = True
 
-    def _fence(self, draft: Draft, coordinator_id: int, reason: str) -> bool:
+    def fence(self, draft: Draft, coordinator_id: int, cause: Cause, reason: str) -> bool:
         coordinator = draft.image.coordinators[coordinator_id]
         if coordinator.fenced:
             return False
         fenced = msgspec.structs.replace(coordinator, fenced=True)
-        change = draft.change(Cause.COORDINATOR_FENCED, reason=reason)
+        change = draft.change(cause, reason=reason)
         draft.write(CoordinatorRecord(registration=fenced, change=change))
-        draft.note("coordinator_fenced", f"coordinator {coordinator_id} {reason}", coordinator=coordinator_id)
+        draft.note(cause.value, f"{coordinator.name} {reason}", coordinator=coordinator_id)
         self._note_troubles(draft, coordinator_id, ())
         # To be trusted again it has to have seen this: its shards are gone.
         self._by_id[coordinator_id].required_sequence = draft.image.sequence
         self._is_stale = True
         return True
-
-    def on_proven_dead(self, draft: Draft, coordinator_id: int, epoch: int) -> bool:
-        if self.check(draft.image, coordinator_id, epoch) is not ControllerError.NONE:
-            return False  # about an incarnation that is gone
-        self._by_id[coordinator_id].last_seen_ms = None
-        self._by_id[coordinator_id].is_proven_dead = True
-        return self._fence(draft, coordinator_id, "refuses connections: its process is dead")
 
     def probe_fenced(self, draft: Draft, now_ms: int) -> None:
         """Ask for a probe of each that is fenced and not known to have ended: an answer waits for it."""
@@ -256,13 +208,6 @@ class CoordinatorSessions(Presence):
         """Return whether its process is proven dead. Silence proves nothing: a coordinator has no lease, so
         that groups go on without a controller."""
         return session.is_proven_dead
-
-    def on_tick(self, draft: Draft, now_ms: int) -> None:
-        for last_seen_ms, coordinator_id in self._silent(draft, draft.image.coordinators, now_ms):
-            self._fence(draft, coordinator_id, f"was silent for {now_ms - last_seen_ms} ms")
-
-    def next_deadline_ms(self, image: ClusterImage) -> int | None:
-        return self._next_deadline_ms(image.coordinators)
 
     def follow_up(self, draft: Draft) -> None:
         """Give each shard to its owner after this step, and tell if there can be none, or no coordinator can
@@ -304,9 +249,7 @@ class CoordinatorSessions(Presence):
             self._alarms.clear_alarm(draft, _TOPIC_BLOCKED)
 
     def forget(self, draft: Draft, coordinator_id: int) -> None:
-        self._alarms.clear_broker(draft, coordinator_id)
-        del self._by_id[coordinator_id]
-        self.applied.pop(coordinator_id, None)
+        super().forget(draft, coordinator_id)
         self._level.pop(coordinator_id, None)
 
 

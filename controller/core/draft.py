@@ -19,6 +19,7 @@ from controller.core.records import (
     BrokerRegistration,
     Cause,
     Change,
+    MemberKind,
     PartitionRecord,
     Record,
 )
@@ -78,9 +79,5 @@ class Draft:
         self.effects.append(Note(code=code, detail=detail, fields=fields))
 
 
-def actor_of(broker_id: int) -> str:
-    return f"broker:{broker_id}"
-
-
-def actor_of_coordinator(coordinator_id: int) -> str:
-    return f"coordinator:{coordinator_id}"
+def actor_of(member_id: int, kind: MemberKind = MemberKind.BROKER) -> str:
+    return f"{kind}:{member_id}"

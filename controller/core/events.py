@@ -13,7 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from controller.core.loss import LossPreview
-from controller.core.records import BrokerRegistration, CoordinatorRegistration
+from controller.core.records import BrokerRegistration, CoordinatorRegistration, MemberKind
 from springtide.contract.administration import QuotasToAlter
 from springtide.contract.epochs import PartitionEpoch
 from springtide.contract.errors import ControllerError
@@ -53,14 +53,6 @@ class _OperatorEvent(_Event, frozen=True, kw_only=True):
 
 
 # --- from brokers -------------------------------------------------------------------------------------------
-
-
-class MemberKind(StrEnum):
-    """What a member is. Both kinds register, send heartbeats and poll in the same messages, which call the id
-    of either `broker_id`."""
-
-    BROKER = "broker"
-    COORDINATOR = "coordinator"
 
 
 class RegisterMember(_Event, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ equal, positions included: the machine's speculative one and the published one t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple, assert_never
 
 from controller.core.records import (
@@ -18,6 +18,8 @@ from controller.core.records import (
     ClusterRecord,
     CoordinatorRecord,
     CoordinatorRegistration,
+    Member,
+    MemberKind,
     PartitionRecord,
     ProducerIdsRecord,
     QuotasRecord,
@@ -28,6 +30,7 @@ from controller.core.records import (
     TopicRecord,
     UserRecord,
 )
+from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import (
     NO_LEADER,
     LeaderRecovery,
@@ -452,7 +455,10 @@ class ClusterImage:
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_eligible
 
-    def member(self, member_id: int) -> BrokerRegistration | CoordinatorRegistration | None:
+    def members_of(self, kind: MemberKind) -> Mapping[int, Member]:
+        return self.brokers if kind is MemberKind.BROKER else self.coordinators
+
+    def member(self, member_id: int) -> Member | None:
         """Return the broker or coordinator of this id: no two have one."""
         return self.brokers.get(member_id) or self.coordinators.get(member_id)
 
@@ -486,3 +492,10 @@ class ClusterImage:
         if sequence < self._changes_start or sequence > self.sequence:
             return None
         return self._changes[sequence - self._changes_start :]
+
+
+def check_member(member: Member | None, epoch: int) -> ControllerError:
+    """Return what is wrong with a request of this member's process, which says that it has this epoch."""
+    if member is None:
+        return ControllerError.BROKER_NOT_REGISTERED
+    return ControllerError.NONE if member.epoch == epoch else ControllerError.STALE_BROKER_EPOCH

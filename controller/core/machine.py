@@ -28,7 +28,7 @@ from controller.core.coordinators import (
     remove_coordinator,
 )
 from controller.core.deletions import Deletions
-from controller.core.draft import Draft, actor_of, actor_of_coordinator
+from controller.core.draft import Draft, actor_of
 from controller.core.effects import Alarm, AlarmCode, AlarmKey, Effect
 from controller.core.election import (
     begin_anew,
@@ -67,7 +67,6 @@ from controller.core.events import (
     Heartbeat,
     MaintainBrokers,
     MaintainCoordinators,
-    MemberKind,
     NameWriter,
     RecoverMetadata,
     Refusal,
@@ -80,7 +79,7 @@ from controller.core.events import (
     Tick,
 )
 from controller.core.floor import Floors
-from controller.core.image import ClusterImage
+from controller.core.image import ClusterImage, check_member
 from controller.core.in_force import Awaited, concerns_coordinators, may_forbid
 from controller.core.isr import advance, on_proposal
 from controller.core.loss import LogEnds, LossPreview, preview_loss
@@ -101,7 +100,14 @@ from controller.core.reassignment_progress import (
     behind_throttle,
     reassignment_progress,
 )
-from controller.core.records import BrokerRecord, Cause, PartitionRecord, ProducerIdsRecord, Record
+from controller.core.records import (
+    BrokerRecord,
+    Cause,
+    MemberKind,
+    PartitionRecord,
+    ProducerIdsRecord,
+    Record,
+)
 from controller.core.recovery import HeardBook, recover
 from controller.core.sessions import Sessions
 from controller.core.set_aside import SetAsideBook, bring_back
@@ -235,9 +241,9 @@ class ClusterMachine:
     def not_in_force(self, awaited: Awaited, now_ms: int) -> tuple[int, ...]:
         """Return the brokers and coordinators that may still act by the rule before the change; if there is
         none, it is in force."""
-        late = self._sessions.not_applied(self.image, awaited.sequence, now_ms)
+        late = self._sessions.not_applied(awaited.sequence, now_ms)
         if awaited.by_coordinators:
-            late += self._coordinators.not_applied(self.image, awaited.sequence, now_ms)
+            late += self._coordinators.not_applied(awaited.sequence, now_ms)
         return tuple(late)
 
     def not_serving(self, topic_ids: Iterable[str], sequence: int) -> tuple[int, ...]:
@@ -247,7 +253,7 @@ class ClusterMachine:
         A live broker must have applied it and have told of each log that it is to make, as leader or as
         follower: a follower whose log is missing names no leader. One that is fenced holds nothing up."""
         image, created = self.image, self._sessions.created
-        late = {*self._sessions.behind(image, sequence), *self._coordinators.behind(image, sequence)}
+        late = {*self._sessions.behind(sequence), *self._coordinators.behind(sequence)}
         for topic_id in topic_ids:
             for state in image.partitions_of(topic_id) if topic_id in image.topics else ():
                 late.update(
@@ -287,9 +293,7 @@ class ClusterMachine:
             case NameWriter():
                 return name_writer(draft, event.request, controller_epoch=self.controller_epoch)
             case BrokerProvenDead():
-                sessions = (
-                    self._coordinators if event.broker_id in self.image.coordinators else self._sessions
-                )
+                sessions = self._sessions_of(self._kind_of(event.broker_id))
                 return BrokerFenceReply(
                     fenced=sessions.on_proven_dead(draft, event.broker_id, event.broker_epoch)
                 )
@@ -371,28 +375,31 @@ class ClusterMachine:
             keys = self._log_ends.keys if draft.records else ()
         elect_told(draft, keys, self._log_ends)
 
+    def _kind_of(self, member_id: int) -> MemberKind:
+        is_coordinator = member_id in self.image.coordinators  # no broker has its id
+        return MemberKind.COORDINATOR if is_coordinator else MemberKind.BROKER
+
     def _sessions_of(self, kind: MemberKind) -> Sessions | CoordinatorSessions:
         return self._coordinators if kind is MemberKind.COORDINATOR else self._sessions
 
     # --- what brokers say -------------------------------------------------------------------------------
 
     def _on_applied(self, draft: Draft, event: BrokerApplied, now_ms: int) -> AppliedReply:
-        if event.kind is MemberKind.COORDINATOR:
-            return self._coordinators.on_applied(draft, event, now_ms)
-        error = self._sessions.check_broker(self.image, event.broker_id, event.broker_epoch)
+        sessions = self._sessions_of(event.kind)
+        error = sessions.check(event.broker_id, event.broker_epoch)
         if error is not ControllerError.NONE:
             return AppliedReply(error=error)
-        if self._sessions.is_outdated(event.broker_id, event.heartbeat_count):
+        if sessions.is_outdated(event.broker_id, event.heartbeat_count):
             # It learns nothing, least of all that it leads, before it has learnt that it went back (3.10, a
             # host that goes back).
             return AppliedReply(error=ControllerError.OUTCOME_UNKNOWN)
         # Failures first: a broker must not regain its seats in the step that learns what it lost.
         for failure in event.failures:
             self._on_apply_failure(draft, event.broker_id, failure)
-        self._sessions.record_applied(
-            self.image, event.broker_id, controller_epoch=event.controller_epoch, sequence=event.sequence
+        sessions.record_applied(
+            event.broker_id, controller_epoch=event.controller_epoch, sequence=event.sequence
         )
-        self._sessions.unfence_if_ready(draft, event.broker_id, now_ms)
+        sessions.unfence_if_ready(draft, event.broker_id, now_ms)
         return AppliedReply()
 
     def _on_apply_failure(self, draft: Draft, broker_id: int, failure: ApplyFailure) -> None:
@@ -405,7 +412,7 @@ class ClusterMachine:
             self._on_replica_trouble(draft, broker_id, key, ProblemCode(failure.code), failure.detail)
 
     def _on_report(self, draft: Draft, report: LagReport, now_ms: int) -> LagReportResponse:
-        error = self._sessions.check_broker(self.image, report.broker_id, report.broker_epoch)
+        error = self._sessions.check(report.broker_id, report.broker_epoch)
         if error is not ControllerError.NONE:
             return LagReportResponse(error=error, controller_epoch=self.controller_epoch)
         for problem in report.problems:
@@ -540,12 +547,8 @@ class ClusterMachine:
                 begin_anew(draft, key, change)  # it may have been promised a seat
 
     def _on_allocate_producer_ids(self, draft: Draft, request: ProducerIdsRequest) -> ProducerIdsResponse:
-        if request.broker_id in self.image.coordinators:  # no broker has its id
-            actor = actor_of_coordinator(request.broker_id)
-            error = self._coordinators.check(self.image, request.broker_id, request.broker_epoch)
-        else:
-            actor = actor_of(request.broker_id)
-            error = self._sessions.check_broker(self.image, request.broker_id, request.broker_epoch)
+        actor = actor_of(request.broker_id, self._kind_of(request.broker_id))
+        error = check_member(self.image.member(request.broker_id), request.broker_epoch)
         first = self.image.next_producer_id
         count = min(self.options.producer_id_block_size, INT64_MAX - first)
         if error is ControllerError.NONE and count < 1:
@@ -668,8 +671,8 @@ class ClusterMachine:
         if self.went_back is not None:
             return None
         deadlines = (
-            self._sessions.next_deadline_ms(self.image),
-            self._coordinators.next_deadline_ms(self.image),
+            self._sessions.next_deadline_ms(),
+            self._coordinators.next_deadline_ms(),
             self._deletions.next_deadline_ms(),
             self._confirm_at_ms,
             self._preferred_at_ms,

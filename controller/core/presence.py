@@ -8,16 +8,17 @@ early is always safe, and late costs only time.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping
-from typing import Protocol
+from typing import ClassVar
 
+from controller.core.alarms import AlarmBook
 from controller.core.draft import Draft
-from controller.core.effects import ProbeBroker
-from controller.core.image import ClusterImage
+from controller.core.image import ClusterImage, check_member
 from controller.core.options import ControllerOptions
+from controller.core.records import Cause, Member, MemberKind
 from springtide.contract.errors import ControllerError
-from springtide.contract.session import BrokerStatus, RegisterResponse
+from springtide.contract.session import HeartbeatRequest, RegisterResponse
 
 HEARD_MAX = 16
 """The number of a broker's last heartbeats that are held against what others tell of it later."""
@@ -62,41 +63,60 @@ class Session:
         self.heard_answered = max(self.heard_answered, answered)
 
 
-class Member(Protocol):
-    """A registration, as far as its process's silence is concerned."""
-
-    @property
-    def fenced(self) -> bool: ...
-
-    @property
-    def probe(self) -> ProbeBroker: ...
-
-
-class Presence:
+class Presence(ABC):
     """The sessions of one kind of members under one controller epoch.
 
     applied: how far each member's present incarnation has applied this controller's stream.
+    KIND: theirs. FENCED: why one is fenced that was silent for the grace. DIED: one whose process has ended.
     """
+
+    KIND: ClassVar[MemberKind]
+    FENCED: ClassVar[Cause]
+    DIED: ClassVar[Cause]
 
     def __init__(
         self,
-        members: Mapping[int, Member],
+        image: ClusterImage,
+        alarms: AlarmBook,
         *,
-        sequence: int,
         options: ControllerOptions,
         controller_epoch: int,
         now_ms: int,
     ) -> None:
+        self._image = image
+        self._members = image.members_of(self.KIND)
+        self._alarms = alarms
         self._options = options
         self.controller_epoch = controller_epoch
         self.applied: dict[int, int] = {}
         self._by_id = {
             # A fenced member holds no lease that matters: it is believed when it is heard.
-            member_id: Session(last_seen_ms=None if member.fenced else now_ms, required_sequence=sequence)
-            for member_id, member in members.items()
+            member_id: Session(
+                last_seen_ms=None if member.fenced else now_ms, required_sequence=image.sequence
+            )
+            for member_id, member in self._members.items()
         }
         self._deadline_ms: int | None = None
         self._is_stale = True
+
+    @abstractmethod
+    def fence(self, draft: Draft, member_id: int, cause: Cause, reason: str) -> bool:
+        """Stop trusting a member. Return False if it was fenced already."""
+
+    def check(self, member_id: int, epoch: int) -> ControllerError:
+        """Return what is wrong with a request of a member that has this epoch."""
+        return check_member(self._members.get(member_id), epoch)
+
+    def is_outdated(self, member_id: int, count: int, answered: int | None = None) -> bool:
+        """Return whether the heartbeat was sent before one that was heard (it is late, or its process went
+        back), or was sent after it by a process that has forgotten an answer (it went back). answered: None
+        if not told."""
+        session = self._by_id.get(member_id)
+        return session is not None and (
+            session.has_gone_back
+            or 0 <= count < session.heard_count
+            or (answered is not None and count >= 0 and answered < session.heard_answered)
+        )
 
     def is_valid(self, member_id: int, now_ms: int) -> bool:
         """Return whether this member's process must be presumed to be running."""
@@ -121,15 +141,20 @@ class Presence:
             retry_after_ms=self._options.registration_retry_ms,
         )
 
-    def _accept(
-        self, image: ClusterImage, epoch: int, status: BrokerStatus, *, chain_epoch: int = -1
-    ) -> RegisterResponse:
-        """Answer a registration. epoch: the member's own."""
+    def _refuse_duplicate(self, draft: Draft, before: Member, now_ms: int) -> RegisterResponse:
+        """Refuse a process whose id another one holds, and ask whether that one has ended."""
+        self._probe(draft, before, self._by_id[before.member_id], now_ms)
+        return self._refuse(
+            ControllerError.DUPLICATE_BROKER_REGISTRATION,
+            f"another process holds {before.kind} id {before.member_id}: {before.host}:{before.port}",
+        )
+
+    def _accept(self, member: Member, *, chain_epoch: int = -1) -> RegisterResponse:
         return RegisterResponse(
-            cluster_id=image.cluster_id,
+            cluster_id=self._image.cluster_id,
             controller_epoch=self.controller_epoch,
-            broker_epoch=epoch,
-            status=status,
+            broker_epoch=member.epoch,
+            status=member.status,
             heartbeat_interval_ms=self._options.heartbeat_interval_ms,
             lease_ms=self._options.lease_ms,
             retry_after_ms=self._options.registration_retry_ms,
@@ -147,6 +172,15 @@ class Presence:
             if session.last_seen_ms is not None:
                 session.last_seen_ms = min(session.last_seen_ms + deaf_ms, now_ms)
 
+    def _hear(self, request: HeartbeatRequest, *, received_ms: int, now_ms: int) -> None:
+        """Note that a member is there, and how far it has applied."""
+        self._see(request.broker_id, min(received_ms, now_ms))
+        self.record_applied(
+            request.broker_id,
+            controller_epoch=request.applied_controller_epoch,
+            sequence=request.applied_sequence,
+        )
+
     def _see(self, member_id: int, seen_ms: int) -> None:
         session = self._by_id[member_id]
         if session.last_seen_ms is None:
@@ -155,38 +189,71 @@ class Presence:
         session.last_seen_ms = max(session.last_seen_ms, seen_ms)
         session.is_proven_dead = False
 
-    def record_applied(
-        self, image: ClusterImage, member_id: int, *, controller_epoch: int, sequence: int
-    ) -> None:
+    def record_applied(self, member_id: int, *, controller_epoch: int, sequence: int) -> None:
         """Note a position that the member claims. One from another controller epoch, from
         before its registration or from the future says nothing about this stream."""
         if (
             controller_epoch != self.controller_epoch
-            or not image.registered_sequences[member_id] <= sequence <= image.sequence
+            or not self._image.registered_sequences[member_id] <= sequence <= self._image.sequence
             or sequence <= self.applied.get(member_id, -1)
         ):
             return
         self.applied[member_id] = sequence
 
-    def not_applied(self, image: ClusterImage, sequence: int, now_ms: int) -> list[int]:
+    def _is_ready(self, member_id: int, now_ms: int) -> bool:
+        """Return whether a member may be trusted again: it is admitted, heard from, and has applied all that
+        it must."""
+        member = self._members[member_id]
+        return (
+            member.admitted
+            and member.fenced
+            and self.is_valid(member_id, now_ms)
+            and self.applied.get(member_id, -1) >= self._by_id[member_id].required_sequence
+        )
+
+    @abstractmethod
+    def unfence_if_ready(self, draft: Draft, member_id: int, now_ms: int) -> None:
+        """Trust a member that is ready."""
+
+    def on_proven_dead(self, draft: Draft, member_id: int, epoch: int) -> bool:
+        if self.check(member_id, epoch) is not ControllerError.NONE:
+            return False  # about an incarnation that is gone
+        self._by_id[member_id].last_seen_ms = None
+        self._by_id[member_id].is_proven_dead = True
+        self._is_stale = True
+        return self.fence(draft, member_id, self.DIED, "refuses connections: its process is dead")
+
+    def on_tick(self, draft: Draft, now_ms: int) -> None:
+        """Fence who was silent for the grace, longest silence first, each seeing the effect of the one before
+        (S36, two expire in one tick)."""
+        for last_seen_ms, member_id in self._silent(draft, now_ms):
+            self.fence(draft, member_id, self.FENCED, f"was silent for {now_ms - last_seen_ms} ms")
+
+    def forget(self, draft: Draft, member_id: int) -> None:
+        del self._by_id[member_id]
+        self.applied.pop(member_id, None)
+        self._alarms.clear_broker(draft, member_id)
+        self._is_stale = True
+
+    def not_applied(self, sequence: int, now_ms: int) -> list[int]:
         """Return the members that may still act by what was true before `sequence`, ascending. One that
         registered later began with what was true then."""
         return [
             member_id
             for member_id, session in sorted(self._by_id.items())
-            if (row := image.member(member_id)) is not None
+            if (row := self._members.get(member_id)) is not None
             and row.admitted
-            and image.registered_sequences[member_id] <= sequence
+            and self._image.registered_sequences[member_id] <= sequence
             and self.applied.get(member_id, -1) < sequence
             and not self._has_ended(session, now_ms)
         ]
 
-    def behind(self, image: ClusterImage, sequence: int) -> list[int]:
+    def behind(self, sequence: int) -> list[int]:
         """Return the members that clients are sent to and that have not applied `sequence` yet, ascending."""
         return [
             member_id
             for member_id in sorted(self._by_id)
-            if (row := image.member(member_id)) is not None
+            if (row := self._members.get(member_id)) is not None
             and not row.fenced
             and self.applied.get(member_id, -1) < sequence
         ]
@@ -199,13 +266,13 @@ class Presence:
         over_ms = self._options.grace_ms + self._options.lease_ms
         return session.last_seen_ms is None or now_ms - session.last_seen_ms > over_ms
 
-    def _silent(self, draft: Draft, members: Mapping[int, Member], now_ms: int) -> list[tuple[int, int]]:
+    def _silent(self, draft: Draft, now_ms: int) -> list[tuple[int, int]]:
         """Return (last seen, id) of the members that were silent for the grace, longest silence first; ask
         for a probe of those that are late."""
         self._is_stale = True
         silent: list[tuple[int, int]] = []
         for member_id, session in self._by_id.items():
-            member = members[member_id]
+            member = self._members[member_id]
             if member.fenced or session.last_seen_ms is None:
                 continue
             late_ms = now_ms - session.last_seen_ms
@@ -224,7 +291,7 @@ class Presence:
         session.probed_at_ms = now_ms
         draft.effects.append(member.probe)
 
-    def _next_deadline_ms(self, members: Mapping[int, Member]) -> int | None:
+    def next_deadline_ms(self) -> int | None:
         """Return when silence has an effect. Heartbeats only postpone that, so the answer is kept until a
         tick or a change of trust: it may be early, never late."""
         if self._is_stale:
@@ -232,7 +299,7 @@ class Presence:
                 (
                     self._deadline_of(session, session.last_seen_ms)
                     for member_id, session in self._by_id.items()
-                    if session.last_seen_ms is not None and not members[member_id].fenced
+                    if session.last_seen_ms is not None and not self._members[member_id].fenced
                 ),
                 default=None,
             )

@@ -10,6 +10,7 @@ incarnation can't vouch for (I11, unproven logs lose their seats first).
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import ClassVar
 
 import msgspec
 
@@ -119,6 +120,14 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     operation_id: str | None = None
 
 
+class MemberKind(StrEnum):
+    """What a member is. Both kinds register, send heartbeats and poll in the same messages, which call the id
+    of either `broker_id`."""
+
+    BROKER = "broker"
+    COORDINATOR = "coordinator"
+
+
 class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     """One broker's durable row. `fenced` is durable so that a new controller neither offers a dead broker to
     clients nor elects it while it waits for the first heartbeats.
@@ -165,6 +174,15 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     chain_epoch: int = -1
     epoch_before_recovery: int = -1
     worker_of: int | None = None
+    kind: ClassVar = MemberKind.BROKER
+
+    @property
+    def member_id(self) -> int:
+        return self.broker_id
+
+    @property
+    def epoch(self) -> int:
+        return self.broker_epoch
 
     @property
     def owner_id(self) -> int:
@@ -229,6 +247,19 @@ class CoordinatorRegistration(msgspec.Struct, frozen=True, kw_only=True):
     demoted: bool = False
     registered_at_ms: int = 0
     version: str = ""
+    kind: ClassVar = MemberKind.COORDINATOR
+
+    @property
+    def member_id(self) -> int:
+        return self.coordinator_id
+
+    @property
+    def epoch(self) -> int:
+        return self.coordinator_epoch
+
+    @property
+    def name(self) -> str:
+        return f"coordinator {self.coordinator_id}"
 
     @property
     def status(self) -> BrokerStatus:
@@ -248,6 +279,9 @@ class CoordinatorRegistration(msgspec.Struct, frozen=True, kw_only=True):
             host=self.host,
             port=self.port,
         )
+
+
+Member = BrokerRegistration | CoordinatorRegistration
 
 
 class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, tag="cluster"):

@@ -24,7 +24,7 @@ from controller.core.election import drain, elect_leaderless, seats_in_order, va
 from controller.core.image import ClusterImage
 from controller.core.options import ControllerOptions
 from controller.core.presence import Presence, Session
-from controller.core.records import BrokerRegistration, Cause, Change
+from controller.core.records import BrokerRegistration, Cause, Change, MemberKind
 from controller.core.registration import (
     check_registration,
     continues_chain,
@@ -61,6 +61,8 @@ class Sessions(Presence):
     authority), and so does the registration of another incarnation.
     """
 
+    KIND, FENCED, DIED = MemberKind.BROKER, Cause.BROKER_FENCED, Cause.BROKER_DIED
+
     def __init__(
         self,
         image: ClusterImage,
@@ -70,14 +72,7 @@ class Sessions(Presence):
         controller_epoch: int,
         now_ms: int,
     ) -> None:
-        super().__init__(
-            image.brokers,
-            sequence=image.sequence,
-            options=options,
-            controller_epoch=controller_epoch,
-            now_ms=now_ms,
-        )
-        self._alarms = alarms
+        super().__init__(image, alarms, options=options, controller_epoch=controller_epoch, now_ms=now_ms)
         self.created: dict[int, dict[PartitionKey, None]] = {}
         self.has_news = False
         #: Seats that fenced brokers still have to lose, and why.
@@ -105,7 +100,7 @@ class Sessions(Presence):
             and self.is_valid(request.broker_id, now_ms)
             and not proves_end(before, request)
         ):
-            return self._refuse_duplicate(draft, before, request, now_ms)
+            return self._refuse_second(draft, before, request, now_ms)
         if before is not None:
             self._end_incarnation(draft, before, request)
         is_continued = before is not None and continues_chain(before, request)
@@ -152,7 +147,7 @@ class Sessions(Presence):
         self._alarms.clear_alarm(draft, _broker_alarm(AlarmCode.DUPLICATE_BROKER, request.broker_id))
         self._alarms.clear_rot(draft, request.broker_id)
         self._alarm_offline_dirs(draft, registration)
-        return self._accept_broker(image, registration)
+        return self._accept(registration, chain_epoch=registration.chain_epoch)
 
     def _on_same_incarnation(
         self, draft: Draft, before: BrokerRegistration, request: RegisterRequest, now_ms: int
@@ -175,7 +170,7 @@ class Sessions(Presence):
             )
         self._see(before.broker_id, now_ms)
         self._is_stale = True
-        return self._accept_broker(draft.image, registration)
+        return self._accept(registration, chain_epoch=registration.chain_epoch)
 
     def _end_incarnation(self, draft: Draft, before: BrokerRegistration, request: RegisterRequest) -> None:
         """Take away everything that the old incarnation held, before the new one gets an epoch. Each record
@@ -203,7 +198,7 @@ class Sessions(Presence):
                 "they lack is not known; each is whole again once it is in sync",
             )
 
-    def _refuse_duplicate(
+    def _refuse_second(
         self, draft: Draft, before: BrokerRegistration, request: RegisterRequest, now_ms: int
     ) -> RegisterResponse:
         session = self._by_id[before.broker_id]
@@ -216,37 +211,9 @@ class Sessions(Presence):
                 f"broker id {before.broker_id} is held by {before.host}:{before.port} "
                 f"and claimed by {request.host}:{request.port}",
             )
-        self._probe(draft, before, session, now_ms)
-        return self._refuse(
-            ControllerError.DUPLICATE_BROKER_REGISTRATION,
-            f"another process holds broker id {before.broker_id}: {before.host}:{before.port}",
-        )
-
-    def _accept_broker(self, image: ClusterImage, registration: BrokerRegistration) -> RegisterResponse:
-        return self._accept(
-            image, registration.broker_epoch, registration.status, chain_epoch=registration.chain_epoch
-        )
+        return self._refuse_duplicate(draft, before, now_ms)
 
     # --- heartbeats, positions --------------------------------------------------------------------------
-
-    def check_broker(self, image: ClusterImage, broker_id: int, broker_epoch: int) -> ControllerError:
-        broker = image.brokers.get(broker_id)
-        if broker is None:
-            return ControllerError.BROKER_NOT_REGISTERED
-        if broker.broker_epoch != broker_epoch:
-            return ControllerError.STALE_BROKER_EPOCH
-        return ControllerError.NONE
-
-    def is_outdated(self, broker_id: int, count: int, answered: int | None = None) -> bool:
-        """Return whether the heartbeat was sent before one that was heard (it is late, or its process went
-        back), or was sent after it by a process that has forgotten an answer (it went back). answered: None
-        if not told."""
-        session = self._by_id.get(broker_id)
-        return session is not None and (
-            session.has_gone_back
-            or 0 <= count < session.heard_count
-            or (answered is not None and count >= 0 and answered < session.heard_answered)
-        )
 
     def _note_others(self, image: ClusterImage, others: Iterable[Heard]) -> None:
         """Note what the controller before this one told a broker of others."""
@@ -277,7 +244,7 @@ class Sessions(Presence):
     ) -> HeartbeatResponse:
         image = draft.image
         broker_id = request.broker_id
-        error = self.check_broker(image, broker_id, request.broker_epoch)
+        error = self.check(broker_id, request.broker_epoch)
         if error is ControllerError.NONE and (
             image.brokers[broker_id].incarnation_id != request.incarnation_id
         ):
@@ -297,13 +264,7 @@ class Sessions(Presence):
                 has_gone_back=session.has_gone_back,
             )
         session.on_heard(request.count, request.answered)
-        self._see(broker_id, min(received_ms, now_ms))
-        self.record_applied(
-            image,
-            broker_id,
-            controller_epoch=request.applied_controller_epoch,
-            sequence=request.applied_sequence,
-        )
+        self._hear(request, received_ms=received_ms, now_ms=now_ms)
         self._take_offline_dirs(draft, broker_id, request.offline_log_dir_ids)
         self._alarms.on_clocks(draft, broker_id, request.clock_leap)
         self._alarms.on_certificate(
@@ -345,16 +306,13 @@ class Sessions(Presence):
             self.created[broker_id] = {key: None for key in keys if key in image.unconfirmed_new}
 
     def unfence_if_ready(self, draft: Draft, broker_id: int, now_ms: int) -> None:
-        """Trust a broker that is admitted, heard from, has a disk, and has applied all that it must."""
+        """Trust a broker that is ready, and has a disk."""
         broker = draft.image.brokers[broker_id]
         if (
-            not broker.admitted
-            or not broker.fenced
+            not self._is_ready(broker_id, now_ms)
             or broker.shutting_down
             or broker_id in self._vacating
             or not has_usable_dir(broker)
-            or not self.is_valid(broker_id, now_ms)
-            or self.applied.get(broker_id, -1) < self._by_id[broker_id].required_sequence
         ):
             return
         unfenced = msgspec.structs.replace(broker, fenced=False, epoch_before_recovery=-1)
@@ -402,29 +360,18 @@ class Sessions(Presence):
             del self._vacating[broker_id]
         self._by_id[broker_id].required_sequence = draft.image.sequence
 
-    def on_proven_dead(self, draft: Draft, broker_id: int, broker_epoch: int) -> bool:
-        if self.check_broker(draft.image, broker_id, broker_epoch) is not ControllerError.NONE:
-            return False  # about an incarnation that is gone
-        self._by_id[broker_id].last_seen_ms = None
-        self._by_id[broker_id].is_proven_dead = True
-        self._is_stale = True
-        return self.fence(draft, broker_id, Cause.BROKER_DIED, "refuses connections: its process is dead")
-
     def probe(self, draft: Draft, broker_id: int, now_ms: int) -> None:
         """Ask for a probe of the broker's listener: a refusal proves that its process has ended."""
         self._probe(draft, draft.image.brokers[broker_id], self._by_id[broker_id], now_ms)
 
     def on_tick(self, draft: Draft, now_ms: int) -> None:
-        """Fence who was silent for the grace, longest silence first, each seeing the effect of the one before
-        (S36, two expire in one tick)."""
         for broker_id in list(self._vacating):
             self._vacate_some(draft, broker_id)
-        for last_seen_ms, broker_id in self._silent(draft, draft.image.brokers, now_ms):
-            self.fence(draft, broker_id, Cause.BROKER_FENCED, f"was silent for {now_ms - last_seen_ms} ms")
+        super().on_tick(draft, now_ms)
 
-    def next_deadline_ms(self, image: ClusterImage) -> int | None:
+    def next_deadline_ms(self) -> int | None:
         """Return when `on_tick` has something to do; it may be early, never late."""
-        return 0 if self._vacating else self._next_deadline_ms(image.brokers)
+        return 0 if self._vacating else super().next_deadline_ms()
 
     # --- disks ------------------------------------------------------------------------------------------
 
@@ -505,12 +452,9 @@ class Sessions(Presence):
     # --- membership -------------------------------------------------------------------------------------
 
     def forget(self, draft: Draft, broker_id: int) -> None:
-        self._by_id.pop(broker_id, None)
+        super().forget(draft, broker_id)
         self._vacating.pop(broker_id, None)
-        self.applied.pop(broker_id, None)
         self.created.pop(broker_id, None)
-        self._alarms.clear_broker(draft, broker_id)
-        self._is_stale = True
 
     def _raise_fenced(self, draft: Draft, broker_id: int, reason: str) -> None:
         self._alarms.raise_alarm(

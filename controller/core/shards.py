@@ -15,10 +15,10 @@ from typing import Final
 
 import msgspec
 
-from controller.core.draft import Draft, actor_of_coordinator
+from controller.core.draft import Draft, actor_of
 from controller.core.events import Refusal, RefusalCode
-from controller.core.image import ClusterImage
-from controller.core.records import Cause
+from controller.core.image import ClusterImage, check_member
+from controller.core.records import Cause, MemberKind
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import (
     NO_COORDINATOR,
@@ -107,20 +107,17 @@ def ordinary_topics(image: ClusterImage) -> list[str]:
 def name_writer(draft: Draft, request: NameWriterRequest, *, controller_epoch: int) -> NameWriterResponse:
     """Name a new writer for each request: of which copy the answer is believed is not known here."""
     image = draft.image
-    coordinator = image.coordinators.get(request.broker_id)
     state = image.partitions.get((request.topic_id, request.partition))
-    error = ControllerError.NONE
-    if coordinator is None:
-        error = ControllerError.BROKER_NOT_REGISTERED
-    elif coordinator.coordinator_epoch != request.broker_epoch:
-        error = ControllerError.STALE_BROKER_EPOCH
-    elif state is None or state.shard is None or request.topic_id in image.deletions:
+    error = check_member(image.coordinators.get(request.broker_id), request.broker_epoch)
+    if error is not ControllerError.NONE:
+        return NameWriterResponse(error=error, controller_epoch=controller_epoch)
+    if state is None or state.shard is None or request.topic_id in image.deletions:
         error = ControllerError.UNKNOWN_TOPIC_OR_PARTITION
     elif state.shard.owner != request.broker_id:
         error = ControllerError.NOT_COORDINATOR
     else:
         writer = _next_writer(state)
-        change = draft.change(Cause.WRITER_NAMED, actor=actor_of_coordinator(request.broker_id))
+        change = draft.change(Cause.WRITER_NAMED, actor=actor_of(request.broker_id, MemberKind.COORDINATOR))
         shard = msgspec.structs.replace(state.shard, writer=writer, opener_epoch=NO_EPOCH)
         draft.write_partition(_with_shard(state, shard), change)
         return NameWriterResponse(controller_epoch=controller_epoch, writer=writer)

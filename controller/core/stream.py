@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from controller.core.image import ClusterImage
+from controller.core.image import ClusterImage, check_member
 from controller.core.records import BrokerRegistration, CoordinatorRegistration
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
@@ -49,12 +49,7 @@ class UpdateRange(NamedTuple):
 
 
 def check_poll(image: ClusterImage, request: PollRequest) -> ControllerError:
-    member = image.member(request.broker_id)
-    if member is None:
-        return ControllerError.BROKER_NOT_REGISTERED
-    if member.probe.broker_epoch != request.broker_epoch:
-        return ControllerError.STALE_BROKER_EPOCH
-    return ControllerError.NONE
+    return check_member(image.member(request.broker_id), request.broker_epoch)
 
 
 def plan_update(

@@ -30,12 +30,12 @@ from controller.core.events import (
     BrokerApplied,
     Event,
     Heartbeat,
-    MemberKind,
     NameWriter,
     RegisterMember,
     Report,
 )
 from controller.core.image import ClusterImage
+from controller.core.records import MemberKind
 from controller.core.stream import UpdateRange, build_range, check_poll, plan_update
 from controller.shell.driver import ClusterDriver
 from controller.shell.engine import Engine

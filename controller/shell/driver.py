@@ -543,7 +543,7 @@ class ClusterDriver:
     def on_session_closed(self, broker_id: int, broker_epoch: int) -> None:
         """The broker's open poll ended on its side: it stopped waiting, or it is dead. Its listener knows."""
         row = self.published.image.member(broker_id)
-        if row is not None and row.probe.broker_epoch == broker_epoch and not row.fenced:
+        if row is not None and row.epoch == broker_epoch and not row.fenced:
             self._start_probe(row.probe, pauses_ms=PROBE_PAUSES_MS)
 
     def _note_heard(self, event: BrokerApplied) -> None:
@@ -554,7 +554,7 @@ class ClusterDriver:
         row = self.published.image.member(event.broker_id)
         if (
             row is None
-            or row.probe.broker_epoch != event.broker_epoch
+            or row.epoch != event.broker_epoch
             or self._heard.get(event.broker_id) == event.broker_epoch
         ):
             return

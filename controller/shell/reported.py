@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from controller.core.events import Heartbeat, Report
 from controller.core.group_book import GroupBook
+from controller.core.image import check_member
 from controller.core.rates import RateBook
 from controller.core.records import Record, RemoveBrokerRecord, RemoveCoordinatorRecord, RemoveTopicRecord
 from controller.shell.published import Published
@@ -59,14 +60,14 @@ class Reported:
 
     def _take_disk(self, request: HeartbeatRequest) -> None:
         known = self._published.image.brokers.get(request.broker_id)
-        if known is not None and known.broker_epoch == request.broker_epoch:
+        if check_member(known, request.broker_epoch) is ControllerError.NONE:
             self.disks.pop(request.broker_id, None)
             if request.disk is not None:
                 self.disks[request.broker_id] = request.disk
 
     def _take_groups(self, request: HeartbeatRequest) -> None:
         known = self._published.image.coordinators.get(request.broker_id)
-        if known is not None and known.coordinator_epoch == request.broker_epoch and request.groups:
+        if check_member(known, request.broker_epoch) is ControllerError.NONE and request.groups:
             self.groups.note(request.groups)
 
     def forget(self, record: Record) -> None:

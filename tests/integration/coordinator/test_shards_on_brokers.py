@@ -13,10 +13,10 @@ from controller.core.events import (
     BrokerApplied,
     BrokerProvenDead,
     Heartbeat,
-    MemberKind,
     NameWriter,
     RegisterMember,
 )
+from controller.core.records import MemberKind
 from controller.core.shards import SHARDS
 from coordinator.shell.shards import Shards
 from springtide.contract.partition_state import NO_LEADER, WriterId

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from controller.core.events import AdmitCoordinators, Heartbeat, MemberKind, NameWriter, RegisterMember, Tick
+from controller.core.events import AdmitCoordinators, Heartbeat, NameWriter, RegisterMember, Tick
 from controller.core.options import ControllerOptions
+from controller.core.records import MemberKind
 from controller.core.shards import SHARDS
 from springtide.contract.groups import GroupNews
 from springtide.contract.partition_state import PartitionKey, PartitionState, Shard, WriterId

@@ -34,7 +34,6 @@ from controller.core.events import (
     DeleteTopic,
     Event,
     Heartbeat,
-    MemberKind,
     NameWriter,
     RegisterMember,
     Report,
@@ -44,6 +43,7 @@ from controller.core.events import (
 from controller.core.image import ClusterImage
 from controller.core.machine import ClusterMachine
 from controller.core.options import ControllerOptions
+from controller.core.records import MemberKind
 from coordinator.config import CoordinatorConfig
 from coordinator.process import CoordinatorProcess, CoordinatorSettings
 from coordinator.process import listen as listen_as_coordinator

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from controller.core import election, sessions
-from controller.core.image import ClusterImage
 from controller.core.sessions import Sessions
 from dataplane.core.creations import UntoldCreations
 from springtide.contract.lag_report import CreatedLogs
@@ -21,10 +20,11 @@ from tests.simulation.planted.plant import Patches, plant
 def log_believed_by_position() -> Patches:
     original = Sessions.record_applied
 
-    def record_applied(self: Sessions, image: ClusterImage, broker_id: int, **position: Any) -> None:
+    def record_applied(self: Sessions, broker_id: int, **position: Any) -> None:
         before = self.applied.get(broker_id, -1)
-        original(self, image, broker_id, **position)
+        original(self, broker_id, **position)
         if self.applied.get(broker_id, -1) > before:
+            image = self._image
             rows = [CreatedLogs(topic_id=topic, partitions=(n,)) for topic, n in image.unconfirmed_new]
             self.record_created(image, broker_id, rows)
 

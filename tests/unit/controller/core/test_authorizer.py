@@ -9,11 +9,11 @@ from controller.core.events import (
     ClusterConfigured,
     ConfigureCluster,
     CoordinatorsChanged,
-    MemberKind,
     Refusal,
     RefusalCode,
     RegisterMember,
 )
+from controller.core.records import MemberKind
 from springtide.contract.errors import ControllerError
 from springtide.contract.security import AUTHORIZER, STANDARD_AUTHORIZER
 from springtide.contract.session import ListenerAddress, RegisterRequest, RegisterResponse, ShutdownKind

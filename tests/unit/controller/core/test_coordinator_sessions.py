@@ -18,7 +18,6 @@ from controller.core.events import (
     CoordinatorRemoved,
     CoordinatorsChanged,
     Heartbeat,
-    MemberKind,
     Refusal,
     RefusalCode,
     RegisterMember,
@@ -27,7 +26,7 @@ from controller.core.events import (
 )
 from controller.core.floor import Floors
 from controller.core.loss import LogEnds
-from controller.core.records import Cause, CoordinatorRecord
+from controller.core.records import Cause, CoordinatorRecord, MemberKind
 from controller.core.shards import SHARDS
 from springtide.contract.errors import ControllerError
 from springtide.contract.session import (
@@ -297,17 +296,17 @@ def test_the_next_deadline_is_that_of_those_that_are_trusted() -> None:
         )
         sessions.on_heartbeat(draft, request, received_ms=now_ms, now_ms=now_ms)
 
-    assert sessions.next_deadline_ms(image) == options.probe_after_ms + 1
+    assert sessions.next_deadline_ms() == options.probe_after_ms + 1
     sessions.on_proven_dead(draft, 1002, image.coordinators[1002].coordinator_epoch)
-    assert sessions.next_deadline_ms(image) is None
+    assert sessions.next_deadline_ms() is None
     sessions.on_register(draft, registration("a"), 100)
     admit_coordinators(draft, sessions, AdmitCoordinators(wall_ms=0, actor="ann", coordinator_ids=(1001,)))
-    assert sessions.next_deadline_ms(image) is None, "it is not trusted yet"
+    assert sessions.next_deadline_ms() is None, "it is not trusted yet"
     heard(1001, 200)
-    assert sessions.next_deadline_ms(image) == options.probe_after_ms + 201
+    assert sessions.next_deadline_ms() == options.probe_after_ms + 201
     heard(1002, 150)
     sessions.on_proven_dead(draft, 1001, image.coordinators[1001].coordinator_epoch)
-    assert sessions.next_deadline_ms(image) == options.probe_after_ms + 151
+    assert sessions.next_deadline_ms() == options.probe_after_ms + 151
 
 
 def test_only_one_that_is_admitted_fenced_and_not_proven_dead_is_probed() -> None:
