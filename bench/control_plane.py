@@ -28,10 +28,10 @@ from controller.core.planning.plan import content_hash
 from controller.core.planning.planner import make_plan
 from controller.core.planning.snapshot import BrokerSnapshot, Snapshot, take_snapshot
 from controller.core.records import (
-    BrokerRecord,
     BrokerRegistration,
     Cause,
     Change,
+    MemberRecord,
     PartitionRecord,
     TopicRecord,
 )
@@ -76,7 +76,7 @@ def build_image(
             admitted=True,
             fenced=False,
         )
-        image.replay(BrokerRecord(registration=registration, change=change))
+        image.replay(MemberRecord(registration=registration, change=change))
     # Turning one topic's placement around the ring of racks keeps its replicas as far apart as they are.
     pattern = place_replicas(places, partitions=partitions // topics, replication_factor=REPLICATION_FACTOR)
     for number in range(topics):
@@ -101,7 +101,7 @@ def wound(image: ClusterImage, broker_id: int) -> None:
     the next loss hurts."""
     change = Change(cause=Cause.BROKER_DIED, at_ms=0)
     fenced = msgspec.structs.replace(image.brokers[broker_id], fenced=True)
-    image.replay(BrokerRecord(registration=fenced, change=change))
+    image.replay(MemberRecord(registration=fenced, change=change))
     for loss in lose(image, (broker_id,)):
         image.replay(PartitionRecord(state=loss.after, change=change))
 

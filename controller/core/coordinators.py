@@ -35,10 +35,11 @@ from controller.core.presence import Presence, Session
 from controller.core.records import (
     Cause,
     Change,
-    CoordinatorRecord,
     CoordinatorRegistration,
     MemberKind,
-    RemoveCoordinatorRecord,
+    MemberRecord,
+    Record,
+    RemoveMemberRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -50,8 +51,6 @@ from springtide.contract.groups import GroupTrouble
 from springtide.contract.partition_state import PartitionKey
 from springtide.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterRequest, RegisterResponse
 
-_DECISIVE = (CoordinatorRecord, RemoveCoordinatorRecord, RemoveTopicRecord, TopicRecord)
-"""Records after which a shard may have to go to another coordinator."""
 _NO_COORDINATOR = AlarmKey(code=AlarmCode.NO_COORDINATOR)
 _GROUP_ALARMS = {"lag_grows": AlarmCode.GROUP_LAG_GROWS, "unsettled": AlarmCode.GROUP_UNSETTLED}
 """What coordinators' codes are alarmed as; those that this controller does not know are left out."""
@@ -112,7 +111,7 @@ class CoordinatorSessions(Presence):
         )
         if registration != before:
             change = draft.change(Cause.COORDINATOR_REGISTERED, actor=actor_of(coordinator_id, self.KIND))
-            draft.write(CoordinatorRecord(registration=registration, change=change))
+            draft.write_member(registration, change)
         if not is_same:
             self.applied.pop(coordinator_id, None)
             self._level.pop(coordinator_id, None)
@@ -180,7 +179,7 @@ class CoordinatorSessions(Presence):
         if self._is_ready(coordinator_id, now_ms):
             unfenced = msgspec.structs.replace(draft.image.coordinators[coordinator_id], fenced=False)
             change = draft.change(Cause.COORDINATOR_UNFENCED)
-            draft.write(CoordinatorRecord(registration=unfenced, change=change))
+            draft.write_member(unfenced, change)
             self._is_stale = True
 
     def fence(self, draft: Draft, coordinator_id: int, cause: Cause, reason: str) -> bool:
@@ -189,7 +188,7 @@ class CoordinatorSessions(Presence):
             return False
         fenced = msgspec.structs.replace(coordinator, fenced=True)
         change = draft.change(cause, reason=reason)
-        draft.write(CoordinatorRecord(registration=fenced, change=change))
+        draft.write_member(fenced, change)
         draft.note(cause.value, f"{coordinator.name} {reason}", coordinator=coordinator_id)
         self._note_troubles(draft, coordinator_id, ())
         # To be trusted again it has to have seen this: its shards are gone.
@@ -213,7 +212,7 @@ class CoordinatorSessions(Presence):
         """Give each shard to its owner after this step, and tell if there can be none, or no coordinator can
         have any."""
         image = draft.image
-        if not self._has_news and not any(isinstance(record, _DECISIVE) for record in draft.records):
+        if not self._has_news and not any(map(_may_move_a_shard, draft.records)):
             return
         self._has_news = False
         self._tell_of_ordinary_topics(draft)
@@ -251,6 +250,17 @@ class CoordinatorSessions(Presence):
     def forget(self, draft: Draft, coordinator_id: int) -> None:
         super().forget(draft, coordinator_id)
         self._level.pop(coordinator_id, None)
+
+
+def _may_move_a_shard(record: Record) -> bool:
+    """Return whether a shard may have to go to another coordinator after the record."""
+    match record:
+        case MemberRecord(registration=member):
+            return member.kind is MemberKind.COORDINATOR
+        case RemoveMemberRecord(kind=kind):
+            return kind is MemberKind.COORDINATOR
+        case _:
+            return isinstance(record, RemoveTopicRecord | TopicRecord)
 
 
 # --- operators ----------------------------------------------------------------------------------------------
@@ -299,7 +309,7 @@ def remove_coordinator(
     if not event.dry_run:
         change = operator_change(event, Cause.COORDINATOR_REMOVED)
         keep_epoch(draft, coordinator.coordinator_epoch, change)
-        draft.write(RemoveCoordinatorRecord(coordinator_id=coordinator_id, change=change))
+        draft.write(RemoveMemberRecord(kind=coordinator.kind, member_id=coordinator_id, change=change))
         sessions.forget(draft, coordinator_id)
     return CoordinatorRemoved(coordinator_id=coordinator_id, dry_run=event.dry_run)
 
@@ -328,6 +338,6 @@ def _change(
         before = image.coordinators[coordinator_id]
         after = msgspec.structs.replace(before, **fields)
         if after != before and not event.dry_run:
-            draft.write(CoordinatorRecord(registration=after, change=change))
+            draft.write_member(after, change)
         changed.append(after)
     return CoordinatorsChanged(coordinators=tuple(changed), dry_run=event.dry_run)

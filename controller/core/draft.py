@@ -15,11 +15,11 @@ from controller.core.image import ClusterImage
 from controller.core.in_force import forbids
 from controller.core.records import (
     ACTOR_CONTROLLER,
-    BrokerRecord,
-    BrokerRegistration,
     Cause,
     Change,
+    Member,
     MemberKind,
+    MemberRecord,
     PartitionRecord,
     Record,
 )
@@ -72,8 +72,8 @@ class Draft:
         """Return whether a live member of its ELR has yet to tell of its log (floor.py)."""
         return self.floors.awaits(self.image, state)
 
-    def write_broker(self, registration: BrokerRegistration, change: Change) -> None:
-        self.write(BrokerRecord(registration=registration, change=change))
+    def write_member(self, registration: Member, change: Change) -> None:
+        self.write(MemberRecord(registration=registration, change=change))
 
     def note(self, code: str, detail: str, **fields: str | int) -> None:
         self.effects.append(Note(code=code, detail=detail, fields=fields))

@@ -13,19 +13,17 @@ from typing import Literal, NamedTuple, assert_never
 
 from controller.core.records import (
     AclsRecord,
-    BrokerRecord,
     BrokerRegistration,
     ClusterRecord,
-    CoordinatorRecord,
     CoordinatorRegistration,
     Member,
     MemberKind,
+    MemberRecord,
     PartitionRecord,
     ProducerIdsRecord,
     QuotasRecord,
     Record,
-    RemoveBrokerRecord,
-    RemoveCoordinatorRecord,
+    RemoveMemberRecord,
     RemoveTopicRecord,
     TopicRecord,
     UserRecord,
@@ -57,12 +55,10 @@ _ROWS = ("brokers", "configs", "deletions", "demoted", "partitions", "topics")
 
 
 class Changed(NamedTuple):
-    """One replayed record, by what it touched. key: broker or coordinator id, topic id, partition key,
+    """One replayed record, by what it touched. key: a member's id, topic id, partition key,
     pattern of ACLs, user, entity with quotas, or None."""
 
-    kind: Literal[
-        "cluster", "broker", "coordinator", "topic", "partition", "producer_ids", "acls", "user", "quotas"
-    ]
+    kind: MemberKind | Literal["cluster", "topic", "partition", "producer_ids", "acls", "user", "quotas"]
     key: int | str | PartitionKey | PatternKey | QuotaEntity | None
 
 
@@ -178,26 +174,22 @@ class ClusterImage:
         match record:
             case PartitionRecord():
                 changed = self._replay_partition(record.state)
-            case BrokerRecord():
-                changed = self._replay_broker(record.registration)
+            case MemberRecord():
+                changed = self._replay_member(record.registration)
             case TopicRecord():
                 changed = self._replay_topic(record.state)
             case RemoveTopicRecord():
                 changed = self._replay_topic_removal(record.topic_id)
-            case RemoveBrokerRecord():
-                self._unindex_worker(self.brokers.pop(record.broker_id, None))
-                self.demoted.pop(record.broker_id, None)
-                self.broker_sequences.pop(record.broker_id, None)
-                self.registered_sequences.pop(record.broker_id, None)
-                self.admitted_sequences.pop(record.broker_id, None)
-                changed = Changed("broker", record.broker_id)
-            case CoordinatorRecord():
-                changed = self._replay_coordinator(record.registration)
-            case RemoveCoordinatorRecord():
-                self.coordinators.pop(record.coordinator_id, None)
-                self.registered_sequences.pop(record.coordinator_id, None)
-                self.admitted_sequences.pop(record.coordinator_id, None)
-                changed = Changed("coordinator", record.coordinator_id)
+            case RemoveMemberRecord(kind=kind, member_id=member_id):
+                if kind is MemberKind.BROKER:
+                    self._unindex_worker(self.brokers.pop(member_id, None))
+                    self.demoted.pop(member_id, None)
+                    self.broker_sequences.pop(member_id, None)
+                else:
+                    self.coordinators.pop(member_id, None)
+                self.registered_sequences.pop(member_id, None)
+                self.admitted_sequences.pop(member_id, None)
+                changed = Changed(kind, member_id)
             case ClusterRecord():
                 self.cluster_id = record.cluster_id
                 self.configs = record.configs
@@ -242,7 +234,21 @@ class ClusterImage:
             self.acl_characters += record.acls.characters
         return Changed("acls", key)
 
-    def _replay_broker(self, registration: BrokerRegistration) -> Changed:
+    def _replay_member(self, member: Member) -> Changed:
+        member_id = member.member_id
+        before = self.members_of(member.kind).get(member_id)
+        if isinstance(member, BrokerRegistration):
+            self._replay_broker(member)
+        else:
+            self.coordinators[member_id] = member
+        if before is None or before.epoch != member.epoch:
+            self.registered_sequences[member_id] = self.sequence
+        if member.admitted:
+            self.admitted_sequences.setdefault(member_id, self.sequence)
+        self.last_broker_epoch = max(self.last_broker_epoch, member.epoch)
+        return Changed(member.kind, member_id)
+
+    def _replay_broker(self, registration: BrokerRegistration) -> None:
         broker_id = registration.broker_id
         before = self.brokers.get(broker_id)
         self.brokers[broker_id] = registration
@@ -251,27 +257,10 @@ class ClusterImage:
             known = self.worker_ids.get(registration.owner_id, ())
             self.worker_ids[registration.owner_id] = tuple(sorted((*known, broker_id)))
         self.broker_sequences[broker_id] = self.sequence
-        if before is None or before.broker_epoch != registration.broker_epoch:
-            self.registered_sequences[broker_id] = self.sequence
-        if registration.admitted:
-            self.admitted_sequences.setdefault(broker_id, self.sequence)
         if registration.demoted:
             self.demoted[broker_id] = None
         else:
             self.demoted.pop(broker_id, None)
-        self.last_broker_epoch = max(self.last_broker_epoch, registration.broker_epoch)
-        return Changed("broker", broker_id)
-
-    def _replay_coordinator(self, registration: CoordinatorRegistration) -> Changed:
-        coordinator_id = registration.coordinator_id
-        before = self.coordinators.get(coordinator_id)
-        self.coordinators[coordinator_id] = registration
-        if before is None or before.coordinator_epoch != registration.coordinator_epoch:
-            self.registered_sequences[coordinator_id] = self.sequence
-        if registration.admitted:
-            self.admitted_sequences.setdefault(coordinator_id, self.sequence)
-        self.last_broker_epoch = max(self.last_broker_epoch, registration.coordinator_epoch)
-        return Changed("coordinator", coordinator_id)
 
     def _replay_topic(self, state: TopicState) -> Changed:
         self.topics[state.topic_id] = state

@@ -101,9 +101,9 @@ from controller.core.reassignment_progress import (
     reassignment_progress,
 )
 from controller.core.records import (
-    BrokerRecord,
     Cause,
     MemberKind,
+    MemberRecord,
     PartitionRecord,
     ProducerIdsRecord,
     Record,
@@ -736,7 +736,7 @@ def _may_end_a_wait(record: Record) -> bool:
     standing, and with the partition: a new replica that joins an ISR has nothing left to tell."""
     if isinstance(record, PartitionRecord):
         return bool(record.state.new_replicas) and record.state.partition_epoch > 0
-    return isinstance(record, BrokerRecord)
+    return isinstance(record, MemberRecord) and record.registration.kind is MemberKind.BROKER
 
 
 def _went_back_alarm(evidence: str) -> Alarm:

@@ -46,7 +46,7 @@ def maintain_brokers(draft: Draft, event: MaintainBrokers) -> BrokersMaintained 
         return BrokersMaintained(brokers=tuple(changed.values()), leaders_moved=moved, dry_run=True)
     for broker_id, after in changed.items():
         if after != image.brokers[broker_id]:
-            draft.write_broker(after, operator_change(event, Cause.BROKER_MAINTENANCE))
+            draft.write_member(after, operator_change(event, Cause.BROKER_MAINTENANCE))
     # After all of them: leaderships must not move from one to the next that is about to be demoted.
     change = operator_change(event, Cause.LEADER_DEMOTED)
     moved = sum(hand_over_demoted(draft, b, change) for b, after in changed.items() if after.demoted)
@@ -65,7 +65,7 @@ def describe_broker(draft: Draft, event: DescribeBroker) -> BrokerDescribed | Re
         if after != before and not event.dry_run:
             is_cordon = after.cordoned is not before.cordoned
             cause = Cause.BROKER_MAINTENANCE if is_cordon else Cause.BROKER_DESCRIBED
-            draft.write_broker(after, operator_change(event, cause))
+            draft.write_member(after, operator_change(event, cause))
         described.append(after)
     return BrokerDescribed(broker=described[0], dry_run=event.dry_run)
 
@@ -100,7 +100,7 @@ def configure_brokers(draft: Draft, event: ConfigureBrokers) -> BrokersConfigure
         assert not isinstance(configs, Refusal)
         after = msgspec.structs.replace(before, configs=configs)
         if after != before and not event.dry_run:
-            draft.write_broker(after, operator_change(event, Cause.BROKER_CONFIGURED))
+            draft.write_member(after, operator_change(event, Cause.BROKER_CONFIGURED))
         configured.append(after)
     return BrokersConfigured(brokers=tuple(configured), dry_run=event.dry_run)
 

@@ -26,7 +26,7 @@ from controller.core.events import (
 from controller.core.image import ClusterImage
 from controller.core.isr import advance, with_unclean_leader
 from controller.core.loss import LossPreview
-from controller.core.records import Cause, Change, ClusterRecord, RemoveBrokerRecord
+from controller.core.records import Cause, Change, ClusterRecord, RemoveMemberRecord
 from controller.core.sessions import Sessions
 from controller.core.topics import broker_facts, check_epoch, find_partition, operator_change
 from controller.core.workers import check_named, workers_named, workers_of
@@ -56,7 +56,7 @@ def admit_brokers(draft: Draft, sessions: Sessions, event: AdmitBrokers) -> Brok
     for worker_id, worker in workers.items():
         registration = msgspec.structs.replace(worker, admitted=True)
         if not worker.admitted and not event.dry_run:
-            draft.write_broker(registration, change)
+            draft.write_member(registration, change)
             sessions.require_applied(worker_id, image.sequence)
         admitted.append(registration)
     return BrokersAdmitted(brokers=tuple(admitted), dry_run=event.dry_run)
@@ -96,7 +96,7 @@ def remove_broker(
         change = operator_change(event, Cause.BROKER_REMOVED)
         for worker in workers:
             keep_epoch(draft, worker.broker_epoch, change)
-            draft.write(RemoveBrokerRecord(broker_id=worker.broker_id, change=change))
+            draft.write(RemoveMemberRecord(kind=worker.kind, member_id=worker.broker_id, change=change))
             sessions.forget(draft, worker.broker_id)
     return BrokerRemoved(broker_id=event.broker_id, dry_run=event.dry_run)
 

@@ -297,23 +297,14 @@ class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, tag="cluster"):
     change: Change
 
 
-class BrokerRecord(msgspec.Struct, frozen=True, kw_only=True, tag="broker"):
-    registration: BrokerRegistration
+class MemberRecord(msgspec.Struct, frozen=True, kw_only=True, tag="member"):
+    registration: Member
     change: Change
 
 
-class RemoveBrokerRecord(msgspec.Struct, frozen=True, kw_only=True, tag="remove_broker"):
-    broker_id: int
-    change: Change
-
-
-class CoordinatorRecord(msgspec.Struct, frozen=True, kw_only=True, tag="coordinator"):
-    registration: CoordinatorRegistration
-    change: Change
-
-
-class RemoveCoordinatorRecord(msgspec.Struct, frozen=True, kw_only=True, tag="remove_coordinator"):
-    coordinator_id: int
+class RemoveMemberRecord(msgspec.Struct, frozen=True, kw_only=True, tag="remove_member"):
+    kind: MemberKind
+    member_id: int
     change: Change
 
 
@@ -389,10 +380,8 @@ class QuotasRecord(msgspec.Struct, frozen=True, kw_only=True, tag="quotas"):
 SecurityRecord = AclsRecord | UserRecord | QuotasRecord
 Record = (
     ClusterRecord
-    | BrokerRecord
-    | RemoveBrokerRecord
-    | CoordinatorRecord
-    | RemoveCoordinatorRecord
+    | MemberRecord
+    | RemoveMemberRecord
     | TopicRecord
     | RemoveTopicRecord
     | PartitionRecord

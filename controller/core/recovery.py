@@ -41,7 +41,6 @@ from controller.core.events import (
 )
 from controller.core.image import ClusterImage
 from controller.core.records import (
-    BrokerRecord,
     BrokerRegistration,
     Cause,
     Change,
@@ -512,15 +511,9 @@ def _write(
     )
     for broker_id, broker in list(image.brokers.items()):
         if broker_id not in held:
-            draft.write(
-                BrokerRecord(registration=msgspec.structs.replace(broker, fenced=True), change=change)
-            )
+            draft.write_member(msgspec.structs.replace(broker, fenced=True), change)
     for number, holdings in enumerate(held.values(), start=1):
-        draft.write(
-            BrokerRecord(
-                registration=_registration(image, holdings, broker_epoch_min + number), change=change
-            )
-        )
+        draft.write_member(_registration(image, holdings, broker_epoch_min + number), change)
     for topic in list(image.topics.values()):
         if topic.topic_id not in topics and not topic.deleting:
             draft.write(RemoveTopicRecord(topic_id=topic.topic_id, topic=topic.topic, change=change))

@@ -132,7 +132,7 @@ class Sessions(Presence):
             chain_epoch=before.chain_epoch if before and is_continued else image.last_broker_epoch + 1,
             worker_of=request.worker_of,
         )
-        draft.write_broker(
+        draft.write_member(
             registration,
             draft.change(
                 Cause.BROKER_REGISTERED,
@@ -165,7 +165,7 @@ class Sessions(Presence):
             worker_of=request.worker_of,
         )
         if registration != before:
-            draft.write_broker(
+            draft.write_member(
                 registration, draft.change(Cause.BROKER_REGISTERED, actor=actor_of(before.broker_id))
             )
         self._see(before.broker_id, now_ms)
@@ -184,7 +184,7 @@ class Sessions(Presence):
             reason=f"{before.name} restarted, last stop: {request.last_shutdown.value}",
         )
         if not before.fenced:
-            draft.write_broker(msgspec.structs.replace(before, fenced=True), change)
+            draft.write_member(msgspec.structs.replace(before, fenced=True), change)
         self._vacating.pop(before.broker_id, None)
         created = self.created.get(before.broker_id, ())
         keys = vacate_seats(draft, before.broker_id, change, excluded=not vouched, created=created)
@@ -316,7 +316,7 @@ class Sessions(Presence):
         ):
             return
         unfenced = msgspec.structs.replace(broker, fenced=False, epoch_before_recovery=-1)
-        draft.write_broker(unfenced, draft.change(Cause.BROKER_UNFENCED))
+        draft.write_member(unfenced, draft.change(Cause.BROKER_UNFENCED))
         self._is_stale = True
         self._alarms.clear_alarm(draft, _broker_alarm(AlarmCode.BROKER_FENCED, broker_id))
         elect_leaderless(draft, broker_id)
@@ -334,7 +334,7 @@ class Sessions(Presence):
             return False
         change = draft.change(cause, reason=reason)
         if not broker.fenced:
-            draft.write_broker(msgspec.structs.replace(broker, fenced=True), change)
+            draft.write_member(msgspec.structs.replace(broker, fenced=True), change)
             if broker.admitted and not broker.shutting_down:
                 self._raise_fenced(draft, broker_id, reason)
         seats = seats_in_order(image, broker_id)
@@ -386,7 +386,7 @@ class Sessions(Presence):
         registration = msgspec.structs.replace(
             before, offline_log_dir_ids=before.offline_log_dir_ids + failed
         )
-        draft.write_broker(registration, draft.change(Cause.LOG_DIRS_OFFLINE, actor=actor_of(broker_id)))
+        draft.write_member(registration, draft.change(Cause.LOG_DIRS_OFFLINE, actor=actor_of(broker_id)))
         self._alarm_offline_dirs(draft, registration)
         if not has_usable_dir(registration):
             self.fence(draft, broker_id, Cause.LOG_DIRS_OFFLINE, "lost its last log directory", excluded=True)
@@ -411,7 +411,7 @@ class Sessions(Presence):
         if not broker.admitted or broker.fenced:
             return True  # holds nothing
         if not broker.shutting_down:
-            draft.write_broker(
+            draft.write_member(
                 msgspec.structs.replace(broker, shutting_down=True),
                 draft.change(Cause.CONTROLLED_SHUTDOWN, actor=actor_of(broker_id)),
             )

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from controller.core.image import ClusterImage, check_member
-from controller.core.records import BrokerRegistration, CoordinatorRegistration
+from controller.core.records import BrokerRegistration, Member, MemberKind
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
 from springtide.contract.security import (
@@ -116,9 +116,7 @@ def build_range(
             full=True,
             sequence=update.to_sequence,
             brokers=tuple(endpoint(b) for _, b in sorted(image.brokers.items()) if b.admitted),
-            coordinators=tuple(
-                coordinator_endpoint(c) for _, c in sorted(image.coordinators.items()) if c.admitted
-            ),
+            coordinators=tuple(endpoint(c) for _, c in sorted(image.coordinators.items()) if c.admitted),
             topics=tuple(t for t in image.topics.values() if not t.deleting),
             deleted_topics=tuple(image.deletions),
             partitions=tuple(
@@ -133,10 +131,8 @@ def build_range(
         )
     changes = image.changes_since(update.from_sequence)
     assert changes is not None
-    brokers: dict[int, BrokerEndpoint] = {}
-    removed: dict[int, None] = {}
-    coordinators: dict[int, BrokerEndpoint] = {}
-    removed_coordinators: dict[int, None] = {}
+    members: dict[MemberKind, dict[int, BrokerEndpoint]] = {kind: {} for kind in MemberKind}
+    removed: dict[MemberKind, dict[int, None]] = {kind: {} for kind in MemberKind}
     topics: dict[str, TopicState] = {}
     deleted: dict[str, None] = {}
     partitions: dict[PartitionKey, PartitionState] = {}
@@ -163,18 +159,12 @@ def build_range(
                     topics[topic_id] = topic
                     for state in image.partitions_of(topic_id):
                         partitions[(topic_id, state.partition)] = state
-            case "broker", int(broker_id):
-                registration = image.brokers.get(broker_id)
-                if registration is None:
-                    removed[broker_id] = None
-                elif registration.admitted:
-                    brokers[broker_id] = endpoint(registration)
-            case "coordinator", int(coordinator_id):
-                coordinator = image.coordinators.get(coordinator_id)
-                if coordinator is None:
-                    removed_coordinators[coordinator_id] = None
-                elif coordinator.admitted:
-                    coordinators[coordinator_id] = coordinator_endpoint(coordinator)
+            case MemberKind(), int(member_id):
+                member = image.members_of(kind).get(member_id)
+                if member is None:
+                    removed[kind][member_id] = None
+                elif member.admitted:
+                    members[kind][member_id] = endpoint(member)
             case "cluster", _:
                 configs = image.configs
             case "acls", (ResourceType() as resource_type, str(name), PatternType() as pattern_type):
@@ -192,10 +182,10 @@ def build_range(
         controller_epoch=controller_epoch,
         broker_epoch=broker_epoch,
         sequence=update.to_sequence,
-        brokers=tuple(brokers.values()),
-        removed_brokers=tuple(removed),
-        coordinators=tuple(coordinators.values()),
-        removed_coordinators=tuple(removed_coordinators),
+        brokers=tuple(members[MemberKind.BROKER].values()),
+        removed_brokers=tuple(removed[MemberKind.BROKER]),
+        coordinators=tuple(members[MemberKind.COORDINATOR].values()),
+        removed_coordinators=tuple(removed[MemberKind.COORDINATOR]),
         topics=tuple(topics.values()),
         deleted_topics=tuple(deleted),
         partitions=tuple(partitions.values()),
@@ -220,28 +210,16 @@ def is_announced(image: ClusterImage, topic_id: str) -> bool:
     return topic is not None and not topic.deleting
 
 
-def endpoint(registration: BrokerRegistration) -> BrokerEndpoint:
+def endpoint(member: Member) -> BrokerEndpoint:
+    broker = member if isinstance(member, BrokerRegistration) else None
     return BrokerEndpoint(
-        broker_id=registration.broker_id,
-        broker_epoch=registration.broker_epoch,
-        host=registration.host,
-        port=registration.port,
-        listeners=registration.listeners,
-        rack=registration.rack,
-        active=registration.status in (BrokerStatus.ACTIVE, BrokerStatus.SHUTTING_DOWN),
-        may_join=registration.is_eligible,
-        configs=registration.configs,
-    )
-
-
-def coordinator_endpoint(registration: CoordinatorRegistration) -> BrokerEndpoint:
-    return BrokerEndpoint(
-        broker_id=registration.coordinator_id,
-        broker_epoch=registration.coordinator_epoch,
-        host=registration.host,
-        port=registration.port,
-        listeners=registration.listeners,
-        rack=registration.rack,
-        active=registration.is_active,
-        may_join=False,
+        broker_id=member.member_id,
+        broker_epoch=member.epoch,
+        host=member.host,
+        port=member.port,
+        listeners=member.listeners,
+        rack=member.rack,
+        active=member.status in (BrokerStatus.ACTIVE, BrokerStatus.SHUTTING_DOWN),
+        may_join=broker is not None and broker.is_eligible,
+        configs={} if broker is None else broker.configs,
     )

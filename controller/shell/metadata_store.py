@@ -27,17 +27,16 @@ import msgspec
 
 from controller.core.records import (
     AclsRecord,
-    BrokerRecord,
     Cause,
     Change,
     ClusterRecord,
-    CoordinatorRecord,
+    MemberKind,
+    MemberRecord,
     PartitionRecord,
     ProducerIdsRecord,
     QuotasRecord,
     Record,
-    RemoveBrokerRecord,
-    RemoveCoordinatorRecord,
+    RemoveMemberRecord,
     RemoveTopicRecord,
     SecurityRecord,
     TopicRecord,
@@ -67,20 +66,19 @@ from controller.shell.rows import (
     TERMS_MAX,
     ZNODE_BYTES_MAX,
     HeadRow,
-    broker_path,
-    brokers_path,
     change_bytes_max,
     chunk_frame_bytes_max,
     chunk_path,
     chunks_of,
     cluster_path,
-    coordinator_path,
-    coordinators_path,
     decode_chunk,
+    decode_member,
     decode_row,
     encode_chunk,
     encode_row,
     head_path,
+    member_path,
+    members_path,
     partition_bytes_max,
     producer_ids_path,
     topic_path,
@@ -114,7 +112,7 @@ _PATH_BYTES: Final = 160
 _SMALL_ROW_BYTES: Final = 600
 _TERM_BYTES: Final = 110
 
-_EntityRecord = BrokerRecord | CoordinatorRecord | SecurityRecord
+_EntityRecord = MemberRecord | SecurityRecord
 
 
 class Fenced(Exception):
@@ -247,11 +245,10 @@ class ClusterStore:
         self._cluster = (*decode_row(cluster.data, ClusterRecord), cluster.version)
         if producer_ids is not None:
             self._producer_ids = (*decode_row(producer_ids.data, ProducerIdsRecord), producer_ids.version)
-        for path, node in await self._load_members(brokers_path(self.cluster)):
-            self._entities[path] = (*decode_row(node.data, BrokerRecord), node.version)
-        await self._find_folders(coordinators_path(self.cluster))
-        for path, node in await self._load_members(coordinators_path(self.cluster)):
-            self._entities[path] = (*decode_row(node.data, CoordinatorRecord), node.version)
+        await self._find_folders(members_path(self.cluster, MemberKind.COORDINATOR))
+        for kind in MemberKind:
+            for path, node in await self._load_members(kind):
+                self._entities[path] = (*decode_member(node.data, kind), node.version)
 
     async def _find_folders(self, *paths: str) -> None:
         nodes = await self._meta.get_many(list(paths))
@@ -274,8 +271,9 @@ class ClusterStore:
                 if done % ROWS_PER_TURN == 0:
                     await anyio.lowlevel.checkpoint()
 
-    async def _load_members(self, directory: str) -> list[tuple[str, Node]]:
+    async def _load_members(self, kind: MemberKind) -> list[tuple[str, Node]]:
         """Return the members' znodes, in order of id."""
+        directory = members_path(self.cluster, kind)
         return await self._load_nodes(directory, sorted(await self._meta.children(directory), key=int))
 
     async def _load_nodes(self, directory: str, names: Sequence[str]) -> list[tuple[str, Node]]:
@@ -513,12 +511,13 @@ class ClusterStore:
             case _:
                 # Configs are bounded by the names that exist; their rows are encoded here only to be
                 # measured.
-                is_removal = isinstance(record, RemoveBrokerRecord | RemoveCoordinatorRecord) or (
+                is_removal = isinstance(record, RemoveMemberRecord) or (
                     isinstance(record, SecurityRecord) and record.is_removal
                 )
                 size = 0 if is_removal else len(msgspec.json.encode(record))
                 # With the first, their folder.
-                count = 2 if isinstance(record, CoordinatorRecord | SecurityRecord) else 1
+                is_broker = isinstance(record, MemberRecord) and record.registration.kind is MemberKind.BROKER
+                count = 2 if isinstance(record, MemberRecord | SecurityRecord) and not is_broker else 1
                 if isinstance(record, AclsRecord):
                     path = security_path(self.cluster, record)
                     size += _PATH_BYTES
@@ -549,15 +548,12 @@ class ClusterStore:
                 batch.topics[topic_state.topic_id] = None
             case RemoveTopicRecord(topic_id=topic_id):
                 self._remove_topic(topic_id, batch)
-            case BrokerRecord(registration=registration):
-                self._put_entity(broker_path(self.cluster, registration.broker_id), record, batch)
-            case RemoveBrokerRecord(broker_id=broker_id):
-                self._remove_entity(broker_path(self.cluster, broker_id), batch)
-            case CoordinatorRecord(registration=coordinator):
-                self._make_folder(coordinators_path(self.cluster), batch)
-                self._put_entity(coordinator_path(self.cluster, coordinator.coordinator_id), record, batch)
-            case RemoveCoordinatorRecord(coordinator_id=coordinator_id):
-                self._remove_entity(coordinator_path(self.cluster, coordinator_id), batch)
+            case MemberRecord(registration=member):
+                if member.kind is MemberKind.COORDINATOR:
+                    self._make_folder(members_path(self.cluster, member.kind), batch)
+                self._put_entity(member_path(self.cluster, member.kind, member.member_id), record, batch)
+            case RemoveMemberRecord(kind=kind, member_id=member_id):
+                self._remove_entity(member_path(self.cluster, kind, member_id), batch)
             case AclsRecord() | UserRecord() | QuotasRecord():
                 path = security_path(self.cluster, record)
                 if not record.is_removal:
@@ -724,6 +720,6 @@ def cluster_creation(cluster: str, record: ClusterRecord, *, term: Term, write_i
         term.epoch_check,
         Create(cluster_path(cluster), encode_row(record, 1)),
         Create(head_path(cluster), msgspec.json.encode(head)),
-        Create(brokers_path(cluster), b""),
+        Create(members_path(cluster, MemberKind.BROKER), b""),
         Create(topics_path(cluster), b""),
     ]

@@ -16,16 +16,14 @@ from controller.core.image import ClusterImage
 from controller.core.names import name_of
 from controller.core.records import (
     AclsRecord,
-    BrokerRecord,
     Change,
     ClusterRecord,
-    CoordinatorRecord,
+    MemberRecord,
     PartitionRecord,
     ProducerIdsRecord,
     QuotasRecord,
     Record,
-    RemoveBrokerRecord,
-    RemoveCoordinatorRecord,
+    RemoveMemberRecord,
     RemoveTopicRecord,
     SecurityRecord,
     TopicRecord,
@@ -67,16 +65,12 @@ class Published:
                 self._forget((Entity.TOPIC, topic_id))
                 for key in removed:
                     self.partition_changes.pop(key, None)
-            case RemoveBrokerRecord(broker_id=broker_id):
-                self._forget((Entity.BROKER, str(broker_id)))
-            case RemoveCoordinatorRecord(coordinator_id=coordinator_id):
-                self._forget((Entity.COORDINATOR, str(coordinator_id)))
-            case CoordinatorRecord(registration=coordinator, change=change):
-                self._remember((Entity.COORDINATOR, str(coordinator.coordinator_id)), change, number)
+            case RemoveMemberRecord(kind=kind, member_id=member_id):
+                self._forget((Entity(kind), str(member_id)))
+            case MemberRecord(registration=member, change=change):
+                self._remember((Entity(member.kind), str(member.member_id)), change, number)
             case TopicRecord(state=topic, change=change):
                 self._remember((Entity.TOPIC, topic.topic_id), change, number)
-            case BrokerRecord(registration=registration, change=change):
-                self._remember((Entity.BROKER, str(registration.broker_id)), change, number)
             case ClusterRecord(change=change):
                 self._remember((Entity.CLUSTER, self.cluster), change, number)
             case UserRecord(is_of_unknown=True) | ProducerIdsRecord():
@@ -130,14 +124,10 @@ def observe(published: Published, record: Record, number: int) -> PersistedChang
             before = image.topics.get(topic_id)
             partitions = image.partitions_of(topic_id) if before is not None else ()
             return PersistedChange(record, number, before, partitions)
-        case BrokerRecord(registration=registration):
-            return PersistedChange(record, number, image.brokers.get(registration.broker_id))
-        case RemoveBrokerRecord(broker_id=broker_id):
-            return PersistedChange(record, number, image.brokers.get(broker_id))
-        case CoordinatorRecord(registration=coordinator):
-            return PersistedChange(record, number, image.coordinators.get(coordinator.coordinator_id))
-        case RemoveCoordinatorRecord(coordinator_id=coordinator_id):
-            return PersistedChange(record, number, image.coordinators.get(coordinator_id))
+        case MemberRecord(registration=member):
+            return PersistedChange(record, number, image.members_of(member.kind).get(member.member_id))
+        case RemoveMemberRecord(kind=kind, member_id=member_id):
+            return PersistedChange(record, number, image.members_of(kind).get(member_id))
         case ClusterRecord():
             previous = AuditedCluster.of(image) if image.cluster_id else None
             return PersistedChange(record, number, previous)
@@ -206,14 +196,10 @@ def render(change: PersistedChange, *, cluster: str, controller_epoch: int) -> l
             entity, entity_id, after = Entity.TOPIC, topic.topic_id, topic
         case RemoveTopicRecord(topic_id=topic_id):
             entity, entity_id = Entity.TOPIC, topic_id
-        case BrokerRecord(registration=registration):
-            entity, entity_id, after = Entity.BROKER, str(registration.broker_id), registration
-        case RemoveBrokerRecord(broker_id=broker_id):
-            entity, entity_id = Entity.BROKER, str(broker_id)
-        case CoordinatorRecord(registration=coordinator):
-            entity, entity_id, after = Entity.COORDINATOR, str(coordinator.coordinator_id), coordinator
-        case RemoveCoordinatorRecord(coordinator_id=coordinator_id):
-            entity, entity_id = Entity.COORDINATOR, str(coordinator_id)
+        case MemberRecord(registration=member):
+            entity, entity_id, after = Entity(member.kind), str(member.member_id), member
+        case RemoveMemberRecord(kind=kind, member_id=member_id):
+            entity, entity_id = Entity(kind), str(member_id)
         case ClusterRecord():
             entity, entity_id, after = Entity.CLUSTER, cluster, AuditedCluster.of(record)
         case AclsRecord() | UserRecord() | QuotasRecord():

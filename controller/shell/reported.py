@@ -6,7 +6,7 @@ from controller.core.events import Heartbeat, Report
 from controller.core.group_book import GroupBook
 from controller.core.image import check_member
 from controller.core.rates import RateBook
-from controller.core.records import Record, RemoveBrokerRecord, RemoveCoordinatorRecord, RemoveTopicRecord
+from controller.core.records import Record, RemoveMemberRecord, RemoveTopicRecord
 from controller.shell.published import Published
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import PartitionLag
@@ -76,7 +76,7 @@ class Reported:
         match record:
             case RemoveTopicRecord(topic_id=topic_id):
                 self._forget_topic(topic_id)
-            case RemoveBrokerRecord(broker_id=member_id) | RemoveCoordinatorRecord(coordinator_id=member_id):
+            case RemoveMemberRecord(member_id=member_id):
                 self.missing_topics.pop(member_id, None)
                 self.disks.pop(member_id, None)
             case _:

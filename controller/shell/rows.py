@@ -2,8 +2,8 @@
 
     /clusters/{cluster}                                   ClusterRecord
     /clusters/{cluster}/head                              HeadRow: the last write
-    /clusters/{cluster}/brokers/{broker_id}               BrokerRecord
-    /clusters/{cluster}/coordinators/{coordinator_id}     CoordinatorRecord
+    /clusters/{cluster}/brokers/{broker_id}               MemberRecord of a BrokerRegistration
+    /clusters/{cluster}/coordinators/{coordinator_id}     MemberRecord of a CoordinatorRegistration
     /clusters/{cluster}/topics/{topic_id}                 TopicRecord; empty until the topic is announced
     /clusters/{cluster}/topics/{topic_id}/partitions-{n}  ChunkRow: partitions 100n .. 100n+99
     /clusters/{cluster}/producer_ids                      ProducerIdsRecord
@@ -26,7 +26,16 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from controller.core.records import Change, PartitionRecord, Record
+from controller.core.records import (
+    BrokerRegistration,
+    Change,
+    CoordinatorRegistration,
+    Member,
+    MemberKind,
+    MemberRecord,
+    PartitionRecord,
+    Record,
+)
 from controller.core.witnesses import TermStart
 from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import (
@@ -69,6 +78,17 @@ class HeadRow(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Numbered(msgspec.Struct):
     version: int
+
+
+class _MemberRow(_Numbered):
+    registration: msgspec.Raw
+    change: Change
+
+
+_REGISTRATIONS: Final[dict[MemberKind, type[Member]]] = {
+    MemberKind.BROKER: BrokerRegistration,
+    MemberKind.COORDINATOR: CoordinatorRegistration,
+}
 
 
 class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -114,20 +134,12 @@ def head_path(cluster: str) -> str:
     return f"/clusters/{cluster}/head"
 
 
-def brokers_path(cluster: str) -> str:
-    return f"/clusters/{cluster}/brokers"
+def members_path(cluster: str, kind: MemberKind) -> str:
+    return f"/clusters/{cluster}/{kind}s"
 
 
-def broker_path(cluster: str, broker_id: int) -> str:
-    return f"/clusters/{cluster}/brokers/{broker_id}"
-
-
-def coordinators_path(cluster: str) -> str:
-    return f"/clusters/{cluster}/coordinators"
-
-
-def coordinator_path(cluster: str, coordinator_id: int) -> str:
-    return f"/clusters/{cluster}/coordinators/{coordinator_id}"
+def member_path(cluster: str, kind: MemberKind, member_id: int) -> str:
+    return f"{members_path(cluster, kind)}/{member_id}"
 
 
 def topics_path(cluster: str) -> str:
@@ -165,6 +177,13 @@ def encode_row(record: Record, version: int) -> bytes:
 def decode_row(data: bytes, kind: type[Kind]) -> tuple[Kind, int]:
     """Return the record of a row, and its number. Raise msgspec.ValidationError or DecodeError."""
     return msgspec.json.decode(data, type=kind), msgspec.json.decode(data, type=_Numbered).version
+
+
+def decode_member(data: bytes, kind: MemberKind) -> tuple[MemberRecord, int]:
+    """Return what `decode_row` does: what a member's row has depends on its kind. Raises as `decode_row`."""
+    row = msgspec.json.decode(data, type=_MemberRow)
+    registration = msgspec.json.decode(row.registration, type=_REGISTRATIONS[kind])
+    return MemberRecord(registration=registration, change=row.change), row.version
 
 
 def shorten(change: Change) -> Change:

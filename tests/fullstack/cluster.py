@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 import trio
 
-from controller.core.records import BrokerRecord
+from controller.core.records import MemberKind
 from controller.database.sql import create_sql_engine
 from controller.database.tables import metadata as sql_tables
 from controller.shell.published import Published
-from controller.shell.rows import broker_path, decode_row
+from controller.shell.rows import decode_member, member_path
 from springtide.contract.partition_state import PartitionKey, PartitionState
 from springtide.node.sharding import GROUPS_TOPIC
 from tests.fullstack.broker_node import PORT as KAFKA_PORT
@@ -241,10 +241,10 @@ class Cluster:
 
     def registered_epoch(self, broker_id: int) -> int:
         """As ZooKeeper has it, whether a controller is active or not; -1: it is no member."""
-        node = self.zookeeper.server.nodes.get(broker_path(self.name, broker_id))
+        node = self.zookeeper.server.nodes.get(member_path(self.name, MemberKind.BROKER, broker_id))
         if node is None:
             return -1
-        return decode_row(node.data, BrokerRecord)[0].registration.broker_epoch
+        return decode_member(node.data, MemberKind.BROKER)[0].registration.epoch
 
     def registered_life(self, broker_id: int) -> int:
         """Of the life whose registration ZooKeeper has, as far as it was seen to have its answer; -1: of

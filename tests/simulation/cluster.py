@@ -16,9 +16,10 @@ from controller.core.records import (
     Cause,
     Change,
     ClusterRecord,
+    MemberKind,
     PartitionRecord,
     Record,
-    RemoveCoordinatorRecord,
+    RemoveMemberRecord,
     TopicRecord,
     partition_key,
 )
@@ -391,7 +392,7 @@ class Cluster:
                 self.oracle.holders[record.state.topic] = record.state.topic_id
             if self.shards is not None:
                 self.shards.on_topic(record.state)
-        elif isinstance(record, RemoveCoordinatorRecord):
+        elif isinstance(record, RemoveMemberRecord) and record.kind is MemberKind.COORDINATOR:
             self.marks.reached("coordinator.forgotten")
 
     def _on_went_back(self, controller: ControllerNode) -> None:

@@ -36,17 +36,15 @@ from controller.core.names import name_of
 from controller.core.options import ControllerOptions
 from controller.core.records import (
     AclsRecord,
-    BrokerRecord,
     Cause,
     ClusterRecord,
-    CoordinatorRecord,
     MemberKind,
+    MemberRecord,
     PartitionRecord,
     ProducerIdsRecord,
     QuotasRecord,
     Record,
-    RemoveBrokerRecord,
-    RemoveCoordinatorRecord,
+    RemoveMemberRecord,
     RemoveTopicRecord,
     SecurityRecord,
     TopicRecord,
@@ -84,7 +82,7 @@ FIRST_COORDINATOR_ID = 1_001
 BEAT_MS = 200
 #: The pause between two looks whether a change is in force.
 IN_FORCE_LOOK_MS = 5
-_Removal = RemoveBrokerRecord | RemoveCoordinatorRecord | RemoveTopicRecord
+_Removal = RemoveMemberRecord | RemoveTopicRecord
 Replies = list[tuple[Callable[[Any], None], Any]]
 
 
@@ -102,14 +100,10 @@ def row_key(record: Record) -> str:
             return "cluster"
         case ProducerIdsRecord():
             return "producer_ids"
-        case BrokerRecord():
-            return f"broker/{record.registration.broker_id}"
-        case RemoveBrokerRecord():
-            return f"broker/{record.broker_id}"
-        case CoordinatorRecord():
-            return f"coordinator/{record.registration.coordinator_id}"
-        case RemoveCoordinatorRecord():
-            return f"coordinator/{record.coordinator_id}"
+        case MemberRecord(registration=member):
+            return f"{member.kind}/{member.member_id}"
+        case RemoveMemberRecord():
+            return f"{record.kind}/{record.member_id}"
         case TopicRecord():
             return f"topic/{record.state.topic_id}"
         case RemoveTopicRecord():
@@ -356,17 +350,13 @@ class ControllerNode:
         step = machine.step(event, self.clock.mono_ms)
         for record in step.records:
             match record:
-                case BrokerRecord(registration=broker, change=change):
+                case MemberRecord(registration=member, change=change):
                     if change.cause is Cause.BROKER_FENCED:
-                        self._check_silence(broker.broker_id, epochs[broker.broker_id])
-                    elif change.cause is Cause.BROKER_REGISTERED:
-                        self.heard_at[broker.broker_id, broker.broker_epoch] = self.listened_ms
-                case CoordinatorRecord(registration=coordinator, change=change):
-                    member = coordinator.coordinator_id, coordinator.coordinator_epoch
-                    if change.cause is Cause.COORDINATOR_FENCED and isinstance(event, Tick):
-                        self._check_silence(*member)
-                    elif change.cause is Cause.COORDINATOR_REGISTERED:
-                        self.heard_at[member] = self.listened_ms
+                        self._check_silence(member.member_id, epochs[member.member_id])
+                    elif change.cause is Cause.COORDINATOR_FENCED and isinstance(event, Tick):
+                        self._check_silence(member.member_id, member.epoch)
+                    elif change.cause in (Cause.BROKER_REGISTERED, Cause.COORDINATOR_REGISTERED):
+                        self.heard_at[member.member_id, member.epoch] = self.listened_ms
                 case PartitionRecord(state=state, change=change) if change.cause is Cause.SHARD_ASSIGNED:
                     before = shards.get((state.topic_id, state.partition))
                     assert state.shard is not None

@@ -11,11 +11,12 @@ from controller.core.records import (
     Cause,
     Change,
     ClusterRecord,
-    CoordinatorRecord,
     CoordinatorRegistration,
+    MemberKind,
+    MemberRecord,
     PartitionRecord,
     Record,
-    RemoveCoordinatorRecord,
+    RemoveMemberRecord,
     TopicRecord,
 )
 from controller.shell.clock import Ids, SystemClock
@@ -132,7 +133,7 @@ async def test_the_directory_of_coordinators_comes_with_the_first_of_them(open_m
         term = await elected.wait()
         store = await make_cluster(meta, term)
         first, second = (
-            CoordinatorRecord(
+            MemberRecord(
                 registration=CoordinatorRegistration(
                     coordinator_id=number, coordinator_epoch=number, incarnation_id="i", host="h", port=9092
                 ),
@@ -143,7 +144,9 @@ async def test_the_directory_of_coordinators_comes_with_the_first_of_them(open_m
         await store.persist([first, second], term)
         assert [r for r, _ in (await load(meta)).records()][1:] == [first, second]
         store = await load(meta)
-        await store.persist([RemoveCoordinatorRecord(coordinator_id=1001, change=CHANGE), second], term)
+        await store.persist(
+            [RemoveMemberRecord(kind=MemberKind.COORDINATOR, member_id=1001, change=CHANGE), second], term
+        )
         assert [r for r, _ in (await load(meta)).records()][1:] == [second]
         tasks.cancel_scope.cancel()
 

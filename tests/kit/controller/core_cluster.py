@@ -31,12 +31,11 @@ from controller.core.names import name_of
 from controller.core.options import ControllerOptions
 from controller.core.records import (
     AclsRecord,
-    BrokerRecord,
     BrokerRegistration,
     Cause,
     Change,
     ClusterRecord,
-    CoordinatorRecord,
+    MemberRecord,
     PartitionRecord,
     ProducerIdsRecord,
     QuotasRecord,
@@ -333,10 +332,8 @@ def image_of_rows(records: Sequence[Record]) -> ClusterImage:
                 rows["partition", record.state.topic_id, record.state.partition] = record
             case TopicRecord():
                 rows["topic", record.state.topic_id] = record
-            case BrokerRecord():
-                rows["broker", record.registration.broker_id] = record
-            case CoordinatorRecord():
-                rows["coordinator", record.registration.coordinator_id] = record
+            case MemberRecord(registration=member):
+                rows[member.kind, member.member_id] = record
             case ClusterRecord():
                 rows["cluster"] = record
             case ProducerIdsRecord():
@@ -353,9 +350,7 @@ def image_of_rows(records: Sequence[Record]) -> ClusterImage:
                 continue
             case TopicRecord() if row.state.topic_id not in history.topics:
                 continue
-            case BrokerRecord() if row.registration.broker_id not in history.brokers:
-                continue
-            case CoordinatorRecord() if row.registration.coordinator_id not in history.coordinators:
+            case MemberRecord(registration=member) if history.member(member.member_id) is None:
                 continue
             case _:
                 image.replay(row)

@@ -11,11 +11,11 @@ import anyio
 from controller.core.events import AdmitBrokers, BrokerApplied, Heartbeat, RegisterMember, Report
 from controller.core.options import ControllerOptions
 from controller.core.records import (
-    BrokerRecord,
     BrokerRegistration,
     Cause,
     Change,
     ClusterRecord,
+    MemberRecord,
     PartitionRecord,
     TopicRecord,
 )
@@ -126,7 +126,7 @@ def topic_record(partitions: int, *, topic_id: str = TOPIC_ID, deleting: bool = 
     return TopicRecord(state=state, change=CHANGE)
 
 
-def broker_record(broker_id: int, *, broker_epoch: int = 1) -> BrokerRecord:
+def broker_record(broker_id: int, *, broker_epoch: int = 1) -> MemberRecord:
     registration = BrokerRegistration(
         broker_id=broker_id,
         broker_epoch=broker_epoch,
@@ -134,7 +134,7 @@ def broker_record(broker_id: int, *, broker_epoch: int = 1) -> BrokerRecord:
         host="127.0.0.1",
         port=9000 + broker_id,
     )
-    return BrokerRecord(registration=registration, change=CHANGE)
+    return MemberRecord(registration=registration, change=CHANGE)
 
 
 async def begin_term(meta: MemoryMeta, clock: VirtualClock) -> Term:

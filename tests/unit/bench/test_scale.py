@@ -8,17 +8,17 @@ import pytest
 from bench.stand_in_brokers import StandIn, Told, ToldBatch
 from bench.written_rows import znodes
 from controller.core.image import ClusterImage
-from controller.core.records import Cause, Change, ClusterRecord
+from controller.core.records import Cause, Change, ClusterRecord, MemberKind
 from controller.shell.clock import Ids
 from controller.shell.leadership import CLUSTERS_PATH
 from controller.shell.meta import Committed, Create
 from controller.shell.metadata_store import ClusterStore
 from controller.shell.rows import (
     HeadRow,
-    brokers_path,
     cluster_path,
     encode_row,
     head_path,
+    members_path,
     topics_path,
 )
 from tests.kit.clocks import EagerClock
@@ -59,7 +59,7 @@ async def test_written_rows_are_read_as_healthy_topics(partitions: int) -> None:
             Create(CLUSTERS_PATH, b""),
             Create(cluster_path("prod"), encode_row(cluster, 1)),
             Create(head_path("prod"), msgspec.json.encode(head)),
-            Create(brokers_path("prod"), b""),
+            Create(members_path("prod", MemberKind.BROKER), b""),
             Create(topics_path("prod"), b""),
         ]
     ).outcome()

@@ -26,7 +26,7 @@ from controller.core.events import (
 )
 from controller.core.floor import Floors
 from controller.core.loss import LogEnds
-from controller.core.records import Cause, CoordinatorRecord, MemberKind
+from controller.core.records import Cause, MemberKind, MemberRecord
 from controller.core.shards import SHARDS
 from springtide.contract.errors import ControllerError
 from springtide.contract.session import (
@@ -319,7 +319,7 @@ def test_only_one_that_is_admitted_fenced_and_not_proven_dead_is_probed() -> Non
     draft = Draft(image, wall_ms=0, floors=Floors(LogEnds()))
     sessions.on_proven_dead(draft, 1003, image.coordinators[1003].coordinator_epoch)
     row = msgspec.structs.replace(image.coordinators[1004], fenced=True)
-    draft.write(CoordinatorRecord(registration=row, change=draft.change(Cause.COORDINATOR_FENCED)))
+    draft.write(MemberRecord(registration=row, change=draft.change(Cause.COORDINATOR_FENCED)))
     draft.effects.clear()
     sessions.probe_fenced(draft, 0)
     assert draft.effects == [row.probe]

@@ -33,7 +33,7 @@ from controller.core.events import (
     TopicConfigured,
     TopicDeletionStarted,
 )
-from controller.core.records import Cause, CoordinatorRecord, PartitionRecord, Record, TopicRecord
+from controller.core.records import Cause, MemberRecord, PartitionRecord, Record, TopicRecord
 from controller.core.shards import PINNED, SHARDS
 from springtide.contract.errors import ControllerError
 from springtide.contract.groups import GroupNews, GroupTrouble
@@ -614,7 +614,7 @@ def test_rows_of_coordinators_and_shards_outlive_the_controller() -> None:
     before = (cluster.image.coordinators, cluster.shards)
     cluster.fail_over()
     assert (cluster.image.coordinators, cluster.shards) == before
-    assert not any(isinstance(r, CoordinatorRecord | PartitionRecord) for r in cluster.last.records)
+    assert not any(isinstance(r, MemberRecord | PartitionRecord) for r in cluster.last.records)
 
 
 # --- their groups ---

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from controller.core.events import BrokerDescribed, DescribeBroker, Refusal, RefusalCode, RegisterMember
-from controller.core.records import BrokerRecord, Cause
+from controller.core.records import Cause, MemberRecord
 from springtide.contract.session import RegisterResponse
 from tests.kit.controller.core_cluster import Cluster
 
@@ -32,7 +32,7 @@ def test_the_operators_word_counts_and_is_kept_over_restarts() -> None:
         {"owner": "storage", "floor": "2"},
     )
     (record,) = cluster.last.records
-    assert isinstance(record, BrokerRecord)
+    assert isinstance(record, MemberRecord)
     assert (record.change.cause, record.change.actor) == (Cause.BROKER_DESCRIBED, "ann")
     register(cluster, "a", "r1")  # the same process, again
     assert (cluster.broker(1).rack, cluster.broker(1).own_rack) == ("r9", "r1")

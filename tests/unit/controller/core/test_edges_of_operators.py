@@ -25,12 +25,12 @@ from controller.core.floor import Floors
 from controller.core.loss import LogEnds
 from controller.core.options import ControllerOptions
 from controller.core.records import (
-    BrokerRecord,
     Cause,
     Change,
     ClusterRecord,
+    MemberRecord,
     PartitionRecord,
-    RemoveBrokerRecord,
+    RemoveMemberRecord,
 )
 from controller.core.settings_table import Setting, Standing
 from springtide.contract.partition_state import NO_LEADER, LeaderRecovery
@@ -57,7 +57,7 @@ def test_a_dry_run_admits_nobody() -> None:
     (broker,) = cluster.ask(admit(4, dry_run=True), BrokersAdmitted).brokers
     assert (broker.admitted, cluster.last.records) == (True, ())
     cluster.ask(admit(4), BrokersAdmitted)
-    assert [type(record) for record in cluster.last.records] == [BrokerRecord]
+    assert [type(record) for record in cluster.last.records] == [MemberRecord]
 
 
 def test_a_broker_of_which_only_a_worker_above_0_has_registered_is_admitted() -> None:
@@ -90,7 +90,7 @@ def test_only_the_highest_epoch_is_kept_when_its_broker_goes_and_nothing_else_is
     for broker_id in (2, 3):
         cluster.ask(remove(broker_id), BrokerRemoved)
         written.append([type(record) for record in cluster.last.records])
-    assert written == [[RemoveBrokerRecord], [ClusterRecord, RemoveBrokerRecord]]
+    assert written == [[RemoveMemberRecord], [ClusterRecord, RemoveMemberRecord]]
     assert cluster.pass_ms(10 * cluster.options.grace_ms).reply is None, "its silence matters no more"
 
 

@@ -10,14 +10,13 @@ import msgspec
 
 from controller.core.image import ClusterImage
 from controller.core.records import (
-    BrokerRecord,
     Cause,
     Change,
-    CoordinatorRecord,
     CoordinatorRegistration,
+    MemberKind,
+    MemberRecord,
     PartitionRecord,
-    RemoveBrokerRecord,
-    RemoveCoordinatorRecord,
+    RemoveMemberRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -44,7 +43,7 @@ def test_what_a_copy_replays_does_not_move_its_original() -> None:
         after = msgspec.structs.replace(state, leader=NO_LEADER, isr=(), elr=(3,), partition_epoch=9)
         copy.replay(PartitionRecord(state=after, change=change))
     fenced = msgspec.structs.replace(image.brokers[1], fenced=True, demoted=True)
-    copy.replay(BrokerRecord(registration=fenced, change=change))
+    copy.replay(MemberRecord(registration=fenced, change=change))
     assert (len(copy.leaderless), len(copy.below_min), copy.demoted) == (2, 2, {1: None})
     assert vars(image) == before
     rows = copy.rows()
@@ -134,10 +133,10 @@ def test_a_removed_broker_leaves_nothing_behind() -> None:
     cluster = Cluster(brokers=(1, 2))
     image = cluster.image
     demoted = msgspec.structs.replace(image.brokers[2], demoted=True)
-    image.replay(BrokerRecord(registration=demoted, change=CHANGE))
+    image.replay(MemberRecord(registration=demoted, change=CHANGE))
     assert image.broker_sequences[2] == image.sequence
     assert (set(image.demoted), set(image.worker_ids)) == ({2}, {1, 2})
-    image.replay(RemoveBrokerRecord(broker_id=2, change=CHANGE))
+    image.replay(RemoveMemberRecord(kind=MemberKind.BROKER, member_id=2, change=CHANGE))
     assert not image.demoted
     assert not image.is_eligible(2)
     for rows in (
@@ -155,7 +154,7 @@ def test_a_worker_is_found_under_the_broker_that_it_belongs_to_now() -> None:
     for worker_of, workers in ((1, {1: (1, 2)}), (None, {1: (1,), 2: (2,)})):
         row = msgspec.structs.replace(image.brokers[2], worker_of=worker_of)
         for _ in range(2):
-            image.replay(BrokerRecord(registration=row, change=CHANGE))
+            image.replay(MemberRecord(registration=row, change=CHANGE))
             assert {broker_id: found for broker_id, found in image.worker_ids.items() if found} == workers
 
 
@@ -172,13 +171,13 @@ def test_when_a_coordinator_registered_and_was_admitted_is_known_until_it_is_rem
             port=1,
             admitted=admitted,
         )
-        image.replay(CoordinatorRecord(registration=row, change=CHANGE))
+        image.replay(MemberRecord(registration=row, change=CHANGE))
         known.append((image.registered_sequences[9], image.admitted_sequences.get(9)))
     assert known == [(1, None), (1, 2), (3, 2), (3, 2)]
     older = msgspec.structs.replace(row, coordinator_id=8, coordinator_epoch=6)
-    image.replay(CoordinatorRecord(registration=older, change=CHANGE))
+    image.replay(MemberRecord(registration=older, change=CHANGE))
     assert image.last_broker_epoch == 7
-    image.replay(RemoveCoordinatorRecord(coordinator_id=9, change=CHANGE))
+    image.replay(RemoveMemberRecord(kind=MemberKind.COORDINATOR, member_id=9, change=CHANGE))
     assert [set(of) for of in (image.registered_sequences, image.admitted_sequences)] == [{8}, {8}]
 
 
@@ -220,7 +219,7 @@ def test_of_a_topic_that_ends_a_late_state_is_a_change_like_any_other_and_its_sh
 
 def test_changes_are_remembered_so_far_back_and_no_further() -> None:
     image = ClusterImage(start_sequence=10, change_log_entries_max=2)
-    row = BrokerRecord(registration=Cluster(brokers=(1,)).image.brokers[1], change=CHANGE)
+    row = MemberRecord(registration=Cluster(brokers=(1,)).image.brokers[1], change=CHANGE)
     for _ in range(3):
         image.replay(row)
     assert image.change_log_start == 10

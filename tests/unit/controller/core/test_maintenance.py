@@ -22,7 +22,7 @@ from controller.core.events import (
 )
 from controller.core.image import ClusterImage
 from controller.core.options import ControllerOptions
-from controller.core.records import BrokerRecord, Cause, PartitionRecord
+from controller.core.records import Cause, MemberRecord, PartitionRecord
 from springtide.contract.session import ShutdownKind
 from tests.kit.controller.core_cluster import Cluster, seats, topic_id
 
@@ -96,7 +96,7 @@ def test_a_demoted_broker_hands_its_leaderships_over_and_stays_in_sync() -> None
     assert (dry.leaders_moved, dry.dry_run) == (2, True)
     reply = maintain(cluster, 1, demoted=True)
     assert (reply.leaders_moved, reply.brokers) == (dry.leaders_moved, dry.brokers)
-    assert [type(r) for r in cluster.last.records] == [BrokerRecord, PartitionRecord, PartitionRecord]
+    assert [type(r) for r in cluster.last.records] == [MemberRecord, PartitionRecord, PartitionRecord]
     assert {r.change.cause for r in cluster.last.records} == {
         Cause.BROKER_MAINTENANCE,
         Cause.LEADER_DEMOTED,

@@ -11,7 +11,7 @@ import pytest
 from controller.core.image import ClusterImage
 from controller.core.options import PreflightLimits
 from controller.core.preflight import CheckState, HeardReport, judge, targets
-from controller.core.records import BrokerRecord, BrokerRegistration, Cause, Change, ClusterRecord
+from controller.core.records import BrokerRegistration, Cause, Change, ClusterRecord, MemberRecord
 from springtide.contract.preflight import (
     ClockFigures,
     DiskFigures,
@@ -29,8 +29,8 @@ GOOD_DISK = DiskFigures(free_bytes=5_000, flush_us=900, flush_us_max=2_000)
 GOOD_CLOCK = ClockFigures(ahead_ms=-3, error_ms=2)
 
 
-def broker(broker_id: int, *, admitted: bool, fenced: bool = False, rack: str | None = None) -> BrokerRecord:
-    return BrokerRecord(
+def broker(broker_id: int, *, admitted: bool, fenced: bool = False, rack: str | None = None) -> MemberRecord:
+    return MemberRecord(
         registration=BrokerRegistration(
             broker_id=broker_id,
             broker_epoch=100 + broker_id,
@@ -45,7 +45,7 @@ def broker(broker_id: int, *, admitted: bool, fenced: bool = False, rack: str | 
     )
 
 
-def image_of(*brokers: BrokerRecord) -> ClusterImage:
+def image_of(*brokers: MemberRecord) -> ClusterImage:
     image = ClusterImage()
     image.replay(ClusterRecord(cluster_id=CLUSTER_ID, change=Change(cause=Cause.CLUSTER_CREATED, at_ms=0)))
     for record in brokers:

@@ -21,7 +21,7 @@ from controller.core.events import (
     Tick,
 )
 from controller.core.options import ControllerOptions
-from controller.core.records import BrokerRecord, Cause, PartitionRecord
+from controller.core.records import Cause, MemberRecord, PartitionRecord
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import NO_LEADER
 from springtide.contract.session import (
@@ -237,7 +237,7 @@ def test_an_intact_incarnation_keeps_its_elr_seat_but_not_its_isr_seat(kind: Shu
     before = cluster.partition()
     cluster.register(1, "b", last_shutdown=kind)
     assert cluster.partition() == before
-    assert [type(r) for r in cluster.last.records] == [BrokerRecord]
+    assert [type(r) for r in cluster.last.records] == [MemberRecord]
 
 
 @pytest.mark.parametrize(
@@ -265,9 +265,9 @@ def test_a_fast_restart_of_a_follower_never_goes_on_sitting_in_the_isr() -> None
     assert seats(after) == (1, (1, 2), ())
     assert (after.leader_epoch, after.partition_epoch) == (before.leader_epoch, before.partition_epoch + 1)
     assert [(type(r), r.change.cause) for r in cluster.last.records] == [
-        (BrokerRecord, Cause.BROKER_RESTARTED),
+        (MemberRecord, Cause.BROKER_RESTARTED),
         (PartitionRecord, Cause.BROKER_RESTARTED),
-        (BrokerRecord, Cause.BROKER_REGISTERED),
+        (MemberRecord, Cause.BROKER_REGISTERED),
     ]
 
 
@@ -305,8 +305,8 @@ def test_an_incarnation_that_proves_nothing_loses_every_seat_before_its_registra
     assert cluster.partition(number=1).last_known_elr == (1,)
     assert cluster.partition(number=1).last_known_leader == 1
     records = cluster.last.records
-    assert isinstance(records[-1], BrokerRecord)
-    assert records[-1].registration.broker_epoch == 4
+    assert isinstance(records[-1], MemberRecord)
+    assert records[-1].registration.epoch == 4
     assert all(r.change.cause is Cause.UNCLEAN_RESTART for r in records[:-1])
     cluster.heartbeat(1)
     assert cluster.partition(number=1).leader == NO_LEADER

@@ -14,8 +14,8 @@ from controller.core.options import ControllerOptions
 from controller.core.records import (
     Cause,
     Change,
-    CoordinatorRecord,
     CoordinatorRegistration,
+    MemberRecord,
     PartitionRecord,
     TopicRecord,
 )
@@ -49,7 +49,7 @@ def image_of(coordinators: str, shards: str) -> ClusterImage:
             draining="d" in text,
             demoted="m" in text,
         )
-        image.replay(CoordinatorRecord(registration=row, change=CHANGE))
+        image.replay(MemberRecord(registration=row, change=CHANGE))
     cluster = Cluster()
     cluster.create((1, 2, 3))
     for number, text in enumerate(shards.split()):

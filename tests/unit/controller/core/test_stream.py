@@ -15,7 +15,7 @@ from controller.core.events import (
     UserToAlter,
 )
 from controller.core.image import ClusterImage
-from controller.core.records import Cause, Change, CoordinatorRecord, CoordinatorRegistration
+from controller.core.records import Cause, Change, CoordinatorRegistration, MemberRecord
 from controller.core.stream import build_range, plan_update
 from springtide.contract.administration import QuotasToAlter
 from springtide.contract.partition_state import PartitionState, TopicState
@@ -433,12 +433,12 @@ def test_a_coordinator_that_only_registered_is_told_no_secrets() -> None:
         coordinator_id=1001, coordinator_epoch=9, incarnation_id="x", host="c", port=1, fenced=True
     )
     change = Change(cause=Cause.COORDINATOR_REGISTERED, at_ms=0, actor="ann")
-    cluster.image.replay(CoordinatorRecord(registration=coordinator, change=change))
+    cluster.image.replay(MemberRecord(registration=coordinator, change=change))
     request = PollRequest(broker_id=1001, broker_epoch=9)
     assert answer(cluster, request).users == ()
     admitted = msgspec.structs.replace(coordinator, admitted=True)
     position = cluster.image.sequence
-    cluster.image.replay(CoordinatorRecord(registration=admitted, change=change))
+    cluster.image.replay(MemberRecord(registration=admitted, change=change))
     told = answer(cluster, msgspec.structs.replace(request, applied_sequence=position))
     assert [secrets.user for secrets in told.users] == ["alice"]
     assert [(one.broker_id, one.may_join) for one in told.coordinators] == [(1001, False)]

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from controller.core.image import ClusterImage
-from controller.core.records import BrokerRecord, BrokerRegistration, Cause, Change
+from controller.core.records import BrokerRegistration, Cause, Change, MemberRecord
 from controller.operations.advance import advance
 from controller.operations.brokers import begin_broker_add
 from controller.operations.model import (
@@ -33,7 +33,7 @@ CHANGE = Change(cause=Cause.BROKER_REGISTERED, at_ms=0)
 
 def image(*brokers: BrokerRegistration) -> ClusterImage:
     made = ClusterImage()
-    replay_all(made, [BrokerRecord(registration=broker, change=CHANGE) for broker in brokers])
+    replay_all(made, [MemberRecord(registration=broker, change=CHANGE) for broker in brokers])
     return made
 
 

@@ -9,17 +9,16 @@ import pytest
 
 from controller.core.acls import PATTERN_BYTES_MAX
 from controller.core.records import (
-    BrokerRecord,
     Cause,
     Change,
     ClusterRecord,
-    CoordinatorRecord,
     CoordinatorRegistration,
+    MemberKind,
+    MemberRecord,
     PartitionRecord,
     ProducerIdsRecord,
     Record,
-    RemoveBrokerRecord,
-    RemoveCoordinatorRecord,
+    RemoveMemberRecord,
     RemoveTopicRecord,
     SecurityRecord,
 )
@@ -29,8 +28,8 @@ from controller.shell.metadata_store import Conflict, Fenced, MetadataCorrupt
 from controller.shell.rows import (
     ZNODE_BYTES_MAX,
     chunk_path,
-    coordinators_path,
     head_path,
+    members_path,
     topic_path,
 )
 from controller.shell.security_rows import encode_security, security_path
@@ -69,6 +68,10 @@ def topic(partitions: int, *, partition_epoch: int = 0) -> list[Record]:
 async def read_back(meta: MemoryMeta, clock: VirtualClock) -> list[Record]:
     store = await load_store(meta, clock)
     return [record for record, _ in store.records()]
+
+
+async def read_members(meta: MemoryMeta, clock: VirtualClock) -> list[Record]:
+    return [record for record in await read_back(meta, clock) if isinstance(record, MemberRecord)]
 
 
 async def read_epochs(meta: MemoryMeta, clock: VirtualClock) -> dict[int, int]:
@@ -275,12 +278,14 @@ async def test_a_broker_that_is_removed_and_returns_goes_on_counting_versions(
     await make_cluster(meta, term)
     store = await load_store(meta, clock)
     await store.persist([broker_record(1)], term)
-    await store.persist([RemoveBrokerRecord(broker_id=1, change=CHANGE), broker_record(2)], term)
+    await store.persist(
+        [RemoveMemberRecord(kind=MemberKind.BROKER, member_id=1, change=CHANGE), broker_record(2)], term
+    )
     await store.persist([broker_record(1, broker_epoch=9)], term)
     numbers = {
-        record.registration.broker_id: number
+        record.registration.member_id: number
         for record, number in (await load_store(meta, clock)).records()
-        if isinstance(record, BrokerRecord)
+        if isinstance(record, MemberRecord)
     }
     assert numbers == {1: 5, 2: 4}  # The cluster's own row was 1, the first registration 2, its removal 3.
 
@@ -291,9 +296,9 @@ async def test_coordinators_are_read_back_in_a_directory_that_comes_with_the_fir
     term = await begin_term(meta, clock)
     await make_cluster(meta, term)
     store = await load_store(meta, clock)
-    assert coordinators_path("prod") not in zookeeper.nodes
+    assert members_path("prod", MemberKind.COORDINATOR) not in zookeeper.nodes
     first, second = (
-        CoordinatorRecord(
+        MemberRecord(
             registration=CoordinatorRegistration(
                 coordinator_id=number, coordinator_epoch=number, incarnation_id="i", host="h", port=9092
             ),
@@ -303,10 +308,12 @@ async def test_coordinators_are_read_back_in_a_directory_that_comes_with_the_fir
     )
     await store.persist([first], term)
     await store.persist([second], term)
-    assert [r for r in await read_back(meta, clock) if isinstance(r, CoordinatorRecord)] == [first, second]
+    assert await read_members(meta, clock) == [first, second]
     store = await load_store(meta, clock)
-    await store.persist([RemoveCoordinatorRecord(coordinator_id=1001, change=CHANGE), second], term)
-    assert [r for r in await read_back(meta, clock) if isinstance(r, CoordinatorRecord)] == [second]
+    await store.persist(
+        [RemoveMemberRecord(kind=MemberKind.COORDINATOR, member_id=1001, change=CHANGE), second], term
+    )
+    assert await read_members(meta, clock) == [second]
 
 
 async def test_acls_users_and_quotas_are_read_back_in_folders_that_come_with_the_first(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from controller.core.events import Heartbeat
 from controller.core.records import (
-    BrokerRecord,
     BrokerRegistration,
     Cause,
     Change,
-    CoordinatorRecord,
     CoordinatorRegistration,
+    MemberKind,
+    MemberRecord,
     Record,
-    RemoveBrokerRecord,
-    RemoveCoordinatorRecord,
+    RemoveMemberRecord,
 )
 from controller.shell.published import Published
 from controller.shell.reported import Reported
@@ -22,13 +21,13 @@ from springtide.contract.session import DiskSpace, HeartbeatRequest
 
 CHANGE = Change(cause=Cause.CLUSTER_CONFIGURED, at_ms=1)
 MEMBER = 4
-BROKER = BrokerRecord(
+BROKER = MemberRecord(
     registration=BrokerRegistration(
         broker_id=MEMBER, broker_epoch=1, incarnation_id="one", host="here", port=9092
     ),
     change=CHANGE,
 )
-COORDINATOR = CoordinatorRecord(
+COORDINATOR = MemberRecord(
     registration=CoordinatorRegistration(
         coordinator_id=MEMBER, coordinator_epoch=2, incarnation_id="two", host="here", port=9092
     ),
@@ -41,7 +40,9 @@ class TestRemovedMember:
         reported, published = begin(BROKER)
         reported.take_heartbeat(heartbeat(broker_epoch=1), ControllerError.NONE)
         assert reported.missing_topics and reported.disks
-        replay(reported, published, RemoveBrokerRecord(broker_id=MEMBER, change=CHANGE))
+        replay(
+            reported, published, RemoveMemberRecord(kind=MemberKind.BROKER, member_id=MEMBER, change=CHANGE)
+        )
         assert not reported.missing_topics and not reported.disks
         replay(reported, published, COORDINATOR)
         assert not reported.missing_topics and not reported.disks
@@ -50,7 +51,11 @@ class TestRemovedMember:
         reported, published = begin(COORDINATOR)
         reported.take_heartbeat(heartbeat(broker_epoch=2), ControllerError.NONE)
         assert reported.missing_topics
-        replay(reported, published, RemoveCoordinatorRecord(coordinator_id=MEMBER, change=CHANGE))
+        replay(
+            reported,
+            published,
+            RemoveMemberRecord(kind=MemberKind.COORDINATOR, member_id=MEMBER, change=CHANGE),
+        )
         replay(reported, published, BROKER)
         assert not reported.missing_topics
 

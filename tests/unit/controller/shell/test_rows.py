@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.core.records import Cause, Change, PartitionRecord
+from controller.core.records import (
+    BrokerRegistration,
+    Cause,
+    Change,
+    CoordinatorRegistration,
+    Member,
+    MemberRecord,
+    PartitionRecord,
+)
 from controller.shell.rows import (
     REASON_CHARS_MAX,
     ChunkRow,
@@ -15,7 +23,10 @@ from controller.shell.rows import (
     chunk_frame_bytes_max,
     chunks_of,
     decode_chunk,
+    decode_member,
     encode_chunk,
+    encode_row,
+    member_path,
     partition_bytes_max,
 )
 from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
@@ -26,7 +37,7 @@ from springtide.contract.partition_state import (
     Shard,
     WriterId,
 )
-from tests.kit.controller.shell import TOPIC_ID
+from tests.kit.controller.shell import CHANGE, TOPIC_ID
 
 numbers = st.integers(min_value=0, max_value=2**31 - 1)
 ids = st.lists(numbers, max_size=6).map(tuple)
@@ -149,3 +160,20 @@ def test_bytes_that_are_no_chunk_are_an_error_and_not_an_empty_chunk(data: bytes
 @pytest.mark.parametrize(("partitions", "chunks"), [(1, 1), (100, 1), (101, 2), (250, 3)])
 def test_chunks_hold_a_hundred_partitions(partitions: int, chunks: int) -> None:
     assert len(chunks_of(partitions)) == chunks
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        BrokerRegistration(broker_id=3, broker_epoch=9, incarnation_id="i", host="h", port=1),
+        CoordinatorRegistration(coordinator_id=3, coordinator_epoch=9, incarnation_id="i", host="h", port=1),
+    ],
+    ids=lambda member: member.kind,
+)
+def test_a_members_row_calls_its_id_and_epoch_by_its_kind_and_does_not_name_the_kind(member: Member) -> None:
+    record = MemberRecord(registration=member, change=CHANGE)
+    data = encode_row(record, 4)
+    assert data.startswith(b'{"registration":{"%s_id":3,"%s_epoch":9,' % (2 * (member.kind.encode(),)))
+    assert b'"kind"' not in data
+    assert decode_member(data, member.kind) == (record, 4)
+    assert member_path("prod", member.kind, 3) == f"/clusters/prod/{member.kind}s/3"
