@@ -1,6 +1,6 @@
 """The OpenAPI document, committed under openapi/ and served at /openapi.json.
 
-python -m admin_api.openapi --write
+python -m admin_api.openapi --write; with new examples: python -m tests.rest_examples --write
 """
 
 from __future__ import annotations

@@ -17,8 +17,7 @@ from admin_api.http.catalogue import CATALOGUE
 from admin_api.http.gate import is_open
 from admin_api.http.models import INT64_MAX
 from admin_api.http.problems import MEDIA_TYPE, FieldProblem, ProblemError, problem_content
-from admin_api.openapi.examples.story import REQUEST_ID
-from admin_api.openapi.examples.values import ANSWERS
+from admin_api.openapi.examples import recorded_examples
 
 TITLE: Final = "Springtide"
 VERSION: Final = "1.0.0"
@@ -256,13 +255,9 @@ def _fill_in(parameter: dict[str, Any]) -> None:
 
 
 def _add_answers(operation_id: str, status: str, response: dict[str, Any]) -> None:
-    if not status.startswith("2"):
-        return
-    shown = ANSWERS.get((operation_id, int(status)), ())
-    if shown:
-        response["content"]["application/json"]["examples"] = {
-            example.name: {"summary": example.summary, "value": example.value} for example in shown
-        }
+    shown = recorded_examples().get((operation_id, status))
+    if shown is not None:
+        response["content"]["application/json"]["examples"] = shown
 
 
 def _add_problems(response: dict[str, Any]) -> set[str]:
@@ -342,4 +337,4 @@ def problem_example(code: str) -> dict[str, Any]:
     title = CATALOGUE[code].title
     detail, facts, errors = _SAID.get(code, (title[:1].lower() + title[1:], {}, ()))
     error = ProblemError(code, detail, facts=facts, errors=errors)
-    return problem_content(error, path="/clusters/prod", request_id=REQUEST_ID)
+    return problem_content(error, path="/clusters/prod", request_id="F9cmqsT9jBmxJpt6iz7Ngw")

@@ -54,7 +54,7 @@ class AlterQuotasBody(RequestBody):
                 {
                     "entities": [
                         {"user": "billing", "quotas": {"producer_byte_rate": 10_000_000}},
-                        {"user": DEFAULT_ENTITY, "quotas": {"request_percentage": None}},
+                        {"user": DEFAULT_ENTITY, "quotas": {"request_percentage": 200}},
                     ],
                     "reason": "billing floods the others",
                 }

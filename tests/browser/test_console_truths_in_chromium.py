@@ -14,7 +14,7 @@ PHONE = 375
 
 def test_what_is_not_known_is_said_to_be_unknown(browser: Browser, canned: CannedController) -> None:
     replication = canned.example("/clusters/prod/replication")
-    (carried,) = replication["brokers"]
+    carried, *_ = replication["brokers"]
     late = {"lag_records_max": 5_343, "lag_records": 5_343, "lag_ms_max": None}
     silent = {"followed": 0, "unknown": 8, "lag_records": None, "lag_records_max": None, "lag_ms_max": None}
     replication["brokers"] = [
@@ -23,6 +23,9 @@ def test_what_is_not_known_is_said_to_be_unknown(browser: Browser, canned: Canne
         {**carried, "broker_id": 3, **silent},
     ]
     canned.put("/clusters/prod/replication", replication)
+    (cluster,) = canned.answers["GET /clusters"][1]["items"]
+    cluster["skew"]["bytes"] |= {"broker_id": 3, "max_over_mean": 1.08}
+    canned.put("/clusters/prod", cluster)
     brokers = canned.answers["GET /clusters/prod/brokers"][1]
     brokers["items"][1] |= {"draining": True, "drained": True}
     brokers["items"][2]["state"] = "fenced"

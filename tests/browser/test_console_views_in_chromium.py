@@ -161,7 +161,7 @@ def test_every_view_opens_by_its_address_and_fits_a_phone(browser: Browser, cann
     operation = canned.example("/operations/op_1")["id"]
     for view, seen in {
         "topics": "orders",
-        "topics/orders": "min.insync.replicas",
+        "topics/orders": "cleanup.policy",
         "brokers": "store1:9092",
         "brokers/1": "owner: storage",
         "groups": "billing",

@@ -69,7 +69,9 @@ def _example(path: str, method: str, status: str) -> Any:
             continue
         answer = methods[method]["responses"].get(status, {})
         examples = answer.get("content", {}).get("application/json", {}).get("examples", {})
-        return next((example["value"] for example in examples.values()), None)
+        shown = next((example["value"] for example in examples.values()), None)
+        # A list that the document shows a page of is that page here: each further one would be the same.
+        return shown | {"next_page_token": None} if shown and "next_page_token" in shown else shown
     return None
 
 

@@ -22,9 +22,20 @@ from tests.kit.admin_api.rest import Rest
 class Coordinator:
     """A coordinator, as far as the controller sees it."""
 
-    def __init__(self, rest: Rest, coordinator_id: int) -> None:
+    def __init__(
+        self,
+        rest: Rest,
+        coordinator_id: int,
+        *,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        rack: str | None = None,
+    ) -> None:
         self.rest = rest
         self.coordinator_id = coordinator_id
+        self.host = host
+        self.port = 9000 + coordinator_id if port is None else port
+        self.rack = rack
         self.epoch = -1
         self.update = UpdateBatch()
 
@@ -38,8 +49,9 @@ class Coordinator:
         request = RegisterRequest(
             broker_id=self.coordinator_id,
             incarnation_id=f"i{self.coordinator_id}",
-            host="127.0.0.1",
-            port=9000 + self.coordinator_id,
+            host=self.host,
+            port=self.port,
+            rack=self.rack,
             log_dir_ids=(),
             last_shutdown=ShutdownKind.FIRST_START,
         )

@@ -1,1 +1,0 @@
-"""Examples in the OpenAPI document, beside its schemas: answers as a small cluster `prod` gives them."""
