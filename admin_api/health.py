@@ -102,7 +102,7 @@ async def readiness(services: Services) -> Readiness:
     return Readiness(
         ready=(zookeeper, sql) == ("ok", "ok"),
         role=engine.role,
-        active_url=engine.active_url,
+        active_url=engine.leadership.active_url,
         controller_epoch=engine.controller_epoch,
         read_only=services.settings.read_only,
         zookeeper=zookeeper,

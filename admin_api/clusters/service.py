@@ -138,7 +138,7 @@ def empty_view(engine: Engine, body: NewCluster, cluster_id: str) -> ClusterOver
         partitions=PartitionCounts(
             total=0, leaderless=0, under_min_isr=0, under_replicated=0, leader_not_preferred=0
         ),
-        controller=ControllerSummary(active_url=engine.active_url, epoch=engine.controller_epoch),
+        controller=ControllerSummary(active_url=engine.leadership.active_url, epoch=engine.controller_epoch),
         resilience=resilience.summary(ClusterImage()),
         skew=skew_of(ClusterImage(), {}),
         last_change=None,
@@ -188,7 +188,7 @@ def cluster_view(
         ),
         topics=len(image.topic_ids),
         partitions=partitions,
-        controller=ControllerSummary(active_url=engine.active_url, epoch=engine.controller_epoch),
+        controller=ControllerSummary(active_url=engine.leadership.active_url, epoch=engine.controller_epoch),
         resilience=None if look is None else look.resilience,
         skew=None if look is None else look.skew,
         last_change=last_change(view.last_change(Entity.CLUSTER, name)),

@@ -297,7 +297,7 @@ def _only_with_evidence(request: Request, problem: ProblemError) -> ProblemError
     engine = request.app.state.services.engine
     if engine.role == "active":
         return problem
-    elsewhere = NotActive(None if engine.active_url == engine.url else engine.active_url)
+    elsewhere = NotActive(engine.leadership.elsewhere)
     return problem_of(elsewhere, target=target_of(request))
 
 

@@ -389,7 +389,7 @@ async def writing(
         # Checked before anything is looked up: a standby's view is no reason to refuse a write. The active
         # controller in the view may be this one, from before or in the future, and redirecting a client to
         # this one would be a loop.
-        raise NotActive(None if engine.active_url == engine.url else engine.active_url)
+        raise NotActive(engine.leadership.elsewhere)
     return Writing(request, services, caller, key=idempotency_key, dry_run=dry_run)
 
 

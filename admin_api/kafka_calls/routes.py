@@ -87,7 +87,7 @@ async def _carry_out(
     engine = services.engine
     try:
         if engine.role != "active":
-            raise NotActive(None if engine.active_url == engine.url else engine.active_url)
+            raise NotActive(engine.leadership.elsewhere)
         error = _check_broker(services, cluster, body)
         if error is not ControllerError.NONE:
             return AdminResponse(error=error, controller_epoch=engine.controller_epoch)

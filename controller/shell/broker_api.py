@@ -223,8 +223,8 @@ class BrokerApi:
         except BodyRefused as error:
             return refused_body(error)
         try:
-            outcome = await self._engine.driver(cluster).preflights.take(body)
-            self._engine.driver(cluster)  # the term may have ended meanwhile
+            outcome = await self._engine.drivers.of(cluster).preflights.take(body)
+            self._engine.drivers.of(cluster)  # the term may have ended meanwhile
             return self._render(PreflightResponse(error=outcome, controller_epoch=self._epoch()))
         except (NotActive, UnknownCluster) as error:
             return self._render(self._refusal(PreflightResponse, error))
@@ -236,7 +236,7 @@ class BrokerApi:
         except BodyRefused as error:
             return refused_body(error)
         try:
-            driver = self._engine.driver(cluster)
+            driver = self._engine.drivers.of(cluster)
             reply = await self._engine.submit(cluster, self._applied(body))
             assert isinstance(reply, AppliedReply)
             if reply.error is not ControllerError.NONE:
@@ -304,7 +304,7 @@ class BrokerApi:
     def _update(self, driver: ClusterDriver, body: PollRequest) -> Pieces | None:
         """The encoded answer, or None to go on waiting. Raise NotActive when the term is over: a batch is
         only worth something while we can prove that we are active (2.10, the controller's authority)."""
-        if self._engine.role != "active" or driver is not self._engine.driver(driver.cluster):
+        if self._engine.role != "active" or driver is not self._engine.drivers.of(driver.cluster):
             raise NotActive(None)
         image = driver.published.image
         error = check_poll(image, body)
@@ -344,7 +344,7 @@ class BrokerApi:
             if reply.error is ControllerError.NONE:
                 reply = msgspec.structs.replace(
                     reply,
-                    preflight=self._engine.driver(cluster).preflights.targets(question.broker_id),
+                    preflight=self._engine.drivers.of(cluster).preflights.targets(question.broker_id),
                     wall_ms=self._engine.clock.own_wall_ms(),
                 )
         return self._render(reply)

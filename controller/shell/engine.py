@@ -1,7 +1,7 @@
 """The controller as one object: election, one driver per cluster while active, refreshed copies while
 standby.
 
-admin_api and broker_api ask it and nothing below it. Whether this controller is active can change between any
+admin_api and broker_api ask it, its leadership (who is active) and its drivers (what steps a cluster). Whether this controller is active can change between any
 two calls; `submit` says so by raising, and what it returns is persisted. Reading needs no role: every
 controller can show every cluster, a standby with the age of what it shows.
 """
@@ -9,7 +9,7 @@ controller can show every cluster, a standby with the age of what it shows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 import anyio
@@ -23,6 +23,7 @@ from controller.core.records import Cause, Change, ClusterRecord
 from controller.shell.clock import ControllerClock, Ids, RandomBytes
 from controller.shell.copies import Copies
 from controller.shell.driver import ClusterDriver, Outbox
+from controller.shell.drivers import Drivers
 from controller.shell.known_cluster import KnownCluster
 from controller.shell.leadership import CLUSTERS_PATH, Leadership, Resigned, Term
 from controller.shell.listeners import Listeners
@@ -82,8 +83,7 @@ class Engine:
         self._outbox = outbox
         self.options = options
         self.controller_id = controller_id if controller_id is not None else self._ids.new_id()
-        self.url = url
-        self._leadership = Leadership(
+        self.leadership = Leadership(
             meta=meta,
             clock=clock,
             ids=self._ids,
@@ -92,16 +92,12 @@ class Engine:
             url=url,
             may_stand=not is_observer,
         )
-        self._drivers: dict[str, ClusterDriver] = {}
+        self.drivers = Drivers(self.leadership)
         self._copies = Copies(meta, clock, self._ids)
         self._new_clusters: list[ClusterDriver] = []
         self._cluster_added = anyio.Event()
-        self._serving: Term | None = None
         self._stands_down = anyio.Event()
         self.loop_watch = LoopWatch(clock.now_mono_ms, is_heard=lambda: self.role == "active")
-        #: Of terms that have ended; the present one's are with its drivers.
-        self.unclean_elections = 0
-        self.persisted_records = 0
 
     def attach_outbox(self, outbox: Outbox) -> None:
         """The outbox asks the engine for the truth, so one of the two has to come first. Before `run`."""
@@ -112,35 +108,24 @@ class Engine:
     @property
     def role(self) -> Literal["active", "standby"]:
         """Active from the moment all clusters are loaded, for as long as authority can be proven."""
-        term = self._serving
-        return "active" if term is not None and term.has_authority else "standby"
-
-    @property
-    def active_url(self) -> str | None:
-        """The URL of the active controller as last seen, perhaps this one, or None."""
-        active = self._leadership.active
-        return None if active is None else active.url
+        return "active" if self.drivers.is_active else "standby"
 
     @property
     def controller_epoch(self) -> int:
         """Return the epoch of the term being served, else of the active controller as last seen, else -1."""
-        if self._serving is not None:
-            return self._serving.controller_epoch
-        active = self._leadership.active
+        if self.drivers.term is not None:
+            return self.drivers.term.controller_epoch
+        active = self.leadership.active
         return -1 if active is None else active.controller_epoch
 
     @property
     def lineage(self) -> str:
         """Return the lineage of the term being served; "" if none is."""
-        return "" if self._serving is None else self._serving.lineage
+        return "" if self.drivers.term is None else self.drivers.term.lineage
 
     @property
     def zookeeper_connected(self) -> bool:
         return self._meta.session.state is SessionState.CONNECTED
-
-    @property
-    def elections_won(self) -> int:
-        return self._leadership.elections_won
 
     # -- asking --
 
@@ -153,38 +138,18 @@ class Engine:
             NotInForce: it was done, but some may still act by the rule before.
         """
         try:
-            reply = await self.driver(cluster).submit(event)
+            reply = await self.drivers.of(cluster).submit(event)
         except NotActive:
-            raise NotActive(self._other_url()) from None
+            raise NotActive(self.leadership.elsewhere) from None
         assert reply is not None, f"{type(event).__name__} has no reply"
         return reply
 
     async def notice_death(self, cluster: str, member_id: int) -> None:
         """Ask a broker's or coordinator's listener now whether its process has ended. Raises as `submit`."""
         try:
-            await self.driver(cluster).notice_death(member_id)
+            await self.drivers.of(cluster).notice_death(member_id)
         except NotActive:
-            raise NotActive(self._other_url()) from None
-
-    def driver(self, cluster: str) -> ClusterDriver:
-        """Return what steps the cluster's machine. Raise NotActive, UnknownCluster."""
-        if self.role != "active":
-            raise NotActive(self._other_url())
-        driver = self._drivers.get(cluster)
-        if driver is None:
-            raise UnknownCluster(cluster)
-        return driver
-
-    def driver_if_any(self, cluster: str) -> ClusterDriver | None:
-        """Return the same; None if this controller is not active or there is no such cluster."""
-        return self._drivers.get(cluster)
-
-    def _other_url(self) -> str | None:
-        """Return where the active controller is; None if it is not known or names this address. A redirect to
-        the address that just refused would be a loop: also where an earlier process of this address still has
-        the claim, as in a ZooKeeper that was restored."""
-        active = self._leadership.active
-        return None if active is None or active.url == self.url else active.url
+            raise NotActive(self.leadership.elsewhere) from None
 
     async def create_cluster(
         self,
@@ -202,12 +167,12 @@ class Engine:
         Raises:
             NotActive, ClusterExists, Overloaded: nothing was done. OutcomeUnknown: ask again.
         """
-        term = self._serving
+        term = self.drivers.term
         if term is None or not term.has_authority:
-            raise NotActive(self._other_url())
-        if name in self._drivers:
+            raise NotActive(self.leadership.elsewhere)
+        if self.drivers.get(name) is not None:
             raise ClusterExists(name)
-        if len(self._drivers) >= CLUSTERS_MAX:
+        if len(self.drivers) >= CLUSTERS_MAX:
             raise Overloaded(f"there are {CLUSTERS_MAX} clusters already")
         change = Change(
             cause=Cause.CLUSTER_CREATED,
@@ -231,7 +196,7 @@ class Engine:
                 raise ClusterExists(name)
             case Rejected(0, _, detail):
                 term.resign(f"another controller took over: {detail}")
-                raise NotActive(self._other_url())
+                raise NotActive(self.leadership.elsewhere)
             case Rejected(_, reason_code, detail):
                 raise OutcomeUnknown(f"ZooKeeper refused: {reason_code} {detail}")
             case Unknown(detail):
@@ -249,13 +214,13 @@ class Engine:
         """Persist what the machine rebuilt, then end the term under a controller epoch that the next one
         starts above. Dying in between leaves a cluster that is halted again, and may be recovered again.
         Raise as `submit` does."""
-        driver = self.driver(cluster)
+        driver = self.drivers.of(cluster)
         await driver.settled()
         reply = await self.submit(cluster, event)
         assert isinstance(reply, MetadataRecovered | Refusal), reply
-        term = self._serving
+        term = self.drivers.term
         if isinstance(reply, MetadataRecovered) and not reply.dry_run and term is not None:
-            await self._leadership.raise_epoch(term, reply.controller_epoch_min)
+            await self.leadership.raise_epoch(term, reply.controller_epoch_min)
             log.warning("metadata_recovered cluster=%s actor=%s", cluster, event.actor)
         return reply
 
@@ -263,46 +228,33 @@ class Engine:
 
     def clusters(self) -> list[str]:
         """Sorted names. Raise NotActive on a standby that has not read them yet: "none" would be a claim."""
-        if self._serving is not None:
-            return sorted(self._drivers)
+        if self.drivers.term is not None:
+            return [driver.cluster for driver in self.drivers]
         if not self._copies.are_complete:
-            raise NotActive(self._other_url())
+            raise NotActive(self.leadership.elsewhere)
         return self._copies.names()
 
     def cluster(self, name: str) -> KnownCluster:
         """Return the cluster as this controller knows it. Raise UnknownCluster; NotActive on a standby
         without a copy of it: only the active controller knows that there is none."""
-        if self._serving is None:
+        if self.drivers.term is None:
             published = self._copies.published(name)
         else:
-            driver = self._drivers.get(name)
+            driver = self.drivers.get(name)
             published = None if driver is None else driver.published
         if published is not None:
-            return KnownCluster(published, self)
+            return KnownCluster(published, self.drivers)
         if self.role != "active":
-            raise NotActive(self._other_url())
+            raise NotActive(self.leadership.elsewhere)
         raise UnknownCluster(name)
-
-    def went_back(self, cluster: str) -> str | None:
-        """Return what `KnownCluster.went_back` says, also of a cluster that is not known here."""
-        driver = self._drivers.get(cluster)
-        if driver is not None:
-            return driver.machine.went_back
-        active = self._leadership.active
-        return None if active is None else active.halted.get(cluster)
 
     def truth(self, cluster: str) -> Iterable[AuditedChange]:
         """Every entity as it stands, for the audit to compare itself with; read it once, anywhere. Empty when
         not active."""
-        driver = self._drivers.get(cluster)
-        if driver is None or self._serving is None:
+        driver = self.drivers.get(cluster)
+        if driver is None or self.drivers.term is None:
             return ()
-        return truth(driver.published, controller_epoch=self._serving.controller_epoch)
-
-    def drivers(self) -> Iterator[ClusterDriver]:
-        """Yield the drivers of the term being served, ordered by cluster name, for metrics."""
-        for cluster in sorted(self._drivers):
-            yield self._drivers[cluster]
+        return truth(driver.published, controller_epoch=self.drivers.term.controller_epoch)
 
     # -- running --
 
@@ -314,7 +266,7 @@ class Engine:
             tasks.start_soon(self.clock.run)
             task_status.started()
             async with anyio.create_task_group() as standing:
-                standing.start_soon(self._leadership.run, self._serve)
+                standing.start_soon(self.leadership.run, self._serve)
                 await self._stands_down.wait()
                 standing.cancel_scope.cancel()
 
@@ -330,14 +282,14 @@ class Engine:
             self._new_clusters = []
             for cluster in await self._meta.children(CLUSTERS_PATH):
                 await self._open(cluster, term)
-            self._serving = term
-            for driver in self._drivers.values():
+            self.drivers.term = term
+            for driver in self.drivers:
                 driver.published.as_of_ms = None
             self._copies.drop()
             log.info(
                 "active controller_epoch=%d clusters=%d load_ms=%d",
                 term.controller_epoch,
-                len(self._drivers),
+                len(self.drivers),
                 self.clock.now_mono_ms() - started_ms,
             )
             async with anyio.create_task_group() as tasks:
@@ -357,10 +309,7 @@ class Engine:
         except MetaUnavailable as error:
             raise Resigned(f"ZooKeeper could not be read: {error}") from error
         finally:
-            self._serving = None
-            self.unclean_elections += sum(driver.unclean_elections for driver in self._drivers.values())
-            self.persisted_records += sum(driver.persisted_records for driver in self._drivers.values())
-            self._drivers = {}
+            self.drivers.end()
 
     async def _open(self, cluster: str, term: Term) -> None:
         found = await self._copies.take_over(cluster)
@@ -378,7 +327,7 @@ class Engine:
             deaf_ms=self.loop_watch.deaf_ms,
         )
         await driver.build()
-        self._drivers[cluster] = driver
+        self.drivers.add(driver)
         self._new_clusters.append(driver)
         self._cluster_added.set()
 
@@ -388,17 +337,17 @@ class Engine:
         while True:
             began_ms = self.clock.now_mono_ms()
             try:
-                if self._serving is None:
-                    await self._copies.refresh(lambda: self._serving is None)
+                if self.drivers.term is None:
+                    await self._copies.refresh(lambda: self.drivers.term is None)
                 else:
-                    await self._tell_standbys(self._serving)
+                    await self._tell_standbys(self.drivers.term)
             except MetaUnavailable as error:
                 log.debug("standby_refresh_failed detail=%s", str(error))
             took_ms = self.clock.now_mono_ms() - began_ms
             await self.clock.sleep_ms(max(STANDBY_REFRESH_MS, STANDBY_REST * took_ms))
 
     async def _tell_standbys(self, term: Term) -> None:
-        found = {driver.cluster: driver.machine.went_back for driver in self.drivers()}
+        found = {driver.cluster: driver.machine.went_back for driver in self.drivers}
         halted = {cluster: evidence for cluster, evidence in found.items() if evidence is not None}
         if halted != term.claim.halted:
-            await self._leadership.tell_halted(term, halted)
+            await self.leadership.tell_halted(term, halted)

@@ -7,7 +7,6 @@ report is the active controller's. Nothing here changes a cluster; changes are e
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
 
 from controller.audit.change import Entity
 from controller.core.alarms import explain_replicas, way_on
@@ -19,6 +18,7 @@ from controller.core.rates import RateBook
 from controller.core.reassignment_progress import ReassignmentProgress
 from controller.core.records import Change
 from controller.shell.driver import ClusterDriver
+from controller.shell.drivers import Drivers
 from controller.shell.published import Published
 from springtide.contract.groups import GroupRebalance
 from springtide.contract.holdings import SetAsideLog
@@ -26,17 +26,6 @@ from springtide.contract.lag_report import PartitionLag
 from springtide.contract.missing_topics import MissingTopic
 from springtide.contract.partition_state import PartitionKey
 from springtide.contract.session import DiskSpace
-
-
-class Drivers(Protocol):
-    """The part of the engine that a view asks, each time anew: a term may end between two questions."""
-
-    def driver(self, cluster: str, /) -> ClusterDriver:
-        """Raise NotActive, UnknownCluster."""
-        ...
-
-    def driver_if_any(self, cluster: str, /) -> ClusterDriver | None: ...
-    def went_back(self, cluster: str, /) -> str | None: ...
 
 
 class KnownCluster:
@@ -135,27 +124,27 @@ class KnownCluster:
 
     def lag(self, key: PartitionKey) -> PartitionLag | None:
         """Return the leader's latest report; None if there is none."""
-        driver = self._drivers.driver_if_any(self.cluster)
+        driver = self._drivers.get(self.cluster)
         return None if driver is None else driver.reported.lags.get(key)
 
     def lags(self) -> dict[PartitionKey, PartitionLag]:
         """Return the leaders' latest reports, as a copy."""
-        driver = self._drivers.driver_if_any(self.cluster)
+        driver = self._drivers.get(self.cluster)
         return {} if driver is None else dict(driver.reported.lags)
 
     def rates(self) -> RateBook:
         """Return what passed through the leaders, as a copy; nothing when this controller is not active."""
-        driver = self._drivers.driver_if_any(self.cluster)
+        driver = self._drivers.get(self.cluster)
         return RateBook() if driver is None else driver.reported.rates.copy()
 
     def disk(self, broker_id: int) -> DiskSpace | None:
         """Return the broker's latest word; None if there is none."""
-        driver = self._drivers.driver_if_any(self.cluster)
+        driver = self._drivers.get(self.cluster)
         return None if driver is None else driver.reported.disks.get(broker_id)
 
     def last_rebalance(self, group_id: str) -> GroupRebalance | None:
         """Return the latest word of the group's coordinator; None if there is none."""
-        driver = self._drivers.driver_if_any(self.cluster)
+        driver = self._drivers.get(self.cluster)
         return None if driver is None else driver.reported.groups.rebalance(group_id)
 
     def missing_topics(self) -> dict[int, tuple[MissingTopic, ...]]:
@@ -187,4 +176,4 @@ class KnownCluster:
 
     @property
     def _driver(self) -> ClusterDriver:
-        return self._drivers.driver(self.cluster)
+        return self._drivers.of(self.cluster)

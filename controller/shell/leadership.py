@@ -202,6 +202,18 @@ class Leadership:
         self.active: ActiveController | None = None
         self.elections_won = 0
 
+    @property
+    def active_url(self) -> str | None:
+        """The URL of the active controller as last seen, perhaps this one, or None."""
+        return None if self.active is None else self.active.url
+
+    @property
+    def elsewhere(self) -> str | None:
+        """Return where the active controller is; None if it is not known or names this address. A redirect to
+        the address that just refused would be a loop: also where an earlier process of this address still has
+        the claim, as in a ZooKeeper that was restored."""
+        return None if self.active_url == self._url else self.active_url
+
     async def run(self, serve: Callable[[Term], Awaitable[None]]) -> None:
         """Stand for election for ever. `serve` is started with each term won and cancelled when it ends; that
         it returns or raises `Resigned` ends the term too."""

@@ -45,23 +45,23 @@ class EngineCollector(Collector):
             f"{_OURS}controller_epoch", "Of the active controller", engine.controller_epoch
         )
         yield CounterMetricFamily(
-            f"{_OURS}elections_won", "Times this process became active", engine.elections_won
+            f"{_OURS}elections_won", "Times this process became active", engine.leadership.elections_won
         )
         yield GaugeMetricFamily(
             f"{_OURS}loop_held_ms_max",
             "Longest time for which the event loop was held since the start, ms",
             engine.loop_watch.held_ms_max,
         )
-        drivers = list(engine.drivers()) if is_active else []
+        drivers = list(engine.drivers) if is_active else []
         yield CounterMetricFamily(
             f"{_OURS}persisted_records",
             "Records written to ZooKeeper by this process",
-            engine.persisted_records + sum(driver.persisted_records for driver in engine.drivers()),
+            engine.drivers.persisted_records,
         )
         yield CounterMetricFamily(
             "kafka_controller_controllerstats_uncleanleaderelections",
             "Leaders elected outside the in-sync set",
-            engine.unclean_elections + sum(driver.unclean_elections for driver in engine.drivers()),
+            engine.drivers.unclean_elections,
         )
         for name, text, count_in in _CLUSTER_GAUGES:
             values = [(driver.cluster, count_in(driver.published.image)) for driver in drivers]

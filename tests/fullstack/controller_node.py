@@ -51,7 +51,7 @@ class ControllerNode(Node):
             return
         self.engine = self.outbox = self.meta = None
         if engine is not None:
-            self.elections_won += engine.elections_won
+            self.elections_won += engine.leadership.elections_won
         if meta is not None:
             self._expire_after_silence(meta)
 

@@ -277,7 +277,7 @@ class Broker:
         disk: DiskFigures = GOOD_DISK,
     ) -> PreflightResponse:
         """Report what the broker found that is asked to try listeners before others, or it, are added."""
-        preflights = self.engine.driver(self.cluster).preflights
+        preflights = self.engine.drivers.of(self.cluster).preflights
         peers = tuple(
             PeerReach(
                 broker_id=target.broker_id,

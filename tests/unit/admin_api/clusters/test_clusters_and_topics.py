@@ -322,7 +322,7 @@ async def test_a_standby_shows_that_metadata_went_back_until_another_term_begins
         await standby.clock.sleep_ms(3_000)
         assert (await standby.client.get("/clusters/prod")).json()["health"] == "metadata_went_back"
         assert standby.engine.cluster("prod").went_back == rest.engine.cluster("prod").went_back
-        assert standby.engine.went_back("other") is None
+        assert standby.engine.drivers.went_back("other") is None
         rest.engine.stand_down()
         await standby.clock.sleep_ms(5_000)
         assert standby.engine.role == "active"

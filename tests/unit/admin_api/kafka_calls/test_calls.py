@@ -224,10 +224,10 @@ async def test_a_creation_is_answered_when_clients_can_use_the_topic(zookeeper: 
         async with speaking(rest, brokers):
             call = creation("orders", "no/name", "payments", wait_ms=5_000)
             assert codes(await outcomes(rest, call)) == [0, 17, 0]
-            assert rest.engine.driver("prod").machine.not_serving(_topic_ids(rest), _sequence(rest)) == ()
+            assert rest.engine.drivers.of("prod").machine.not_serving(_topic_ids(rest), _sequence(rest)) == ()
             grown = CreatePartitionsCall(topics=(PartitionsToCreate(topic="orders", count=4),), wait_ms=5_000)
             assert codes(await outcomes(rest, grown)) == [0]
-            assert rest.engine.driver("prod").machine.not_serving(_topic_ids(rest), _sequence(rest)) == ()
+            assert rest.engine.drivers.of("prod").machine.not_serving(_topic_ids(rest), _sequence(rest)) == ()
 
 
 async def test_a_creation_that_takes_longer_than_the_client_waits_is_told_so_and_goes_on(

@@ -14,7 +14,7 @@ BODY = {"name": "orders", "cluster": "prod", "partitions": 2, "replication_facto
 
 def late(rest: Rest) -> tuple[int, ...]:
     image = rest.engine.cluster("prod").image
-    return rest.engine.driver("prod").machine.not_serving(
+    return rest.engine.drivers.of("prod").machine.not_serving(
         list(image.topics), max(image.announced_at.values())
     )
 

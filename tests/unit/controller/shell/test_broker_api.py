@@ -287,7 +287,7 @@ async def test_a_closed_poll_and_a_refusing_listener_move_leadership_within_mill
         listeners.answers[("127.0.0.1", 9002)] = ListenerAnswer.REFUSED
         await hang_up(engine, brokers[1], after_s=0.1)
         died_at = anyio.current_time()
-        await engine.driver("prod").published_beyond(engine.cluster("prod").image.sequence)
+        await engine.drivers.of("prod").published_beyond(engine.cluster("prod").image.sequence)
         assert anyio.current_time() - died_at < 0.05
         image = engine.cluster("prod").image
         assert image.brokers[2].fenced
@@ -352,7 +352,7 @@ async def test_the_closed_poll_of_an_earlier_incarnation_is_nobodys_death(
         await anyio.sleep(0.1)
         listeners.asked.clear()
         listeners.answers[("127.0.0.1", 9002)] = ListenerAnswer.REFUSED
-        engine.driver("prod").on_session_closed(2, brokers[1].broker_epoch - 1)
+        engine.drivers.of("prod").on_session_closed(2, brokers[1].broker_epoch - 1)
         await anyio.sleep(0.5)
         assert listeners.asked == []
 

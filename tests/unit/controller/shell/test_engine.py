@@ -111,7 +111,7 @@ async def test_a_standby_refuses_writes_names_the_active_and_shows_an_aging_copy
         await form_cluster(first)
         await first.submit("prod", create_topic())
         await anyio.sleep(2.5)
-        assert (second.role, second.active_url) == ("standby", "http://c1:8080")
+        assert (second.role, second.leadership.active_url) == ("standby", "http://c1:8080")
         with pytest.raises(NotActive) as refused:
             await second.submit("prod", create_topic("more"))
         assert refused.value.active_url == "http://c1:8080"
@@ -273,7 +273,7 @@ async def test_time_without_authority_counts_against_no_broker_and_ends_no_term(
         await anyio.sleep(2)  # The third is silent for more than the grace by now.
         image = engine.cluster("prod").image
         assert [image.brokers[n].fenced for n in (1, 2, 3)] == [False, False, True]
-        assert (engine.controller_epoch, engine.elections_won) == (1, 1)
+        assert (engine.controller_epoch, engine.leadership.elections_won) == (1, 1)
 
 
 async def test_a_late_heartbeat_and_a_refusing_listener_fence_without_waiting_for_the_grace(
@@ -648,7 +648,7 @@ async def test_a_fault_of_the_machine_ends_the_term_and_not_the_controller(
     engine = make_engine(meta, clock)
     async with running(engine):
         brokers = await form_cluster(engine)
-        machine = engine.driver("prod").machine
+        machine = engine.drivers.of("prod").machine
         monkeypatch.setattr(type(machine), "step", lambda *_: 1 // 0)
         with pytest.raises(NotActive):
             await brokers[0].heartbeat()
@@ -693,7 +693,7 @@ async def test_to_a_controller_that_was_replaced_a_newer_word_is_no_evidence(
     engine = make_engine(zookeeper.connect(), clock)
     async with running(engine):
         brokers = await form_cluster(engine)
-        driver = engine.driver("prod")
+        driver = engine.drivers.of("prod")
         other = zookeeper.connect()
         await other.start_write([Delete(ACTIVE_PATH, ANY_VERSION)]).outcome()
         brokers[0].witness = Witness(
