@@ -21,7 +21,7 @@ from tests.fullstack.life import Life
 from tests.fullstack.node import Node
 from tests.fullstack.ports import DiskHost, FencedDisk, SimThreads
 from tests.fullstack.sockets import SimNet
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 if TYPE_CHECKING:
     from tests.fullstack.cluster import Cluster

@@ -22,7 +22,7 @@ from tests.fullstack.node import Node
 from tests.fullstack.ports import FencedMeta, SimListeners
 from tests.fullstack.sockets import SimNet
 from tests.kit.admin_api.groups import MemoryGroups
-from tests.simulation.memory_zookeeper import MemoryMeta
+from tests.kit.memory.zookeeper import MemoryMeta
 
 if TYPE_CHECKING:
     from tests.fullstack.cluster import Cluster

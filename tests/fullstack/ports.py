@@ -25,8 +25,8 @@ from tests.fullstack.http import receive_some
 from tests.fullstack.life import Life, Shield
 from tests.fullstack.sockets import SimChannel, SimNet
 from tests.fullstack.zookeeper import ZooKeeperHost
-from tests.simulation.memory_disk import MemoryDisk
-from tests.simulation.memory_zookeeper import MemoryMeta, keep_reading
+from tests.kit.memory.disk import MemoryDisk
+from tests.kit.memory.zookeeper import MemoryMeta, keep_reading
 
 T = TypeVar("T")
 

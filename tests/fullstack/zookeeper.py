@@ -11,7 +11,7 @@ from controller.shell.leadership import ACTIVE_PATH
 from controller.shell.meta import Node
 from controller.shell.rows import HeadRow, head_path
 from tests.fullstack.world import WALL_START_MS
-from tests.simulation.memory_zookeeper import LostAnswer, MemoryMeta, MemoryZooKeeper
+from tests.kit.memory.zookeeper import LostAnswer, MemoryMeta, MemoryZooKeeper
 
 if TYPE_CHECKING:
     from tests.fullstack.cluster import Cluster

@@ -18,7 +18,7 @@ from tests.checker.placement import Partition, check_placement
 from tests.hostile.world import CLUSTER, World
 from tests.kit.admin_api.rest import Rest
 from tests.kit.controller.shell import seeded_ids
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 FACTS = ("leader", "leader_epoch", "partition_epoch", "isr", "elr", "replicas", "adding_replicas")
 PAGE = 1_000

@@ -21,7 +21,7 @@ from springtide.contract.lag_report import FollowerLag, IsrMember, IsrProposal, 
 from springtide.contract.partition_state import NO_LEADER, PartitionState
 from tests.kit.admin_api.rest import Rest, controller
 from tests.kit.controller.shell import Broker
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 CLUSTER = "prod"
 BROKERS = 6

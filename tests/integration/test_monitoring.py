@@ -24,8 +24,8 @@ from springtide.node.status import StatusServer
 from tests.kit.admin_api.rest import controller
 from tests.kit.dataplane.clients_in_threads import produce
 from tests.kit.dataplane.cluster_in_process import cluster_in_process
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 from tests.kit.promql import named_in
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
 MONITORING: Final = Path(__file__).parents[2] / "monitoring"
 #: What Prometheus adds to every sample.

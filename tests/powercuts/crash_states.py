@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from random import Random
 
 from springtide.contract.session import ShutdownKind
+from tests.kit.memory.disk import MemoryDisk
 from tests.powercuts.ledger import Ledger
 from tests.powercuts.verdict import Recovered, differences, judge, recover
 from tests.powercuts.workload import Workload
-from tests.simulation.memory_disk import MemoryDisk
 
 PATH = "/data"
 STEPS = 70

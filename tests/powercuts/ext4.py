@@ -19,13 +19,13 @@ from pathlib import Path
 from random import Random
 
 from dataplane.storage.disk import PosixDisk
+from tests.kit.memory.disk import MemoryDisk
 from tests.powercuts.ledger import Expected, Ledger
 from tests.powercuts.reporting_disk import ReportingDisk
 from tests.powercuts.verdict import judge, recover
 from tests.powercuts.volume import Volume, ext4_volume
 from tests.powercuts.workload import Workload
 from tests.proof.part import Part, save
-from tests.simulation.memory_disk import MemoryDisk
 
 STEPS = 70
 OPERATIONS_MAX = 500

@@ -9,13 +9,13 @@ import pytest
 
 from dataplane.storage.log_settings import PartitionId
 from springtide.wire.records import NewRecord, encode_batch
+from tests.kit.memory.disk import MemoryDisk
 from tests.powercuts import teeth
 from tests.powercuts.crash_states import explore
 from tests.powercuts.ledger import Incarnation
 from tests.powercuts.planted import PLANTS, Plant
 from tests.powercuts.teeth import bite, find_planted
 from tests.powercuts.workload import WEIGHTS, Workload
-from tests.simulation.memory_disk import MemoryDisk
 
 
 def encoded(base_offset: int, *, records: int = 1) -> bytes:

@@ -27,9 +27,9 @@ from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch
 from tests.kit.dataplane.log_dirs import load_all
+from tests.kit.memory.disk import SECTOR_BYTES, MemoryDisk
 from tests.powercuts.ledger import Incarnation, Ledger
 from tests.powercuts.reporting_disk import ReportingDisk
-from tests.simulation.memory_disk import SECTOR_BYTES, MemoryDisk
 
 BROKER_ID = 1
 BOOT_ID = "boot-1"

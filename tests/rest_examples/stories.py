@@ -22,8 +22,8 @@ from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.rest import CLIENT_ADDRESS, Rest, controller
 from tests.kit.clocks import WALL_START_MS
 from tests.kit.controller.shell import Broker
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 from tests.rest_examples.recorder import Answers, Recorder, VirtualLoop, written
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
 SIZE_BYTES: Final = 402_653_184
 RATE: Final = "follower.replication.throttled.rate"

@@ -100,6 +100,7 @@ from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import DECOMPRESSED_BYTES_MAX
+from tests.kit.memory.log import MemoryLog
 from tests.simulation.clients import (
     READ_BYTES_MAX,
     DeleteCall,
@@ -113,7 +114,6 @@ from tests.simulation.clock import NodeClock, timekeeper
 from tests.simulation.compaction import Compacting
 from tests.simulation.disk import Disk
 from tests.simulation.events import Events, Timer
-from tests.simulation.memory_log import MemoryLog
 from tests.simulation.network import Network
 from tests.simulation.scrubbing import PASS_MS, Scrubbing
 from tests.simulation.violation import Violation

@@ -10,7 +10,7 @@ from springtide.contract.holdings import SetAsideLog
 from springtide.contract.partition_state import PartitionKey
 from springtide.contract.session import ShutdownKind
 from springtide.node.controller_client import UNTOLD, Seen
-from tests.simulation.memory_log import MemoryLog
+from tests.kit.memory.log import MemoryLog
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ from tests.simulation.schedule import Arguments, kind
 if TYPE_CHECKING:
     from springtide.contract.partition_state import PartitionKey
     from springtide.wire.record_batch import BatchHeader
+    from tests.kit.memory.log import MemoryLog
     from tests.simulation.broker_node import BrokerNode
     from tests.simulation.cluster import Cluster
-    from tests.simulation.memory_log import MemoryLog
 
 #: Restarts: at once, after a while, after the controller's grace.
 DOWN_MS = ((20, 200), (200, 2_000), (4_000, 12_000))

@@ -43,8 +43,8 @@ from springtide.contract.agreed_time import LEAP_MS_MIN
 from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import BatchHeader, iter_headers
+from tests.kit.memory.log import MemoryLog
 from tests.simulation.compaction import check_equal, unlike
-from tests.simulation.memory_log import MemoryLog
 from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:

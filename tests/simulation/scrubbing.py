@@ -17,8 +17,8 @@ from dataplane.core.role import Offline
 from dataplane.core.scrubbing import Unfit, committed_position, fitting_bytes, mend_position
 from springtide.contract.partition_state import PartitionKey
 from springtide.wire.errors import ErrorCode
+from tests.kit.memory.log import MemoryLog
 from tests.simulation.clients import MendCall, ReadAnswer, ReadCall
-from tests.simulation.memory_log import MemoryLog
 from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:

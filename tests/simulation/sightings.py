@@ -21,8 +21,8 @@ from springtide.contract.partition_state import NO_LEADER, PartitionKey, Partiti
 from springtide.contract.session import ClockLeap, ShutdownKind
 from springtide.contract.updates import UpdateBatch
 from springtide.wire.errors import ErrorCode
+from tests.kit.memory.log import MemoryLog
 from tests.simulation.marks import Marks
-from tests.simulation.memory_log import MemoryLog
 from tests.simulation.zookeeper import Outcome
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.kit.dataplane.replica import log_of
+from tests.kit.memory.log import MemoryLog
 from tests.simulation.compaction import unlike
-from tests.simulation.memory_log import MemoryLog
 from tests.simulation.options import draw_options
 from tests.simulation.planted import PLANTS
 from tests.simulation.run import run_seed

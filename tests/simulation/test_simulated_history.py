@@ -7,11 +7,11 @@ import pytest
 from springtide.wire.errors import ErrorCode
 from springtide.wire.records import NewRecord, encode_batch
 from tests.checker.history import Function, Outcome
+from tests.kit.memory.log import MemoryLog, StoredBatch
 from tests.simulation.cluster import TOPIC_ID, Cluster, ClusterOptions
 from tests.simulation.events import Events
 from tests.simulation.history import HistoryRecorder
 from tests.simulation.judge import failure_of, judge
-from tests.simulation.memory_log import MemoryLog, StoredBatch
 
 KEY = (TOPIC_ID, 0)
 

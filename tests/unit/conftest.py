@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio.testing
 
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 
 @pytest.fixture

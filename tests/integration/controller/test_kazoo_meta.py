@@ -32,7 +32,7 @@ from localcluster.java import find_java
 from localcluster.ports import PortReservation
 from localcluster.zookeeper import ZooKeeper, ZooKeeperPorts
 from tests.integration.controller.conftest import OpenMeta, until_state
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

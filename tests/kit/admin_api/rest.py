@@ -29,7 +29,7 @@ from tests.kit.admin_api.groups import MemoryGroups
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.shell import AddressBook, Broker, form_cluster, make_engine, until_active
 from tests.kit.controller.sql import run_in_place
-from tests.simulation.memory_zookeeper import MemoryMeta, MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryMeta, MemoryZooKeeper
 
 T = TypeVar("T")
 

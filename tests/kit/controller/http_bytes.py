@@ -15,7 +15,7 @@ from admin_api.http.tokens import Tokens
 from admin_api.settings import ApiSettings
 from controller.config import load_config
 from tests.kit.admin_api.rest import controller
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 HEAD_TIMEOUT_MS = 300
 SETTINGS = ApiSettings(head_timeout_ms=HEAD_TIMEOUT_MS, body_timeout_ms=400)

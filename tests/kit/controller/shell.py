@@ -48,7 +48,7 @@ from springtide.contract.session import (
     Witness,
 )
 from tests.kit.clocks import WALL_START_MS, VirtualClock
-from tests.simulation.memory_zookeeper import MemoryMeta
+from tests.kit.memory.zookeeper import MemoryMeta
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 CHANGE = Change(cause=Cause.TOPIC_CREATED, at_ms=WALL_START_MS)

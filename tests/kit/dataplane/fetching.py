@@ -19,7 +19,7 @@ from springtide.wire.framing import FrameReader, encode_response_frame
 from springtide.wire.headers import decode_request_header
 from tests.kit.clocks import VirtualClock
 from tests.kit.dataplane.node import TOPIC_ID, Node, endpoint, state
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 FETCH_VERSION = 17
 Mentioned = dict[str, int]

@@ -36,7 +36,7 @@ from springtide.contract.updates import BrokerEndpoint
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import BatchHeader, decode_header
 from tests.kit.dataplane.replica import TOPIC_ID, WALL_MS, batch_of, endpoint, held_lease, partition_state
-from tests.simulation.memory_log import MemoryLog
+from tests.kit.memory.log import MemoryLog
 
 BROKERS = (1, 2, 3)
 MIN_ISR = 2

@@ -19,7 +19,7 @@ from springtide.node.lease import Lease
 from springtide.wire.fetch_request import LogMark
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch
-from tests.simulation.memory_log import MemoryLog
+from tests.kit.memory.log import MemoryLog
 
 TOPIC_ID = "c3ByaW5ndGlkZS10b3BpYw"
 WALL_MS = 1_700_000_000_000

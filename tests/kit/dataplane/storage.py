@@ -17,8 +17,8 @@ from springtide.contract.session import ShutdownKind
 from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import BatchHeader, decode_header
 from springtide.wire.records import NewRecord, encode_batch
-from tests.simulation.memory_disk import MemoryDisk
-from tests.simulation.memory_log import MemoryLog
+from tests.kit.memory.disk import MemoryDisk
+from tests.kit.memory.log import MemoryLog
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 PARTITION = PartitionId(TOPIC_ID, "orders", 0)

@@ -16,7 +16,7 @@ from dataplane.core.leader import Leader
 from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import BatchHeader
 from springtide.wire.record_spans import RecordSpans, has_value, read_spans
-from tests.simulation.memory_log import MemoryLog
+from tests.kit.memory.log import MemoryLog
 from tests.simulation.planted.plant import Patches, plant
 
 

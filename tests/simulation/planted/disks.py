@@ -12,10 +12,10 @@ from dataplane.core.producer_state import ProducerStates
 from springtide.contract.partition_state import PartitionState
 from springtide.contract.session import ShutdownKind
 from springtide.wire.record_batch import HEADER_BYTES, decode_header
-from tests.simulation import memory_log
+from tests.kit.memory import log as memory_log
+from tests.kit.memory.log import MemoryLog, StoredBatch
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.disk import Disk
-from tests.simulation.memory_log import MemoryLog, StoredBatch
 from tests.simulation.planted.plant import Patches, plant
 
 

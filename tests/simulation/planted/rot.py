@@ -11,8 +11,8 @@ from dataplane.core.follower import Follower
 from dataplane.core.log_port import LogError, LogPort, SuspectBytes
 from dataplane.core.role import ReplicaRole
 from springtide.wire.errors import ErrorCode
+from tests.kit.memory.log import MemoryLog
 from tests.simulation import scrubbing
-from tests.simulation.memory_log import MemoryLog
 from tests.simulation.planted.plant import Patches, plant
 
 

@@ -22,7 +22,7 @@ from controller.shell.rows import (
     topics_path,
 )
 from tests.kit.clocks import EagerClock
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 
 def told(partition: int, leader: int, *, epoch: int = 0) -> Told:

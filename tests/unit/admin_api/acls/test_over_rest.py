@@ -9,7 +9,7 @@ import pytest
 from admin_api.http.tokens import Tokens
 from springtide.contract.security import AUTHORIZER, STANDARD_AUTHORIZER
 from tests.kit.admin_api.rest import TOKENS, Rest, ask, controller, pointers, problem
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

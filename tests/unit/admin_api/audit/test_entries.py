@@ -4,7 +4,7 @@ import pytest
 
 from controller.database.tables import audit
 from tests.kit.admin_api.rest import Rest, controller, pointers, problem
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ import pytest
 
 from admin_api.http.models import timestamp
 from tests.kit.admin_api.rest import Rest, controller, pointers, problem, silence
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

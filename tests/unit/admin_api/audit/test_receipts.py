@@ -11,7 +11,7 @@ from controller.audit.history import append_changes
 from controller.database.tables import audit
 from tests.kit.admin_api.reassignments import formed, put, report, settled
 from tests.kit.admin_api.rest import Rest, controller, problem, silence
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

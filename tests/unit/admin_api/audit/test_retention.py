@@ -8,7 +8,7 @@ from admin_api.http.models import timestamp
 from controller.audit.retention import DAY_MS, remove_old_rows
 from tests.kit.admin_api.reassignments import formed, put, report, settled
 from tests.kit.admin_api.rest import Rest, controller, problem
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.kit.admin_api.rest import TOKENS, ask, controller
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

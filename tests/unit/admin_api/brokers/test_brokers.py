@@ -8,7 +8,7 @@ from admin_api.settings import ApiSettings
 from springtide.contract.session import BrokerStatus
 from tests.kit.admin_api.rest import Rest, controller, pointers, problem
 from tests.kit.controller.shell import Broker
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from admin_api.settings import ApiSettings
 from controller.shell.listeners import ListenerAnswer
 from tests.kit.admin_api.rest import Rest, controller, pointers, problem, silence
 from tests.kit.controller.shell import Broker, form_cluster
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

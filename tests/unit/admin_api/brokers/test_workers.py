@@ -11,7 +11,7 @@ from tests.kit.admin_api.broker_moves import BROKERS, accepted, spec
 from tests.kit.admin_api.plans import made, operation
 from tests.kit.admin_api.rest import Rest, controller, problem
 from tests.kit.controller.shell import Broker
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from springtide.contract.holdings import SetAsideLog
 from springtide.contract.lag_report import LagReport
 from springtide.contract.session import Witness
 from tests.kit.admin_api.rest import ACTOR, controller, pointers, problem, speaking
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.kit.admin_api.rest import Rest, controller, pointers, problem, silence
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.kit.admin_api.plans import formed, pause, report_sizes
 from tests.kit.admin_api.rest import Rest, controller
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from controller.core.events import ConfigureCluster
 from controller.core.settings_table import TOPIC_SETTINGS
 from controller.database.idempotency import CLAIM_MS
 from tests.kit.admin_api.rest import Rest, controller, pointers, problem, silence
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

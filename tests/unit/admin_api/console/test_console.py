@@ -8,7 +8,7 @@ import pytest
 
 from controller.operations.model import Spec
 from tests.kit.admin_api.rest import controller
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 ASSETS = {
     file.name: file.read_text(encoding="utf-8")

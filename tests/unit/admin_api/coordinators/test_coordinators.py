@@ -14,7 +14,7 @@ from springtide.contract.session import BrokerStatus
 from springtide.contract.updates import NameWriterRequest
 from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.rest import Rest, controller, problem, silence
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from springtide.contract.groups import GroupNews, GroupRebalance, GroupTrouble
 from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.plans import protect
 from tests.kit.admin_api.rest import TOKENS, Rest, ask, controller, pointers, problem
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ import pytest
 
 from admin_api.settings import ApiSettings
 from tests.kit.admin_api.rest import Rest, controller, pointers, problem, speaking
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from springtide.contract.errors import ControllerError
 from springtide.contract.session import RegisterResponse
 from tests.kit.admin_api.rest import Rest, controller, problem
 from tests.kit.controller.shell import Broker
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

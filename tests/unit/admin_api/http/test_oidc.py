@@ -32,7 +32,7 @@ from springtide.security.sasl.oauthbearer import TokenFault, TokenRefused
 from springtide.security.sasl.tokens import JWKS_BYTES_MAX, parse_jwks
 from tests.kit.admin_api.rest import SECRETS, TOKENS, controller, problem
 from tests.kit.clocks import VirtualClock
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.kit.admin_api.rest import controller
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 
 @pytest.fixture

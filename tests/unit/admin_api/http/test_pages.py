@@ -13,7 +13,7 @@ from springtide.contract.missing_topics import MissingTopic
 from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.document import parameters_of
 from tests.kit.admin_api.rest import Rest, controller, pointers, problem, speaking
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from springtide.contract.security import STANDARD_AUTHORIZER
 from tests.kit.admin_api.document import parameters_of
 from tests.kit.admin_api.plans import SETTING, protect
 from tests.kit.admin_api.rest import TOKENS, Rest, ask, controller, pointers, problem
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

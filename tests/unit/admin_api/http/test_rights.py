@@ -19,7 +19,7 @@ from springtide.contract.security import (
 )
 from springtide.security.acls.model import Operation
 from tests.kit.admin_api.rest import TOKENS, Rest, ask, controller, problem
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 TOPICS = "/clusters/prod/topics"
 QUOTAS = "/clusters/prod/quotas:alter"

@@ -16,7 +16,7 @@ from controller.database.sql import create_sql_engine
 from controller.database.tables import idempotency_keys
 from tests.hostile.aftermath import differences, everything
 from tests.kit.admin_api.rest import Rest, controller, problem, silence
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from admin_api.http.tokens import load_tokens
 from springtide.log_lines import TextFormatter
 from tests.hostile.aftermath import differences
 from tests.kit.admin_api.rest import controller, pointers, problem
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

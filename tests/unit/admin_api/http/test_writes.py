@@ -8,7 +8,7 @@ import pytest
 
 from controller.shell.leadership import ACTIVE_PATH, ClaimRow
 from tests.kit.admin_api.rest import ACTOR, Rest, controller, problem
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -39,7 +39,7 @@ from springtide.contract.administration import (
 from springtide.contract.lag_report import LagReport, ReplicaLogEnd
 from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.rest import Rest, controller, silence, speaking
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

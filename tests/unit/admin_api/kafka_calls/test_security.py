@@ -29,8 +29,8 @@ from springtide.security.sasl.credentials import ScramMechanism, credential_from
 from springtide.security.sasl.exchange import Mechanism
 from tests.kit.admin_api.rest import Rest, controller
 from tests.kit.controller.shell import Broker
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 from tests.kit.springtide.acl_lines import acl
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

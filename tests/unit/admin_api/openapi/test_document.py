@@ -10,7 +10,7 @@ from admin_api.openapi.document import PATH, build_document, render
 from admin_api.openapi.schema import TAGS
 from tests.kit.admin_api.document import parameters_of, resolved
 from tests.kit.admin_api.rest import controller
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 DOCUMENT = build_document()
 

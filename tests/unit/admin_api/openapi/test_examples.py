@@ -15,8 +15,8 @@ from admin_api.openapi.examples import PATH, recorded_examples
 from admin_api.openapi.schema import CODES, problem_example
 from tests.kit.admin_api.document import parameters_of, public_operations, resolved
 from tests.kit.admin_api.rest import controller
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 from tests.rest_examples.stories import run_stories
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
 #: Operations whose answers are not shown: of a ZooKeeper that was restored; the catalogue, which the document
 #: has anyway; a stream; text.

@@ -13,7 +13,7 @@ from admin_api.openapi.document import build_document
 from controller.core.options import ControllerOptions
 from tests.kit.admin_api.document import parameters_of
 from tests.kit.admin_api.rest import Rest, controller
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 #: Words of the libraries, and what only a regular expression has.
 JARGON = re.compile(

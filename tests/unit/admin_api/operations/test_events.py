@@ -10,7 +10,7 @@ import pytest
 
 from admin_api.settings import ApiSettings
 from tests.kit.admin_api.rest import Rest, controller, problem
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

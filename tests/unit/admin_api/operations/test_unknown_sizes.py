@@ -12,7 +12,7 @@ from tests.kit.admin_api.broker_moves import BROKERS, accepted, become_active, j
 from tests.kit.admin_api.plans import ended, formed, made, operation, pause, report_sizes
 from tests.kit.admin_api.rest import Rest, controller, silence
 from tests.kit.controller.shell import Broker
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ import pytest
 from admin_api.http.writes import WAIT_SECONDS_MAX, wait_seconds
 from tests.kit.admin_api.rest import controller, problem
 from tests.kit.controller.shell import Broker
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from springtide.contract.lag_report import (
 from springtide.log_lines import TextFormatter
 from tests.kit.admin_api.rest import Rest, controller, problem, silence
 from tests.kit.controller.shell import Broker
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from springtide.contract.partition_state import PartitionKey
 from tests.kit.admin_api.rest import Rest, controller, problem, silence
 from tests.kit.controller.images import image_in_states
 from tests.kit.controller.shell import Broker
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from admin_api.plans.approvals import are_two_persons
 from tests.kit.admin_api.plans import DRAIN, PLANS, protect
 from tests.kit.admin_api.reassignments import formed
 from tests.kit.admin_api.rest import Rest, controller, problem
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -24,7 +24,7 @@ from tests.kit.admin_api.plans import (
 )
 from tests.kit.admin_api.rest import Rest, controller, problem
 from tests.kit.controller.shell import Broker
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

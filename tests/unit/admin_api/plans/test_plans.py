@@ -24,7 +24,7 @@ from tests.kit.admin_api.plans import (
     report_sizes,
 )
 from tests.kit.admin_api.rest import Rest, controller, pointers, problem
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from controller.database.policy_rows import POLICIES_MAX
 from tests.kit.admin_api.plans import DRAIN, PLANS
 from tests.kit.admin_api.reassignments import formed
 from tests.kit.admin_api.rest import TOKENS, Rest, ask, controller, pointers, problem
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

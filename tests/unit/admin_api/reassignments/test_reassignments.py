@@ -8,7 +8,7 @@ from admin_api.settings import ApiSettings
 from controller.shell.known_cluster import KnownCluster
 from tests.kit.admin_api.reassignments import ASSIGNMENT, PARTITION, formed, put, report, settled, shown
 from tests.kit.admin_api.rest import controller, pointers, problem, silence
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from admin_api.http.models import timestamp
 from admin_api.topics.missing import OLD_MS
 from springtide.contract.missing_topics import OTHERS, MissingTopic
 from tests.kit.admin_api.rest import Rest, controller
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.kit.admin_api.plans import ended, formed, operation, partitions, pause
 from tests.kit.admin_api.rest import Rest, controller, pointers, problem
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.kit.admin_api.rest import Rest, controller, problem, speaking
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from controller.database.sql import create_sql_engine
 from controller.database.tables import metadata
 from springtide.security.sasl.credentials import credential_from_password
 from tests.kit.admin_api.rest import TOKENS, Rest, ask, controller, pointers, problem
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.kit.clocks import VirtualClock
-from tests.simulation.memory_zookeeper import MemoryMeta, MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryMeta, MemoryZooKeeper
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ from tests.kit.controller.shell import (
     make_engine,
     running,
 )
-from tests.simulation.memory_zookeeper import MemoryMeta, MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryMeta, MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

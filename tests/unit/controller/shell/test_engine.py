@@ -60,7 +60,7 @@ from tests.kit.controller.shell import (
     running,
     until_active,
 )
-from tests.simulation.memory_zookeeper import LostAnswer, MemoryMeta, MemoryZooKeeper
+from tests.kit.memory.zookeeper import LostAnswer, MemoryMeta, MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from controller.shell.leadership import ACTIVE_PATH, EPOCH_PATH, ClaimRow, Epoch
 from controller.shell.meta import Create, Delete, SetData
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.shell import AddressBook, seeded_ids
-from tests.simulation.memory_zookeeper import LostAnswer, MemoryMeta, MemoryZooKeeper
+from tests.kit.memory.zookeeper import LostAnswer, MemoryMeta, MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

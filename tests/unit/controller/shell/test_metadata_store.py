@@ -53,7 +53,7 @@ from tests.kit.controller.shell import (
     partition_record,
     topic_record,
 )
-from tests.simulation.memory_zookeeper import REQUEST_BYTES_MAX, LostAnswer, MemoryMeta, MemoryZooKeeper
+from tests.kit.memory.zookeeper import REQUEST_BYTES_MAX, LostAnswer, MemoryMeta, MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

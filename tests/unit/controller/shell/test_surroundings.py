@@ -13,7 +13,7 @@ from controller.shell.listeners import ListenerAnswer, TcpListeners, is_proven_d
 from controller.shell.metrics import EngineCollector
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.shell import form_cluster, make_engine, running
-from tests.simulation.memory_zookeeper import MemoryMeta, MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryMeta, MemoryZooKeeper
 
 
 def gauges(engine: Engine) -> dict[tuple[str, str], float]:

@@ -11,7 +11,7 @@ from controller.shell.timekeeper import READ_EVERY_MS
 from springtide.contract.agreed_time import LEAP_MS_MIN, READING_MS_MAX
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.shell import form_cluster, make_engine, running
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -30,7 +30,7 @@ from dataplane.core.results import ReplicaOptions
 from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
 from springtide.contract.updates import UpdateBatch
 from tests.kit.dataplane.replica import TOPIC_ID, endpoint, held_lease, partition_state
-from tests.simulation.memory_log import MemoryLog
+from tests.kit.memory.log import MemoryLog
 
 KEY = (TOPIC_ID, 0)
 TOPIC = TopicState(topic_id=TOPIC_ID, topic="orders", partitions=1, replication_factor=3)

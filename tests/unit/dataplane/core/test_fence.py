@@ -20,7 +20,7 @@ from springtide.wire.record_batch import SEQUENCE_MAX, BatchHeader, decode_heade
 from tests.kit.dataplane.mini_cluster import Violation
 from tests.kit.dataplane.replica import WALL_MS, Bench, batch_of
 from tests.kit.dataplane.shard_cluster import ShardCluster
-from tests.simulation.memory_log import MemoryLog
+from tests.kit.memory.log import MemoryLog
 
 
 def writer_id(number: int, epoch: int = 0) -> WriterId:

@@ -24,7 +24,7 @@ from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
 from springtide.wire.record_batch import decode_header
 from tests.kit.dataplane.replica import Bench, as_follower, batch_of, log_of
-from tests.simulation.memory_log import MemoryLog
+from tests.kit.memory.log import MemoryLog
 
 FETCH = StartFetching(1, 5)
 

@@ -46,7 +46,7 @@ from tests.kit.dataplane.replica import (
     log_of,
     partition_state,
 )
-from tests.simulation.memory_log import MemoryLog
+from tests.kit.memory.log import MemoryLog
 
 # Producers.
 

@@ -29,7 +29,7 @@ from springtide.contract.partition_state import NO_LEADER
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
 from tests.kit.dataplane.replica import TOPIC_ID, Bench, as_follower, batch_of, log_of, records_of
-from tests.simulation.memory_log import MemoryLog
+from tests.kit.memory.log import MemoryLog
 
 
 def following(log: MemoryLog | None = None, *, high_watermark: int = 0, **state: object) -> Bench:

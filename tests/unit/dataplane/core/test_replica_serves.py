@@ -22,7 +22,7 @@ from springtide.wire.fetch_request import LogMark
 from springtide.wire.fetch_response import EpochEnd
 from springtide.wire.record_batch import decode_header
 from tests.kit.dataplane.replica import WALL_MS, Bench, as_follower, batch_of, endpoint, leader_of, log_of
-from tests.simulation.memory_log import MemoryLog
+from tests.kit.memory.log import MemoryLog
 
 EMPTY_AT = {n: LogSlice((), 0, n) for n in range(20)}
 

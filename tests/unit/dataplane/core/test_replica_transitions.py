@@ -25,7 +25,7 @@ from dataplane.core.role import Offline
 from springtide.contract.partition_state import NO_LEADER
 from springtide.wire.fetch_response import EpochEnd
 from tests.kit.dataplane.replica import Bench, held_lease, leader_of, log_of, partition_state
-from tests.simulation.memory_log import MemoryLog
+from tests.kit.memory.log import MemoryLog
 
 
 def test_i20_the_start_of_a_leader_epoch_is_recorded_even_if_no_record_follows() -> None:

@@ -41,7 +41,7 @@ from springtide.contract.lag_report import ProblemCode, ReplicaProblem
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import Compacted, EpochEnd
 from tests.kit.dataplane.replica import TOPIC_ID, Bench, as_follower, batch_of, log_of, records_of
-from tests.simulation.memory_log import MemoryLog
+from tests.kit.memory.log import MemoryLog
 
 ROT = RottenRange(0, 1, "CRC does not match")
 A, B, C = ("a", 0), ("b", 0), ("c", 0)

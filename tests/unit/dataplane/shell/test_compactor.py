@@ -18,7 +18,7 @@ from springtide.wire.records import NewRecord, encode_batch, iter_records
 from tests.kit.clocks import WALL_START_MS, EagerClock
 from tests.kit.dataplane.node import SMALL_SEGMENTS, TOPIC_ID, InlineThreads, Node, Waiter, state
 from tests.kit.dataplane.storage import read_all
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 KEYS = 5
 

@@ -15,7 +15,7 @@ from dataplane.shell.data_directory import _why_cut, read_seen
 from springtide.node.controller_client import Seen
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.node import PATH, TOPIC_ID, Node, state
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from springtide.wire.errors import ErrorCode
 from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import iter_headers
 from tests.kit.dataplane.node import PATH, TOPIC_ID, Node, state
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 ASIDE = f"{PATH}/divergent"
 NAME = f"orders-0.{TOPIC_ID}.{3:020d}-{8:020d}.0"

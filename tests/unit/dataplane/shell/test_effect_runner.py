@@ -12,7 +12,7 @@ from dataplane.core.effects import CopyDivergent, LogStartMoved
 from springtide.contract.lag_report import LagReportResponse
 from springtide.node.node import ServingNode
 from tests.kit.dataplane.node import Node, state
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 
 def test_each_entry_ends_its_turn() -> None:

@@ -26,7 +26,7 @@ from springtide.contract.updates import BrokerEndpoint
 from springtide.node.lease import Lease
 from springtide.wire.fetch_request import FetchRequest, encode_fetch_request
 from tests.kit.dataplane.node import OTHER_ID, TOPIC_ID, Node, endpoint, state
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 BATCH_BYTES = 4_000
 Sent = dict[str, int]

@@ -18,8 +18,8 @@ from springtide.node import connection as connection_module
 from springtide.node import server as server_module
 from springtide.node.net import EpollPoller, SocketChannel
 from springtide.wire.framing import FileChunk
+from tests.kit.memory.disk import MemoryDisk
 from tests.kit.springtide.memory_net import Harness, MemoryChannel, frame
-from tests.simulation.memory_disk import MemoryDisk
 
 CONTENT = bytes(range(256)) * 10
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.fetch_session import FetchPosition
 from springtide.contract.partition_state import PartitionState, TopicState
 from tests.kit.dataplane.node import TOPIC_ID, Node, endpoint, state
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 PARTITIONS = 1_000
 CALLS_MAX = 12_000

@@ -36,7 +36,7 @@ from tests.kit.dataplane.node import (
     state,
 )
 from tests.kit.dataplane.replica import as_follower
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 KEY = (TOPIC_ID, 0)
 

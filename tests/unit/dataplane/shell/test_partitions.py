@@ -25,7 +25,7 @@ from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
 from tests.kit.dataplane.node import OTHER_ID, PATH, TOPIC_ID, Node, batch_of, endpoint, state
 from tests.kit.dataplane.replica import as_follower
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 THIRD_ID = "CCCCCCCCCCCCCCCCCCCCCC"
 DIRECTORY = f"orders-0.{TOPIC_ID}"

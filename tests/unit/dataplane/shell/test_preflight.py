@@ -19,7 +19,7 @@ from springtide.node.net import Channel, Listener, Poller, SystemNet
 from springtide.wire.apis import REPLICA_FETCH_VERSION
 from tests.kit.clocks import VirtualClock
 from tests.kit.dataplane.node import InlineThreads
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 Serve = Callable[[trio.SocketStream], Awaitable[None]]
 

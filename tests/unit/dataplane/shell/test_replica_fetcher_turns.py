@@ -16,8 +16,8 @@ from springtide.wire.fetch_response import FetchedPartition, encode_fetch_respon
 from springtide.wire.framing import encode_response_frame
 from tests.kit.clocks import VirtualClock
 from tests.kit.dataplane.node import TOPIC_ID, Node, batch_of, endpoint, state
+from tests.kit.memory.disk import MemoryDisk
 from tests.kit.springtide.memory_net import MemoryChannel, MemoryPoller
-from tests.simulation.memory_disk import MemoryDisk
 
 FETCH_VERSION = 17
 FIRST_CORRELATION_ID = 1

@@ -26,8 +26,8 @@ from springtide.wire.framing import encode_response_frame
 from springtide.wire.headers import decode_request_header
 from tests.kit.clocks import VirtualClock
 from tests.kit.dataplane.node import SMALL_SEGMENTS, TOPIC_ID, InlineThreads, Node, state
+from tests.kit.memory.disk import MemoryDisk
 from tests.kit.springtide.memory_net import MemoryChannel
-from tests.simulation.memory_disk import MemoryDisk
 
 PACE = {**SMALL_SEGMENTS, "log.scrub.interval.ms": "10000", "log.scrub.bytes.per.second": "1000"}
 

@@ -11,7 +11,7 @@ from springtide.contract.partition_state import PartitionState
 from springtide.wire.record_batch import decode_header
 from tests.kit.dataplane.node import Node, batch_of, state
 from tests.kit.dataplane.replica import as_follower
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 
 async def node_with(applied: PartitionState, **configs: str) -> Node:

@@ -16,7 +16,7 @@ from dataplane.storage.log_settings import PartitionId
 from dataplane.storage.partition_file import PARTITION_FILE, encode_partition, read_partition
 from dataplane.storage.seal import SEAL_FILE, Seal, read_seal, write_seal
 from springtide.node.controller_client import Seen
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 META = LogDirMeta(
     cluster_id="RPWDef3OEH94evXrjB9kvg",

@@ -51,7 +51,7 @@ from tests.kit.dataplane.storage import (
     opened,
     read_all,
 )
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 KEYS = 4
 KINDS = [ShutdownKind.CLEAN, ShutdownKind.PROCESS_CRASH, ShutdownKind.MACHINE_CRASH]

@@ -29,7 +29,7 @@ from dataplane.storage.disk import (
     read_whole,
     rename_durably,
 )
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 DISK = PosixDisk()
 EXT4, NFS, PROC = 0xEF53, 0x6969, 0x9FA0

@@ -26,7 +26,7 @@ from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import OpenedLog
 from tests.kit.dataplane.divergent_copies import read_copy
 from tests.kit.dataplane.storage import DIRECTORY, NO_TAIL, SMALL, TOPIC_ID, append, batch, new_log, open_log
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 ASIDE = "/data/divergent"
 

@@ -25,7 +25,7 @@ from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import BATCH_LENGTH_MIN, decode_header, iter_headers
 from springtide.wire.records import seal_batch
 from tests.kit.dataplane.storage import TOPIC_ID, append, batch, open_log
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 ASIDE = "/data/divergent"
 NAME = f"orders-0.{TOPIC_ID}.{4:020d}-{18:020d}.0"

@@ -6,7 +6,7 @@ from dataplane.storage.dump import dump_segment
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import seal_batch
 from tests.kit.dataplane.storage import batch
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 
 def test_a_dump_goes_on_behind_records_that_are_none_and_ends_where_no_batch_is() -> None:

@@ -17,7 +17,7 @@ from dataplane.storage.round_file import ROUNDS_FILE
 from dataplane.storage.segment_list import Unflushed
 from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.storage import DIRECTORY, NO_TAIL, append, batch, new_log, open_log, opened, read_all
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 A_ROUND = Round(1, 0, tombstone_floor=0, producers_floor=0)
 

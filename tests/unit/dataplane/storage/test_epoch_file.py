@@ -9,7 +9,7 @@ import pytest
 from dataplane.core.leader_epochs import LeaderEpochs, decode_leader_epochs
 from dataplane.storage.epoch_file import EPOCHS_FILE, EpochFile
 from dataplane.storage.health import DirectoryHealth, LogHealth
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 LOG = "/log"
 PATH = f"{LOG}/{EPOCHS_FILE}"

@@ -21,7 +21,7 @@ from dataplane.storage.recovery import OpenedLog
 from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.log_dirs import load_all
 from tests.kit.dataplane.storage import SMALL, append, batch
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 ORDERS = PartitionId("AAAAAAAAAAAAAAAAAAAAAA", "orders", 0)
 KEY = ("AAAAAAAAAAAAAAAAAAAAAA", 0)

@@ -16,7 +16,7 @@ from dataplane.storage.rot import ROTTEN_FILE, ScrubPlace, read_at_rest, read_ro
 from dataplane.storage.segment import Hole
 from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.storage import DIRECTORY, NO_TAIL, append, batch, new_log, open_log, opened
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 COUNT = 24
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import dataplane.storage.index as index_module
 from dataplane.storage.disk import File
 from dataplane.storage.index import START, IndexEntry, SparseIndex, new_index, open_index
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 PATH = "/a.index"
 ENTRIES = [IndexEntry(10 * number, 1_000 * number, 15 * ((number + 1) // 3)) for number in range(1, 24)]

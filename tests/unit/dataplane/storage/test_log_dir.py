@@ -24,7 +24,7 @@ from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import decode_header
 from tests.kit.dataplane.log_dirs import load_all
 from tests.kit.dataplane.storage import SMALL, append, batch, content, read_all
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 ORDERS = PartitionId("AAAAAAAAAAAAAAAAAAAAAA", "orders", 0)
 KEY = ("AAAAAAAAAAAAAAAAAAAAAA", 0)

@@ -21,7 +21,7 @@ from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.log_dirs import load_all
 from tests.kit.dataplane.replica import partition_state
 from tests.kit.dataplane.storage import SMALL, append, batch, read_all
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 LOGS = [PartitionId(TOPIC_ID, "orders", number) for number in range(4)]

@@ -24,7 +24,7 @@ from dataplane.storage.log_dir_identity import (
     shutdown_kind,
 )
 from springtide.contract.session import ShutdownKind
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 META = LogDirMeta("cluster", 1, "dir-1", 5, "boot-1", ("incarnation",))
 CLEAN, FIRST = ShutdownKind.CLEAN, ShutdownKind.FIRST_START

@@ -31,8 +31,8 @@ from tests.kit.dataplane.storage import (
     opened,
     read_all,
 )
-from tests.simulation.memory_disk import MemoryDisk
-from tests.simulation.memory_log import MemoryLog
+from tests.kit.memory.disk import MemoryDisk
+from tests.kit.memory.log import MemoryLog
 
 
 @pytest.mark.parametrize(

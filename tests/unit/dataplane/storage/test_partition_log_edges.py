@@ -38,7 +38,7 @@ from tests.kit.dataplane.storage import (
     read_all,
     settings_for,
 )
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 A_ROUND = Round(1, 0, tombstone_floor=0, producers_floor=0)
 RETENTION: dict[str, Any] = {

@@ -11,7 +11,7 @@ from dataplane.storage.partition_file import PARTITION_FILE, encode_partition
 from dataplane.storage.quarantine import Quarantine, SetAsideNote, free_name
 from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.holdings import SetAsideLog
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 IDS = ["A" * 22, "B" * 22, "C" * 22]
 

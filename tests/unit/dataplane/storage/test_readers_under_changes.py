@@ -11,7 +11,7 @@ from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.rot import ScrubPlace
 from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.storage import NO_TAIL, append, at_each_operation, batch, open_log, opened, read_all
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 COUNT = 30
 

@@ -27,7 +27,7 @@ from tests.kit.dataplane.storage import (
     read_all,
     settings_for,
 )
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 FIRST_LOG = f"{DIRECTORY}/00000000000000000000.log"
 CRASHES = [ShutdownKind.PROCESS_CRASH, ShutdownKind.MACHINE_CRASH]

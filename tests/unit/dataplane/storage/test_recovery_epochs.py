@@ -9,7 +9,7 @@ from dataplane.core.leader_epochs import EpochStart, LeaderEpochs
 from dataplane.storage.recovery import OpenedLog
 from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.storage import DIRECTORY, append, batch, new_log, open_log
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 Pairs = tuple[tuple[int, int], ...]
 """Of batches: base offset and leader epoch. Of epochs: leader epoch and start offset."""

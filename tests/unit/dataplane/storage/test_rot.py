@@ -26,7 +26,7 @@ from tests.kit.dataplane.storage import (
     opened,
     read_all,
 )
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 START = ScrubPlace(0, 0, 0)
 COUNT = 24

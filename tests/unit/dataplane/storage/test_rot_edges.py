@@ -21,7 +21,7 @@ from dataplane.storage.segment import TO_THE_END, Hole, Segment, create_segment
 from springtide.wire.record_batch import HEADER_BYTES, decode_header
 from springtide.wire.records import seal_batch
 from tests.kit.dataplane.storage import batch
-from tests.simulation.memory_disk import MemoryDisk, MemoryFile
+from tests.kit.memory.disk import MemoryDisk, MemoryFile
 
 START = ScrubPlace(0, 0, 0)
 SIZE = len(batch(0))

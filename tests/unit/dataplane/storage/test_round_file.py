@@ -17,7 +17,7 @@ from dataplane.storage.round_file import (
     read_whole_from,
 )
 from springtide.wire.fetch_response import Compacted
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 LOG = "/log"
 COPIED, ROUNDS = f"{LOG}/{COPIED_FILE}", f"{LOG}/{ROUNDS_FILE}"

@@ -23,7 +23,7 @@ from dataplane.storage.scan import ScanStop, SegmentScan
 from springtide.wire.record_batch import BATCH_LENGTH_MIN, HEADER_BYTES, CorruptBatch, decode_header
 from springtide.wire.records import NewRecord, encode_batch, seal_batch
 from tests.kit.dataplane.storage import NO_TAIL, append, batch, content, new_log
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 
 def scanned(*parts: bytes, leader_epoch: int = -1) -> tuple[list[int], ScanStop, int]:

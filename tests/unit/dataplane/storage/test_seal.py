@@ -13,7 +13,7 @@ from dataplane.storage.recovery import OpenedLog
 from dataplane.storage.seal import SEAL_FILE, Seal
 from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.storage import DIRECTORY, append, batch, open_log
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 CHAIN_EPOCH = 7
 SEAL_PATH = f"{DIRECTORY}/{SEAL_FILE}"

@@ -24,7 +24,7 @@ from dataplane.storage.segment import (
 from springtide.wire.record_batch import BATCH_LENGTH_MIN, HEADER_BYTES, decode_header
 from springtide.wire.records import seal_batch
 from tests.kit.dataplane.storage import batch
-from tests.simulation.memory_disk import MemoryDisk, MemoryFile
+from tests.kit.memory.disk import MemoryDisk, MemoryFile
 
 BASE = 1_000
 INTERVAL = 2_048

@@ -19,7 +19,7 @@ from tests.kit.dataplane.storage import (
     opened,
     read_all,
 )
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 
 def in_segments(count: int = 20) -> tuple[MemoryDisk, PartitionLog]:

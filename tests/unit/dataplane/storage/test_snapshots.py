@@ -8,7 +8,7 @@ import pytest
 
 from dataplane.core.producer_state import ProducerStates
 from dataplane.storage.snapshots import ProducerSnapshots
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 OFFSETS = [3, 5, 8]
 

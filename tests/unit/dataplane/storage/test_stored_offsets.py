@@ -24,7 +24,7 @@ from dataplane.storage.partition_file import PARTITION_FILE, read_partition
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.stored_offsets import StoredOffsets
 from tests.kit.dataplane.storage import PARTITION, TOPIC_ID, append, batch, new_log
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 KEY, GONE, DAMAGED = (TOPIC_ID, 0), (TOPIC_ID, 1), (TOPIC_ID, 2)
 MARK = "/data/mount-mark"

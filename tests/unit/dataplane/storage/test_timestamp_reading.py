@@ -11,7 +11,7 @@ from dataplane.storage.segment import Hole
 from dataplane.storage.timestamp_reading import TimestampReading
 from springtide.wire.record_batch import decode_header
 from tests.kit.dataplane.storage import DIRECTORY, NO_TAIL, batch, new_log
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 TIMES = [50, 900, 70, 60]
 SIZE = len(batch(0, timestamp=50))

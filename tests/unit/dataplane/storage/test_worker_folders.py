@@ -11,7 +11,7 @@ from dataplane.storage.worker_folders import workers_with_data
 from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.log_dirs import load_all
 from tests.kit.dataplane.storage import SMALL
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 ORDERS = PartitionId("AAAAAAAAAAAAAAAAAAAAAA", "orders", 0)
 KEY = (ORDERS.topic_id, 0)

@@ -15,7 +15,7 @@ from tests.faults.jepsen2013.aside import Copy, dump_operations, find_in_copies,
 from tests.faults.jepsen2013.tally import Write
 from tests.kit.dataplane.storage import PARTITION, append, open_log
 from tests.kit.jepsen import final_read, send, value_of
-from tests.simulation.memory_disk import MemoryDisk
+from tests.kit.memory.disk import MemoryDisk
 
 ITEMS = ((7, value_of(5, 0)), (8, value_of(9, 0)))
 HELD = Copy(broker=1, partition=0, high_watermark=9, path="/data/divergent/a.batches", items=ITEMS)

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from dataplane.storage.disk import replace_durably
-from tests.simulation.memory_disk import SECTOR_BYTES, MemoryDisk
+from tests.kit.memory.disk import SECTOR_BYTES, MemoryDisk
 
 OLD, NEW = b"o" * (3 * SECTOR_BYTES), b"n" * (6 * SECTOR_BYTES)
 

@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from dataplane.storage.disk import Buffer, DirectoryLocked, File
-from tests.simulation.memory_inodes import (
+from tests.kit.memory.inodes import (
     SECTOR_BYTES,
     Directory,
     Inode,
