@@ -12,8 +12,6 @@ from controller.core.effects import Alarm, AlarmCode, AlarmKey, ClearAlarm, More
 from controller.core.election import SLICE, seats_in_order
 from controller.core.events import (
     AllocateProducerIds,
-    ElectPreferred,
-    ElectUnclean,
     LeadersElected,
     Refusal,
     RefusalCode,
@@ -31,13 +29,12 @@ from springtide.contract.lag_report import (
     LagReport,
     LagReportResponse,
     PartitionLag,
-    ProblemCode,
-    ReplicaProblem,
 )
 from springtide.contract.partition_state import NO_LEADER, LeaderRecovery
 from springtide.contract.session import ShutdownKind
 from springtide.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
 from tests.kit.controller.core_cluster import Cluster, changed, seats, topic_id
+from tests.kit.controller.script import Scripted
 
 RECOVERING, RECOVERED = LeaderRecovery.RECOVERING, LeaderRecovery.RECOVERED
 
@@ -45,9 +42,8 @@ RECOVERING, RECOVERED = LeaderRecovery.RECOVERING, LeaderRecovery.RECOVERED
 # --- what a leader may propose: 2.4, in its order --------------------------------------------------
 
 
-def test_a_report_of_an_unknown_broker_or_an_earlier_incarnation_is_not_read() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
+def test_a_report_of_an_unknown_broker_or_an_earlier_incarnation_is_not_read(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3")
     proposal = cluster.proposal(1, 2)
     for broker_id, epoch, error in [(9, 1, "broker_not_registered"), (1, 0, "stale_broker_epoch")]:
         report = LagReport(broker_id=broker_id, broker_epoch=epoch, proposals=(proposal,))
@@ -89,84 +85,65 @@ def test_a_proposed_isr_holds_the_leader_once_and_only_replicas(isr: tuple[int, 
     assert cluster.propose(*isr).error == "invalid_request"
 
 
-def test_a_repeated_proposal_whose_answer_was_lost_succeeds_with_the_present_epoch() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
+def test_a_repeated_proposal_whose_answer_was_lost_succeeds_with_the_present_epoch(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3")
     base = cluster.partition()
-    first = cluster.propose(1, 2, base=base)
-    again = cluster.propose(1, 2, base=base)
+    first, again = (cluster.propose(1, 2, base=base) for _ in range(2))
     assert again == first
     assert (again.error, again.state) == ("none", cluster.partition())
-    assert cluster.last.records == ()
 
 
-def test_of_a_shrink_and_a_fencing_from_one_base_the_later_is_told_the_newer_state() -> None:
+def test_of_a_shrink_and_a_fencing_from_one_base_the_later_is_told_the_newer_state(cluster: Scripted) -> None:
     """S19."""
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
+    cluster.play("create 1,2,3")
     base = cluster.partition()
-    cluster.kill(2)
+    cluster.play("kill 2")
     result = cluster.propose(1, 2, base=base)
     assert (result.error, result.state) == ("invalid_update_version", cluster.partition())
 
 
-def test_an_expansion_names_the_incarnation_that_fetched() -> None:
+def test_an_expansion_names_the_incarnation_that_fetched(cluster: Scripted) -> None:
     """S3 (an expansion for a dead incarnation): broker 2 lost its disk between the fetch and the proposal."""
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.propose(1, 3)
+    cluster.play("create 1,2,3; isr 1,3")
     old_epoch = cluster.broker(2).broker_epoch
-    cluster.kill(2)
-    cluster.restart(2, last_shutdown=ShutdownKind.FIRST_START)
-    assert cluster.propose(1, 2, 3, epochs={2: old_epoch}).error == "ineligible_replica"
-    assert cluster.propose(1, 2, 3, epochs={2: -1}).error == "ineligible_replica"
-    assert cluster.propose(1, 2, 3).error == "none"
+    cluster.play("kill 2; restart 2 first_start")
+    for epoch in (old_epoch, -1):
+        assert cluster.propose(1, 2, 3, epochs={2: epoch}).error == "ineligible_replica"
+    assert cluster.play("isr 1,2,3") == "none"
     assert cluster.partition().isr == (1, 2, 3)
 
 
-def test_a_late_copy_of_a_refused_expansion_is_never_accepted_after_all() -> None:
+def test_a_late_copy_of_a_refused_expansion_is_never_accepted_after_all(cluster: Scripted) -> None:
     """I2 (the leader is never laxer): the leader has stopped waiting for broker 2 by then."""
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.propose(1, 3)
+    cluster.play("create 1,2,3; isr 1,3")
     cluster.heartbeat(2, wants_shutdown=True)
     base = cluster.partition()
     refused = cluster.propose(1, 2, 3)
     assert refused.error == "ineligible_replica"
-    assert refused.state is not None
-    assert refused.state.partition_epoch == base.partition_epoch + 1
-    assert (refused.state.isr, refused.state.leader_epoch) == (base.isr, base.leader_epoch)
-    cluster.restart(2, last_shutdown=ShutdownKind.CLEAN)
+    assert refused.state == changed(base, partition_epoch=base.partition_epoch + 1)
+    cluster.play("restart 2 clean")
     assert cluster.propose(1, 2, 3, base=base).error == "invalid_update_version"
 
 
-def test_a_fenced_or_unadmitted_broker_joins_no_isr() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.kill(2)
-    assert cluster.propose(1, 2, 3).error == "ineligible_replica"
+def test_a_fenced_or_unadmitted_broker_joins_no_isr(cluster: Scripted) -> None:
+    assert cluster.play("create 1,2,3; kill 2; isr 1,2,3") == "ineligible_replica"
 
 
-def test_members_that_stay_may_be_named_without_an_epoch_but_not_with_a_wrong_one() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
+def test_members_that_stay_may_be_named_without_an_epoch_but_not_with_a_wrong_one(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3")
     assert cluster.propose(1, 2, epochs={2: 99}).error == "ineligible_replica"
     assert cluster.propose(1, 2, epochs={1: -1, 2: -1}).error == "none"
 
 
-def test_the_isr_is_kept_in_assignment_order_whatever_order_was_proposed() -> None:
-    cluster = Cluster()
-    cluster.create((3, 1, 2))
-    cluster.propose(3)
-    cluster.propose(2, 3, 1)
+def test_the_isr_is_kept_in_assignment_order_whatever_order_was_proposed(cluster: Scripted) -> None:
+    cluster.play("create 3,1,2; isr 3; isr 2,3,1")
     assert cluster.partition().isr == (3, 1, 2)
 
 
-def test_a_shrink_keeps_the_leader_epoch_and_says_who_asked() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
+def test_a_shrink_keeps_the_leader_epoch_and_says_who_asked(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3")
     before = cluster.partition()
-    cluster.propose(1, 3)
+    cluster.play("isr 1,3")
     assert cluster.partition() == changed(before, isr=(1, 3), partition_epoch=1)
     (record,) = cluster.last.records
     assert (record.change.cause, record.change.actor) == (Cause.ISR_SHRUNK, "broker:1")
@@ -175,48 +152,30 @@ def test_a_shrink_keeps_the_leader_epoch_and_says_who_asked() -> None:
 # --- ELR: 3.2 (election from the ELR), I12 (the ELR changes only with the ISR) ---------------------
 
 
-def test_who_leaves_an_isr_that_falls_below_its_minimum_stays_eligible_and_nobody_else() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.propose(1, 3)
-    assert seats(cluster.partition()) == (1, (1, 3), ())
-    cluster.propose(1)
+def test_who_leaves_an_isr_that_falls_below_its_minimum_stays_eligible_and_nobody_else(
+    cluster: Scripted,
+) -> None:
+    cluster.play("create 1,2,3; isr 1,3; isr 1")
     assert seats(cluster.partition()) == (1, (1,), (3,))
-    cluster.propose(1, 2)
+    cluster.play("isr 1,2")
     assert seats(cluster.partition()) == (1, (1, 2), ())
 
 
-def test_when_the_isr_is_gone_an_eligible_replica_leads_alone() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.propose(1, 2)
-    cluster.propose(1)
-    cluster.kill(1)
+def test_when_the_isr_is_gone_an_eligible_replica_leads_alone(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3; isr 1,2; isr 1; kill 1")
     assert seats(cluster.partition()) == (2, (2,), (1,))
-    assert cluster.partition().leader_epoch == 1
 
 
-def test_a_dead_eligible_replica_is_not_elected_and_a_behind_one_never() -> None:
+def test_a_dead_eligible_replica_is_not_elected_and_a_behind_one_never(cluster: Scripted) -> None:
     """S38 (the only candidate is dead): the candidate must be live, and broker 3 never was one."""
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.propose(1, 2)
-    cluster.kill(2)
-    cluster.kill(1)
-    state = cluster.partition()
-    assert seats(state) == (NO_LEADER, (), (1, 2))
-    assert state.last_known_leader == 1
-    cluster.restart(2)
+    cluster.play("create 1,2,3; isr 1,2; kill 2; kill 1")
+    assert seats(cluster.partition()) == (NO_LEADER, (), (1, 2))
+    cluster.play("restart 2")
     assert seats(cluster.partition()) == (2, (2,), (1,))
-    assert cluster.partition().last_known_leader == NO_LEADER
 
 
-def test_everyone_down_keeps_both_sets_and_says_replica_by_replica_why() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.propose(1, 2)
-    cluster.kill(1)
-    cluster.kill(2)
+def test_everyone_down_keeps_both_sets_and_says_replica_by_replica_why(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3; isr 1,2; kill 1; kill 2")
     verdicts = cluster.machine.explain((topic_id(), 0))
     assert [(v.broker_id, v.standing, v.broker_status, v.could_lead) for v in verdicts] == [
         (1, "eligible", "fenced", True),
@@ -227,25 +186,22 @@ def test_everyone_down_keeps_both_sets_and_says_replica_by_replica_why() -> None
     (detail,) = [e.detail for e in cluster.last.effects if isinstance(e, Alarm) and e.key == key]
     assert all(f"broker {b}" in detail for b in (1, 2, 3))
     assert "springtide" not in detail  # waiting is enough
-    cluster.restart(1)
+    cluster.play("restart 1")
     assert ClearAlarm(key=key) in cluster.last.effects
     assert cluster.machine.explain((topic_id(), 0)) == ()
 
 
-def test_a_partition_that_nobody_may_lead_says_how_an_operator_goes_on() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    for broker_id in (1, 2, 3):
-        cluster.kill(broker_id)
-    for broker_id in (1, 2, 3):
-        cluster.restart(broker_id, last_shutdown=ShutdownKind.MACHINE_CRASH)
+def test_a_partition_that_nobody_may_lead_says_how_an_operator_goes_on(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3; kill 1,2,3")
+    cluster.play("restart 1 machine_crash; restart 2 machine_crash; restart 3 machine_crash")
     state = cluster.partition()
     assert seats(state) == (NO_LEADER, (), ())
     (alarm,) = [a for a in cluster.machine.alarms() if a.key.code is AlarmCode.PARTITION_LEADERLESS]
     told = Counter(a.key.code for a in cluster.machine.alarms())
     assert cluster.machine.alarm_counts() == {code: told[code] for code in AlarmCode}
-    event = ElectPreferred(wall_ms=0, actor="ann", topic_id=topic_id(), partition=0)
-    refusal = cluster.ask(event, Refusal)
+    cluster.play("preferred")
+    refusal = cluster.last.reply
+    assert isinstance(refusal, Refusal)
     name = f"{state.topic} 0"
     for said in (alarm.detail, refusal.hint or ""):
         assert f"`springtide partitions preview-loss {name}`" in said
@@ -265,10 +221,8 @@ def test_an_isr_at_or_above_its_minimum_has_no_elr(minimum: str) -> None:
     assert cluster.partition().elr == (1, 2, 3)[: int(minimum)]
 
 
-def test_clean_election_follows_assignment_order_and_raises_the_leader_epoch() -> None:
-    cluster = Cluster()
-    cluster.create((2, 3, 1))
-    cluster.kill(2)
+def test_clean_election_follows_assignment_order_and_raises_the_leader_epoch(cluster: Scripted) -> None:
+    cluster.play("create 2,3,1; kill 2")
     state = cluster.partition()
     assert (seats(state), state.leader_epoch, state.partition_epoch) == ((3, (3, 1), ()), 1, 1)
 
@@ -276,34 +230,15 @@ def test_clean_election_follows_assignment_order_and_raises_the_leader_epoch() -
 # --- unclean: 3.5 (unclean election), I15 (no cut below the high watermark) ------------------------
 
 
-def leaderless() -> Cluster:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.propose(1, 2)
-    cluster.kill(2)
-    cluster.kill(1)
-    return cluster
+LEADERLESS = "create 1,2,3; isr 1,2; kill 2; kill 1"
 
 
-def unclean(cluster: Cluster, broker_id: int = 3, **wrong: object) -> ElectUnclean:
-    values = {"partition_epoch": cluster.partition().partition_epoch, **wrong}
-    return ElectUnclean(
-        wall_ms=0,
-        actor="ann",
-        reason="lost store1",
-        topic_id=topic_id(),
-        partition=0,
-        broker_id=broker_id,
-        **values,  # type: ignore[arg-type]
-    )
-
-
-def test_an_operator_may_choose_a_live_replica_which_then_leads_alone_under_a_mark() -> None:
-    cluster = leaderless()
+def test_an_operator_may_choose_a_live_replica_which_then_leads_alone_under_a_mark(cluster: Scripted) -> None:
+    cluster.play(LEADERLESS)
     before = cluster.partition()
-    dry = cluster.ask(unclean(cluster, dry_run=True), LeadersElected)
+    dry = cluster.ask(cluster.unclean(dry_run=True), LeadersElected)
     assert (cluster.last.records, cluster.partition()) == ((), before)
-    real = cluster.ask(unclean(cluster), LeadersElected)
+    real = cluster.ask(cluster.unclean(), LeadersElected)
     assert real.partitions == dry.partitions == (cluster.partition(),)
     epoch = before.leader_epoch + 1
     assert cluster.partition() == changed(
@@ -333,99 +268,78 @@ def test_an_operator_may_choose_a_live_replica_which_then_leads_alone_under_a_ma
 def test_an_unclean_election_on_old_knowledge_or_of_a_dead_broker_is_refused(
     broker_id: int, wrong: dict[str, object], code: RefusalCode
 ) -> None:
-    cluster = leaderless()
-    assert cluster.ask(unclean(cluster, broker_id, **wrong), Refusal).code is code
+    cluster = Scripted()
+    cluster.play(LEADERLESS)
+    assert cluster.ask(cluster.unclean(broker_id, **wrong), Refusal).code is code
     assert cluster.last.records == ()
 
 
-def test_an_unclean_election_is_refused_while_there_is_a_leader() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    assert cluster.ask(unclean(cluster), Refusal).code is RefusalCode.ELECTION_NOT_NEEDED
+def test_an_unclean_election_is_refused_while_there_is_a_leader(cluster: Scripted) -> None:
+    assert cluster.play("create 1,2,3; unclean 3") == RefusalCode.ELECTION_NOT_NEEDED
 
 
-def test_a_recovering_leader_admits_nobody_until_it_has_confirmed_its_log() -> None:
-    cluster = leaderless()
-    cluster.step(unclean(cluster))
-    cluster.restart(1)
-    assert cluster.propose(3, 1, recovery=RECOVERING).error == "invalid_request"
-    assert cluster.propose(3, recovery=RECOVERED).error == "none"
+def test_a_recovering_leader_admits_nobody_until_it_has_confirmed_its_log(cluster: Scripted) -> None:
+    assert cluster.play(f"{LEADERLESS}; unclean 3; restart 1; isr 3,1 recovering") == "invalid_request"
+    assert cluster.play("isr 3 recovered") == "none"
     assert cluster.partition().recovery is RECOVERED
-    assert cluster.records[-1].change.cause is Cause.LEADER_RECOVERED
-    assert cluster.propose(3, recovery=RECOVERING).error == "invalid_request"
-    assert cluster.propose(3, 1).error == "none"
+    assert cluster.play("isr 3 recovering") == "invalid_request"
+    assert cluster.play("isr 3,1") == "none"
     assert seats(cluster.partition()) == (3, (1, 3), ())
 
 
-def test_a_recovering_leader_that_dies_returns_recovering() -> None:
-    cluster = leaderless()
-    cluster.step(unclean(cluster))
+def test_a_recovering_leader_that_dies_returns_recovering(cluster: Scripted) -> None:
+    cluster.play(f"{LEADERLESS}; unclean 3")
     mark = cluster.partition().unclean_leader_epoch
-    cluster.kill(3)
-    cluster.restart(3)
+    cluster.play("kill 3; restart 3")
     state = cluster.partition()
     assert (seats(state), state.recovery, state.unclean_leader_epoch) == ((3, (3,), ()), RECOVERING, mark)
 
 
 @pytest.mark.parametrize(("setting", "leader"), [("false", NO_LEADER), ("true", 3)])
-def test_only_a_topic_that_opted_in_elects_uncleanly_by_itself(setting: str, leader: int) -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3), configs={"unclean.leader.election.enable": setting})
-    cluster.propose(1, 2)
-    cluster.kill(2)
-    cluster.kill(1)
+def test_only_a_topic_that_opted_in_elects_uncleanly_by_itself(
+    cluster: Scripted, setting: str, leader: int
+) -> None:
+    cluster.play(f"create 1,2,3 unclean.leader.election.enable={setting}; isr 1,2; kill 2; kill 1")
     state = cluster.partition()
     assert state.leader == leader
     assert (state.recovery is RECOVERING) == (leader == 3)
 
 
-def test_an_opted_in_partition_with_nobody_live_waits_for_the_first_to_return() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3), configs={"unclean.leader.election.enable": "true"})
-    cluster.propose(1, 2)
-    cluster.kill(3, 2, 1)
+def test_an_opted_in_partition_with_nobody_live_waits_for_the_first_to_return(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3 unclean.leader.election.enable=true; isr 1,2; kill 3,2,1")
     assert cluster.partition().leader == NO_LEADER
-    cluster.restart(3)
+    cluster.play("restart 3")
     assert (cluster.partition().leader, cluster.partition().recovery) == (3, RECOVERING)
 
 
-def test_an_unclean_election_prefers_who_held_a_seat_but_could_not_prove_its_log() -> None:
-    """KIP-966: after a power cut that log may lack a tail; the log of one who was behind lacks more."""
-    cluster = Cluster()
-    cluster.create((2, 3, 1), configs={"unclean.leader.election.enable": "true"})
-    cluster.propose(2, 1)  # 3 is behind from here on
-    cluster.kill(1)
-    cluster.restart(1, last_shutdown=ShutdownKind.MACHINE_CRASH)
-    assert cluster.partition().last_known_elr == (1,)
-    cluster.kill(2)
+def test_an_unclean_election_prefers_who_held_a_seat_but_could_not_prove_its_log(cluster: Scripted) -> None:
+    """KIP-966: after a power cut that log may lack a tail; the log of 3, who was behind, lacks more."""
+    cluster.play("""
+        create 2,3,1 unclean.leader.election.enable=true
+        isr 2,1
+        kill 1; restart 1 machine_crash
+        kill 2
+    """)
     assert (cluster.partition().leader, cluster.partition().recovery) == (1, RECOVERING)
 
 
-def test_with_a_minimum_of_one_an_isolated_leader_shrinks_to_itself_and_is_replaced_uncleanly() -> None:
+def test_with_a_minimum_of_one_an_isolated_leader_shrinks_to_itself_and_is_replaced_uncleanly(
+    cluster: Scripted,
+) -> None:
     """The settings of 2013: what it acknowledged alone is lost, and the record that loses it says so."""
-    cluster = Cluster()
-    configs = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
-    cluster.create((1, 2, 3), configs=configs)
-    assert cluster.propose(1).error == "none"
-    alone = cluster.partition()
-    assert (seats(alone), alone.min_insync_replicas) == ((1, (1,), ()), 1)
-    cluster.pass_ms(cluster.options.grace_ms - 1)
-    for broker_id in (2, 3):
-        cluster.heartbeat(broker_id)
-    cluster.pass_ms(2)  # 1 is fenced for its silence
+    cluster.play("create 1,2,3 min.insync.replicas=1 unclean.leader.election.enable=true; isr 1")
+    assert seats(cluster.partition()) == (1, (1,), ())
+    cluster.play(f"pass {cluster.options.grace_ms - 1}; beat 2,3; pass 2")  # 1 is fenced for its silence
     state = cluster.partition()
     assert seats(state) == (2, (2,), ())
     assert (state.recovery, state.unclean_leader_epoch) == (RECOVERING, state.leader_epoch)
-    record = cluster.last.records[-1]
-    assert (record.change.cause, record.change.reason) == (
+    change = cluster.last.records[-1].change
+    assert (change.cause, change.reason) == (
         Cause.UNCLEAN_LEADER_ELECTED,
         "unclean.leader.election.enable is true",
     )
-    assert [effect.code for effect in cluster.last.effects if isinstance(effect, Note)].count(
-        "unclean_leader_elected"
-    ) == 1
-    alarms = [effect.key.code for effect in cluster.last.effects if isinstance(effect, Alarm)]
-    assert AlarmCode.PARTITION_RECOVERING in alarms
+    told = [effect.code for effect in cluster.last.effects if isinstance(effect, Note)]
+    assert told.count("unclean_leader_elected") == 1
 
 
 # --- lost logs -------------------------------------------------------------------------------------
@@ -433,69 +347,60 @@ def test_with_a_minimum_of_one_an_isolated_leader_shrinks_to_itself_and_is_repla
 
 @pytest.mark.parametrize(("has_log", "new_replicas"), [(True, (1, 2)), (False, (1, 2, 3))])
 def test_who_loses_its_seat_is_new_no_more_if_it_had_made_its_log(
-    has_log: bool, new_replicas: tuple[int, ...]
+    cluster: Scripted, has_log: bool, new_replicas: tuple[int, ...]
 ) -> None:
     """Its ELR seat says that it holds every committed record. Back without a log it must not begin an empty
     one under that seat, as it may while the round that confirms new replicas has yet to come. What it has
     applied is no word about its log: creations lag behind positions (2.8, applying batches)."""
-    cluster = Cluster()
-    cluster.create((1, 2, 3), configs={"min.insync.replicas": "3"})
-    cluster.heartbeat(3)
-    if has_log:
-        cluster.created(3)
-    cluster.kill(3)
+    cluster.play(f"create 1,2,3 min.insync.replicas=3; beat 3; {'created 3' * has_log}; kill 3")
     state = cluster.partition()
     assert (seats(state), state.new_replicas) == ((1, (1, 2), (3,)), new_replicas)
 
 
-def missing(cluster: Cluster, *, epoch: int | None = None, code: str = "log_missing") -> ApplyFailure:
+def missing(cluster: Cluster, code: str = "log_missing") -> ApplyFailure:
     return ApplyFailure(
         topic_id=topic_id(),
         partition=0,
-        partition_epoch=PartitionEpoch(cluster.partition().partition_epoch if epoch is None else epoch),
+        partition_epoch=PartitionEpoch(cluster.partition().partition_epoch),
         code=code,
         detail="no such directory",
     )
 
 
-def test_a_leader_begins_anew_when_a_follower_lost_its_log() -> None:
+def test_a_leader_begins_anew_when_a_follower_lost_its_log(cluster: Scripted) -> None:
     """It would else remember how far that follower had come, and ask for it again at once."""
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    before = cluster.partition()
+    cluster.play("create 1,2,3")
     cluster.applied(3, missing(cluster))
-    after = cluster.partition()
-    assert (after.leader, after.leader_epoch, after.isr) == (1, before.leader_epoch + 1, (1, 2))
+    state = cluster.partition()
+    assert (state.leader, state.leader_epoch, state.isr) == (1, 1, (1, 2))
 
 
 @pytest.mark.parametrize("code", ["log_missing", "storage_error"])
-def test_a_replica_whose_log_is_gone_leaves_isr_and_elr_and_may_come_back_as_a_learner(code: str) -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.applied(1, missing(cluster, code=code))
+def test_a_replica_whose_log_is_gone_leaves_isr_and_elr_and_may_come_back_as_a_learner(
+    cluster: Scripted, code: str
+) -> None:
+    cluster.play("create 1,2,3")
+    cluster.applied(1, missing(cluster, code))
     state = cluster.partition()
     assert seats(state) == (2, (2, 3), ())
     assert (state.leader_epoch, state.partition_epoch) == (1, 1)
     key = AlarmKey(code=AlarmCode(code), topic_id=topic_id(), partition=0, broker_id=1)
     assert key in [a.key for a in cluster.machine.alarms()]
-    cluster.propose(1, 2, 3)
+    cluster.play("isr 1,2,3")
     assert ClearAlarm(key=key) in cluster.last.effects
 
 
-def test_a_late_copy_of_a_failure_does_not_take_the_seat_of_a_recovered_replica() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
+def test_a_late_copy_of_a_failure_does_not_take_the_seat_of_a_recovered_replica(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3")
     old = missing(cluster)
     cluster.applied(3, old)
-    cluster.propose(1, 2, 3)
+    cluster.play("isr 1,2,3")
     cluster.applied(3, old)
     assert cluster.partition().isr == (1, 2, 3)
 
 
-def test_a_broker_is_not_elected_in_the_step_in_which_it_says_that_its_log_is_gone() -> None:
-    cluster = Cluster()
-    cluster.create((1,))
-    cluster.kill(1)
+def test_a_broker_is_not_elected_in_the_step_in_which_it_says_that_its_log_is_gone(cluster: Scripted) -> None:
+    cluster.play("create 1; kill 1")
     cluster.register(1, "b", last_shutdown=ShutdownKind.PROCESS_CRASH)
     # A heartbeat that arrived before the broker had applied anything does not unfence it.
     cluster.heartbeat(1, applied=-1)
@@ -504,189 +409,125 @@ def test_a_broker_is_not_elected_in_the_step_in_which_it_says_that_its_log_is_go
     assert cluster.partition().last_known_elr == (1,)
 
 
-def problem(code: str, leader_epoch: int = -1) -> ReplicaProblem:
-    return ReplicaProblem(
-        topic_id=topic_id(),
-        partition=0,
-        code=ProblemCode(code),
-        detail="offset 7",
-        leader_epoch=LeaderEpoch(leader_epoch),
-    )
-
-
-def test_quarantine_is_alarmed_and_takes_no_seat_and_a_divergent_suffix_is_noted() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.propose(1, 2)
-    report = LagReport(broker_id=3, broker_epoch=3, problems=(problem("quarantined"), problem("divergent")))
-    cluster.step(Report(wall_ms=0, request=report))
+def test_quarantine_is_alarmed_and_takes_no_seat_and_a_divergent_suffix_is_noted(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3; isr 1,2; reports 3 quarantined divergent")
     assert cluster.last.records == ()
     assert [a.key.code for a in cluster.machine.alarms()] == [AlarmCode.REPLICA_QUARANTINED]
     assert [e.code for e in cluster.last.effects if isinstance(e, Note)] == ["replica_divergent"]
 
 
-def test_a_problem_of_an_earlier_leader_epoch_is_history() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.kill(1)
-    report = LagReport(broker_id=3, broker_epoch=3, problems=(problem("log_missing", leader_epoch=0),))
-    cluster.step(Report(wall_ms=0, request=report))
+def test_a_problem_of_an_earlier_leader_epoch_is_history(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3; kill 1")
+    cluster.reports(3, "log_missing", leader_epoch=0)
     assert cluster.last.records == ()
 
 
 # --- rotten replicas (5.7, scrubbing) --------------------------------------------------------------
 
 
-def report_rot(cluster: Cluster, broker_id: int, code: str = "rotten") -> None:
-    problems = (problem(code, leader_epoch=cluster.partition().leader_epoch),)
-    report = LagReport(
-        broker_id=broker_id, broker_epoch=cluster.broker(broker_id).broker_epoch, problems=problems
-    )
-    cluster.step(Report(wall_ms=0, request=report))
-
-
 def rot_alarms(cluster: Cluster) -> list[int | None]:
     return [a.key.broker_id for a in cluster.machine.alarms() if a.key.code is AlarmCode.REPLICA_ROTTEN]
 
 
-def test_a_rotten_leader_gives_its_seat_to_one_that_is_whole_until_it_is_in_sync_again() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    report_rot(cluster, 1)
-    assert seats(cluster.partition()) == (2, (2, 3), ())
-    assert rot_alarms(cluster) == [1]
-    cluster.propose(1, 2, 3)
+def test_a_rotten_leader_gives_its_seat_to_one_that_is_whole_until_it_is_in_sync_again(
+    cluster: Scripted,
+) -> None:
+    cluster.play("create 1,2,3; reports 1 rotten")
+    assert (seats(cluster.partition()), rot_alarms(cluster)) == ((2, (2, 3), ()), [1])
+    cluster.play("isr 1,2,3")
     assert rot_alarms(cluster) == []
 
 
-def test_a_rotten_follower_loses_its_seat_and_the_leader_forgets_how_far_it_was() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    before = cluster.partition()
-    report_rot(cluster, 3)
-    after = cluster.partition()
-    assert (after.leader, after.leader_epoch, after.isr) == (1, before.leader_epoch + 1, (1, 2))
+def test_a_rotten_follower_loses_its_seat_and_the_leader_forgets_how_far_it_was(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3; reports 3 rotten")
+    state = cluster.partition()
+    assert (state.leader, state.leader_epoch, state.isr) == (1, 1, (1, 2))
 
 
-def test_a_rotten_replica_without_a_seat_is_forgotten_by_its_leader() -> None:
+def test_a_rotten_replica_without_a_seat_is_forgotten_by_its_leader(cluster: Scripted) -> None:
     """Else the leader might propose it, by what it said before, while it begins anew."""
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.kill(3)
-    cluster.restart(3)
+    cluster.play("create 1,2,3; kill 3; restart 3")
     before = cluster.partition()
-    report_rot(cluster, 3)
+    cluster.play("reports 3 rotten")
     after = cluster.partition()
     assert (after.leader, after.leader_epoch, after.isr) == (1, before.leader_epoch + 1, before.isr)
-    for broker_id in (1, 2):
-        cluster.kill(broker_id)
+    cluster.play("kill 1,2")
     without_leader = cluster.partition()
     assert without_leader.leader == NO_LEADER
-    report_rot(cluster, 3)
+    cluster.play("reports 3 rotten")
     assert cluster.partition() == without_leader
 
 
-def test_rot_is_the_word_of_one_process_and_the_next_tells_it_again_if_it_is_so() -> None:
+def test_rot_is_the_word_of_one_process_and_the_next_tells_it_again_if_it_is_so(cluster: Scripted) -> None:
     """A new disk has another log, which may get into the ISR and lead at once."""
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    report_rot(cluster, 1)
-    assert rot_alarms(cluster) == [1]
-    cluster.kill(1)
-    assert rot_alarms(cluster) == [1]
-    cluster.restart(1)
-    assert rot_alarms(cluster) == []
-    report_rot(cluster, 1)
-    assert rot_alarms(cluster) == [1]
+    told = []
+    for script in ("create 1,2,3; reports 1 rotten", "kill 1", "restart 1", "reports 1 rotten"):
+        cluster.play(script)
+        told.append(rot_alarms(cluster))
+    assert told == [[1], [1], [], [1]]
 
 
-def test_a_rotten_replica_that_nobody_can_stand_in_for_keeps_its_seat_and_is_alarmed() -> None:
+def test_a_rotten_replica_that_nobody_can_stand_in_for_keeps_its_seat_and_is_alarmed(
+    cluster: Scripted,
+) -> None:
     """Then another is back, and the rotten one says again what it said."""
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    for broker_id in (2, 3):
-        cluster.kill(broker_id)
+    cluster.play("create 1,2,3; kill 2,3")
     before = cluster.partition()
-    report_rot(cluster, 1)
-    assert cluster.partition() == before
+    cluster.play("reports 1 rotten")
+    assert (cluster.partition(), rot_alarms(cluster)) == (before, [1])
+    cluster.play("restart 2; isr 1,2")
     assert rot_alarms(cluster) == [1]
-    cluster.restart(2)
-    cluster.propose(1, 2)
-    assert rot_alarms(cluster) == [1]
-    report_rot(cluster, 1)
+    cluster.play("reports 1 rotten")
     assert seats(cluster.partition())[0] == 2
     assert 1 not in (*cluster.partition().isr, *cluster.partition().elr)
 
 
-def test_a_follower_that_is_sent_whole_batches_again_is_no_alarm_any_more() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    codes = []
-    for code in ("batch_refused", "batch_taken"):
-        report_rot(cluster, 2, code)
-        codes.append([a.key.code for a in cluster.machine.alarms()])
-    assert codes == [[AlarmCode.BATCH_REFUSED], []]
+def test_a_follower_that_is_sent_whole_batches_again_is_no_alarm_any_more(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3; reports 2 batch_refused")
+    assert [a.key.code for a in cluster.machine.alarms()] == [AlarmCode.BATCH_REFUSED]
+    cluster.play("reports 2 batch_taken")
+    assert cluster.machine.alarms() == ()
 
 
-def test_what_is_mended_is_no_alarm_any_more() -> None:
-    cluster = Cluster()
-    cluster.create((1,))
-    report_rot(cluster, 1)
+def test_what_is_mended_is_no_alarm_any_more(cluster: Scripted) -> None:
+    cluster.play("create 1; reports 1 rotten")
     assert rot_alarms(cluster) == [1]
-    report_rot(cluster, 1, "mended")
+    cluster.play("reports 1 mended")
     assert rot_alarms(cluster) == []
 
 
-def went_back(cluster: Cluster, *, teller: int, broker_id: int) -> None:
-    told = ReplicaProblem(
-        topic_id=topic_id(),
-        partition=0,
-        code=ProblemCode.WENT_BACK,
-        detail="",
-        leader_epoch=cluster.partition().leader_epoch,
-        broker_id=broker_id,
-    )
-    epoch = cluster.broker(teller).broker_epoch
-    cluster.step(Report(wall_ms=0, request=LagReport(broker_id=teller, broker_epoch=epoch, problems=(told,))))
-
-
-def test_s54_what_a_leader_tells_of_a_follower_that_went_back_takes_its_seat() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    went_back(cluster, teller=2, broker_id=3)  # not the leader
+def test_s54_what_a_leader_tells_of_a_follower_that_went_back_takes_its_seat(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3")
+    cluster.reports(2, "went_back", broker_id=3)  # not the leader
     assert cluster.partition().isr == (1, 2, 3)
-    went_back(cluster, teller=1, broker_id=3)
+    cluster.reports(1, "went_back", broker_id=3)
     state = cluster.partition()
     assert (seats(state), state.leader_epoch) == ((1, (1, 2), ()), 1)
-    went_back(cluster, teller=1, broker_id=3)  # it has no seat, but may have been promised one
+    cluster.reports(1, "went_back", broker_id=3)  # it has no seat, but may have been promised one
     assert (cluster.partition().isr, cluster.partition().leader_epoch) == ((1, 2), 2)
 
 
-def test_s55_a_leader_that_went_back_is_succeeded() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    went_back(cluster, teller=1, broker_id=-1)
+def test_s55_a_leader_that_went_back_is_succeeded(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3; reports 1 went_back")
     assert seats(cluster.partition()) == (2, (2, 3), ())
 
 
 # --- new replicas ----------------------------------------------------------------------------------
 
 
-def test_new_replicas_are_confirmed_in_one_record_once_every_live_one_has_told_of_its_log() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
+def test_new_replicas_are_confirmed_in_one_record_once_every_live_one_has_told_of_its_log(
+    cluster: Scripted,
+) -> None:
+    cluster.play("create 1,2,3")
     created = cluster.partition()
     assert created.new_replicas == (1, 2, 3)
-    cluster.created(1)
-    cluster.created(2)
+    cluster.play("created 1,2")
     cluster.applied(3)  # which is no word about its log
-    cluster.pass_ms(1_000)
+    cluster.play("pass 1000")
     assert cluster.partition() == created
-    cluster.created(3)
-    cluster.pass_ms(1_000)
+    cluster.play("created 3; pass 1000")
     assert cluster.partition() == changed(created, new_replicas=(), partition_epoch=1)
-    cluster.beat_all()
-    cluster.pass_ms(1_000)
+    cluster.play("beat 1,2,3; pass 1000")
     assert cluster.last.records == ()
 
 
@@ -708,156 +549,101 @@ def test_of_very_many_new_replicas_the_rest_is_confirmed_soon() -> None:
     assert not any(cluster.machine._sessions.created.values())
 
 
-def test_a_dead_new_replica_does_not_hold_up_the_others() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.kill(3)
-    cluster.created(1)
-    cluster.created(2)
-    cluster.pass_ms(1_000)
+def test_a_dead_new_replica_does_not_hold_up_the_others(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3; kill 3; created 1,2; pass 1000")
     assert cluster.partition().new_replicas == (3,)
-    cluster.restart(3)
-    cluster.created(3)
-    cluster.pass_ms(1_000)
+    cluster.play("restart 3; created 3; pass 1000")
     assert cluster.partition().new_replicas == ()
 
 
-def test_s56_a_position_before_the_announcement_says_nothing_of_logs() -> None:
+def test_s56_a_position_before_the_announcement_says_nothing_of_logs(cluster: Scripted) -> None:
     """Partitions are written, and published, before the row that announces their topic. A broker that polls
     in between is answered with nothing, and has then applied a position beyond their records."""
-    cluster = Cluster()
-    cluster.create((1, 2, 3), (2, 3, 1), (3, 1, 2))
+    cluster.play("create 1,2,3 2,3,1 3,1,2")
     for broker_id in (1, 2, 3):
         cluster.applied(broker_id, sequence=cluster.image.sequence - 1)
-    cluster.pass_ms(1_000)
-    cluster.fail_over()
-    cluster.pass_ms(1_000)
+    cluster.play("pass 1000; fail-over; pass 1000")
     assert [cluster.partition(n).new_replicas for n in range(3)] == [(1, 2, 3), (2, 3, 1), (3, 1, 2)]
 
 
-def test_s56_a_controller_that_took_over_has_heard_of_no_log() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    for broker_id in (1, 2, 3):
-        cluster.created(broker_id)
-    cluster.fail_over()
-    cluster.beat_all()
-    cluster.pass_ms(1_000)
+def test_s56_a_controller_that_took_over_has_heard_of_no_log(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3; created 1,2,3; fail-over; beat 1,2,3; pass 1000")
     assert cluster.partition().new_replicas == (1, 2, 3)
-    for broker_id in (1, 2, 3):
-        cluster.created(broker_id)
-    cluster.pass_ms(1_000)
+    cluster.play("created 1,2,3; pass 1000")
     assert cluster.partition().new_replicas == ()
 
 
-def test_i8_what_an_earlier_incarnation_told_of_its_logs_counts_for_nothing() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.kill(3)
+def test_i8_what_an_earlier_incarnation_told_of_its_logs_counts_for_nothing(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3; kill 3")
     epoch = cluster.broker(3).broker_epoch
-    cluster.restart(3)
-    for broker_id in (1, 2):
-        cluster.created(broker_id)
+    cluster.play("restart 3; created 1,2")
     cluster.created(3, epoch=epoch)
-    cluster.pass_ms(1_000)
+    cluster.play("pass 1000")
     assert cluster.partition().new_replicas == (1, 2, 3)
 
 
-def test_logs_are_confirmed_partition_by_partition() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2), (2, 1))
-    cluster.created(1)
-    cluster.created(2, 1)
-    cluster.pass_ms(1_000)
+def test_logs_are_confirmed_partition_by_partition(cluster: Scripted) -> None:
+    cluster.play("create 1,2 2,1; created 1; created 2 1; pass 1000")
     assert [cluster.partition(n).new_replicas for n in range(2)] == [(1, 2), ()]
 
 
-def test_who_joins_an_isr_is_new_no_more() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.kill(3)
-    cluster.restart(3)
-    cluster.propose(1, 2, 3)
+def test_who_joins_an_isr_is_new_no_more(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3; kill 3; restart 3; isr 1,2,3")
     assert cluster.partition().new_replicas == (1, 2)
 
 
-def test_who_joins_an_isr_before_it_tells_of_its_log_does_not_hold_up_the_others() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.propose(1, 2)
-    cluster.created(1)
-    cluster.created(2)
-    cluster.pass_ms(1_000)
+def test_who_joins_an_isr_before_it_tells_of_its_log_does_not_hold_up_the_others(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3; isr 1,2; created 1,2; pass 1000")
     assert cluster.partition().new_replicas == (1, 2, 3)
-    cluster.propose(1, 2, 3)
-    cluster.created(3)
-    cluster.pass_ms(1_000)
+    cluster.play("isr 1,2,3; created 3; pass 1000")
     assert cluster.partition().new_replicas == ()
 
 
-def test_a_new_replica_that_restarts_and_says_no_more_does_not_hold_up_the_others() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.created(1)
-    cluster.created(2)
-    cluster.pass_ms(1_000)
+def test_a_new_replica_that_restarts_and_says_no_more_does_not_hold_up_the_others(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3; created 1,2; pass 1000")
     assert cluster.partition().new_replicas == (1, 2, 3)
     epoch = cluster.broker(3).broker_epoch
     registered = cluster.register(3, "b", last_shutdown=ShutdownKind.CLEAN, previous_broker_epoch=epoch)
     assert registered.error == "none"
-    cluster.pass_ms(1_000)
+    cluster.play("pass 1000")
     assert cluster.partition().new_replicas == (3,)
 
 
 # --- 3.6 (preferred leaders) ----------------------------------------------------------------------
 
 
-def displaced(options: ControllerOptions | None = None, partitions: int = 1) -> Cluster:
-    """Broker 1 died, came back, and is in sync again; broker 2 leads its partitions."""
-    cluster = Cluster(options)
-    cluster.create(*[(1, 2, 3)] * partitions)
-    cluster.kill(1)
-    cluster.restart(1)
-    for number in range(partitions):
-        cluster.propose(1, 2, 3, base=cluster.partition(number))
-    cluster.step(Report(wall_ms=0, request=LagReport(broker_id=2, broker_epoch=2)))
-    return cluster
+#: Broker 1 died, came back, and is in sync again; broker 2 leads its partition.
+DISPLACED = "create 1,2,3; kill 1; restart 1; isr 1,2,3; reports 2"
 
 
-def run(cluster: Cluster, ms: int) -> None:
-    for _ in range(ms // 500):
-        cluster.now_ms += 500
-        cluster.beat_all()
-        cluster.pass_ms(0)
-
-
-def test_a_preferred_leader_returns_after_its_delay_and_not_before() -> None:
-    cluster = displaced()
-    run(cluster, 5_000)
+def test_a_preferred_leader_returns_after_its_delay_and_not_before(cluster: Scripted) -> None:
+    cluster.play(f"{DISPLACED}; run 5000")
     assert cluster.partition().leader == 2
-    run(cluster, 1_500)
-    assert cluster.partition().leader == 1
-    assert cluster.partition().leader_epoch == 2
+    cluster.play("run 1500")
+    assert (cluster.partition().leader, cluster.partition().leader_epoch) == (1, 2)
 
 
 def test_preferred_leaders_return_a_bounded_number_at_a_time() -> None:
-    cluster = displaced(ControllerOptions(preferred_leader_moves_max=3), partitions=8)
-    run(cluster, 6_500)
+    cluster = Scripted(ControllerOptions(preferred_leader_moves_max=3))
+    cluster.play(f"create {'1,2,3 ' * 8}; kill 1; restart 1")
+    for number in range(8):
+        cluster.propose(1, 2, 3, base=cluster.partition(number))
+    cluster.play("reports 2; run 6500")
     counts = []
     for _ in range(3):
         counts.append(sum(cluster.partition(n).leader == 1 for n in range(8)))
-        run(cluster, 1_000)
+        cluster.play("run 1000")
     assert counts == [3, 6, 8]
 
 
 def test_leaders_stay_where_they_are_when_the_operator_wants_that() -> None:
-    cluster = displaced(ControllerOptions(auto_leader_rebalance=False))
-    run(cluster, 10_000)
+    cluster = Scripted(ControllerOptions(auto_leader_rebalance=False))
+    cluster.play(f"{DISPLACED}; run 10000")
     assert cluster.partition().leader == 2
 
 
-def test_a_preferred_replica_that_lags_does_not_return_yet() -> None:
-    cluster = displaced()
+def test_a_preferred_replica_that_lags_does_not_return_yet(cluster: Scripted) -> None:
+    cluster.play(DISPLACED)
     lag = PartitionLag(
         topic_id=topic_id(),
         partition=0,
@@ -869,18 +655,15 @@ def test_a_preferred_replica_that_lags_does_not_return_yet() -> None:
         followers=(FollowerLag(broker_id=1, log_end_offset=10, lag_records=8_990, lag_ms=9),),
     )
     cluster.step(Report(wall_ms=0, request=LagReport(broker_id=2, broker_epoch=2, lags=(lag,))))
-    run(cluster, 10_000)
+    cluster.play("run 10000")
     assert cluster.partition().leader == 2
 
 
-def test_a_preferred_election_by_hand_needs_no_delay_and_a_replica_in_sync() -> None:
-    cluster = displaced()
-    event = ElectPreferred(wall_ms=0, actor="ann", topic_id=topic_id(), partition=0)
-    cluster.ask(event, LeadersElected)
+def test_a_preferred_election_by_hand_needs_no_delay_and_a_replica_in_sync(cluster: Scripted) -> None:
+    cluster.play(f"{DISPLACED}; preferred")
     assert cluster.partition().leader == 1
-    assert cluster.ask(event, Refusal).code is RefusalCode.ELECTION_NOT_NEEDED
-    cluster.kill(1)
-    assert cluster.ask(event, Refusal).code is RefusalCode.INELIGIBLE_BROKER
+    assert cluster.play("preferred") == RefusalCode.ELECTION_NOT_NEEDED
+    assert cluster.play("kill 1; preferred") == RefusalCode.INELIGIBLE_BROKER
 
 
 # --- producer ids: 6.8 (blocks of ids) -------------------------------------------------------------
