@@ -24,7 +24,7 @@ from pipeline.client.values import ClusterMetadata, FetchedRecords, PartitionRan
 from pipeline.errors import HOW_TO_SKIP, DataLossError
 from pipeline.records.decode import decode_records
 from pipeline.records.headers import DamagedBatch, header_rows, scan_headers
-from pipeline.records.together import Piece, decode_together
+from pipeline.records.small_pieces import Piece, decode_together
 from pipeline.source.options import Isolation, SourceView, TaskReading
 
 JOINED_BYTES = 1024 * 1024

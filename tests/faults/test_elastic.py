@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from localcluster.__main__ import Narrator
-from tests.faults.elastic.story import JOINING, LAST, Pace, Report, run
+from tests.faults.elastic.join_and_drain import JOINING, LAST, Pace, Report, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

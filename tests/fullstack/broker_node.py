@@ -17,9 +17,9 @@ from dataplane.storage.log_dir_identity import LogDirRefused
 from springtide.node.controller_session import RegistrationRefused
 from springtide.node.listeners import ListenersSettings
 from tests.fullstack.http import SimTransport
-from tests.fullstack.life import Life
 from tests.fullstack.node import Node
 from tests.fullstack.ports import DiskHost, FencedDisk, SimThreads
+from tests.fullstack.process_life import Life
 from tests.fullstack.sockets import SimNet
 from tests.kit.memory.disk import MemoryDisk
 

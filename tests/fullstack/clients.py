@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.checker.history import History, Operation
-from tests.fullstack.life import Life
 from tests.fullstack.net import Network
+from tests.fullstack.process_life import Life
 from tests.fullstack.sockets import SimNet
 from tests.fullstack.world import World
 

@@ -21,15 +21,15 @@ from tests.fullstack.broker_node import BrokerNode
 from tests.fullstack.clients import ClientHost
 from tests.fullstack.controller_node import ControllerNode
 from tests.fullstack.coordinator_node import CoordinatorNode
-from tests.fullstack.crowd import Crowd
 from tests.fullstack.failure import Failure
 from tests.fullstack.groups import Groups
-from tests.fullstack.made_again import Remaker
 from tests.fullstack.net import Network
 from tests.fullstack.node import Node
 from tests.fullstack.operator import Operator
 from tests.fullstack.options import Options
 from tests.fullstack.shards import Shards
+from tests.fullstack.topic_of_many_partitions import Crowd
+from tests.fullstack.topics_made_again import Remaker
 from tests.fullstack.world import World
 from tests.fullstack.zookeeper import ZooKeeperHost
 from tests.kit.controller.sql import run_in_place

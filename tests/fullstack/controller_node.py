@@ -17,9 +17,9 @@ from controller.shell.engine import Engine
 from controller.shell.meta import SessionState
 from controller.shell.metrics import EngineCollector
 from tests.fullstack.http import serve_http
-from tests.fullstack.life import Life
 from tests.fullstack.node import Node
 from tests.fullstack.ports import FencedMeta, SimListeners
+from tests.fullstack.process_life import Life
 from tests.fullstack.sockets import SimNet
 from tests.kit.admin_api.groups import MemoryGroups
 from tests.kit.memory.zookeeper import MemoryMeta

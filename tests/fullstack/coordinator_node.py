@@ -10,9 +10,9 @@ from springtide.node.controller_session import RegistrationRefused, WentBack
 from springtide.node.listeners import ListenersSettings
 from springtide.node.settings import NodePorts
 from tests.fullstack.http import SimTransport
-from tests.fullstack.life import Life
 from tests.fullstack.node import Node
 from tests.fullstack.ports import DiskHost, SimThreads
+from tests.fullstack.process_life import Life
 from tests.fullstack.sockets import SimNet
 from tests.kit.memory.disk import MemoryDisk
 

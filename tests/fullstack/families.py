@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from dataplane.shell.data_directory import read_seen
 from springtide.contract.partition_state import NO_LEADER
 from tests.fullstack.broker_node import DATA_DIR
-from tests.fullstack.desk import TRIES_FEW, Desk
+from tests.fullstack.maintainer_rest import TRIES_FEW, Desk
 from tests.fullstack.zookeeper import head_in
 from tests.simulation import kinds_clocks, kinds_pauses
 from tests.simulation.kinds_brokers import any_leader, kill_broker

@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from dataplane.storage.segment import log_path
-from tests.fullstack import families, made_again
+from tests.fullstack import families, topics_made_again
 from tests.fullstack.families import register_in
 from tests.simulation import faults as shared
 from tests.simulation.kinds_brokers import DOWN_MS, any_broker, draw_ms
@@ -263,7 +263,7 @@ def rot_at_rest(
     return True
 
 
-ALL = {**SHARED, **OF_COORDINATORS, **OWN, **families.KINDS, **made_again.KINDS}
+ALL = {**SHARED, **OF_COORDINATORS, **OWN, **families.KINDS, **topics_made_again.KINDS}
 
 
 def apply(cluster: Cluster, strike: Strike) -> bool:
@@ -330,7 +330,7 @@ def planners_of(cluster: Cluster) -> list[FaultPlanner]:
         planners.append(FaultPlanner(cluster, random, weighted, random.choice(COORDINATORS_PACE_MS)))
     random = cluster.world.random("topics made again")
     if chosen != "metadata" and random.random() < MADE_AGAIN:
-        planners.append(FaultPlanner(cluster, random, list(made_again.KINDS.values()), FAMILY_PACE_MS))
+        planners.append(FaultPlanner(cluster, random, list(topics_made_again.KINDS.values()), FAMILY_PACE_MS))
     return planners
 
 

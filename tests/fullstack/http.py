@@ -17,7 +17,7 @@ import httpcore
 import httpx
 import trio
 
-from tests.fullstack.life import Life
+from tests.fullstack.process_life import Life
 from tests.fullstack.sockets import SimChannel, SimListener, SimNet
 
 READ_BYTES = 16 * 1024

@@ -11,7 +11,7 @@ from springtide.node.peer_requests import receive
 from springtide.wire.apis import ApiKey
 from springtide.wire.client import WireAnswer, WireClient, request_body
 from tests.fullstack.http import send_all
-from tests.fullstack.life import Life
+from tests.fullstack.process_life import Life
 from tests.fullstack.sockets import SimChannel, SimNet
 
 CONNECT_MS = 1_000

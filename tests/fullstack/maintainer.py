@@ -14,8 +14,8 @@ from typing import Any
 
 from springtide.contract.partition_state import PartitionState
 from tests.fullstack.cluster import Cluster
-from tests.fullstack.desk import FINISHED, RATES, TRIES, TRIES_AT_THE_END, TRIES_FEW, Desk
 from tests.fullstack.maintainer_plans import Planner
+from tests.fullstack.maintainer_rest import FINISHED, RATES, TRIES, TRIES_AT_THE_END, TRIES_FEW, Desk
 
 PAUSE_MS = (100, 1_500)
 LOOK_MS = 250

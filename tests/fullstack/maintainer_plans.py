@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.fullstack.broker_node import PORT
 from tests.fullstack.cluster import Cluster
-from tests.fullstack.desk import FINISHED, RATES, TRIES_AT_THE_END, TRIES_FEW, Desk
+from tests.fullstack.maintainer_rest import FINISHED, RATES, TRIES_AT_THE_END, TRIES_FEW, Desk
 
 PAUSE_MS = (50, 800)
 RECENT = 5

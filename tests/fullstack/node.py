@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from tests.fullstack.life import Life, WallClock
+from tests.fullstack.process_life import Life, WallClock
 
 if TYPE_CHECKING:
     from tests.fullstack.cluster import Cluster

@@ -22,7 +22,7 @@ from controller.shell.meta import (
 )
 from dataplane.storage.disk import Buffer, Disk, File
 from tests.fullstack.http import receive_some
-from tests.fullstack.life import Life, Shield
+from tests.fullstack.process_life import Life, Shield
 from tests.fullstack.sockets import SimChannel, SimNet
 from tests.fullstack.zookeeper import ZooKeeperHost
 from tests.kit.memory.disk import MemoryDisk

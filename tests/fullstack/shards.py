@@ -16,7 +16,7 @@ from springtide.node.sharding import GROUPS_TOPIC
 from springtide.wire.record_batch import ATTRIBUTE_CONTROL
 from tests.fullstack.broker_node import DATA_DIR, BrokerNode
 from tests.fullstack.coordinator_node import CoordinatorNode
-from tests.fullstack.desk import TRIES_FEW, Desk
+from tests.fullstack.maintainer_rest import TRIES_FEW, Desk
 from tests.fullstack.options import SHARDS_SIMULATED
 
 if TYPE_CHECKING:

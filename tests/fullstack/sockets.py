@@ -17,8 +17,8 @@ from springtide.node.net import Buffer, Channel, ChannelReadiness, OnReady
 from tests.fullstack.net import LISTEN_BACKLOG, Mark, Pipe, refused, reset
 
 if TYPE_CHECKING:
-    from tests.fullstack.life import Life
     from tests.fullstack.net import Machine, Network
+    from tests.fullstack.process_life import Life
 
 SHORT_WRITE_RATE = 0.1
 

@@ -12,8 +12,8 @@ import trio
 from tests.fullstack.clock import Stuck, VirtualClock, run_virtually, scheduler_random
 from tests.fullstack.guard import Forbidden, guarded
 from tests.fullstack.http import receive_some, send_all
-from tests.fullstack.life import Life
 from tests.fullstack.net import PIPE_BYTES_MAX, RETRY_MS_MAX, Network
+from tests.fullstack.process_life import Life
 from tests.fullstack.sockets import SimChannel, SimNet
 from tests.fullstack.world import World
 

@@ -2,7 +2,7 @@
 
 VirtualClock goes with the event loop, ManualClock when the test moves it, EagerClock when a task sleeps. The
 simulated clusters have clocks of their own, which run fast, slow and wrong (tests/simulation/clock.py,
-tests/fullstack/life.py).
+tests/fullstack/process_life.py).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tests.checker.check import check
 from tests.checker.history import NO_OFFSET, Function, History, Item, Operation, Outcome
 from tests.checker.values import make_value
-from tests.faults.jepsen2013.aside import Copy
+from tests.faults.jepsen2013.divergent_copies import Copy
 from tests.faults.jepsen2013.report import Result
 from tests.faults.jepsen2013.schedule import TOPIC, WRITERS, Plan, writer_name
 from tests.faults.jepsen2013.tally import Course, Sighting, Write, tally

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.faults.clocks.story import LEAPS, run
+from tests.faults.clocks.clock_leaps import LEAPS, run
 from tests.faults.family import run_family
 
 if __name__ == "__main__":

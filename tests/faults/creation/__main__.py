@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.faults.creation.story import SIZES, run
+from tests.faults.creation.large_topic import SIZES, run
 from tests.faults.family import run_family
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.faults.disk.story import ROUNDS, tell_all
+from tests.faults.disk.disk_goes_back import ROUNDS, tell_all
 from tests.faults.family import run_family
 
 if __name__ == "__main__":

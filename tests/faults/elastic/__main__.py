@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from localcluster.__main__ import Narrator, tell
-from tests.faults.elastic.story import Pace, run
+from tests.faults.elastic.join_and_drain import Pace, run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -20,7 +20,7 @@ from tests.checker.from_clients import Recorder, ends_of, read_finally
 from tests.checker.history import History, write_history
 from tests.faults.hosts.cluster import HostCluster, broker_host, controller_host
 from tests.faults.hosts.network import Cut, Direction
-from tests.faults.jepsen2013.aside import dump_operations, find_in_copies, read_copies
+from tests.faults.jepsen2013.divergent_copies import dump_operations, find_in_copies, read_copies
 from tests.faults.jepsen2013.report import WRITABLE_SECONDS_MAX, Result
 from tests.faults.jepsen2013.schedule import (
     BROKERS,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.checker.verdict import Kind, Verdict
-from tests.faults.jepsen2013.aside import Copy
+from tests.faults.jepsen2013.divergent_copies import Copy
 from tests.faults.jepsen2013.schedule import Plan
 from tests.faults.jepsen2013.tally import Course, Tally, Write
 from tests.proof.part import Part

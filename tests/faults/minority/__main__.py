@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from tests.faults.family import run_family
-from tests.faults.minority.story import SIZES, tell_all
+from tests.faults.minority.damaged_files import SIZES, tell_all
 
 if __name__ == "__main__":
     sys.exit(run_family("minority", tell_all, SIZES, needs_hosts=True))

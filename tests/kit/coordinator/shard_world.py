@@ -39,8 +39,8 @@ from springtide.wire.framing import FrameReader, encode_response_frame
 from springtide.wire.headers import RequestHeader, decode_request_header
 from springtide.wire.produce import ProduceOutcome, decode_produce_request, encode_produce_response
 from tests.fullstack.clock import VirtualClock, run_virtually
-from tests.fullstack.life import Life
 from tests.fullstack.net import Network
+from tests.fullstack.process_life import Life
 from tests.fullstack.sockets import SimChannel, SimNet
 from tests.fullstack.world import World
 from tests.kit.coordinator.counter import Counted, CounterMachine, Increment

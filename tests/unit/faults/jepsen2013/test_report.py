@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.checker.history import Item, Operation
-from tests.faults.jepsen2013.aside import Copy
+from tests.faults.jepsen2013.divergent_copies import Copy
 from tests.faults.jepsen2013.report import (
     Result,
     failures,

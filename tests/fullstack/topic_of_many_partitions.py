@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from springtide.contract.partition_state import PartitionState
-from tests.fullstack.desk import Desk
+from tests.fullstack.maintainer_rest import Desk
 
 if TYPE_CHECKING:
     from tests.fullstack.cluster import Cluster

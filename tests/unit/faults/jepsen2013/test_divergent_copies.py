@@ -11,7 +11,7 @@ from dataplane.storage.recovery import OpenedLog
 from springtide.wire.records import NewRecord, encode_batch
 from tests.checker.check import check
 from tests.checker.history import History
-from tests.faults.jepsen2013.aside import Copy, dump_operations, find_in_copies, read_copies
+from tests.faults.jepsen2013.divergent_copies import Copy, dump_operations, find_in_copies, read_copies
 from tests.faults.jepsen2013.tally import Write
 from tests.kit.dataplane.storage import PARTITION, append, open_log
 from tests.kit.jepsen import final_read, send, value_of

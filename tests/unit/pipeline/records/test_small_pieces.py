@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.records.decode import RECORD_COLUMNS, decode_records, record_schema
 from pipeline.records.headers import DamagedBatch
-from pipeline.records.together import Piece, decode_together
+from pipeline.records.small_pieces import Piece, decode_together
 from springtide.wire.compression import Compression
 from springtide.wire.record_batch import TimestampType
 from springtide.wire.records import NewRecord, encode_batch
