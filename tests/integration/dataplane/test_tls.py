@@ -117,6 +117,8 @@ def test_a_cluster_replicates_and_serves_groups_over_tls(ca: PrivateCa, tmp_path
         assert await in_thread(read, over_tls, len(LARGE)) == LARGE
         plain = {"bootstrap.servers": cluster.bootstrap("HOME")}
         nodes = [broker.process.node for broker in cluster.brokers.values()]
+        # Bindings of librdkafka are told of coordinators as well.
+        nodes += [coordinator.process.node for coordinator in cluster.coordinators.values()]
         for name, asker in (("CLIENTS", over_tls), ("HOME", plain)):
             ports = {node.listeners.named[name].port for node in nodes}
             assert await in_thread(brokers_told, asker) == ports
