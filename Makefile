@@ -113,7 +113,7 @@ kafka-tools: ## Apache Kafka's own command-line tools, to be tried, where Maven 
 	@bench/connector/fetch kafka-tools/libs org.apache.kafka:kafka-tools \
 	    kafka-tools,kafka-tools-api,kafka-clients,kafka-server-common,kafka-storage,jopt-simple,slf4j-api,jackson-core,jackson-databind,jackson-annotations,jackson-datatype-jdk8,re2j 4.3.1
 
-bench: $(INSTALLED) ## throughput and latency; KAFKA_HOME=DIR beside that Apache Kafka, GATE=1 with goals, ROWS="idle-* *-tls" only these, TLS=1 with TLS, WORKERS=1 with two workers a broker; build/bench.html
+bench: $(INSTALLED) ## throughput and latency; KAFKA_HOME=DIR beside that Apache Kafka, GATE=1 with goals, ROWS="idle-* *-tls" only these, TLS=1 with TLS, WORKERS=1 with two workers a broker; build/bench.json
 	$(BIN)/python -m bench cluster $(if $(KAFKA_HOME),--kafka-home $(KAFKA_HOME)) $(if $(GATE),--gate) $(if $(TLS),--tls) $(if $(WORKERS),--workers) $(foreach row,$(ROWS),--case '$(row)')
 
 interop: $(INSTALLED) packages ## each Kafka client against each thing it can ask for (KAFKA_HOME=DIR adds Kafka's tools and a Kafka); build/interop.md

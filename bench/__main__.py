@@ -21,14 +21,11 @@ COMMANDS: Final = {
     "cluster": "throughput, latency, processor time and memory of a cluster, alone or beside Apache Kafka",
     "compaction": "a compacted topic of many records, alone or beside Kafka",
     "control_plane": "questions about a large cluster, without processes",
-    "creation": "a topic of thousands of partitions, and what its creation costs clients",
     "groups": "consumer groups, alone or beside Kafka",
     "hot_path": "the steps of one replicated batch, in microseconds, without sockets",
     "land": "topics to Parquet, beside Spark's own writer",
     "pipeline": "the source and the sink under Spark",
-    "records": "record batches to Arrow and back, beside other codecs",
     "scale": "controllers with very many partitions",
-    "shard_replay": "a coordinator's takeover, by the size of a shard",
 }
 LOADS: Final = ("raw_load", "client_load", "pipe")
 """Processes that commands start."""

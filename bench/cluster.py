@@ -1,4 +1,4 @@
-"""Throughput, latency, CPU and memory of a cluster, alone or beside Apache Kafka: a table, JSON and a page.
+"""Throughput, latency, CPU and memory of a cluster, alone or beside Apache Kafka: a table and JSON.
 
 Cases of one setup (plain, TLS, ACLs, two workers a broker) run on the same clusters, which are
 started for them and stopped after them. Idle clusters are measured before anything is asked of them.
@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench import page, report
+from bench import report
 from bench.case import Kind, Setup
 from bench.cases import BESIDE_CASES, CASES, NoSuchCase, select_cases
 from bench.command import Narrator, WrongCommand, add_kafka_home, add_output, add_quick
@@ -132,7 +132,7 @@ def measure(
 
     def on_row(row: Row) -> None:
         rows.append(row)
-        write_files(output, plan, machine, rows)  # after each: an interrupted run keeps what it has measured
+        write_json(output, plan, machine, rows)  # after each: an interrupted run keeps what it has measured
 
     sides = 1 if kafka_home is None and beside is None else 2
     narrate(f"{len(plan.cases)} cases, {sides} side{'s' if sides > 1 else ''}, rounds: {plan.rounds}")
@@ -157,7 +157,7 @@ def measure(
                 narrate("stopping")
     finally:
         if rows:
-            narrate(f"figures are in {output}, drawn in {output.with_suffix('.html')}")
+            narrate(f"figures are in {output}")
             print_report(rows, machine, beside=beside)
     return rows
 
@@ -190,12 +190,6 @@ def print_report(rows: Sequence[Row], machine: dict[str, Any], *, beside: Setup 
     if warning := report.disturbance(rows, processors=processors()):
         say(["", warning])
     say(["", "; ".join(report.machine_lines(machine))])
-
-
-def write_files(output: Path, plan: Plan, machine: dict[str, Any], rows: Sequence[Row]) -> None:
-    write_json(output, plan, machine, rows)
-    drawn = page.draw(rows, machine, is_beside_kafka="kafka" in machine)
-    output.with_suffix(".html").write_text(drawn, encoding="utf-8")
 
 
 def write_json(output: Path, plan: Plan, machine: dict[str, Any], rows: Sequence[Row]) -> None:

@@ -24,7 +24,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from bench.command import add_quick
-from bench.records import NOW_MS, make_rows
+from bench.spark_side import NOW_MS, make_rows
 from localcluster.cluster import LocalCluster
 from localcluster.java import find_java
 from pipeline.client.client import Client

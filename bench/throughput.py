@@ -10,8 +10,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from bench.records import NOW_MS, make_rows
-from bench.spark_side import SLOTS, SparkSide, Spent, per_gb, tell
+from bench.spark_side import NOW_MS, SLOTS, SparkSide, Spent, make_rows, per_gb, tell
 from pipeline.client.values import TopicPartition
 from pipeline.records.encode import BatchOptions, PartitionEncoder
 from springtide.wire.compression import Compression

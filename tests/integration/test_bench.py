@@ -20,7 +20,7 @@ CASES = (
 
 
 @pytest.mark.slow
-def test_each_kind_of_row_is_measured_and_drawn(tmp_path: Path) -> None:
+def test_each_kind_of_row_is_measured(tmp_path: Path) -> None:
     output = tmp_path / "bench.json"
     chosen = [argument for case in CASES for argument in ("--case", case)]
     ended = subprocess.run(
@@ -45,5 +45,4 @@ def test_each_kind_of_row_is_measured_and_drawn(tmp_path: Path) -> None:
     measured = {row["case"]: row for row in json.loads(output.read_text("utf-8"))["cases"]}
     assert sorted(measured) == sorted(CASES)
     assert measured["produce-all-66k-1x8"]["pipe_share"] > 0
-    page = output.with_suffix(".html").read_text("utf-8")
-    assert all(case in page and case in ended.stdout for case in CASES)
+    assert all(case in ended.stdout for case in CASES)
