@@ -10,7 +10,7 @@ from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers.context import Request
 from springtide.security.acls.model import Operation
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.delete_groups import (
+from springtide.wire.messages import (
     DeleteGroupsDeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,

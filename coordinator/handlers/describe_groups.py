@@ -11,7 +11,7 @@ from springtide.node.handlers import authorized_operations
 from springtide.node.handlers.context import Request
 from springtide.security.acls.model import Operation
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.describe_groups import (
+from springtide.wire.messages import (
     DescribeGroupsDescribedGroup,
     DescribeGroupsDescribedGroupMember,
     DescribeGroupsRequest,

@@ -13,7 +13,7 @@ from coordinator.handlers.asking import ask_group
 from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers.context import Request
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from springtide.wire.messages import HeartbeatRequest, HeartbeatResponse
 from springtide.wire.typed import write_message
 
 

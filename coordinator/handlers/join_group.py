@@ -8,7 +8,7 @@ from coordinator.handlers.asking import ask_group
 from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers.context import Request
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from springtide.wire.messages import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 REBALANCE_TIMEOUT_SINCE = 1
 """Before it the session's timeout is that of a rebalance, too."""

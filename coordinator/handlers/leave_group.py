@@ -7,7 +7,7 @@ from coordinator.handlers.asking import ask_group
 from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers.context import Request
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.leave_group import (
+from springtide.wire.messages import (
     LeaveGroupMemberResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,

@@ -17,7 +17,7 @@ from springtide.node.handlers.context import Request
 from springtide.node.handlers.group_lists import asks_coordinators, visible
 from springtide.node.handlers.group_refusals import refuse
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.list_groups import ListGroupsListedGroup, ListGroupsRequest, ListGroupsResponse
+from springtide.wire.messages import ListGroupsListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
 def handle(context: CoordinatorContext, request: Request, message: ListGroupsRequest) -> None:

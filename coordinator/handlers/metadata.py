@@ -6,7 +6,7 @@ from coordinator.handlers.context import CoordinatorContext
 from springtide.node.core.listed_coordinators import comes_as_member
 from springtide.node.handlers import metadata
 from springtide.node.handlers.context import Request
-from springtide.wire.messages.metadata import MetadataRequest
+from springtide.wire.messages import MetadataRequest
 
 
 def handle(context: CoordinatorContext, request: Request, message: MetadataRequest) -> None:

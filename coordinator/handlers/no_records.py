@@ -8,32 +8,25 @@ from __future__ import annotations
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.wire.apis import APIS, TOO_OLD_ERROR, ApiKey
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.delete_records import (
+from springtide.wire.messages import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
-)
-from springtide.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from springtide.wire.messages.describe_producers import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
     DescribeProducersPartitionResponse,
     DescribeProducersRequest,
     DescribeProducersResponse,
     DescribeProducersTopicResponse,
-)
-from springtide.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartitionData,
     FetchRequest,
     FetchResponse,
-)
-from springtide.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
-)
-from springtide.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochEpochEndOffset,
     OffsetForLeaderEpochOffsetForLeaderTopicResult,
     OffsetForLeaderEpochRequest,

@@ -14,7 +14,7 @@ from coordinator.handlers.context import CoordinatorContext
 from coordinator.handlers.topics import TOPIC_ID_SINCE, NamedPartitions, TopicName
 from springtide.node.handlers.context import Request
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.offset_commit import (
+from springtide.wire.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,

@@ -8,7 +8,7 @@ from coordinator.handlers.context import CoordinatorContext
 from coordinator.handlers.topics import NamedPartitions, TopicName
 from springtide.node.handlers.context import Request
 from springtide.security.acls.model import Operation
-from springtide.wire.messages.offset_delete import (
+from springtide.wire.messages import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,

@@ -23,7 +23,7 @@ from springtide.node.handlers.group_refusals import no_offset
 from springtide.node.topic_ids import topic_id_uuid
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.offset_fetch import (
+from springtide.wire.messages import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,

@@ -12,7 +12,7 @@ from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.group_refusals import refuse
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from springtide.wire.messages import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_SINCE = 5
 """The first version in which a member must say what it believes the group's protocol to be."""

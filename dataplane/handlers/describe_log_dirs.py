@@ -17,7 +17,7 @@ from dataplane.shell.hosted import HostedPartition
 from springtide.node.handlers.context import Request
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.describe_log_dirs import (
+from springtide.wire.messages import (
     DescribeLogDirsDescribableLogDirTopic,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,

@@ -19,7 +19,7 @@ from dataplane.handlers.list_offsets import error_of_unhosted
 from springtide.node.handlers.context import Request
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.describe_producers import (
+from springtide.wire.messages import (
     DescribeProducersPartitionResponse,
     DescribeProducersProducerState,
     DescribeProducersRequest,

@@ -11,7 +11,7 @@ from dataplane.core.fetch_session import FetchSession
 from dataplane.handlers.context import BrokerContext
 from springtide.node.handlers import find_coordinator
 from springtide.node.handlers.context import Request
-from springtide.wire.messages.find_coordinator import FindCoordinatorRequest
+from springtide.wire.messages import FindCoordinatorRequest
 
 
 def handle(context: BrokerContext, request: Request, message: FindCoordinatorRequest) -> None:

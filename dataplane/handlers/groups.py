@@ -22,13 +22,12 @@ from springtide.node.handlers.group_refusals import no_offset, refuse, refuse_on
 from springtide.node.sharding import GROUPS_TOPIC, may_be_hashed, shard_of
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.describe_groups import (
+from springtide.wire.messages import (
     DescribeGroupsDescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
-)
-from springtide.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from springtide.wire.messages.offset_fetch import (
+    ListGroupsRequest,
+    ListGroupsResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseTopic,

@@ -30,7 +30,7 @@ from springtide.node.handlers.context import Request
 from springtide.node.handlers.metadata import is_legal_topic_name
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.list_offsets import (
+from springtide.wire.messages import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,

@@ -12,7 +12,7 @@ from dataplane.handlers.list_offsets import error_of_unhosted
 from springtide.node.handlers.context import Request
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.offset_for_leader_epoch import (
+from springtide.wire.messages import (
     OffsetForLeaderEpochEpochEndOffset,
     OffsetForLeaderEpochOffsetForLeaderPartition,
     OffsetForLeaderEpochOffsetForLeaderTopicResult,

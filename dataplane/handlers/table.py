@@ -18,22 +18,24 @@ from springtide.node.handlers.dispatch import Handler, reads
 from springtide.node.handlers.group_refusals import refuse_on_broker
 from springtide.node.handlers.table import SHARED_HANDLERS
 from springtide.wire.apis import ApiKey
-from springtide.wire.messages.delete_groups import DeleteGroupsRequest
-from springtide.wire.messages.delete_records import DeleteRecordsRequest
-from springtide.wire.messages.describe_groups import DescribeGroupsRequest
-from springtide.wire.messages.describe_log_dirs import DescribeLogDirsRequest
-from springtide.wire.messages.describe_producers import DescribeProducersRequest
-from springtide.wire.messages.find_coordinator import FindCoordinatorRequest
-from springtide.wire.messages.heartbeat import HeartbeatRequest
-from springtide.wire.messages.join_group import JoinGroupRequest
-from springtide.wire.messages.leave_group import LeaveGroupRequest
-from springtide.wire.messages.list_groups import ListGroupsRequest
-from springtide.wire.messages.list_offsets import ListOffsetsRequest
-from springtide.wire.messages.offset_commit import OffsetCommitRequest
-from springtide.wire.messages.offset_delete import OffsetDeleteRequest
-from springtide.wire.messages.offset_fetch import OffsetFetchRequest
-from springtide.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from springtide.wire.messages.sync_group import SyncGroupRequest
+from springtide.wire.messages import (
+    DeleteGroupsRequest,
+    DeleteRecordsRequest,
+    DescribeGroupsRequest,
+    DescribeLogDirsRequest,
+    DescribeProducersRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    ListOffsetsRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
+    SyncGroupRequest,
+)
 
 HANDLERS: dict[int, Handler[BrokerContext]] = {
     **SHARED_HANDLERS,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 from typing import Any, TypeVar
 
 from msgspec import defstruct
 
+from . import messages
 from .apis import ApiKey
 from .compiler import fields_of
 from .compression import Buffer
@@ -37,9 +37,7 @@ def response_class(api_key: int) -> type[ResponseMessage]:
 
 
 def _class(api_key: int, kind: str) -> Any:
-    api = ApiKey(api_key)
-    module = import_module(f"springtide.wire.messages.{api.name.lower()}")
-    return getattr(module, f"{api.kafka_name}{kind}")
+    return getattr(messages, f"{ApiKey(api_key).kafka_name}{kind}")
 
 
 @cache

@@ -10,9 +10,7 @@ from springtide.security.acls.model import (
     Permission,
     ResourceType,
 )
-from springtide.wire.messages.create_acls import CreateAclsAclCreation
-from springtide.wire.messages.delete_acls import DeleteAclsFilter
-from springtide.wire.messages.describe_acls import DescribeAclsRequest
+from springtide.wire.messages import CreateAclsAclCreation, DeleteAclsFilter, DescribeAclsRequest
 
 
 def binding_of(creation: CreateAclsAclCreation) -> AclBinding:

@@ -13,7 +13,7 @@ from springtide.node.handlers.incremental_alter_configs import invalid
 from springtide.node.handlers.quota_entities import InvalidEntity, entity_of
 from springtide.node.handlers.security_refusals import refusal_of_client
 from springtide.security.acls.model import Operation
-from springtide.wire.messages.alter_client_quotas import (
+from springtide.wire.messages import (
     AlterClientQuotasEntryData,
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

@@ -12,7 +12,7 @@ from springtide.contract.administration import AdminOutcome
 from springtide.node.handlers.administer import code_of, message_of
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.incremental_alter_configs import Changes, alter, invalid, refusal_of_resource
-from springtide.wire.messages.alter_configs import (
+from springtide.wire.messages import (
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,

@@ -8,7 +8,7 @@ from springtide.contract.administration import AdminOutcome, AlterReassignmentsC
 from springtide.node.handlers.administer import administer, code_of, denial, grouped_by_topic, message_of
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.security.acls.model import Operation, ResourceType
-from springtide.wire.messages.alter_partition_reassignments import (
+from springtide.wire.messages import (
     AlterPartitionReassignmentsReassignablePartitionResponse,
     AlterPartitionReassignmentsReassignableTopicResponse,
     AlterPartitionReassignmentsRequest,

@@ -10,7 +10,7 @@ from springtide.node.handlers.administer import administer, code_of, message_of
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.security_refusals import refusal_of_client
 from springtide.security.acls.model import Operation
-from springtide.wire.messages.alter_user_scram_credentials import (
+from springtide.wire.messages import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,

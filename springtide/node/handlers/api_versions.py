@@ -7,7 +7,7 @@ from springtide.node.refusals import software_of
 from springtide.wire.apis import APIS
 from springtide.wire.errors import ErrorCode
 from springtide.wire.framing import Chunk, encode_response_frame
-from springtide.wire.messages.api_versions import (
+from springtide.wire.messages import (
     ApiVersionsApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,

@@ -7,9 +7,7 @@ from typing import Final
 from springtide.node.handlers.context import Request
 from springtide.security.acls.model import CLUSTER_NAME, Operation, ResourceType
 from springtide.security.acls.validation import OPERATIONS
-from springtide.wire.messages.describe_cluster import DescribeClusterRequest
-from springtide.wire.messages.describe_groups import DescribeGroupsRequest
-from springtide.wire.messages.metadata import MetadataRequest
+from springtide.wire.messages import DescribeClusterRequest, DescribeGroupsRequest, MetadataRequest
 
 NOT_ASKED: Final = -(2**31)
 _ALL: Final = {of_type: sum(1 << one for one in operations) for of_type, operations in OPERATIONS.items()}

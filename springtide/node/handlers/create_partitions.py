@@ -17,7 +17,7 @@ from springtide.node.handlers.administer import (
 )
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.security.acls.model import Operation, ResourceType
-from springtide.wire.messages.create_partitions import (
+from springtide.wire.messages import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,

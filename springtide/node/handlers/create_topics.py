@@ -15,7 +15,7 @@ from springtide.node.handlers.describe_configs import SOURCES
 from springtide.node.topic_ids import topic_id_uuid
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.create_topics import (
+from springtide.wire.messages import (
     CreateTopicsCreatableTopic,
     CreateTopicsCreatableTopicConfigs,
     CreateTopicsCreatableTopicResult,

@@ -18,7 +18,7 @@ from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.topic_ids import topic_id_text, topic_id_uuid
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.delete_topics import (
+from springtide.wire.messages import (
     DeleteTopicsDeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,

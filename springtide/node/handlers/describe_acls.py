@@ -12,7 +12,7 @@ from springtide.node.handlers.incremental_alter_configs import invalid
 from springtide.node.handlers.security_refusals import refusal_to_describe
 from springtide.security.acls.model import AclBinding, Operation
 from springtide.security.acls.validation import InvalidAcl, validate_filter
-from springtide.wire.messages.describe_acls import (
+from springtide.wire.messages import (
     DescribeAclsAclDescription,
     DescribeAclsRequest,
     DescribeAclsResource,

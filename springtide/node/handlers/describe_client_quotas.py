@@ -17,7 +17,7 @@ from springtide.node.handlers.quota_entities import CLIENT_ID, FIELDS, IP, USER,
 from springtide.node.handlers.security_refusals import refusal_to_describe
 from springtide.security.acls.model import Operation
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.describe_client_quotas import (
+from springtide.wire.messages import (
     DescribeClientQuotasComponentData,
     DescribeClientQuotasEntityData,
     DescribeClientQuotasEntryData,

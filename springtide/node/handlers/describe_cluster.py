@@ -10,7 +10,7 @@ from __future__ import annotations
 from springtide.node.handlers import authorized_operations
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.describe_cluster import (
+from springtide.wire.messages import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,

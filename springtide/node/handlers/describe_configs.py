@@ -16,7 +16,7 @@ from springtide.node.handlers.administer import administer, code_of, message_of,
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.incremental_alter_configs import KINDS, denial_of_resource, invalid
 from springtide.security.acls.model import Operation
-from springtide.wire.messages.describe_configs import (
+from springtide.wire.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,

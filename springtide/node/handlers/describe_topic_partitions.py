@@ -16,7 +16,7 @@ from springtide.node.handlers.metadata import is_legal_topic_name, leader_of, of
 from springtide.node.topic_ids import topic_id_uuid
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.describe_topic_partitions import (
+from springtide.wire.messages import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponseCursor,

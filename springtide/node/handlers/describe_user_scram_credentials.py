@@ -16,7 +16,7 @@ from springtide.node.handlers.security_refusals import refusal_to_describe
 from springtide.security.acls.model import Operation
 from springtide.security.sasl.exchange import Mechanism
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.describe_user_scram_credentials import (
+from springtide.wire.messages import (
     DescribeUserScramCredentialsCredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,

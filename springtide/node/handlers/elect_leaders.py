@@ -9,7 +9,7 @@ from springtide.node.handlers.administer import administer, code_of, denial, gro
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.elect_leaders import (
+from springtide.wire.messages import (
     ElectLeadersPartitionResult,
     ElectLeadersReplicaElectionResult,
     ElectLeadersRequest,

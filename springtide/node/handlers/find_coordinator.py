@@ -16,7 +16,7 @@ from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.sharding import GROUPS_TOPIC, HASHED_CHARS_MAX, may_be_hashed, shard_of
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.find_coordinator import (
+from springtide.wire.messages import (
     FindCoordinatorCoordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,

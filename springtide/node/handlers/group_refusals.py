@@ -11,41 +11,39 @@ from typing import TypeAlias
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fields import ResponseMessage
-from springtide.wire.messages.consumer_group_heartbeat import (
+from springtide.wire.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-)
-from springtide.wire.messages.delete_groups import (
     DeleteGroupsDeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
-)
-from springtide.wire.messages.describe_groups import (
     DescribeGroupsDescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
-)
-from springtide.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from springtide.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from springtide.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from springtide.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from springtide.wire.messages.offset_commit import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
-)
-from springtide.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from springtide.wire.messages.offset_fetch import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
+    SyncGroupRequest,
+    SyncGroupResponse,
 )
-from springtide.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 OneGroupRequest: TypeAlias = (
     HeartbeatRequest

@@ -20,7 +20,7 @@ from springtide.node.handlers.administer import administer, code_of, denial, mes
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.security.acls.model import CLUSTER_NAME, Operation, ResourceType
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.incremental_alter_configs import (
+from springtide.wire.messages import (
     IncrementalAlterConfigsAlterableConfig,
     IncrementalAlterConfigsAlterConfigsResource,
     IncrementalAlterConfigsAlterConfigsResourceResponse,

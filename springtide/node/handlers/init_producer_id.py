@@ -11,7 +11,7 @@ from __future__ import annotations
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from springtide.wire.messages import InitProducerIdRequest, InitProducerIdResponse
 
 
 def handle(context: NodeContext, request: Request, message: InitProducerIdRequest) -> None:

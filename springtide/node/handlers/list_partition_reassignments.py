@@ -10,7 +10,7 @@ from springtide.node.handlers.administer import code_of, denial, message_of
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.list_partition_reassignments import (
+from springtide.wire.messages import (
     ListPartitionReassignmentsOngoingPartitionReassignment,
     ListPartitionReassignmentsOngoingTopicReassignment,
     ListPartitionReassignmentsRequest,

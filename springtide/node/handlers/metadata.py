@@ -28,7 +28,7 @@ from springtide.node.refusals import UNKNOWN_SOFTWARE
 from springtide.node.topic_ids import topic_id_text, topic_id_uuid
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.metadata import (
+from springtide.wire.messages import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.security.sasl.session import AuthenticateAnswer
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from springtide.wire.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 NO_SASL = "this listener has no SASL: give the client the security protocol PLAINTEXT or SSL"
 

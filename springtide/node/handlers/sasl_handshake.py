@@ -9,7 +9,7 @@ from __future__ import annotations
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.security.sasl.session import HandshakeAnswer
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from springtide.wire.messages import SaslHandshakeRequest, SaslHandshakeResponse
 
 
 def handle(_context: NodeContext, request: Request, message: SaslHandshakeRequest) -> None:

@@ -32,31 +32,33 @@ from springtide.node.handlers import (
 from springtide.node.handlers.context import NodeContext
 from springtide.node.handlers.dispatch import Handler, reads
 from springtide.wire.apis import ApiKey
-from springtide.wire.messages.alter_client_quotas import AlterClientQuotasRequest
-from springtide.wire.messages.alter_configs import AlterConfigsRequest
-from springtide.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-from springtide.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
-from springtide.wire.messages.api_versions import ApiVersionsRequest
-from springtide.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from springtide.wire.messages.create_acls import CreateAclsRequest
-from springtide.wire.messages.create_partitions import CreatePartitionsRequest
-from springtide.wire.messages.create_topics import CreateTopicsRequest
-from springtide.wire.messages.delete_acls import DeleteAclsRequest
-from springtide.wire.messages.delete_topics import DeleteTopicsRequest
-from springtide.wire.messages.describe_acls import DescribeAclsRequest
-from springtide.wire.messages.describe_client_quotas import DescribeClientQuotasRequest
-from springtide.wire.messages.describe_cluster import DescribeClusterRequest
-from springtide.wire.messages.describe_configs import DescribeConfigsRequest
-from springtide.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from springtide.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
-from springtide.wire.messages.elect_leaders import ElectLeadersRequest
-from springtide.wire.messages.find_coordinator import FindCoordinatorRequest
-from springtide.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from springtide.wire.messages.init_producer_id import InitProducerIdRequest
-from springtide.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from springtide.wire.messages.metadata import MetadataRequest
-from springtide.wire.messages.sasl_authenticate import SaslAuthenticateRequest
-from springtide.wire.messages.sasl_handshake import SaslHandshakeRequest
+from springtide.wire.messages import (
+    AlterClientQuotasRequest,
+    AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest,
+    AlterUserScramCredentialsRequest,
+    ApiVersionsRequest,
+    ConsumerGroupHeartbeatRequest,
+    CreateAclsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteAclsRequest,
+    DeleteTopicsRequest,
+    DescribeAclsRequest,
+    DescribeClientQuotasRequest,
+    DescribeClusterRequest,
+    DescribeConfigsRequest,
+    DescribeTopicPartitionsRequest,
+    DescribeUserScramCredentialsRequest,
+    ElectLeadersRequest,
+    FindCoordinatorRequest,
+    IncrementalAlterConfigsRequest,
+    InitProducerIdRequest,
+    ListPartitionReassignmentsRequest,
+    MetadataRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
 
 SHARED_HANDLERS: dict[int, Handler[NodeContext]] = {
     ApiKey.METADATA: reads(MetadataRequest, metadata.handle),

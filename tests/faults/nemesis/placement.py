@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from controller.shell.rows import chunk_path, chunks_of, decode_chunk
 from localcluster.cluster import LocalCluster
 from localcluster.rest import RestPartition
-from springtide.wire.messages.metadata import MetadataResponse
+from springtide.wire.messages import MetadataResponse
 from springtide.wire.typed import read_message
 from tests.checker.placement import Partition, View, check_placement
 from tests.checker.verdict import Anomaly

@@ -30,9 +30,7 @@ from springtide.node.threads import Threads
 from springtide.wire import codec
 from springtide.wire.apis import ApiKey, response_header_version
 from springtide.wire.errors import ErrorCode
-from springtide.wire.messages.api_versions import ApiVersionsRequest
-from springtide.wire.messages.sasl_authenticate import SaslAuthenticateRequest
-from springtide.wire.messages.sasl_handshake import SaslHandshakeRequest
+from springtide.wire.messages import ApiVersionsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.kit.clocks import VirtualClock
 from tests.kit.dataplane.node import InlineThreads
 from tests.kit.dataplane.raw import request

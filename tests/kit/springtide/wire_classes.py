@@ -1,4 +1,4 @@
-"""Writes the classes in springtide/wire/messages/ from kio's definitions of Kafka's messages.
+"""Writes springtide/wire/messages.py, a class for each message, from kio's definitions of Kafka's messages.
 
     python -m tests.kit.springtide.wire_classes
 
@@ -25,7 +25,7 @@ from springtide.wire.apis import APIS, ApiKey, ApiSpec
 from tests.kit.springtide import list_offsets_v0
 
 ROOT = Path(__file__).parents[3]
-FOLDER = ROOT / "springtide" / "wire" / "messages"
+MODULE = ROOT / "springtide" / "wire" / "messages.py"
 MARK = "Written by `python -m tests.kit.springtide.wire_classes`; not by hand."
 _BEFORE_KIO = (ApiKey.LIST_OFFSETS, 0)
 
@@ -170,37 +170,38 @@ def merged(classes: Mapping[int, type[Any]]) -> list[Field]:
 
 
 class _Writer:
-    """Writes the module of one API."""
+    """Writes the classes of all APIs."""
 
-    def __init__(self, spec: ApiSpec) -> None:
-        self.spec = spec
+    def __init__(self) -> None:
+        self.spec: ApiSpec
         self.classes: list[str] = []
         self.used: set[str] = set()
         self.names: dict[str, str] = {}
 
-    def module(self) -> str:
-        spec = self.spec
+    def add(self, spec: ApiSpec) -> None:
+        self.spec = spec
         for load, base in ((request_of, "Request"), (response_of, "Response")):
             top = {version: load(spec.api_key, version) for version in versions_of(spec)}
             self.names = {}
             self.write(f"{spec.api_key.kafka_name}{base}", top, f"{base}Message")
-        body = "\n\n\n".join(self.classes)
-        annotated = ["Annotated"] if "Annotated[" in body else []
-        error = ["from springtide.wire.errors import ErrorCode"] if "ErrorCode." in body else []
+
+    def module(self) -> str:
         return "\n".join(
             [
-                f'"""{spec.api_key.kafka_name}. {MARK}"""',
+                '"""The messages of every API, each class for all the versions that are served.',
+                "",
+                f'{MARK}"""',
                 "",
                 "from __future__ import annotations",
                 "",
-                f"from typing import {', '.join([*annotated, 'ClassVar'])}",
+                "from typing import Annotated, ClassVar",
                 "",
                 "from springtide.wire.apis import ApiKey",
-                *error,
+                "from springtide.wire.errors import ErrorCode",
                 f"from springtide.wire.fields import {', '.join(sorted(self.used))}",
                 "",
                 "",
-                body,
+                "\n\n\n".join(self.classes),
                 "",
             ]
         )
@@ -267,27 +268,22 @@ class _Writer:
         return f"    {fact.name}: {declared} = {default}"
 
 
-def modules() -> dict[str, str]:
-    """Return the text of each module by its file's name."""
-    written = {f"{spec.api_key.name.lower()}.py": _Writer(spec).module() for spec in APIS.values()}
-    return _formatted(written)
-
-
-def _formatted(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return them as `ruff` leaves them."""
+def module() -> str:
+    """Return the text of the module, as `ruff` leaves it."""
+    writer = _Writer()
+    for spec in APIS.values():
+        writer.add(spec)
     with TemporaryDirectory() as folder:
-        paths = {name: Path(folder, name) for name in texts}
-        for name, path in paths.items():
-            path.write_text(texts[name], encoding="utf-8")
+        path = Path(folder, MODULE.name)
+        path.write_text(writer.module(), encoding="utf-8")
         for what in (["check", "--fix", "--select", "I"], ["format"]):
             line = [sys.executable, "-m", "ruff", *what, "--quiet", "--config", "pyproject.toml", folder]
             subprocess.run(line, cwd=ROOT, check=True)
-        return {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
+        return path.read_text(encoding="utf-8")
 
 
 def main() -> None:
-    for name, text in modules().items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
+    MODULE.write_text(module(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from springtide.wire import codec
 from springtide.wire.apis import APIS, ApiKey
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fields import ResponseMessage
-from springtide.wire.messages.heartbeat import HeartbeatResponse
+from springtide.wire.messages import HeartbeatResponse
 from springtide.wire.typed import error_codes
 from tests.kit.springtide.random_message import random_message
 from tests.kit.springtide.wire_classes import response_of

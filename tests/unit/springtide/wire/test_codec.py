@@ -12,7 +12,7 @@ from msgspec import structs
 
 from springtide.wire.apis import APIS, ApiKey
 from springtide.wire.codec import build, decode, encode, request_type, response_type, version_of
-from springtide.wire.messages.metadata import MetadataRequest, MetadataResponse
+from springtide.wire.messages import MetadataRequest, MetadataResponse
 from springtide.wire.typed import write_message
 
 RandomMessage = Callable[[type[Any], random.Random], Any]

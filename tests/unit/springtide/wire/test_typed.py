@@ -19,21 +19,20 @@ from springtide.wire.apis import APIS, ApiKey
 from springtide.wire.codec import request_class, response_class
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fields import ApiMessage
-from springtide.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from springtide.wire.messages.fetch import FetchReplicaState, FetchRequest
-from springtide.wire.messages.metadata import (
+from springtide.wire.messages import (
+    DescribeTopicPartitionsRequest,
+    FetchReplicaState,
+    FetchRequest,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
-)
-from springtide.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetForLeaderEpochResponse,
 )
-from springtide.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from springtide.wire.primitives import MalformedRequest, uvarint_bytes
 from springtide.wire.typed import error_codes, read_message, write_message
 from tests.kit.springtide.wire_classes import request_of, response_of, versions_of
