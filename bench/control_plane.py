@@ -20,6 +20,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from bench.command import add_output
+from bench.machine import keep, machine_facts
 from bench.written_rows import REPLICATION_FACTOR, healthy
 from controller.core.image import ClusterImage
 from controller.core.placement import PlacementBroker, place_replicas
@@ -58,9 +60,7 @@ class Row(NamedTuple):
     items: int
 
 
-def build_image(
-    *, brokers: int = BROKERS, topics: int = TOPICS, partitions: int = PARTITIONS
-) -> ClusterImage:
+def build_image(*, brokers: int, partitions: int) -> ClusterImage:
     """Return a healthy cluster: all brokers are there and in sync. brokers: a multiple of RACKS."""
     image = ClusterImage()
     change = Change(cause=Cause.TOPIC_CREATED, at_ms=0)
@@ -78,8 +78,8 @@ def build_image(
         )
         image.replay(MemberRecord(registration=registration, change=change))
     # Turning one topic's placement around the ring of racks keeps its replicas as far apart as they are.
-    pattern = place_replicas(places, partitions=partitions // topics, replication_factor=REPLICATION_FACTOR)
-    for number in range(topics):
+    pattern = place_replicas(places, partitions=partitions // TOPICS, replication_factor=REPLICATION_FACTOR)
+    for number in range(TOPICS):
         turned = [tuple((b + number) % brokers for b in replicas) for replicas in pattern]
         _add_topic(image, number, turned, change)
     return image
@@ -146,12 +146,12 @@ def plan_cases(image: ClusterImage) -> list[Case]:
         return len(plan.moves)
 
     return [
-        Case("take a snapshot", lambda: len(take_snapshot(image, {}).partitions)),
-        Case("plan: balanced already", lambda: moves(sized, Rebalance())),
-        Case("plan: brokers join", lambda: moves(larger, Rebalance())),
-        Case("plan: only they receive", lambda: moves(larger, new_only)),
-        Case("plan: drain a broker", lambda: moves(sized, Drain(broker_ids=(1,)))),
-        Case("plan: drain a rack", lambda: moves(sized, Drain(broker_ids=tuple(range(1, count, RACKS))))),
+        Case("the snapshot itself", lambda: len(take_snapshot(image, {}).partitions)),
+        Case("nothing to do", lambda: moves(sized, Rebalance())),
+        Case("one broker in ten joins, all brokers trade", lambda: moves(larger, Rebalance())),
+        Case("one broker in ten joins, only they receive", lambda: moves(larger, new_only)),
+        Case("one broker is drained", lambda: moves(sized, Drain(broker_ids=(1,)))),
+        Case("a rack is drained", lambda: moves(sized, Drain(broker_ids=tuple(range(1, count, RACKS))))),
     ]
 
 
@@ -167,25 +167,28 @@ def measure(case: Case, *, rounds: int) -> Row:
 
 
 def table(title: str, rows: Sequence[Row]) -> list[str]:
-    lines = [title, f"  {'question':<28} {'milliseconds':>13} {'items':>9}"]
-    return lines + [f"  {row.name:<28} {row.milliseconds:>13,.1f} {row.items:>9,}" for row in rows]
+    lines = [title, f"  {'question':<44} {'milliseconds':>13} {'items':>9}"]
+    return lines + [f"  {row.name:<44} {row.milliseconds:>13,.1f} {row.items:>9,}" for row in rows]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--brokers", type=int, default=BROKERS)
     parser.add_argument("--partitions", type=int, default=PARTITIONS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    add_output(parser, "control-plane")
 
 
 def run(options: argparse.Namespace) -> int:
     image = build_image(brokers=options.brokers, partitions=options.partitions)
     size = f"{len(image.brokers):,} brokers, {len(image.partitions):,} partitions"
     lines = table(f"{size}, all in sync", [measure(case, rounds=options.rounds) for case in cases(image)])
-    lines += table(f"{size}, plans", [measure(case, rounds=1) for case in plan_cases(image)])
+    plans = [measure(case, rounds=1) for case in plan_cases(image)]
+    lines += table(f"{size}, plans", plans)
     wound(image, 0)
     lines += table(
         f"{size}, one broker down", [measure(case, rounds=options.rounds) for case in cases(image)]
     )
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     sys.stdout.write("\n".join([*lines, f"at most {peak_mib:,.0f} MiB"]) + "\n")
+    keep(options.output, {"machine": machine_facts(), "plans": [row._asdict() for row in plans]})
     return 0

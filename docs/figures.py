@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from statistics import median
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # started as a file, Python knows its folder only
 
 import tests.simulation.faults  # noqa: E402, F401 - what it imports adds the kinds
+from bench.groups import UNITS  # noqa: E402
 from tests.powercuts.planted import PLANTS as STORAGE_PLANTS  # noqa: E402
 from tests.proof.plan import Profile, steps  # noqa: E402
 from tests.simulation.planted import PLANTS as REPLICATION_PLANTS  # noqa: E402
@@ -56,12 +58,31 @@ def written(text: str, figures: Mapping[str, str]) -> str:
     return BLOCK.sub(lambda found: f"{found[1]}{figures.get(found[2], found[3])}{found[4]}", text)
 
 
+def beside_kafka_column(number: int) -> dict[str, str]:
+    """Return a column of the table beside Kafka, by row."""
+    (table,) = (text for _, name, text in blocks() if name == "beside-kafka")
+    return {
+        cells[1]: cells[number] for line in table.splitlines() if len(cells := re.split(r" *\| *", line)) > 2
+    }
+
+
+def memory() -> str:
+    """Return how many times the memory of ours Kafka's brokers take: the median of the rows."""
+    (_, _, *ratios) = beside_kafka_column(6).values()
+    return f"{median(map(float, ratios)):.1f}"
+
+
+def jepsen_2013() -> str:
+    """Return how many of how many acknowledged writes Kafka lost, from the table that compares it with us."""
+    trust = (ROOT / "docs/trust.md").read_text(encoding="utf-8")
+    found = re.search(r"^\| Kafka .*2013 \| \d+ \| (\d+) \| \d+ \| (\d+) \|$", trust, re.MULTILINE)
+    assert found is not None
+    return f"{found[2]} of {found[1]}"
+
+
 def speed() -> str:
     """Return README's four rows of the table beside Kafka."""
-    (table,) = (text for _, name, text in blocks() if name == "beside-kafka")
-    throughput = {
-        cells[1]: cells[2] for line in table.splitlines() if len(cells := re.split(r" *\| *", line)) > 2
-    }
+    throughput = beside_kafka_column(2)
     rows = (f"| {what} | {throughput[row]} |\n" for what, row in SPEED.items())
     return "| what clients do | times the throughput of Kafka |\n|---|---:|\n" + "".join(rows)
 
@@ -117,9 +138,34 @@ def beside_kafka(report: Any) -> str:
     return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]]) + "\n"
 
 
+def groups(report: Any) -> str:
+    """Return the table of `python -m bench groups --kafka-home DIR`."""
+    sides = [name for name in report if name not in ("machine", "quick")]
+
+    def cell(value: float | None) -> str:
+        return "" if value is None else f"{value:,.{0 if value >= 50 else 1}f}"
+
+    rows = [
+        f"| {text} | {' | '.join(cell(report[side][field]) for side in sides)} |\n"
+        for field, text in UNITS.items()
+    ]
+    return f"| what | {' | '.join(sides)} |\n|---|" + "---:|" * len(sides) + "\n" + "".join(rows)
+
+
+def plans(report: Any) -> str:
+    """Return the table of plans of `python -m bench control_plane`; a snapshot has no moves."""
+    rows = [
+        f"| {plan['name']} | {plan['milliseconds']:,.0f} | {format(plan['items'], ',') if number else ''} |\n"
+        for number, plan in enumerate(report["plans"])
+    ]
+    return "| plan | ms | moves |\n|---|---:|---:|\n" + "".join(rows)
+
+
 #: Figures that another place has: the code, or a table that is measured.
 DERIVED: dict[str, Callable[[], object]] = {
     "speed": speed,
+    "memory": memory,
+    "jepsen-2013": jepsen_2013,
     "kafka-apis": kafka_apis,
     "download": download,
     "seeds": seeds,
@@ -136,6 +182,8 @@ DERIVED: dict[str, Callable[[], object]] = {
 #: Figures that a report has, by the command that writes it.
 MEASURED: dict[str, tuple[str, Callable[[Any], str]]] = {
     "beside-kafka": ("make bench KAFKA_HOME=DIR", beside_kafka),
+    "groups": ("python -m bench groups --kafka-home DIR", groups),
+    "plans": ("python -m bench control_plane", plans),
 }
 
 

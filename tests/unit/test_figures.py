@@ -56,3 +56,24 @@ def test_the_table_beside_kafka_has_a_row_for_each_case_that_was_compared(figure
     ]
     table = figures.beside_kafka({"cases": cases})
     assert table.splitlines()[2:] == ["| fetch | 1.23 | 1.00 |  | 2.00 | 4.90 | 21% |"]
+
+
+def test_the_table_of_groups_has_a_column_for_each_side(figures: ModuleType) -> None:
+    ours = dict.fromkeys(figures.UNITS, 1.25) | {"commits_per_second": 12_365.4, "commit_p50_ms": None}
+    table = figures.groups({"machine": {}, "quick": False, "springtide": ours, "kafka": ours})
+    head, _, *rows = table.splitlines()
+    assert head == "| what | springtide | kafka |"
+    assert "| commits a second | 12,365 | 12,365 |" in rows
+    assert "| a commit takes, p50 ms |  |  |" in rows
+    assert "| and one more, s | 1.2 | 1.2 |" in rows
+
+
+def test_the_table_of_plans_has_moves_but_for_the_snapshot(figures: ModuleType) -> None:
+    plans = [
+        {"name": "the snapshot itself", "milliseconds": 239.4, "items": 100_000},
+        {"name": "a rack is drained", "milliseconds": 4_469.0, "items": 30_000},
+    ]
+    assert figures.plans({"plans": plans}).splitlines()[2:] == [
+        "| the snapshot itself | 239 |  |",
+        "| a rack is drained | 4,469 | 30,000 |",
+    ]
