@@ -1,9 +1,10 @@
 """The controller as one object: election, one driver per cluster while active, refreshed copies while
 standby.
 
-admin_api and broker_api ask it, its leadership (who is active) and its drivers (what steps a cluster). Whether this controller is active can change between any
-two calls; `submit` says so by raising, and what it returns is persisted. Reading needs no role: every
-controller can show every cluster, a standby with the age of what it shows.
+admin_api and broker_api ask it, its leadership (who is active) and its drivers (what steps a cluster).
+Whether this controller is active can change between any two calls; `submit` says so by raising, and what it
+returns is persisted. Reading needs no role: every controller can show every cluster, a standby with the age
+of what it shows.
 """
 
 from __future__ import annotations

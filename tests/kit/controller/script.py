@@ -11,7 +11,7 @@ from controller.core.effects import Alarm, ClearAlarm, Effect, MoreAlarms, Probe
 from controller.core.events import ElectPreferred, ElectUnclean, Event, Report
 from controller.core.machine import Step
 from controller.core.options import ControllerOptions
-from controller.core.records import ACTOR_CONTROLLER, BrokerRecord, PartitionRecord
+from controller.core.records import ACTOR_CONTROLLER, MemberRecord, PartitionRecord
 from springtide.contract.lag_report import LagReport, LagReportResponse, ProblemCode, ReplicaProblem
 from springtide.contract.partition_state import LeaderRecovery
 from springtide.contract.session import ShutdownKind
@@ -121,7 +121,7 @@ class Scripted(Cluster):
         rows = [
             self._written(record)
             for record in step.records
-            if isinstance(record, PartitionRecord | BrokerRecord)
+            if isinstance(record, PartitionRecord | MemberRecord)
         ]
         asked = [f"asks: {', '.join(map(_asked, step.effects))}"] if step.effects else []
         self._answers += [*told, *rows, *asked]
@@ -133,13 +133,13 @@ class Scripted(Cluster):
         self._in_command = False
         self.transcript += [command, *(f"    {line}" for line in self._answers or ["nothing"])]
 
-    def _written(self, record: PartitionRecord | BrokerRecord) -> str:
+    def _written(self, record: PartitionRecord | MemberRecord) -> str:
         if isinstance(record, PartitionRecord):
             row: msgspec.Struct = record.state
             subject = f"{record.state.topic}/{record.state.partition}"
             epochs = f" at {record.state.leader_epoch}.{record.state.partition_epoch}"
         else:
-            row, subject, epochs = record.registration, f"broker {record.registration.broker_id}", ""
+            row, subject, epochs = record.registration, record.registration.name, ""
         now = msgspec.structs.asdict(row)
         before, self._shown[subject] = self._shown.get(subject), now
         names = [name for name in now if (now[name] != before[name] if before else name in NEW)]
