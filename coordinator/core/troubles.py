@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from coordinator.core.groups.figures import GroupFigures
-from coordinator.core.lag_watch import PERIOD_MS, PERIODS, LagWatch
+from coordinator.core.lag_watch import FAST, SLOW, LagWatch, TotalLag
 from springtide.contract.groups import GROUP_ID_CHARS_MAX, TROUBLES_TOLD_MAX, GroupTrouble
 
 UNSETTLED_MS: Final = 600_000
@@ -20,14 +20,23 @@ class Troubles:
     """All groups of a process, as they were seen one look after the other."""
 
     def __init__(self) -> None:
-        self._lags = LagWatch()
+        self._fast, self._slow = LagWatch(FAST), LagWatch(SLOW)
+        #: Groups that fall behind, with the lag that each had before.
+        self._behind: dict[str, int] = {}
         self.found: tuple[GroupTrouble, ...] = ()
 
-    def see(self, groups: Iterable[GroupFigures], lags: Mapping[str, int | None], now_ms: int) -> None:
+    def see(self, groups: Iterable[GroupFigures], lags: Mapping[str, TotalLag | None]) -> None:
         """Take in all groups, and the lag of each that has members; None if it is not known."""
-        self._lags.see(lags, now_ms)
-        growing = self._lags.growing()
-        found = [_of_lag(group_id, *growing[group_id]) for group_id in sorted(growing)]
+        self._fast.see(lags)
+        self._slow.see(lags)
+        growing = self._slow.growing() | self._fast.growing()
+        behind = {
+            group_id: before for group_id, before in self._behind.items() if self._fast.has_grown(group_id)
+        }
+        for group_id, (before, _) in growing.items():
+            behind[group_id] = min(before, behind.get(group_id, before))
+        self._behind = behind
+        found = [_of_lag(group_id, behind[group_id], lags.get(group_id)) for group_id in sorted(behind)]
         found += [
             _unsettled(group.group_id)
             for group in groups
@@ -37,12 +46,12 @@ class Troubles:
         self.found = tuple(told[:TROUBLES_TOLD_MAX])
 
 
-def _of_lag(group_id: str, before: int, after: int) -> GroupTrouble:
-    minutes = PERIODS * PERIOD_MS // _MINUTE_MS
+def _of_lag(group_id: str, before: int, now: TotalLag | None) -> GroupTrouble:
+    after = "an unknown number of" if now is None else now.records
     detail = (
-        f"group {group_id[:_ID_CHARS]} falls behind: its lag has grown for {minutes} minutes, from {before} "
-        f"to {after} records. Its members read less than is produced: find what slows them, or add members, "
-        "up to one for each partition"
+        f"group {group_id[:_ID_CHARS]} falls behind: its lag has grown from {before} to {after} records. Its "
+        "members read less than is produced: find what slows them, or add members, up to one for each "
+        "partition"
     )
     return GroupTrouble(group_id=group_id, code="lag_grows", detail=detail)
 

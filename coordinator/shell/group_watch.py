@@ -6,14 +6,16 @@ write it down while the next look is under way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import trio
 
 from coordinator.core.groups.figures import GroupFigures, figures_of
 from coordinator.core.groups.machine import GroupMachine
+from coordinator.core.lag_watch import TotalLag
+from coordinator.core.lags import Lag, Lags
 from coordinator.core.troubles import Troubles
 from coordinator.shell.log_ends import PartitionEnds
 from springtide.contract.groups import GroupTrouble
@@ -22,6 +24,8 @@ from springtide.node.status import escape
 from springtide.wire.questions import Place
 
 LOOK_MS: Final = 5_000
+PARTITIONS_PER_TURN: Final = 1_000
+"""A few milliseconds of the loop."""
 PARTITIONS_TOLD_MAX: Final = 50_000
 """Partitions of groups that metrics tell of one by one: two samples each, for all of them a quarter of a
 second of a thread. Of the groups after them, in the order of their ids, there are only sums."""
@@ -29,22 +33,13 @@ second of a thread. Of the groups after them, in the order of their ids, there a
 
 @dataclass(frozen=True, slots=True)
 class SeenGroups:
-    """groups: by id. ends: of the partitions that they have committed offsets of."""
+    """groups: by id. lags: by group, of the partitions whose leader told the end."""
 
     groups: tuple[GroupFigures, ...] = ()
-    ends: dict[Place, int] | None = None
+    lags: Mapping[str, Mapping[Place, Lag]] = field(default_factory=dict)
 
-    def lag(self, place: Place, offset: int) -> int | None:
-        """Return the records from a committed offset to the log's end; None if no leader told it."""
-        end = (self.ends or {}).get(place)
-        return None if end is None else max(0, end - offset)
-
-    def total(self, group: GroupFigures) -> int | None:
-        """Return the records that a group has yet to read; None if one of its lags is not known, or if it has
-        no offsets."""
-        lags = [self.lag(place, offset) for place, offset in group.offsets.items()]
-        known = [lag for lag in lags if lag is not None]
-        return sum(known) if known and len(known) == len(lags) else None
+    def of(self, group: GroupFigures) -> Mapping[Place, Lag]:
+        return self.lags.get(group.group_id, {})
 
 
 class GroupWatch:
@@ -54,6 +49,7 @@ class GroupWatch:
         self._machines = machines
         self._log_ends = log_ends
         self._clock = clock
+        self._lags = Lags()
         self._troubles = Troubles()
         self.seen = SeenGroups()
 
@@ -74,15 +70,35 @@ class GroupWatch:
             await trio.lowlevel.checkpoint()  # a shard is a millisecond
         # A dict, not a set: the order of a set of strings differs from process to process.
         ends = await self._log_ends.ask(dict.fromkeys(place for group in groups for place in group.offsets))
-        seen = self.seen = SeenGroups(tuple(sorted(groups, key=lambda group: group.group_id)), ends)
-        lags = {group.group_id: seen.total(group) for group in seen.groups if group.members}
-        self._troubles.see(seen.groups, lags, self._clock.mono_ms())
+        self._lags.see_ends(ends, self._clock.mono_ms())
+        wall_ms, seen_since = self._clock.wall_ms(), 0
+        lags: dict[str, Mapping[Place, Lag]] = {}
+        for group in groups:
+            lags[group.group_id] = self._lags.see_group(group, ends, wall_ms)
+            seen_since += len(group.offsets)
+            if seen_since > PARTITIONS_PER_TURN:
+                seen_since = 0
+                await trio.lowlevel.checkpoint()
+        self._lags.keep(groups)
+        self.seen = SeenGroups(tuple(sorted(groups, key=lambda group: group.group_id)), lags)
+        totals = {group.group_id: _total(group, self.seen, ends) for group in groups if group.members}
+        self._troubles.see(self.seen.groups, totals)
+
+
+def _total(group: GroupFigures, seen: SeenGroups, ends: Mapping[Place, int]) -> TotalLag | None:
+    """Return the records that a group has yet to read; None if one of its lags is not known or not settled,
+    or if it has no offsets."""
+    lags = seen.of(group)
+    if not lags or len(lags) < len(group.offsets) or not all(lag.is_settled for lag in lags.values()):
+        return None
+    return TotalLag(sum(lag.records for lag in lags.values()), sum(ends[place] for place in lags))
 
 
 _FAMILIES: Final = {
     "kafka_consumergroup_members": "Members of a group",
     "kafka_consumergroup_current_offset": "Committed offset of a group",
-    "kafka_consumergroup_lag": "Records from the committed offset to the end; only where the leader answered",
+    "kafka_consumergroup_lag": "Records that were left at the newest commit, or are now if it is late",
+    "kafka_consumergroup_lag_seconds": "How long ago the log's end was where that lag begins",
     "kafka_consumergroup_current_offset_sum": "Committed offsets of a group in a topic",
     "kafka_consumergroup_lag_sum": "Records that a group has yet to read of a topic",
     "springtide_groups_without_partitions": "Groups of which there are only sums, because there are too many",
@@ -93,7 +109,7 @@ def write_groups(seen: SeenGroups) -> bytes:
     """Return the metrics of groups, under kafka_exporter's names, as Prometheus reads them. Written line by
     line, because a sample of prometheus_client costs eight times as much."""
     lines: dict[str, list[str]] = {family: [] for family in _FAMILIES}
-    members, offsets, lags, offset_sums, lag_sums, without = lines.values()
+    members, offsets, lags, lag_seconds, offset_sums, lag_sums, without = lines.values()
     told = without_partitions = 0
     for group in seen.groups:
         name = escape(group.group_id)
@@ -102,16 +118,19 @@ def write_groups(seen: SeenGroups) -> bytes:
         is_told = told <= PARTITIONS_TOLD_MAX
         without_partitions += not is_told
         by_topic: dict[str, tuple[int, int | None]] = {}
-        for place, offset in group.offsets.items():
+        found_lags = seen.of(group)
+        for place, committed in group.offsets.items():
             topic, partition = place
-            lag = seen.lag(place, offset)
+            lag = found_lags.get(place)
             offset_sum, lag_sum = by_topic.get(topic, (0, None))
-            by_topic[topic] = offset_sum + offset, lag_sum if lag is None else (lag_sum or 0) + lag
+            of_topic = lag_sum if lag is None else (lag_sum or 0) + lag.records
+            by_topic[topic] = offset_sum + committed.offset, of_topic
             if is_told:
                 labels = f'{{consumergroup="{name}",partition="{partition}",topic="{escape(topic)}"}}'
-                offsets.append(f"{labels} {offset}")
+                offsets.append(f"{labels} {committed.offset}")
                 if lag is not None:
-                    lags.append(f"{labels} {lag}")
+                    lags.append(f"{labels} {lag.records}")
+                    lag_seconds.append(f"{labels} {lag.ms / 1_000}")
         for topic, (offset_sum, lag_sum) in by_topic.items():
             labels = f'{{consumergroup="{name}",topic="{escape(topic)}"}}'
             offset_sums.append(f"{labels} {offset_sum}")

@@ -58,6 +58,7 @@ GRAFANA_7589: Final = {
 KAFKA_EXPORTER: Final = {
     "kafka_consumergroup_current_offset_sum": frozenset({"consumergroup", "topic"}),
     "kafka_consumergroup_lag_sum": frozenset({"consumergroup", "topic"}),
+    "kafka_consumergroup_lag_seconds": frozenset({"consumergroup", "topic", "partition"}),
     "kafka_consumergroup_members": frozenset({"consumergroup"}),
     "kafka_brokers": frozenset[str](),
     "kafka_topic_partition_oldest_offset": frozenset({"topic", "partition"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coordinator.core.group_records import CommittedOffset
 from coordinator.core.groups.registry import Registry
 from coordinator.core.groups.state import ClassicGroup
 
@@ -15,24 +16,27 @@ class GroupFigures:
 
     group_id: str
     members: int
-    offsets: dict[tuple[str, int], int]
+    offsets: dict[tuple[str, int], CommittedOffset]
     unsettled_ms: int | None = None
 
 
 def figures_of(registry: Registry, now_ms: int) -> list[GroupFigures]:
     """Return all groups of a shard, as its committed records and its members have them. now_ms: monotonic."""
-    offsets: dict[str, dict[tuple[str, int], int]] = {group_id: {} for group_id in registry.live}
+    offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {group_id: {} for group_id in registry.live}
     for group_id, _ in registry.store.groups.committed_items():
         offsets.setdefault(group_id, {})
     for key, committed in registry.store.offsets.committed_items():
-        offsets.setdefault(key.group_id, {})[key.topic, key.partition] = committed.offset
+        offsets.setdefault(key.group_id, {})[key.topic, key.partition] = committed
     return [
         _figures(group_id, registry.live.get(group_id), found, now_ms) for group_id, found in offsets.items()
     ]
 
 
 def _figures(
-    group_id: str, live: ClassicGroup | None, offsets: dict[tuple[str, int], int], now_ms: int
+    group_id: str,
+    live: ClassicGroup | None,
+    offsets: dict[tuple[str, int], CommittedOffset],
+    now_ms: int,
 ) -> GroupFigures:
     if live is None:
         return GroupFigures(group_id, 0, offsets)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.core.groups.figures import GroupFigures
-from coordinator.core.lag_watch import PERIOD_MS, PERIODS
+from coordinator.core.lag_watch import FAST, TotalLag
 from coordinator.core.troubles import UNSETTLED_MS, Troubles
 from springtide.contract.groups import GROUP_ID_CHARS_MAX, TROUBLES_TOLD_MAX
 
@@ -14,9 +14,9 @@ def unsettled(group_id: str, ms: int = UNSETTLED_MS) -> GroupFigures:
 
 def test_a_group_is_told_of_once_it_has_not_settled_for_ten_minutes() -> None:
     troubles = Troubles()
-    troubles.see([unsettled("g", UNSETTLED_MS - 1), GroupFigures("calm", 1, {})], {}, 0)
+    troubles.see([unsettled("g", UNSETTLED_MS - 1), GroupFigures("calm", 1, {})], {})
     assert not troubles.found
-    troubles.see([unsettled("g")], {}, 0)
+    troubles.see([unsettled("g")], {})
     told = troubles.found[0]
     assert (told.group_id, told.code) == ("g", "unsettled")
     assert told.detail.startswith(
@@ -26,13 +26,13 @@ def test_a_group_is_told_of_once_it_has_not_settled_for_ten_minutes() -> None:
 
 def test_growing_lag_is_told_with_its_figures() -> None:
     troubles = Troubles()
-    for period in range(PERIODS + 2):
-        troubles.see([], {"g": 100 * period}, period * PERIOD_MS)
+    for number in range(FAST.looks * (FAST.periods + 1)):
+        troubles.see([], {"g": TotalLag(100 * number, 150 * number)})
     (told,) = troubles.found
     assert (told.group_id, told.code) == ("g", "lag_grows")
-    assert "its lag has grown for 10 minutes, from 0 to 500 records" in told.detail
-    troubles.see([], {"g": 0}, (PERIODS + 2) * PERIOD_MS)
-    troubles.see([], {"g": 0}, (PERIODS + 3) * PERIOD_MS)
+    assert "its lag has grown from 0 to 700 records" in told.detail
+    for _ in range(FAST.looks):
+        troubles.see([], {"g": TotalLag(0, 2_000)})
     assert not troubles.found
 
 
@@ -40,7 +40,7 @@ def test_troubles_are_bounded() -> None:
     troubles = Troubles()
     many = [unsettled(f"g{number:03}") for number in range(TROUBLES_TOLD_MAX + 10)]
     many[0] = unsettled("x" * GROUP_ID_CHARS_MAX)
-    troubles.see([unsettled("x" * (GROUP_ID_CHARS_MAX + 1)), *many], {}, 0)
+    troubles.see([unsettled("x" * (GROUP_ID_CHARS_MAX + 1)), *many], {})
     assert [told.group_id for told in troubles.found] == [
         group.group_id for group in many[:TROUBLES_TOLD_MAX]
     ]
