@@ -132,6 +132,11 @@ class ControllerConfig:
         "the grace: how long a silent broker is waited for before it is fenced; must outlast the lease",
         minimum=40,
     )
+    broker_stopped_alarm_ms: int = _option(
+        ControllerOptions().stopped_alarm_ms,
+        "how long a broker that was stopped in order may stay away before that is an alarm",
+        minimum=0,
+    )
     preflight_free_bytes_min: int = _option(
         PreflightLimits().free_bytes_min,
         "what must be free where a broker keeps its logs before it is let in",
@@ -213,6 +218,7 @@ class ControllerConfig:
             lease_ms=self.broker_lease_ms,
             grace_ms=self.broker_session_timeout_ms,
             probe_after_ms=2 * self.broker_heartbeat_interval_ms,
+            stopped_alarm_ms=self.broker_stopped_alarm_ms,
             auto_leader_rebalance=self.auto_leader_rebalance_enable,
             preflight=PreflightLimits(
                 free_bytes_min=self.preflight_free_bytes_min,

@@ -73,8 +73,9 @@ class ClusterOverview(View):
     )
     health: str = Field(
         description=(
-            "`ok`; `degraded`: some partition has too few replicas in sync, or a broker is down; "
-            "`critical`: some partition has no leader or refuses acks=all; "
+            "`ok`; `degraded`: some partition has too few replicas in sync, a broker is down, or another "
+            "alarm is up that is not about client groups; `critical`: some partition has no leader or "
+            "refuses acks=all, no coordinator serves groups, or a certificate has ended; "
             "`metadata_went_back`: ZooKeeper lost what it once held, and nothing is decided: see the alarms"
         ),
         examples=["ok"],

@@ -28,7 +28,17 @@ from admin_api.http.models import last_change, timestamp
 from admin_api.http.problems import refusal_problem
 from admin_api.http.services import Services
 from admin_api.http.writes import Attempt, submit
-from controller.face.cluster import Alarm, ClusterImage, Engine, Entity, KnownCluster, brokers_of, status_of
+from controller.face.cluster import (
+    CRITICAL_ALARMS,
+    GROUP_ALARMS,
+    Alarm,
+    ClusterImage,
+    Engine,
+    Entity,
+    KnownCluster,
+    brokers_of,
+    status_of,
+)
 from controller.face.commands import (
     BringBackTopics,
     ClusterExists,
@@ -166,11 +176,12 @@ def cluster_view(
     image = view.image
     partitions = partition_counts(image)
     statuses = [status_of(workers) for workers in brokers_of(image).values()]
+    up = {code for code, count in view.alarm_counts().items() if count}
     if view.went_back is not None:
         health = "metadata_went_back"
-    elif partitions.leaderless or partitions.under_min_isr:
+    elif partitions.leaderless or partitions.under_min_isr or up & CRITICAL_ALARMS:
         health = "critical"
-    elif partitions.under_replicated or BrokerStatus.FENCED in statuses:
+    elif partitions.under_replicated or BrokerStatus.FENCED in statuses or up - GROUP_ALARMS:
         health = "degraded"
     else:
         health = "ok"

@@ -152,6 +152,10 @@ def describe_leap(broker: str | None, leap: ClockLeap) -> str:
     return f"{who}'s wall clock is {found}: one of them is wrong. Until they agree {effect}"
 
 
+def utc_text(wall_ms: int) -> str:
+    return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def _ahead(ms: int) -> str:
     days, minutes = divmod((abs(ms) + 30_000) // 60_000, 24 * 60)
     if not days and not minutes:
@@ -204,17 +208,24 @@ class AlarmBook:
     def on_certificate(self, draft: Draft, node: str, node_id: int, ends_ms: int) -> None:
         """Note when the first certificate of a broker's or coordinator's listeners ends; -1: it has none.
         node: its name."""
-        key = AlarmKey(code=AlarmCode.CERTIFICATE_EXPIRES, broker_id=node_id)
-        if ends_ms < 0 or ends_ms - draft.wall_ms > CERTIFICATE_WARNING_MS:
-            self.clear_alarm(draft, key)
+        expires, expired = (
+            AlarmKey(code=code, broker_id=node_id)
+            for code in (AlarmCode.CERTIFICATE_EXPIRES, AlarmCode.CERTIFICATE_EXPIRED)
+        )
+        left_ms = ends_ms - draft.wall_ms
+        if ends_ms < 0 or left_ms > 0:
+            self.clear_alarm(draft, expired)
+        if ends_ms < 0 or not 0 < left_ms <= CERTIFICATE_WARNING_MS:
+            self.clear_alarm(draft, expires)
+        if ends_ms < 0 or left_ms > CERTIFICATE_WARNING_MS:
+            return
+        todo = "write the renewed one over the file of ssl.keystore.location; it needs no restart"
+        if left_ms > 0:
+            detail = f"ends at {utc_text(ends_ms)}, and new connections fail from then on: {todo}"
+            self.raise_alarm(draft, expires, f"a certificate of {node} {detail}")
         else:
-            ends = datetime.fromtimestamp(ends_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            self.raise_alarm(
-                draft,
-                key,
-                f"a certificate of {node} ends at {ends}, and new connections fail from then on: "
-                "write the renewed one over the file of ssl.keystore.location; it needs no restart",
-            )
+            detail = f"has ended at {utc_text(ends_ms)}: new connections to {node} fail. To mend it, {todo}"
+            self.raise_alarm(draft, expired, f"a certificate of {node} {detail}")
 
     def raise_unproven(self, draft: Draft, broker_id: int, keys: Iterable[PartitionKey], detail: str) -> None:
         """Raise the alarm that a broker lost seats and may lack records; it stays until all are in sync."""

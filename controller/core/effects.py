@@ -8,6 +8,7 @@ and alarms can be listed from the machine at any time (`ClusterMachine.alarms`).
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -26,6 +27,8 @@ class AlarmCode(StrEnum):
     NO_COORDINATOR = "no_coordinator"
     #: An ordinary topic, older than the reservation of its name, is where a coordinator topic belongs.
     COORDINATOR_TOPIC_BLOCKED = "coordinator_topic_blocked"
+    #: A certificate of a broker's or coordinator's listeners has ended: clients can't connect any more.
+    CERTIFICATE_EXPIRED = "certificate_expired"
     #: A leader was chosen uncleanly and has not confirmed its log yet.
     PARTITION_RECOVERING = "partition_recovering"
     LOG_MISSING = "log_missing"
@@ -51,14 +54,24 @@ class AlarmCode(StrEnum):
     #: Without a broker: the controller's, ZooKeeper's and the time that has passed.
     CLOCK_LEAP = "clock_leap"
     BROKER_FENCED = "broker_fenced"
-    #: A certificate of a broker's or coordinator's listeners ends within two weeks, or has ended.
+    #: A broker was stopped in order, and stays away for longer than a restart takes.
+    BROKER_STOPPED = "broker_stopped"
+    #: A certificate of a broker's or coordinator's listeners ends within two weeks.
     CERTIFICATE_EXPIRES = "certificate_expires"
     #: A broker came back without proof that its logs are whole, and lost its seats. Until all are in sync.
     LOGS_UNPROVEN = "logs_unproven"
     #: A client group has not been stable for a minute on end for ten minutes.
     GROUP_UNSETTLED = "group_unsettled"
-    #: The lag of a client group with members has grown for ten minutes.
+    #: A client group with members reads less than is produced.
     GROUP_LAG_GROWS = "group_lag_grows"
+
+
+GROUP_ALARMS: Final = frozenset({AlarmCode.GROUP_UNSETTLED, AlarmCode.GROUP_LAG_GROWS})
+"""About what clients do: the cluster itself is well."""
+CRITICAL_ALARMS: Final = frozenset(
+    {AlarmCode.NO_COORDINATOR, AlarmCode.COORDINATOR_TOPIC_BLOCKED, AlarmCode.CERTIFICATE_EXPIRED}
+)
+"""Clients are refused, though every partition has its leader and enough replicas."""
 
 
 class AlarmKey(msgspec.Struct, frozen=True, kw_only=True, order=True):

@@ -35,6 +35,7 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     new_replica_confirm_ms: how long to collect confirmations of new replicas, so that one record serves all.
     vacated_per_step_max: seats that a fenced broker loses in one step, besides what it leads.
     shutdown_wait_ms_max: how long a controlled shutdown may wait for others to take over.
+    stopped_alarm_ms: how long a broker that was stopped in order may stay away without an alarm.
     reassignment_stall_ms: a reassignment is shown as blocked when a target has not advanced for so long.
     throttle_behind_ms: a throttled learner must have fallen behind for so long before that is called blocked.
     producer_id_block_size: ids handed to a broker at a time (6.8, blocks of ids).
@@ -56,6 +57,7 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     new_replica_confirm_ms: int = 1_000
     vacated_per_step_max: int = 1_000
     shutdown_wait_ms_max: int = 10_000
+    stopped_alarm_ms: int = 300_000
     reassignment_stall_ms: int = 60_000
     throttle_behind_ms: int = 30_000
     producer_id_block_size: int = 1_000

@@ -77,13 +77,19 @@ class Sessions(Presence):
         self.has_news = False
         #: Seats that fenced brokers still have to lose, and why.
         self._vacating: dict[int, tuple[Change, list[PartitionKey]]] = {}
+        #: Brokers that were stopped in order, and since when each is away, as far as this controller knows;
+        #: None until the next tick.
+        self._stopped_since_ms: dict[int, int | None] = {}
 
     def on_takeover(self, draft: Draft) -> None:
         """Note that seats were repaired: a fenced broker must apply that too before it is trusted."""
         for broker_id, broker in draft.image.brokers.items():
             self._by_id[broker_id].required_sequence = draft.image.sequence
-            if broker.admitted and broker.fenced and not broker.shutting_down:
-                self._raise_fenced(draft, broker_id, "was fenced when this controller took over")
+            if broker.admitted and broker.fenced:
+                if broker.shutting_down:
+                    self._stopped_since_ms[broker_id] = None
+                else:
+                    self._raise_fenced(draft, broker_id, "was fenced when this controller took over")
 
     # --- registration -----------------------------------------------------------------------------------
 
@@ -186,6 +192,7 @@ class Sessions(Presence):
         if not before.fenced:
             draft.write_member(msgspec.structs.replace(before, fenced=True), change)
         self._vacating.pop(before.broker_id, None)
+        self._stopped_since_ms.pop(before.broker_id, None)
         created = self.created.get(before.broker_id, ())
         keys = vacate_seats(draft, before.broker_id, change, excluded=not vouched, created=created)
         if not vouched and keys:
@@ -318,7 +325,9 @@ class Sessions(Presence):
         unfenced = msgspec.structs.replace(broker, fenced=False, epoch_before_recovery=-1)
         draft.write_member(unfenced, draft.change(Cause.BROKER_UNFENCED))
         self._is_stale = True
-        self._alarms.clear_alarm(draft, _broker_alarm(AlarmCode.BROKER_FENCED, broker_id))
+        self._stopped_since_ms.pop(broker_id, None)
+        for code in (AlarmCode.BROKER_FENCED, AlarmCode.BROKER_STOPPED):
+            self._alarms.clear_alarm(draft, _broker_alarm(code, broker_id))
         elect_leaderless(draft, broker_id)
 
     # --- fencing ----------------------------------------------------------------------------------------
@@ -337,6 +346,8 @@ class Sessions(Presence):
             draft.write_member(msgspec.structs.replace(broker, fenced=True), change)
             if broker.admitted and not broker.shutting_down:
                 self._raise_fenced(draft, broker_id, reason)
+            elif broker.admitted:
+                self._stopped_since_ms[broker_id] = None
         seats = seats_in_order(image, broker_id)
         draft.note(cause.value, f"{broker.name} {reason}", broker=broker_id, partitions=len(seats))
         if excluded:
@@ -368,10 +379,41 @@ class Sessions(Presence):
         for broker_id in list(self._vacating):
             self._vacate_some(draft, broker_id)
         super().on_tick(draft, now_ms)
+        self._alarm_stopped(draft, now_ms)
 
     def next_deadline_ms(self) -> int | None:
         """Return when `on_tick` has something to do; it may be early, never late."""
-        return 0 if self._vacating else super().next_deadline_ms()
+        if self._vacating:
+            return 0
+        found = [
+            0 if since_ms is None else since_ms + self._options.stopped_alarm_ms
+            for since_ms in self._stopped_since_ms.values()
+        ]
+        silent_ms = super().next_deadline_ms()
+        return min(found if silent_ms is None else [silent_ms, *found], default=None)
+
+    # --- stopped in order -------------------------------------------------------------------------------
+
+    def _alarm_stopped(self, draft: Draft, now_ms: int) -> None:
+        """Raise the alarm of brokers that have been away for longer than a restart takes: an operator who
+        stopped one by mistake, or forgot it, is told by nothing else."""
+        minutes = self._options.stopped_alarm_ms // 60_000
+        for broker_id, known_ms in list(self._stopped_since_ms.items()):
+            since_ms = self._stopped_since_ms[broker_id] = now_ms if known_ms is None else known_ms
+            if now_ms - since_ms < self._options.stopped_alarm_ms:
+                continue
+            del self._stopped_since_ms[broker_id]
+            broker = draft.image.brokers[broker_id]
+            detail = f"{broker.name} was stopped in order and has been away for {minutes} minutes: "
+            if broker.draining:
+                detail += "it is being drained, as was asked; start it until its replicas have moved"
+            elif broker.demoted:
+                detail += (
+                    "it is in maintenance, as was asked (demoted); its replicas are out of sync meanwhile"
+                )
+            else:
+                detail += "its replicas are out of sync; start it, or drain and remove it"
+            self._alarms.raise_alarm(draft, _broker_alarm(AlarmCode.BROKER_STOPPED, broker_id), detail)
 
     # --- disks ------------------------------------------------------------------------------------------
 
@@ -454,6 +496,7 @@ class Sessions(Presence):
     def forget(self, draft: Draft, broker_id: int) -> None:
         super().forget(draft, broker_id)
         self._vacating.pop(broker_id, None)
+        self._stopped_since_ms.pop(broker_id, None)
         self.created.pop(broker_id, None)
 
     def _raise_fenced(self, draft: Draft, broker_id: int, reason: str) -> None:

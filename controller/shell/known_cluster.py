@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 from controller.audit.change import Entity
 from controller.core.alarms import explain_replicas, way_on
-from controller.core.effects import Alarm
+from controller.core.effects import Alarm, AlarmCode
 from controller.core.image import ClusterImage
 from controller.core.loss import LossPreview
 from controller.core.preflight import PreflightCheck
@@ -95,6 +95,11 @@ class KnownCluster:
     def alarms(self) -> tuple[Alarm, ...]:
         """Return them, most severe first. Raise NotActive, UnknownCluster."""
         return self._driver.machine.alarms()
+
+    def alarm_counts(self) -> dict[AlarmCode, int]:
+        """Return how many alarms of each code are up; none on a standby, which hears of none."""
+        driver = self._drivers.get(self.cluster)
+        return {} if driver is None else driver.machine.alarm_counts()
 
     def set_aside(self) -> dict[int, tuple[SetAsideLog, ...]]:
         """Return what each broker has in quarantine. Raise NotActive, UnknownCluster."""

@@ -61,6 +61,8 @@ export function verdictOn(cluster, replication, alarms, source) {
       detail: `Fewer replicas are in sync than min.insync.replicas asks for. Reading continues.${also}`,
     };
   }
+  const expired = alarms.body?.counts.certificate_expired ?? 0;
+  if (expired > 0) return { level: "critical", line: `${capital(plural(expired, "certificate"))} ${expired === 1 ? "has" : "have"} ended.`, detail: `New connections fail there. The alarms name the processes and the remedy.${also}` };
   if (states.recovering + states.under_replicated > 0) {
     const many = states.recovering + states.under_replicated;
     return {

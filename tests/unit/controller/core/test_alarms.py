@@ -151,6 +151,8 @@ def test_a_certificate_that_ends_within_two_weeks_is_an_alarm(ends_ms: int, is_u
     ends_ms += now + CERTIFICATE_WARNING_MS - 99 if ends_ms > 0 else 0
     book.alarms.on_certificate(book.draft(now), "broker 1", 1, ends_ms)
     key = AlarmKey(code=AlarmCode.CERTIFICATE_EXPIRES, broker_id=1)
+    if ends_ms == 0:
+        key = AlarmKey(code=AlarmCode.CERTIFICATE_EXPIRED, broker_id=1)
     assert book.up == ([key] if is_up else [])
 
 

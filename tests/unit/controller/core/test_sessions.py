@@ -667,13 +667,21 @@ def test_a_certificate_that_ends_within_two_weeks_is_an_alarm_until_it_is_renewe
     cluster = Cluster()
     cluster.heartbeat(1, certificate_ends_ms=14 * DAY_MS + 1)
     assert cluster.machine.alarms() == ()
-    for ends_ms in (14 * DAY_MS, 0):
+    for ends_ms, code, words in (
+        (14 * DAY_MS, AlarmCode.CERTIFICATE_EXPIRES, "broker 1 ends at 1970-01-15"),
+        (0, AlarmCode.CERTIFICATE_EXPIRED, "broker 1 has ended at 1970-01-01T00:00:00Z: new connections"),
+        (DAY_MS, AlarmCode.CERTIFICATE_EXPIRES, "broker 1 ends at 1970-01-02"),
+    ):
         cluster.heartbeat(1, certificate_ends_ms=ends_ms)
         (alarm,) = cluster.machine.alarms()
-        assert alarm.key == AlarmKey(code=AlarmCode.CERTIFICATE_EXPIRES, broker_id=1)
-        assert "broker 1 ends at 1970-01-" in alarm.detail
+        assert alarm.key == AlarmKey(code=code, broker_id=1)
+        assert words in alarm.detail
+    cluster.heartbeat(1, certificate_ends_ms=0)
+    cluster.heartbeat(1, certificate_ends_ms=300 * DAY_MS)
+    assert cluster.machine.alarms() == (), "renewed"
+    cluster.heartbeat(1, certificate_ends_ms=0)
     cluster.heartbeat(1)
-    assert cluster.machine.alarms() == ()
+    assert cluster.machine.alarms() == (), "it has none any more"
 
 
 # --- 3.7 (controlled shutdown), S27 (a successor dies at the hand-over) ---------------------------
