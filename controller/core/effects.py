@@ -29,6 +29,8 @@ class AlarmCode(StrEnum):
     COORDINATOR_TOPIC_BLOCKED = "coordinator_topic_blocked"
     #: A certificate of a broker's or coordinator's listeners has ended: clients can't connect any more.
     CERTIFICATE_EXPIRED = "certificate_expired"
+    #: A broker's disk has a twentieth free, or is full within an hour.
+    DISK_FULL = "disk_full"
     #: A leader was chosen uncleanly and has not confirmed its log yet.
     PARTITION_RECOVERING = "partition_recovering"
     LOG_MISSING = "log_missing"
@@ -54,6 +56,8 @@ class AlarmCode(StrEnum):
     #: Without a broker: the controller's, ZooKeeper's and the time that has passed.
     CLOCK_LEAP = "clock_leap"
     BROKER_FENCED = "broker_fenced"
+    #: A broker's disk has less than 15 % free, or is full within six hours.
+    DISK_FILLS = "disk_fills"
     #: A broker was stopped in order, and stays away for longer than a restart takes.
     BROKER_STOPPED = "broker_stopped"
     #: A certificate of a broker's or coordinator's listeners ends within two weeks.
@@ -69,9 +73,14 @@ class AlarmCode(StrEnum):
 GROUP_ALARMS: Final = frozenset({AlarmCode.GROUP_UNSETTLED, AlarmCode.GROUP_LAG_GROWS})
 """About what clients do: the cluster itself is well."""
 CRITICAL_ALARMS: Final = frozenset(
-    {AlarmCode.NO_COORDINATOR, AlarmCode.COORDINATOR_TOPIC_BLOCKED, AlarmCode.CERTIFICATE_EXPIRED}
+    {
+        AlarmCode.NO_COORDINATOR,
+        AlarmCode.COORDINATOR_TOPIC_BLOCKED,
+        AlarmCode.CERTIFICATE_EXPIRED,
+        AlarmCode.DISK_FULL,
+    }
 )
-"""Clients are refused, though every partition has its leader and enough replicas."""
+"""Clients are refused, or soon will be, though every partition has its leader and enough replicas."""
 
 
 class AlarmKey(msgspec.Struct, frozen=True, kw_only=True, order=True):

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 import msgspec
 
 from controller.core.alarms import AlarmBook
+from controller.core.disk_watch import DiskWatch
 from controller.core.draft import Draft, actor_of
 from controller.core.effects import AlarmCode, AlarmKey
 from controller.core.election import drain, elect_leaderless, seats_in_order, vacate_seats
@@ -73,6 +74,7 @@ class Sessions(Presence):
         now_ms: int,
     ) -> None:
         super().__init__(image, alarms, options=options, controller_epoch=controller_epoch, now_ms=now_ms)
+        self._disks = DiskWatch(alarms)
         self.created: dict[int, dict[PartitionKey, None]] = {}
         self.has_news = False
         #: Seats that fenced brokers still have to lose, and why.
@@ -277,6 +279,7 @@ class Sessions(Presence):
         self._alarms.on_certificate(
             draft, image.brokers[broker_id].name, broker_id, request.certificate_ends_ms
         )
+        self._disks.see(draft, broker_id, request.disk, now_ms)
         may_shut_down = False
         if request.wants_shutdown:
             may_shut_down = self._on_wants_shutdown(draft, broker_id, now_ms)
@@ -497,6 +500,7 @@ class Sessions(Presence):
         super().forget(draft, broker_id)
         self._vacating.pop(broker_id, None)
         self._stopped_since_ms.pop(broker_id, None)
+        self._disks.forget(broker_id)
         self.created.pop(broker_id, None)
 
     def _raise_fenced(self, draft: Draft, broker_id: int, reason: str) -> None:

@@ -60,6 +60,7 @@ from springtide.contract.partition_state import LeaderRecovery, PartitionState
 from springtide.contract.session import (
     BrokerStatus,
     ClockLeap,
+    DiskSpace,
     HeartbeatRequest,
     HeartbeatResponse,
     RegisterRequest,
@@ -181,6 +182,7 @@ class Cluster:
         offline: tuple[str, ...] = (),
         clock_leap: ClockLeap | None = None,
         certificate_ends_ms: int = -1,
+        disk: DiskSpace | None = None,
     ) -> HeartbeatResponse:
         broker = self.broker(broker_id)
         request = HeartbeatRequest(
@@ -193,6 +195,7 @@ class Cluster:
             wants_shutdown=wants_shutdown,
             clock_leap=clock_leap,
             certificate_ends_ms=certificate_ends_ms,
+            disk=disk,
         )
         return self.ask(Heartbeat(wall_ms=0, request=request, received_ms=self.now_ms), HeartbeatResponse)
 

@@ -1,0 +1,108 @@
+"""Disks that fill up, by what brokers report with heartbeats: how full, and how soon at the present rate.
+
+A full disk takes a broker's log directory offline, so this has to be said long before. The share says it of a
+disk that fills slowly, the rate of one that fills fast. A rate is that of the last ten minutes: retention
+deletes in steps, and what is copied to a new replica comes in bursts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple
+
+from controller.core.alarms import AlarmBook
+from controller.core.draft import Draft
+from controller.core.effects import AlarmCode, AlarmKey
+from springtide.contract.session import DiskSpace
+
+SAMPLE_MS: Final = 30_000
+WINDOW_MS: Final = 600_000
+RATE_AFTER_MS: Final = 120_000
+"""No rate is known before: a minute may be one segment."""
+HOUR_MS: Final = 3_600_000
+
+
+class Bound(NamedTuple):
+    """A disk is below it with less than this share free, or less than this time left until it is full."""
+
+    free_share: float
+    left_ms: int
+
+    def is_crossed(self, free_share: float, left_ms: float | None, *, slack: float) -> bool:
+        """slack: an alarm that is up ends only above the bound by this factor, so that it does not come and
+        go."""
+        is_soon = left_ms is not None and left_ms < self.left_ms * slack
+        return free_share < self.free_share * slack or is_soon
+
+
+BOUNDS: Final = {
+    AlarmCode.DISK_FULL: Bound(0.05, HOUR_MS),
+    AlarmCode.DISK_FILLS: Bound(0.15, 6 * HOUR_MS),
+}
+"""The worse first: a disk has one of these alarms."""
+SLACK: Final = 1.2
+
+
+class DiskWatch:
+    """The free space of brokers' disks over the last minutes, under one controller."""
+
+    def __init__(self, alarms: AlarmBook) -> None:
+        self._alarms = alarms
+        self._samples: dict[int, deque[tuple[int, int]]] = {}
+        self._up: dict[int, AlarmCode] = {}
+
+    def see(self, draft: Draft, broker_id: int, disk: DiskSpace | None, now_ms: int) -> None:
+        """Note what a broker reports; None: it does not know."""
+        if disk is None:
+            return
+        samples = self._samples.setdefault(broker_id, deque())
+        if samples and now_ms - samples[-1][0] < SAMPLE_MS:
+            return
+        samples.append((now_ms, disk.free_bytes))
+        while now_ms - samples[0][0] > WINDOW_MS:
+            samples.popleft()
+        left_ms = _left_ms(samples)
+        free_share = disk.free_bytes / disk.total_bytes
+        before = self._up.get(broker_id)
+        after = next(
+            (
+                code
+                for code, bound in BOUNDS.items()
+                if bound.is_crossed(free_share, left_ms, slack=SLACK if code is before else 1)
+            ),
+            None,
+        )
+        if before is not None and before is not after:
+            self._alarms.clear_alarm(draft, AlarmKey(code=before, broker_id=broker_id))
+            del self._up[broker_id]
+        if after is not None:
+            self._up[broker_id] = after
+            detail = describe_disk(draft.image.name_of(broker_id), disk, free_share, left_ms)
+            self._alarms.raise_alarm(draft, AlarmKey(code=after, broker_id=broker_id), detail)
+
+    def forget(self, broker_id: int) -> None:
+        """Forget a broker that was removed; its alarms go with all others about it."""
+        self._samples.pop(broker_id, None)
+        self._up.pop(broker_id, None)
+
+
+def _left_ms(samples: deque[tuple[int, int]]) -> float | None:
+    """Return in how long the disk is full at the rate of the samples; None: it does not fill, or no rate is
+    known."""
+    (first_ms, first_free), (last_ms, last_free) = samples[0], samples[-1]
+    if last_ms - first_ms < RATE_AFTER_MS or last_free >= first_free:
+        return None
+    return last_free * (last_ms - first_ms) / (first_free - last_free)
+
+
+def describe_disk(broker: str, disk: DiskSpace, free_share: float, left_ms: float | None) -> str:
+    """Describe it in whole percent and hours, so that the words change only now and then."""
+    detail = f"the disk of {broker} has {int(free_share * 100)} % of {disk.total_bytes >> 30} GiB free"
+    if left_ms is not None and left_ms < 48 * HOUR_MS:
+        hours = int(left_ms // HOUR_MS)
+        soon = "less than an hour" if hours == 0 else f"{hours} hour{'s' if hours > 1 else ''}"
+        detail += f" and is full in {soon} at the rate of the last ten minutes"
+    return (
+        f"{detail}. A full disk takes the broker's replicas offline: shorten retention (retention.ms, "
+        "retention.bytes), move replicas away with `springtide plans make`, or enlarge the disk"
+    )
