@@ -1,8 +1,9 @@
 """One simulated broker: its real core, and a real lease, between an in-memory disk and a lossy network.
 
 It drives the cores as the process's shell does: how a batch is applied, which logs are made, what a report
-holds, what it says to controllers and what their answers mean is decided there. The rest of the shell it has
-in the smallest form: when it beats and polls, whom it asks, and how it fetches. Only what a disk keeps
+holds, what it says to controllers and what their answers mean, what a fetch asks for and when it is answered
+is decided there. The rest of the shell it has in the smallest form: when it beats, polls and fetches, whom it
+asks, and where a throttled learner waits. Only what a disk keeps
 survives a crash: logs (cut back to what was flushed when the machine dies), the high-watermark checkpoint,
 and the directory's identity.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +25,7 @@ from dataplane.core.broker import (
     Broker,
     Configure,
     DeleteLog,
+    Forgotten,
     LastKnown,
     LogsWanted,
     NotApplied,
@@ -60,7 +63,19 @@ from dataplane.core.effects import (
     Vouch,
 )
 from dataplane.core.fetch import ConsumerFetch, ReplicaFetch
-from dataplane.core.fetch_session import HIGH_WATERMARK_TELL_MS, Contact, FetchPosition
+from dataplane.core.fetch_session import (
+    INITIAL_EPOCH,
+    NO_SESSION,
+    AskedPartition,
+    FetchPosition,
+    FetchSession,
+    FetchSessions,
+    FollowedPartition,
+    FollowerRequest,
+    FollowerSession,
+    SessionRequest,
+)
+from dataplane.core.fetches import Fetch, FetchedAnswer, WaitingFetches
 from dataplane.core.hosted import Hosted
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
@@ -68,6 +83,7 @@ from dataplane.core.replica import Replica
 from dataplane.core.results import (
     LATEST_TIMESTAMP,
     DeletionResult,
+    FetchResult,
     LeaderAnswer,
     OffsetResult,
     ReplicaOptions,
@@ -122,6 +138,8 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
 FETCH_SLACK_MS = 600
+#: The bytes of so many partitions fit into one answer.
+FETCHED_AT_ONCE_MAX = 4
 RESTART_MS = 1_000
 """How soon a supervisor starts a process again that ended."""
 THROTTLE_WINDOW_MS = 1_000
@@ -138,40 +156,81 @@ BATCHES_EXPIRED_MAX = 8
 
 
 class FetchCall(NamedTuple):
-    """What a follower sends its leader: all partitions it follows there. follows: the name of the answer that
-    it had last on this connection, if it had one; a session's epoch says the same (KIP-227)."""
+    """What a follower sends its leader."""
 
     broker_id: int
     broker_epoch: int
-    partitions: tuple[tuple[PartitionKey, FetchPosition], ...]
-    follows: tuple[int, int] | None = None
-    marks: Mapping[PartitionKey, LogMark] = MappingProxyType({})
+    asked: FollowerRequest
+    marks: Mapping[PartitionKey, LogMark]
 
 
 class FetchAnswer(dict[PartitionKey, LeaderAnswer]):
-    """name: (life of the leader, number). None: it knows no such session, the follower begins another."""
+    """error: of the whole; then there are no partitions."""
 
-    def __init__(self, name: tuple[int, int] | None, partitions: dict[PartitionKey, LeaderAnswer]) -> None:
+    def __init__(
+        self,
+        error: ErrorCode,
+        session_id: int = NO_SESSION,
+        partitions: Mapping[PartitionKey, LeaderAnswer] = MappingProxyType({}),
+    ) -> None:
         super().__init__(partitions)
-        self.name = name
+        self.error = error
+        self.session_id = session_id
 
 
-@dataclass(slots=True)
-class FollowerContact:
-    """What a leader's end of a fetch session remembers of a follower."""
+class NodeFetches(WaitingFetches):
+    """The fetches that wait at a node in one life, on its clock."""
 
-    contact: Contact
-    keys: frozenset[PartitionKey]
-    answer: tuple[int, int] | None = None
+    def __init__(self, node: BrokerNode) -> None:
+        super().__init__(
+            sessions=FetchSessions(count(1 + 1_000_000 * node.life)),
+            evaluate=node.evaluate,
+            respond=_respond,
+            holds_lease=lambda _: True,  # only consumers ask, and none has a session here
+        )
+        self._node = node
+        self._timer_ms: int | None = None
+
+    def note(self, what: Callable[[PartitionKey], None], key: PartitionKey) -> None:
+        """At the end of this turn, look again at every fetch that waits for this partition."""
+        if not self.has_news:
+            self._node._after(0, lambda: self.end_turn(now_ms=self._node.now_ms))
+        what(key)
+
+    def _arm(self, fetch: Fetch) -> None:
+        super()._arm(fetch)
+        self._ring_at(fetch.deadline_ms)
+
+    def _ring_at(self, deadline_ms: int) -> None:
+        if self._timer_ms is None or deadline_ms < self._timer_ms:
+            self._timer_ms = deadline_ms
+            self._node._after(max(0, deadline_ms - self._node.now_ms), partial(self._ring, deadline_ms))
+
+    def _ring(self, deadline_ms: int) -> None:
+        if self._timer_ms == deadline_ms:
+            self._timer_ms = None
+            wait_ms = self.end_waits(now_ms=self._node.now_ms)
+            if wait_ms is not None:
+                self._ring_at(self._node.now_ms + wait_ms)
 
 
-@dataclass(slots=True)
-class ParkedFetch:
-    """A follower's fetch that waits at the leader for news."""
+class Following:
+    """A follower's end of all that it fetches from one leader."""
 
-    request: FetchCall
-    answer: Callable[[Any], None]
-    timer: Timer
+    def __init__(self) -> None:
+        self.session = FollowerSession()
+        self.positions: dict[PartitionKey, FetchPosition] = {}
+
+    def place(self, positions: dict[PartitionKey, FetchPosition]) -> None:
+        for key in [key for key in self.positions if key not in positions]:
+            self.leave(key)
+        for key, position in positions.items():
+            self.session.set_position(key, position)
+        self.positions = positions
+
+    def leave(self, key: PartitionKey) -> None:
+        if self.positions.pop(key, None) is not None:
+            self.session.remove(key)
 
 
 class Replicas(Mapping[PartitionKey, Replica]):
@@ -239,21 +298,15 @@ class BrokerNode:
     report_soon: bool = False
     incarnation: str = ""
     problems_seen: list[ReplicaProblem] = field(default_factory=list)
-    parked_fetches: dict[int, ParkedFetch] = field(default_factory=dict)
-    told: dict[tuple[int, PartitionKey], int] = field(default_factory=dict)
-    #: As a leader, of each follower; as a follower, the name of each leader's last answer.
-    contacts: dict[int, FollowerContact] = field(default_factory=dict)
-    answer_count: int = 0
-    answers_had: dict[int, tuple[int, int]] = field(default_factory=dict)
-    #: As a follower, what it told each leader last.
-    positions_told: dict[int, dict[PartitionKey, FetchPosition]] = field(default_factory=dict)
+    fetches: NodeFetches = field(init=False)
+    #: The session of each follower's connection; the other end of this broker's own, by leader.
+    connections: dict[int, FetchSession] = field(default_factory=dict)
+    leaders: dict[int, Following] = field(default_factory=dict)
     #: Its host was put back to an earlier moment, and it has not found that out (3.10, a host that goes
     #: back).
     is_resumed: bool = False
     #: When it sent the last heartbeat that was acknowledged, by no clock of its own.
     heard_ms: int = -(2**60)
-    #: Partitions whose news has not been looked at yet on behalf of parked fetches.
-    woken: dict[PartitionKey, None] = field(default_factory=dict)
     directory_failed: bool = False
     #: Produce calls that wait in a replica: by when each has to be answered.
     owed: dict[int, int] = field(default_factory=dict)
@@ -275,6 +328,7 @@ class BrokerNode:
         self.time = timekeeper(self.clock)
         self.throttle = self._new_throttle()
         self._begin_session(ShutdownKind.FIRST_START)
+        self.fetches = NodeFetches(self)
         self.forget_replicas()
 
     @property
@@ -336,14 +390,11 @@ class BrokerNode:
         self.fetch_tasks = set()
         self.chain_epoch = -1
         self.seen_ends = {}
-        self.parked_fetches = {}
-        self.told = {}
-        self.contacts = {}
-        self.answers_had = {}
-        self.positions_told = {}
+        self.fetches = NodeFetches(self)
+        self.connections = {}
+        self.leaders = {}
         self.heard_ms = -(2**60)
         self.owed = {}
-        self.woken = {}
         self.directory_failed = False
         self.reporting = self.report_soon = False
         self.is_resumed = False
@@ -892,6 +943,8 @@ class BrokerNode:
                     if not hosted.is_forgotten:
                         self._classify(hosted.key, hosted.replica)
                     self.cluster.oracle.on_replica_touched(self, hosted.key)
+                case Forgotten(hosted=hosted):
+                    self.fetches.note(self.fetches.on_leadership_changed, hosted.key)
                 case ReportSoon():
                     self._after(1, self._report)
                 case NotApplied(state=state, code="log_missing"):
@@ -921,19 +974,20 @@ class BrokerNode:
                     waiter(result)
             case LogStartMoved():
                 self._after(self.random.randint(1, 30), partial(self._store_log_start, key))
-                self._tell_soon(key)
+                self.fetches.note(self.fetches.on_high_watermark_moved, key)
             case StartFetching(leader_id=leader_id):
                 self.fetching[key] = leader_id
+                self._leave_leaders(key, but=leader_id)
                 if leader_id not in self.fetch_tasks:
                     self.fetch_tasks.add(leader_id)
                     self._after(1, lambda: self._fetch(leader_id))
             case StopFetching():
                 self.fetching.pop(key, None)
+                self._leave_leaders(key)
                 self.throttle.remove(key, self.now_ms)
             case BackOff(delay_ms=delay_ms):
                 self.backing_off.add(key)
-                for told in self.positions_told.values():
-                    told.pop(key, None)  # it leaves the session until then
+                self._leave_leaders(key)
                 self._after(delay_ms, lambda: self.backing_off.discard(key))
             case CopyDivergent():
                 self._copy_divergent(key, effect)
@@ -960,16 +1014,16 @@ class BrokerNode:
             case HighWatermarkMoved():
                 self.cluster.marks.on_commit(self, replica)
                 self.cluster.oracle.on_high_watermark_moved(self, key)
-                self._tell_soon(key)
+                self.fetches.note(self.fetches.on_high_watermark_moved, key)
             case Remark(kind=RemarkKind.BEGINS_ANEW_FOR_ROT):
                 self.cluster.marks.reached("rot.begins.a.log.anew")
             case Remark(kind=RemarkKind.BEGUN_ANEW_FOR_A_ROUND, text=text):
                 self.cluster.marks.reached("round.begins.a.log.anew")
                 self.events.note(f"{self.name} {key[0][:4]}-{key[1]} {text}")
             case DataAppended():
-                self._wake(key)
+                self.fetches.note(self.fetches.on_data_appended, key)
             case LeadershipChanged():
-                self._wake(key)
+                self.fetches.note(self.fetches.on_leadership_changed, key)
                 if isinstance(replica.role, Leader):
                     self.cluster.oracle.on_leadership_began(self, key)
                 self.events.note(
@@ -1109,7 +1163,7 @@ class BrokerNode:
 
     def _fetch(self, leader_id: int) -> None:
         """One fetch to one leader, for all partitions followed there; then the next."""
-        partitions = []
+        positions: dict[PartitionKey, FetchPosition] = {}
         self.throttle.admit(self.now_ms)
         for key in sorted(key for key, leader in self.fetching.items() if leader == leader_id):
             position = None if key in self.backing_off else self.replicas[key].next_fetch()
@@ -1118,7 +1172,7 @@ class BrokerNode:
             elif key in self.throttle:
                 self.throttle.release(key, self.now_ms)
             if position is not None:
-                partitions.append((key, position))
+                positions[key] = position
         if leader_id not in self.fetching.values():
             self.fetch_tasks.discard(leader_id)
             return
@@ -1126,26 +1180,30 @@ class BrokerNode:
         def again(delay_ms: float) -> None:
             self._after(delay_ms, lambda: self._fetch(leader_id))
 
-        if not partitions:
+        following = self.leaders.setdefault(leader_id, Following())
+        following.place(positions)
+        if not positions:
             again(30 + self.cluster.options.fetch_wait_ms / 5)
             return
 
         def lost() -> None:
-            self.answers_had.pop(leader_id, None)
-            for key, _ in partitions:
+            following.session.on_failure()
+            begin_anew()
+
+        def begin_anew() -> None:
+            for key in positions:
                 if key in self.throttle:
                     self.throttle.release(key, self.now_ms)
             again(20)
 
         def answered(answer: FetchAnswer) -> None:
-            if answer.name is None:
-                lost()
+            if not following.session.on_answer(answer.error, session_id=answer.session_id):
+                begin_anew()
                 return
-            self.answers_had[leader_id] = answer.name
             got = False
-            for key, position in partitions:
-                replica, fetched = self.replicas.get(key), answer.get(key)
-                if replica is None or fetched is None:
+            for key, fetched in answer.items():
+                replica, position = self.replicas.get(key), following.session.asked(key)
+                if replica is None or position is None:
                     continue
                 if key in self.throttle:
                     self.throttle.settle(key, len(fetched.records), self.now_ms)
@@ -1169,17 +1227,14 @@ class BrokerNode:
                 again(15 + 30 * self.random.random())
 
         wait_ms = self.cluster.options.fetch_wait_ms
-        follows = self.answers_had.get(leader_id)
-        told = {} if follows is None else self.positions_told.get(leader_id, {})
-        self.positions_told[leader_id] = dict(partitions)
+        asked = following.session.build()
         marks = {
             key: mark
-            for key, position in partitions
-            if position.has_turned(told.get(key))
-            and (follower := self.replicas[key].following) is not None
+            for key in asked.unproven
+            if (follower := self.replicas[key].following) is not None
             and (mark := follower.log_mark()) is not None
         }
-        request = FetchCall(self.broker_id, self.broker_epoch, tuple(partitions), follows, marks)
+        request = FetchCall(self.broker_id, self.broker_epoch, asked, marks)
         self._call(
             f"broker-{leader_id}",
             request,
@@ -1187,6 +1242,11 @@ class BrokerNode:
             lost,
             timeout_ms=wait_ms + FETCH_SLACK_MS,
         )
+
+    def _leave_leaders(self, key: PartitionKey, *, but: int | None = None) -> None:
+        for leader_id, following in self.leaders.items():
+            if leader_id != but:
+                following.leave(key)
 
     def _when_its_turn_comes(self, key: PartitionKey, position: FetchPosition) -> FetchPosition | None:
         size_bytes = self.throttle.ask(key, self.now_ms)
@@ -1204,10 +1264,10 @@ class BrokerNode:
                 self._on_fetch(request, answer)
             case ProduceCall():
                 self._produce(request, answer)
-            case MendCall(broker_id=broker_id, key=key):
-                answer(
-                    self._serve_position(broker_id, request.broker_epoch, key, request.position, contact=None)
-                )
+            case MendCall(broker_id=broker_id, key=key, position=position):
+                max_bytes = min(position.max_bytes, self.cluster.options.fetch_bytes_max)
+                fetch = ReplicaFetch(broker_id, request.broker_epoch, position, max_bytes)
+                answer(_answer_of(self._serve(key, fetch)))
             case ReadCall() | DeleteCall() if self.is_resumed:
                 pass  # it would be as old as its snapshot, until somebody finds out (3.10)
             case ReadCall():
@@ -1217,99 +1277,67 @@ class BrokerNode:
             case _:
                 raise AssertionError(request)
 
-    def _on_fetch(self, request: FetchCall, answer: Callable[[Any], None]) -> None:
-        """Answer at once what is news; park the rest, as the data plane's shell does."""
-        wait_ms = self.cluster.options.fetch_wait_ms
-        if not self._note_contact(request):
-            answer(FetchAnswer(None, {}))
+    def _on_fetch(self, call: FetchCall, answer: Callable[[FetchAnswer], None]) -> None:
+        """As dataplane/handlers/fetch.py does."""
+        asked, sessions = call.asked, self.fetches.sessions
+        self.fetches.end_turn(now_ms=self.now_ms)  # of the event before, which a request finds ended
+        earlier = self.connections.get(call.broker_id)
+        if earlier is not None and asked.session_epoch == INITIAL_EPOCH:  # it comes over a new connection
+            if isinstance(earlier.parked, Fetch):
+                self.fetches.drop(earlier.parked)
+            sessions.close(earlier)
+        opened = sessions.open(
+            SessionRequest(
+                session_id=asked.session_id,
+                session_epoch=asked.session_epoch,
+                replica_id=call.broker_id,
+                broker_epoch=call.broker_epoch,
+                partitions=[
+                    AskedPartition(key, position, call.marks.get(key)) for key, position in asked.partitions
+                ],
+                forgotten=asked.forgotten,
+            ),
+            now_ms=self.now_ms,
+        )
+        if isinstance(opened, ErrorCode):
+            answer(FetchAnswer(opened))
             return
-        earlier = self.parked_fetches.pop(request.broker_id, None)
-        if earlier is not None:  # its follower has given it up
-            earlier.timer.cancel()
-        answers = {key: self._serve(request, key, position) for key, position in request.partitions}
-        if not wait_ms or is_news(answers):
-            self._answer_fetch(request, answers, answer)
-            return
-        told = self.told
-        if any(told.get((request.broker_id, k), -1) < a.high_watermark for k, a in answers.items()):
-            wait_ms = min(wait_ms, HIGH_WATERMARK_TELL_MS)
-        self.parked_fetches[request.broker_id] = ParkedFetch(
-            request, answer, self._after(wait_ms, lambda: self._end_wait(request))
+        self.connections[call.broker_id] = opened
+        for key in asked.forgotten:
+            if key in self.replicas and (leader := self.replicas[key].leading) is not None:
+                leader.on_replica_gone(call.broker_id, opened.contact)
+        wait_ms = 0 if asked.has_more else self.cluster.options.fetch_wait_ms
+        self.fetches.take(
+            Fetch(
+                session=opened,
+                min_bytes=1,
+                max_bytes=FETCHED_AT_ONCE_MAX * self.cluster.options.fetch_bytes_max,
+                deadline_ms=self.now_ms + wait_ms,
+                context=answer,
+                is_gone=lambda: False,
+            ),
+            now_ms=self.now_ms,
         )
 
-    def _note_contact(self, request: FetchCall) -> bool:
-        """The bookkeeping of fetch sessions. False: it follows an answer that was not this session's last."""
-        keys = frozenset(key for key, _ in request.partitions)
-        known = self.contacts.get(request.broker_id)
-        if request.follows is None:
-            if known is not None:
-                known.contact.end()
-            self.contacts[request.broker_id] = FollowerContact(Contact(self.now_ms), keys)
-            return True
-        if known is None or known.answer != request.follows:
-            return False
-        known.contact.on_request(self.now_ms)
-        for key in sorted(known.keys - keys):
-            if key in self.replicas and (leader := self.replicas[key].leading) is not None:
-                leader.on_replica_gone(request.broker_id, known.contact)
-        known.keys = keys
-        return True
-
-    def _answer_fetch(
+    def evaluate(
         self,
-        request: FetchCall,
-        answers: dict[PartitionKey, LeaderAnswer],
-        answer: Callable[[Any], None],
-    ) -> None:
-        for key, fetched in answers.items():
-            self.told[(request.broker_id, key)] = fetched.high_watermark
-        self.answer_count += 1
-        name = (self.life, self.answer_count)
-        known = self.contacts[request.broker_id]
-        known.answer = name
-        known.contact.on_answer(self.now_ms)
-        answer(FetchAnswer(name, answers))
-
-    def _end_wait(self, request: FetchCall) -> None:
-        parked = self.parked_fetches.get(request.broker_id)
-        if parked is None or parked.request is not request:
-            return
-        del self.parked_fetches[request.broker_id]
-        parked.timer.cancel()
-        answers = {key: self._serve(request, key, position) for key, position in request.partitions}
-        self._answer_fetch(request, answers, parked.answer)
-
-    def _wake(self, key: PartitionKey) -> None:
-        """At the end of this turn, look again at every fetch that waits for this partition; one that has news
-        is answered."""
-        if self.parked_fetches:
-            if not self.woken:
-                self._after(0, self._evaluate_parked)
-            self.woken[key] = None
-
-    def _evaluate_parked(self) -> None:
-        woken, self.woken = self.woken, {}
-        for replica_id, parked in list(self.parked_fetches.items()):
-            request = parked.request
-            if self.parked_fetches.get(replica_id) is not parked:
-                continue
-            answers = {
-                key: self._serve(request, key, position)
-                for key, position in request.partitions
-                if key in woken
-            }
-            if answers and is_news(answers) and self.parked_fetches.get(replica_id) is parked:
-                del self.parked_fetches[replica_id]
-                parked.timer.cancel()
-                self._answer_fetch(request, answers, parked.answer)
-
-    def _tell_soon(self, key: PartitionKey) -> None:
-        """A high watermark alone wakes nobody at once, but is told before long."""
-        for parked in self.parked_fetches.values():
-            request = parked.request
-            if any(k == key for k, _ in request.partitions):
-                parked.timer.cancel()
-                parked.timer = self._after(HIGH_WATERMARK_TELL_MS, partial(self._end_wait, request))
+        session: FetchSession,
+        followed: FollowedPartition,
+        max_bytes: int,
+        at_least_one: bool,
+        now_ms: int,
+    ) -> FetchResult:
+        """Return what a follower is told of one partition. Its news wait for this turn's end."""
+        fetch = ReplicaFetch(
+            session.replica_id,
+            session.broker_epoch,
+            followed.position,
+            min(max_bytes, self.cluster.options.fetch_bytes_max),
+            at_least_one,
+            session.contact,
+            followed.take_mark(),
+        )
+        return self._serve(followed.key, fetch)
 
     def _read(self, request: ReadCall) -> ReadAnswer:
         """A consumer's fetch, or its question for the end."""
@@ -1360,45 +1388,19 @@ class BrokerNode:
         self._run(request.key, effects)
         self.cluster.oracle.on_replica_touched(self, request.key)
 
-    def _serve(self, request: FetchCall, key: PartitionKey, position: FetchPosition) -> LeaderAnswer:
-        contact = self.contacts[request.broker_id].contact
-        mark = request.marks.get(key)
-        return self._serve_position(
-            request.broker_id, request.broker_epoch, key, position, contact=contact, mark=mark
-        )
-
-    def _serve_position(
-        self,
-        replica_id: int,
-        broker_epoch: int,
-        key: PartitionKey,
-        position: FetchPosition,
-        *,
-        contact: Contact | None,
-        mark: LogMark | None = None,
-    ) -> LeaderAnswer:
+    def _serve(self, key: PartitionKey, fetch: ReplicaFetch) -> FetchResult:
         replica = self.replicas.get(key)
         if replica is None:
             self.cluster.marks.reached("fetch.of.an.unknown.partition")
-            return LeaderAnswer(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        max_bytes = min(position.max_bytes, self.cluster.options.fetch_bytes_max)
-        fetch = ReplicaFetch(replica_id, broker_epoch, position, max_bytes, contact=contact, mark=mark)
+            return FetchResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         result, effects = replica.role.on_replica_fetch(fetch, now_ms=self.now_ms)
+        position, replica_id = fetch.position, fetch.replica_id
         self.cluster.marks.on_fetch_served(replica, replica_id, position, result, effects)
         if result.error is ErrorCode.NONE and result.diverging is None and not result.producers:
-            self.cluster.oracle.on_fetch_served(self, key, replica_id, broker_epoch, position)
+            self.cluster.oracle.on_fetch_served(self, key, replica_id, fetch.broker_epoch, position)
         self._run(key, effects)
         self.cluster.oracle.on_replica_touched(self, key)
-        parts = result.records.parts if result.records is not None else ()
-        return LeaderAnswer(
-            error=result.error,
-            high_watermark=result.high_watermark,
-            log_start_offset=result.log_start_offset,
-            diverging=result.diverging,
-            records=b"".join(parts) if parts else b"",  # type: ignore[arg-type]  # none lies in a file
-            compacted=result.compacted,
-            producers=result.producers,
-        )
+        return result
 
     def _produce(self, request: ProduceCall, answer: Callable[[Any], None]) -> None:
         replica = self.replicas.get(request.key)
@@ -1458,12 +1460,20 @@ class BrokerNode:
 _FORGOT_ITS_PRODUCER = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 
 
-def is_news(answers: dict[PartitionKey, LeaderAnswer]) -> bool:
-    """Whether a follower is to be told at once."""
-    return any(
-        len(fetched.records)
-        or fetched.producers
-        or fetched.error is not ErrorCode.NONE
-        or fetched.diverging is not None
-        for fetched in answers.values()
+def _respond(fetch: Fetch, session: FetchSession, answers: list[FetchedAnswer]) -> None:
+    assert callable(fetch.context)
+    told = {answer.followed.key: _answer_of(answer.result) for answer in answers}
+    fetch.context(FetchAnswer(ErrorCode.NONE, session.session_id, told))
+
+
+def _answer_of(result: FetchResult) -> LeaderAnswer:
+    parts = () if result.records is None else result.records.parts
+    return LeaderAnswer(
+        error=result.error,
+        high_watermark=result.high_watermark,
+        log_start_offset=result.log_start_offset,
+        diverging=result.diverging,
+        records=b"".join(parts) if parts else b"",  # type: ignore[arg-type]  # none lies in a file
+        compacted=result.compacted,
+        producers=result.producers,
     )

@@ -293,10 +293,10 @@ def fetches_vouch_from_their_arrival() -> Patches:
 def parked_fetches_vouch_again() -> Patches:
     original = FollowerProgress.on_fetch
 
-    def on_fetch(self: FollowerProgress, fetch: ReplicaFetch, *, now_ms: int, **kwargs: Any) -> None:
-        original(self, fetch, now_ms=now_ms, **kwargs)
-        if self.contact is not None:
-            self.contact.vouched_ms = now_ms
+    def on_fetch(self: FollowerProgress, fetch: ReplicaFetch, *, leader_end_offset: int, now_ms: int) -> None:
+        original(self, fetch, leader_end_offset=leader_end_offset, now_ms=now_ms)
+        if fetch.contact is not None:
+            fetch.contact.vouched_ms = now_ms
 
     return [(FollowerProgress, "on_fetch", on_fetch)]
 
