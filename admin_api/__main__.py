@@ -39,7 +39,7 @@ from controller.config import OPTIONS, ConfigError, ControllerConfig, load_confi
 from controller.database import schema
 from controller.database.sql import Database, cause_of
 from controller.dump_image import dump_image
-from controller.shell.broker_api import create_coordinator_router, create_router
+from controller.shell.broker_api import create_routers
 from controller.shell.clock import SystemClock
 from controller.shell.engine import Engine
 from controller.shell.kafka_groups import KafkaGroups, KafkaTls
@@ -234,7 +234,7 @@ async def serve(
         clock=engine.clock,
         random_bytes=os.urandom,
         registry=registry,
-        internal_routers=[create_router(engine), create_coordinator_router(engine)],
+        internal_routers=create_routers(engine),
         tokens=tokens,
         issuer=issuer,
     )

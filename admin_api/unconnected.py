@@ -14,7 +14,7 @@ from admin_api.settings import ApiSettings
 from controller.audit.outbox import AuditOutbox
 from controller.core.options import ControllerOptions
 from controller.database.sql import Database
-from controller.shell.broker_api import create_coordinator_router, create_router
+from controller.shell.broker_api import create_routers
 from controller.shell.clock import SystemClock
 from controller.shell.engine import Engine
 from controller.shell.kafka_groups import KafkaGroups
@@ -45,7 +45,7 @@ def unconnected_app() -> Iterator[FastAPI]:
             clock=clock,
             random_bytes=os.urandom,
             registry=CollectorRegistry(),
-            internal_routers=[create_router(engine), create_coordinator_router(engine)],
+            internal_routers=create_routers(engine),
         )
     finally:
         store.close()

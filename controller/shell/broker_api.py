@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cache, partial
 from inspect import cleandoc
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -79,6 +79,7 @@ SLICE_BYTES: Final = 256 * 1024
 
 #: An answer's body, in order.
 Pieces = tuple[bytes, ...]
+Endpoint = Callable[..., Awaitable[Response]]
 
 RequestBody = TypeVar(
     "RequestBody",
@@ -110,47 +111,39 @@ class BodyRefused(Exception):
         self.status = status
 
 
-def create_router(engine: Engine) -> APIRouter:
-    """The endpoints, to be included in the application as they are."""
-    api = BrokerApi(engine)
-    router = APIRouter(prefix="/internal/clusters/{cluster}/brokers", tags=[TAG])
-    endpoints: tuple[tuple[str, Callable[..., Awaitable[Response]], type, type[ControllerAnswer]], ...] = (
-        ("register", api.register, RegisterRequest, RegisterResponse),
-        ("heartbeat", api.heartbeat, HeartbeatRequest, HeartbeatResponse),
-        ("poll", api.poll, PollRequest, UpdateBatch),
-        ("report", api.report, LagReport, LagReportResponse),
-        ("allocate-producer-ids", api.allocate_producer_ids, ProducerIdsRequest, ProducerIdsResponse),
-        ("preflight", api.preflight, PreflightReport, PreflightResponse),
-    )
-    for name, endpoint, request_type, response_type in endpoints:
-        add_endpoint(router, name, endpoint, request_type, response_type)
-    return router
+def create_routers(engine: Engine) -> list[APIRouter]:
+    """Return the endpoints for each kind of member, to be included in the application as they are."""
+    return [_create_router(BrokerApi(engine, kind), kind) for kind in MemberKind]
 
 
-def create_coordinator_router(engine: Engine) -> APIRouter:
-    """Return the endpoints for coordinators: those of brokers that are about a process, and not its disk."""
-    api = BrokerApi(engine, MemberKind.COORDINATOR)
-    router = APIRouter(prefix="/internal/clusters/{cluster}/coordinators", tags=[COORDINATORS_TAG])
-    endpoints: tuple[tuple[str, Callable[..., Awaitable[Response]], type, type[ControllerAnswer]], ...] = (
-        ("register", api.register, RegisterRequest, RegisterResponse),
-        ("heartbeat", api.heartbeat, HeartbeatRequest, HeartbeatResponse),
-        ("poll", api.poll, PollRequest, UpdateBatch),
-        ("name-writer", api.name_writer, NameWriterRequest, NameWriterResponse),
-        ("allocate-producer-ids", api.allocate_producer_ids, ProducerIdsRequest, ProducerIdsResponse),
+def _create_router(api: BrokerApi, kind: MemberKind) -> APIRouter:
+    tag = TAG if kind is MemberKind.BROKER else COORDINATORS_TAG
+    router = APIRouter(prefix=f"/internal/clusters/{{cluster}}/{kind}s", tags=[tag])
+    brokers, coordinators = (MemberKind.BROKER,), (MemberKind.COORDINATOR,)
+    endpoints: tuple[tuple[Endpoint, type, type[ControllerAnswer], Iterable[MemberKind]], ...] = (
+        (api.register, RegisterRequest, RegisterResponse, MemberKind),
+        (api.heartbeat, HeartbeatRequest, HeartbeatResponse, MemberKind),
+        (api.poll, PollRequest, UpdateBatch, MemberKind),
+        (api.report, LagReport, LagReportResponse, brokers),
+        (api.name_writer, NameWriterRequest, NameWriterResponse, coordinators),
+        (api.allocate_producer_ids, ProducerIdsRequest, ProducerIdsResponse, MemberKind),
+        (api.preflight, PreflightReport, PreflightResponse, brokers),
     )
-    for name, endpoint, request_type, response_type in endpoints:
-        add_endpoint(router, name, endpoint, request_type, response_type, noun="coordinator")
+    for endpoint, request_type, response_type, kinds in endpoints:
+        if kind in kinds:
+            name = endpoint.__name__.replace("_", "-")
+            add_endpoint(router, name, endpoint, request_type, response_type, noun=kind)
     return router
 
 
 def add_endpoint(
     router: APIRouter,
     name: str,
-    endpoint: Callable[..., Awaitable[Response]],
+    endpoint: Endpoint,
     request_type: type,
     response_type: type,
     *,
-    noun: str = "broker",
+    noun: str,
 ) -> None:
     """One verb of brokers or coordinators, with the contract's types in the document."""
     router.add_api_route(
@@ -175,7 +168,7 @@ def add_endpoint(
 class BrokerApi:
     """Parses, asks the engine, renders. kind: of those that call."""
 
-    def __init__(self, engine: Engine, kind: MemberKind = MemberKind.BROKER) -> None:
+    def __init__(self, engine: Engine, kind: MemberKind) -> None:
         self._engine = engine
         self._kind = kind
         self._batches = EncodedBatches()
@@ -189,11 +182,7 @@ class BrokerApi:
 
     async def heartbeat(self, cluster: str, broker_id: int, request: Request) -> Response:
         """Renew the lease. Acknowledged only while this controller can prove that it is the active one."""
-        event = partial(
-            Heartbeat,
-            received_ms=self._engine.clock.now_mono_ms(),
-            kind=self._kind,
-        )
+        event = partial(Heartbeat, received_ms=self._engine.clock.now_mono_ms(), kind=self._kind)
         return await self._ask(
             cluster, request, _Question(broker_id, HeartbeatRequest, HeartbeatResponse, event)
         )

@@ -12,7 +12,7 @@ from admin_api.settings import ApiSettings
 from controller.audit.outbox import AuditOutbox
 from controller.audit.retention import Retention
 from controller.database.sql import Database
-from controller.shell.broker_api import create_coordinator_router, create_router
+from controller.shell.broker_api import create_routers
 from controller.shell.engine import Engine
 from controller.shell.meta import SessionState
 from controller.shell.metrics import EngineCollector
@@ -152,7 +152,7 @@ class ControllerNode(Node):
             clock=engine.clock,
             random_bytes=random.randbytes,
             registry=registry,
-            internal_routers=[create_router(engine), create_coordinator_router(engine)],
+            internal_routers=create_routers(engine),
         )
         self.engine, self.outbox = engine, outbox
         retention = Retention(

@@ -22,7 +22,7 @@ from admin_api.settings import ApiSettings
 from controller.audit.outbox import AuditOutbox
 from controller.database.sql import Database, DatabaseUnavailable, create_sql_engine
 from controller.database.tables import metadata
-from controller.shell.broker_api import create_coordinator_router, create_router
+from controller.shell.broker_api import create_routers
 from controller.shell.engine import Engine
 from controller.shell.metrics import EngineCollector
 from tests.kit.admin_api.groups import MemoryGroups
@@ -175,7 +175,7 @@ async def controller(
         clock=clock,
         random_bytes=random.Random(f"rest {name}").randbytes,
         registry=registry,
-        internal_routers=[create_router(engine), create_coordinator_router(engine)],
+        internal_routers=create_routers(engine),
         tokens=tokens,
         issuer=issuer,
     )

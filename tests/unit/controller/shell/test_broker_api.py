@@ -21,7 +21,7 @@ from controller.shell.broker_api import (
     SLICE_BYTES,
     SMALL_BODY_BYTES_MAX,
     EncodedBatches,
-    create_router,
+    create_routers,
 )
 from controller.shell.engine import Engine
 from controller.shell.listeners import ListenerAnswer
@@ -49,7 +49,8 @@ Post = Callable[..., Any]
 
 def application(engine: Engine) -> FastAPI:
     app = FastAPI()
-    app.include_router(create_router(engine))
+    for router in create_routers(engine):
+        app.include_router(router)
     return app
 
 
