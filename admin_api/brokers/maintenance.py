@@ -29,7 +29,7 @@ from controller.face.commands import (
     MaintainBrokers,
     Refusal,
     RefusalCode,
-    RemoveBroker,
+    RemoveMember,
 )
 from controller.face.plans import Drain, Plan, RejectionCode
 from controller.face.settings import is_leader_rebalance_enabled
@@ -153,7 +153,7 @@ async def remove_broker(change: BrokerChange, attempt: Attempt) -> Answer:
     broker = find_broker(change.view, change.cluster, found.owner_id if found else change.broker_id)
     _check_settled(change, broker)
     before = broker_view(change.view, broker)
-    event = RemoveBroker(**attempt.event, broker_id=change.broker_id)
+    event = RemoveMember(**attempt.event, member_id=change.broker_id)
     reply = await change.services.engine.submit(change.cluster, event)
     if isinstance(reply, Refusal):
         # A broker in use is named by the path; no part of the body is wrong.

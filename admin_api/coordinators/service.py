@@ -26,9 +26,10 @@ from controller.face.commands import (
     AdmitCoordinators,
     CoordinatorsChanged,
     MaintainCoordinators,
+    MemberKind,
     Refusal,
     RefusalCode,
-    RemoveCoordinator,
+    RemoveMember,
 )
 from controller.operations.brokers import endpoint_of
 
@@ -103,7 +104,7 @@ async def remove_coordinator(change: CoordinatorChange, attempt: Attempt) -> Ans
     coordinator = change.coordinator
     _check_settled(change, coordinator)
     before = coordinator_view(change.view, coordinator)
-    event = RemoveCoordinator(**attempt.event, coordinator_id=coordinator.coordinator_id)
+    event = RemoveMember(**attempt.event, kind=MemberKind.COORDINATOR, member_id=coordinator.coordinator_id)
     reply = await change.services.engine.submit(change.cluster, event)
     if isinstance(reply, Refusal):
         # One in use is named by the path; no part of the body is wrong.

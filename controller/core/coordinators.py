@@ -20,16 +20,16 @@ from controller.core.draft import Draft, actor_of
 from controller.core.effects import AlarmCode, AlarmKey
 from controller.core.events import (
     AdmitCoordinators,
-    CoordinatorRemoved,
     CoordinatorsChanged,
     MaintainCoordinators,
+    MemberRemoved,
     OperatorEvent,
     Refusal,
     RefusalCode,
-    RemoveCoordinator,
+    RemoveMember,
 )
 from controller.core.image import ClusterImage
-from controller.core.operators import STILL_RUNNING_HINT, keep_epoch
+from controller.core.operators import remove_members
 from controller.core.options import ControllerOptions
 from controller.core.presence import Presence, Session
 from controller.core.records import (
@@ -292,26 +292,12 @@ def maintain_coordinators(draft: Draft, event: MaintainCoordinators) -> Coordina
 
 
 def remove_coordinator(
-    draft: Draft, sessions: CoordinatorSessions, event: RemoveCoordinator, now_ms: int
-) -> CoordinatorRemoved | Refusal:
-    image, coordinator_id = draft.image, event.coordinator_id
-    refusal = check_coordinators(image, [coordinator_id])
+    draft: Draft, sessions: CoordinatorSessions, event: RemoveMember, now_ms: int
+) -> MemberRemoved | Refusal:
+    refusal = check_coordinators(draft.image, [event.member_id])
     if refusal is not None:
         return refusal
-    coordinator = image.coordinators[coordinator_id]
-    if coordinator.is_active or sessions.is_valid(coordinator_id, now_ms):
-        return Refusal(
-            code=RefusalCode.COORDINATOR_IN_USE,
-            field="coordinator_id",
-            detail=f"coordinator {coordinator_id} is still running",
-            hint=STILL_RUNNING_HINT,
-        )
-    if not event.dry_run:
-        change = operator_change(event, Cause.COORDINATOR_REMOVED)
-        keep_epoch(draft, coordinator.coordinator_epoch, change)
-        draft.write(RemoveMemberRecord(kind=coordinator.kind, member_id=coordinator_id, change=change))
-        sessions.forget(draft, coordinator_id)
-    return CoordinatorRemoved(coordinator_id=coordinator_id, dry_run=event.dry_run)
+    return remove_members(draft, sessions, event, [draft.image.coordinators[event.member_id]], now_ms)
 
 
 def check_coordinators(image: ClusterImage, coordinator_ids: Sequence[int]) -> Refusal | None:

@@ -130,10 +130,11 @@ class AdmitBrokers(_OperatorEvent, frozen=True, kw_only=True):
     broker_ids: tuple[int, ...]
 
 
-class RemoveBroker(_OperatorEvent, frozen=True, kw_only=True):
-    """Forget a broker that is down and holds no replica of a living topic. -> BrokerRemoved"""
+class RemoveMember(_OperatorEvent, frozen=True, kw_only=True):
+    """Forget a member that is down, and holds no replica of a living topic. -> MemberRemoved"""
 
-    broker_id: int
+    member_id: int
+    kind: MemberKind = MemberKind.BROKER
 
 
 class MaintainBrokers(_OperatorEvent, frozen=True, kw_only=True):
@@ -160,12 +161,6 @@ class MaintainCoordinators(_OperatorEvent, frozen=True, kw_only=True):
     coordinator_ids: tuple[int, ...]
     draining: bool | None = None
     demoted: bool | None = None
-
-
-class RemoveCoordinator(_OperatorEvent, frozen=True, kw_only=True):
-    """Forget a coordinator that is down. -> CoordinatorRemoved"""
-
-    coordinator_id: int
 
 
 class DescribeBroker(_OperatorEvent, frozen=True, kw_only=True):
@@ -349,7 +344,7 @@ OperatorEvent = (
     AdmitBrokers
     | RecoverMetadata
     | BringBackTopics
-    | RemoveBroker
+    | RemoveMember
     | CreateTopic
     | AddPartitions
     | ConfigureTopic
@@ -364,7 +359,6 @@ OperatorEvent = (
     | ConfigureBrokers
     | AdmitCoordinators
     | MaintainCoordinators
-    | RemoveCoordinator
     | AlterAcls
     | AlterUsers
     | AlterQuotas
@@ -474,8 +468,8 @@ class BrokersAdmitted(_Done, frozen=True, kw_only=True):
     brokers: tuple[BrokerRegistration, ...]
 
 
-class BrokerRemoved(_Done, frozen=True, kw_only=True):
-    broker_id: int
+class MemberRemoved(_Done, frozen=True, kw_only=True):
+    member_id: int
 
 
 class BrokersMaintained(_Done, frozen=True, kw_only=True):
@@ -489,10 +483,6 @@ class CoordinatorsChanged(_Done, frozen=True, kw_only=True):
     """The coordinators as they are now; of a dry run, as they would be."""
 
     coordinators: tuple[CoordinatorRegistration, ...]
-
-
-class CoordinatorRemoved(_Done, frozen=True, kw_only=True):
-    coordinator_id: int
 
 
 class BrokerDescribed(_Done, frozen=True, kw_only=True):
@@ -637,7 +627,7 @@ OperatorReply = (
     | MetadataRecovered
     | TopicsBroughtBack
     | BrokersAdmitted
-    | BrokerRemoved
+    | MemberRemoved
     | TopicCreated
     | PartitionsAdded
     | TopicConfigured
@@ -650,7 +640,6 @@ OperatorReply = (
     | BrokerDescribed
     | BrokersConfigured
     | CoordinatorsChanged
-    | CoordinatorRemoved
     | AclsAltered
     | UsersAltered
     | QuotasAltered

@@ -72,8 +72,7 @@ from controller.core.events import (
     Refusal,
     RefusalCode,
     RegisterMember,
-    RemoveBroker,
-    RemoveCoordinator,
+    RemoveMember,
     Reply,
     Report,
     Tick,
@@ -304,7 +303,9 @@ class ClusterMachine:
                 return self._on_allocate_producer_ids(draft, event.request)
             case AdmitBrokers():
                 return admit_brokers(draft, self._sessions, event)
-            case RemoveBroker():
+            case RemoveMember(kind=MemberKind.COORDINATOR):
+                return remove_coordinator(draft, self._coordinators, event, now_ms)
+            case RemoveMember():
                 return remove_broker(draft, self._sessions, event, now_ms)
             case CreateTopic():
                 return create_topic(draft, event, self.options)
@@ -331,8 +332,6 @@ class ClusterMachine:
                 return admit_coordinators(draft, self._coordinators, event)
             case MaintainCoordinators():
                 return maintain_coordinators(draft, event)
-            case RemoveCoordinator():
-                return remove_coordinator(draft, self._coordinators, event, now_ms)
             case RecoverMetadata():
                 return Refusal(
                     code=RefusalCode.RECOVERY_NOT_NEEDED, detail="nothing shows that ZooKeeper lost anything"

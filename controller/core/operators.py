@@ -3,6 +3,8 @@ leaders of many partitions are elected one by one. A dry run computes the same a
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from controller.core.alarms import way_on
@@ -11,28 +13,31 @@ from controller.core.draft import Draft
 from controller.core.election import can_lead_preferred, elect_preferred, eligible_ids, live_brokers, settle
 from controller.core.events import (
     AdmitBrokers,
-    BrokerRemoved,
     BrokersAdmitted,
     ElectPreferred,
     ElectPreferredLeaders,
     ElectUnclean,
     LeadersElected,
+    MemberRemoved,
     PartitionResult,
     PreferredLeadersElected,
     Refusal,
     RefusalCode,
-    RemoveBroker,
+    RemoveMember,
 )
 from controller.core.image import ClusterImage
 from controller.core.isr import advance, with_unclean_leader
 from controller.core.loss import LossPreview
-from controller.core.records import Cause, Change, ClusterRecord, RemoveMemberRecord
+from controller.core.presence import Presence
+from controller.core.records import Cause, Change, ClusterRecord, Member, RemoveMemberRecord
 from controller.core.sessions import Sessions
 from controller.core.topics import broker_facts, check_epoch, find_partition, operator_change
 from controller.core.workers import check_named, workers_named, workers_of
 from springtide.contract.partition_state import NO_LEADER, PartitionState
 
-STILL_RUNNING_HINT = "stop it first; where its host does not answer, it is presumed to run until it is fenced"
+_STILL_RUNNING_HINT = (
+    "stop it first; where its host does not answer, it is presumed to run until it is fenced"
+)
 
 
 def admit_brokers(draft: Draft, sessions: Sessions, event: AdmitBrokers) -> BrokersAdmitted | Refusal:
@@ -63,16 +68,16 @@ def admit_brokers(draft: Draft, sessions: Sessions, event: AdmitBrokers) -> Brok
 
 
 def remove_broker(
-    draft: Draft, sessions: Sessions, event: RemoveBroker, now_ms: int
-) -> BrokerRemoved | Refusal:
+    draft: Draft, sessions: Sessions, event: RemoveMember, now_ms: int
+) -> MemberRemoved | Refusal:
     """Forget a broker with all its workers, or one worker above 0, which a host with fewer does not start."""
     image = draft.image
-    named = image.brokers.get(event.broker_id)
-    what, workers = f"broker {event.broker_id}", workers_of(image, event.broker_id)
+    named = image.brokers.get(event.member_id)
+    what, workers = f"broker {event.member_id}", workers_of(image, event.member_id)
     if named is not None and named.worker_number:
         what, workers = named.name, (named,)
     else:
-        refusal = check_named(image, [event.broker_id], "broker_id")
+        refusal = check_named(image, [event.member_id], "broker_id")
         if refusal is not None:
             return refusal
     replicas = sum(len(image.replicas_of.get(worker.broker_id, {})) for worker in workers)
@@ -84,24 +89,31 @@ def remove_broker(
             hint="move its replicas away first",
             facts={"replicas": replicas},
         )
-    for worker in workers:
-        if (worker.admitted and not worker.fenced) or sessions.is_valid(worker.broker_id, now_ms):
+    return remove_members(draft, sessions, event, workers, now_ms)
+
+
+def remove_members(
+    draft: Draft, sessions: Presence, event: RemoveMember, members: Collection[Member], now_ms: int
+) -> MemberRemoved | Refusal:
+    """Forget members of one kind, unless one of them may be running."""
+    for member in members:
+        if (member.admitted and not member.fenced) or sessions.is_valid(member.member_id, now_ms):
             return Refusal(
-                code=RefusalCode.BROKER_IN_USE,
-                field="broker_id",
-                detail=f"{worker.name} is still running",
-                hint=STILL_RUNNING_HINT,
+                code=RefusalCode(f"{member.kind}_in_use"),
+                field=f"{member.kind}_id",
+                detail=f"{member.name} is still running",
+                hint=_STILL_RUNNING_HINT,
             )
     if not event.dry_run:
-        change = operator_change(event, Cause.BROKER_REMOVED)
-        for worker in workers:
-            keep_epoch(draft, worker.broker_epoch, change)
-            draft.write(RemoveMemberRecord(kind=worker.kind, member_id=worker.broker_id, change=change))
-            sessions.forget(draft, worker.broker_id)
-    return BrokerRemoved(broker_id=event.broker_id, dry_run=event.dry_run)
+        change = operator_change(event, Cause(f"{sessions.KIND}_removed"))
+        for member in members:
+            _keep_epoch(draft, member.epoch, change)
+            draft.write(RemoveMemberRecord(kind=member.kind, member_id=member.member_id, change=change))
+            sessions.forget(draft, member.member_id)
+    return MemberRemoved(member_id=event.member_id, dry_run=event.dry_run)
 
 
-def keep_epoch(draft: Draft, epoch: int, change: Change) -> None:
+def _keep_epoch(draft: Draft, epoch: int, change: Change) -> None:
     """Keep the highest epoch where the row that holds it is about to go, so that it is never reused."""
     image = draft.image
     if epoch == image.last_broker_epoch:

@@ -42,8 +42,7 @@ from controller.core.events import (
     RecoverMetadata,
     Refusal,
     RefusalCode,
-    RemoveBroker,
-    RemoveCoordinator,
+    RemoveMember,
     Reply,
     TopicConfigured,
     TopicCreated,
@@ -52,6 +51,7 @@ from controller.core.events import (
     UsersAltered,
     UserToAlter,
 )
+from controller.core.records import MemberKind
 from controller.shell.outcomes import (
     ClusterExists,
     MetadataWentBack,

@@ -16,7 +16,7 @@ from controller.core.events import (
     AlterReassignments,
     MaintainBrokers,
     ReassignmentTarget,
-    RemoveBroker,
+    RemoveMember,
 )
 from springtide.contract.partition_state import PartitionState
 from tests.simulation.kinds_operators import ACTOR, ask
@@ -187,7 +187,7 @@ def _remove(cluster: Cluster, broker: int) -> None:
     if cluster.brokers[broker].is_up or cluster.registered_epoch(broker) < 0:
         return
     owner = cluster.owner_of(broker)
-    ask(cluster, RemoveBroker(wall_ms=cluster.events.now_ms, actor=ACTOR, broker_id=owner))
+    ask(cluster, RemoveMember(wall_ms=cluster.events.now_ms, actor=ACTOR, member_id=owner))
     cluster.events.after(AGAIN_MS / 5, lambda: _remove(cluster, broker))
 
 

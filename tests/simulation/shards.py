@@ -22,7 +22,8 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from controller.core.events import AdmitCoordinators, MaintainCoordinators, RemoveCoordinator
+from controller.core.events import AdmitCoordinators, MaintainCoordinators, RemoveMember
+from controller.core.records import MemberKind
 from controller.core.shards import COORDINATOR_TOPICS
 from coordinator.core.opening import OPENING_KEY
 from coordinator.core.replay import NO_WRITER
@@ -131,9 +132,11 @@ class Shards:
         wall_ms = self.cluster.events.now_ms
         for coordinator_id, row in sorted(controller.published.coordinators.items()):
             draining, demoted = self.wanted.get(coordinator_id, (False, False))
-            event: AdmitCoordinators | MaintainCoordinators | RemoveCoordinator
+            event: AdmitCoordinators | MaintainCoordinators | RemoveMember
             if coordinator_id in self.unwanted:
-                event = RemoveCoordinator(wall_ms=wall_ms, actor=ACTOR, coordinator_id=coordinator_id)
+                event = RemoveMember(
+                    wall_ms=wall_ms, actor=ACTOR, kind=MemberKind.COORDINATOR, member_id=coordinator_id
+                )
             elif not row.admitted:
                 event = AdmitCoordinators(wall_ms=wall_ms, actor=ACTOR, coordinator_ids=(coordinator_id,))
             elif (row.draining, row.demoted) != (draining, demoted):

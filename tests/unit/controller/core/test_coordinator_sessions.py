@@ -15,13 +15,13 @@ from controller.core.events import (
     BrokerApplied,
     BrokerFenceReply,
     BrokerProvenDead,
-    CoordinatorRemoved,
     CoordinatorsChanged,
     Heartbeat,
+    MemberRemoved,
     Refusal,
     RefusalCode,
     RegisterMember,
-    RemoveCoordinator,
+    RemoveMember,
     Tick,
 )
 from controller.core.floor import Floors
@@ -254,7 +254,9 @@ def test_the_certificate_of_a_coordinator_is_watched_until_it_is_removed() -> No
     nobody = AlarmKey(code=AlarmCode.NO_COORDINATOR)
     (alarm,) = (a for a in cluster.machine.alarms() if a.key == nobody)
     assert alarm.detail.endswith("rebalance (registered: 1001)")
-    cluster.ask(RemoveCoordinator(wall_ms=0, actor="ann", coordinator_id=1001), CoordinatorRemoved)
+    cluster.ask(
+        RemoveMember(wall_ms=0, actor="ann", kind=MemberKind.COORDINATOR, member_id=1001), MemberRemoved
+    )
     (alarm,) = cluster.machine.alarms()
     assert alarm.key == nobody
     assert alarm.detail.endswith("rebalance (registered: none)")
@@ -266,7 +268,7 @@ def test_the_certificate_of_a_coordinator_is_watched_until_it_is_removed() -> No
 
 
 def test_one_that_may_be_running_is_not_removed() -> None:
-    remove = RemoveCoordinator(wall_ms=0, actor="ann", coordinator_id=1001)
+    remove = RemoveMember(wall_ms=0, actor="ann", kind=MemberKind.COORDINATOR, member_id=1001)
     cluster = CoordinatorCluster(1001)
     cluster.now_ms += cluster.options.grace_ms + 1  # silent, and not fenced yet
     assert cluster.ask(remove, Refusal).code is RefusalCode.COORDINATOR_IN_USE
@@ -275,7 +277,7 @@ def test_one_that_may_be_running_is_not_removed() -> None:
     assert status(cluster) is BrokerStatus.FENCED
     assert cluster.ask(remove, Refusal).code is RefusalCode.COORDINATOR_IN_USE
     cluster.pass_ms(cluster.options.grace_ms + 1)
-    cluster.ask(remove, CoordinatorRemoved)
+    cluster.ask(remove, MemberRemoved)
 
 
 def test_the_next_deadline_is_that_of_those_that_are_trusted() -> None:

@@ -19,21 +19,21 @@ from controller.core.events import (
     BrokerProvenDead,
     ConfigureCluster,
     ConfigureTopic,
-    CoordinatorRemoved,
     CoordinatorsChanged,
     CreateTopic,
     DeleteTopic,
     MaintainCoordinators,
+    MemberRemoved,
     ReassignmentsAltered,
     ReassignmentTarget,
     Refusal,
     RefusalCode,
-    RemoveCoordinator,
+    RemoveMember,
     Tick,
     TopicConfigured,
     TopicDeletionStarted,
 )
-from controller.core.records import Cause, MemberRecord, PartitionRecord, Record, TopicRecord
+from controller.core.records import Cause, MemberKind, MemberRecord, PartitionRecord, Record, TopicRecord
 from controller.core.shards import PINNED, SHARDS
 from springtide.contract.errors import ControllerError
 from springtide.contract.groups import GroupNews, GroupTrouble
@@ -128,11 +128,11 @@ def test_one_gets_producer_ids_as_brokers_do() -> None:
 
 def test_only_one_that_is_down_is_removed_and_its_epoch_is_not_used_again() -> None:
     cluster = CoordinatorCluster(1001)
-    remove = RemoveCoordinator(wall_ms=0, actor="ann", coordinator_id=1001)
+    remove = RemoveMember(wall_ms=0, actor="ann", kind=MemberKind.COORDINATOR, member_id=1001)
     assert cluster.ask(remove, Refusal).code is RefusalCode.COORDINATOR_IN_USE
     epoch = cluster.image.coordinators[1001].coordinator_epoch
     cluster.step(BrokerProvenDead(wall_ms=0, broker_id=1001, broker_epoch=epoch))
-    cluster.ask(remove, CoordinatorRemoved)
+    cluster.ask(remove, MemberRemoved)
     assert not cluster.image.coordinators
     assert cluster.ask(remove, Refusal).code is RefusalCode.UNKNOWN_COORDINATOR
     cluster.fail_over()
@@ -163,7 +163,7 @@ def test_coordinators_are_told_of_in_the_stream_and_poll_it() -> None:
     update = build_update(cluster.image, poll, controller_epoch=1)
     assert update is not None
     assert [c.active for c in update.coordinators] == [False]
-    cluster.step(RemoveCoordinator(wall_ms=0, actor="ann", coordinator_id=1001))
+    cluster.step(RemoveMember(wall_ms=0, actor="ann", kind=MemberKind.COORDINATOR, member_id=1001))
     update = build_update(cluster.image, poll, controller_epoch=1)
     assert update is not None
     assert update.removed_coordinators == (1001,)

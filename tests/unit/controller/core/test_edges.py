@@ -8,11 +8,11 @@ import pytest
 from controller.core.effects import AlarmCode, Note
 from controller.core.election import can_lead_preferred
 from controller.core.events import (
-    BrokerRemoved,
     Heartbeat,
+    MemberRemoved,
     MetadataRecovered,
     RecoverMetadata,
-    RemoveBroker,
+    RemoveMember,
     Report,
 )
 from controller.core.isr import advance, check_proposal, is_eligible_member
@@ -259,7 +259,7 @@ def test_a_fencing_is_a_line_in_the_log_with_how_much_it_concerns() -> None:
 def test_when_silence_matters_is_counted_anew_without_a_broker_that_was_removed() -> None:
     cluster = Cluster()
     cluster.kill(3)
-    cluster.ask(RemoveBroker(wall_ms=0, actor="ann", broker_id=3), BrokerRemoved)
+    cluster.ask(RemoveMember(wall_ms=0, actor="ann", member_id=3), MemberRemoved)
     silent_ms = cluster.options.probe_after_ms
     assert cluster.machine.next_deadline_ms() == cluster.now_ms + silent_ms + 1
 

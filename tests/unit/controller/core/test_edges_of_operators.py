@@ -10,16 +10,16 @@ from controller.core.draft import Draft
 from controller.core.events import (
     AdmitBrokers,
     AlterReassignments,
-    BrokerRemoved,
     BrokersAdmitted,
     ElectPreferred,
     ElectUnclean,
     LeadersElected,
+    MemberRemoved,
     ReassignmentsAltered,
     ReassignmentTarget,
     Refusal,
     RefusalCode,
-    RemoveBroker,
+    RemoveMember,
 )
 from controller.core.floor import Floors
 from controller.core.loss import LogEnds
@@ -44,8 +44,8 @@ def admit(*broker_ids: int, dry_run: bool = False) -> AdmitBrokers:
     return AdmitBrokers(wall_ms=0, actor="ann", broker_ids=broker_ids, dry_run=dry_run)
 
 
-def remove(broker_id: int) -> RemoveBroker:
-    return RemoveBroker(wall_ms=0, actor="ann", broker_id=broker_id)
+def remove(broker_id: int) -> RemoveMember:
+    return RemoveMember(wall_ms=0, actor="ann", member_id=broker_id)
 
 
 # Brokers.
@@ -80,7 +80,7 @@ def test_a_broker_is_removed_when_it_is_fenced_and_silent_and_not_before(
     cluster.image.brokers[3] = msgspec.structs.replace(cluster.broker(3), fenced=is_fenced)
     cluster.now_ms += silent_ms
     reply = cluster.step(remove(3)).reply
-    assert isinstance(reply, BrokerRemoved) is (is_fenced and silent_ms > 0)
+    assert isinstance(reply, MemberRemoved) is (is_fenced and silent_ms > 0)
 
 
 def test_only_the_highest_epoch_is_kept_when_its_broker_goes_and_nothing_else_is() -> None:
@@ -88,7 +88,7 @@ def test_only_the_highest_epoch_is_kept_when_its_broker_goes_and_nothing_else_is
     cluster.kill(2, 3)
     written = []
     for broker_id in (2, 3):
-        cluster.ask(remove(broker_id), BrokerRemoved)
+        cluster.ask(remove(broker_id), MemberRemoved)
         written.append([type(record) for record in cluster.last.records])
     assert written == [[RemoveMemberRecord], [ClusterRecord, RemoveMemberRecord]]
     assert cluster.pass_ms(10 * cluster.options.grace_ms).reply is None, "its silence matters no more"

@@ -12,12 +12,12 @@ from controller.core.events import (
     BrokerApplied,
     BrokerFenceReply,
     BrokerProvenDead,
-    BrokerRemoved,
     BrokersAdmitted,
     Heartbeat,
+    MemberRemoved,
     Refusal,
     RegisterMember,
-    RemoveBroker,
+    RemoveMember,
     Tick,
 )
 from controller.core.options import ControllerOptions
@@ -399,7 +399,7 @@ def test_the_directories_that_were_left_vouch_for_the_seats_on_them() -> None:
 def test_a_broker_epoch_is_never_reused_even_after_its_holder_was_forgotten() -> None:
     cluster = Cluster()
     cluster.kill(3)
-    cluster.ask(RemoveBroker(wall_ms=0, actor="ann", broker_id=3), BrokerRemoved)
+    cluster.ask(RemoveMember(wall_ms=0, actor="ann", member_id=3), MemberRemoved)
     cluster.pass_ms(1)
     assert not alarm_keys(cluster)
     cluster.fail_over()
@@ -411,7 +411,7 @@ def test_a_broker_may_be_removed_while_it_loses_its_seats() -> None:
     cluster.create((2, 1), (2, 1), (2, 1))
     cluster.kill(1)
     cluster.delete()
-    cluster.ask(RemoveBroker(wall_ms=0, actor="ann", broker_id=1), BrokerRemoved)
+    cluster.ask(RemoveMember(wall_ms=0, actor="ann", member_id=1), MemberRemoved)
     assert cluster.pass_ms(1).records == ()
 
 

@@ -11,7 +11,7 @@ from controller.core.events import (
     AlterQuotas,
     AlterUsers,
     ConfigureCluster,
-    RemoveBroker,
+    RemoveMember,
     UserToAlter,
 )
 from controller.core.image import ClusterImage
@@ -251,7 +251,7 @@ def test_brokers_are_told_who_joined_died_and_went_but_not_who_waits() -> None:
     position = cluster.image.sequence
     assert [b.broker_id for b in answer(cluster, poll(cluster)).brokers] == [1, 2, 3]
     cluster.kill(3)
-    cluster.step(RemoveBroker(wall_ms=0, actor="ann", broker_id=3))
+    cluster.step(RemoveMember(wall_ms=0, actor="ann", member_id=3))
     cluster.kill(2)
     cluster.step(AdmitBrokers(wall_ms=0, actor="ann", broker_ids=(4,)))
     delta = answer(cluster, poll(cluster, applied=position))

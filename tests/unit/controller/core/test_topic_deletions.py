@@ -6,12 +6,12 @@ import pytest
 
 from controller.core.effects import ProbeBroker
 from controller.core.events import (
-    BrokerRemoved,
     CreateTopic,
     ElectUnclean,
+    MemberRemoved,
     Refusal,
     RefusalCode,
-    RemoveBroker,
+    RemoveMember,
     TopicCreated,
 )
 from controller.core.options import ControllerOptions
@@ -241,8 +241,8 @@ def test_removing_the_brokers_that_hold_a_name_frees_it() -> None:
     cluster.delete()
     beat(cluster, 3, until_ms=cluster.now_ms + 3 * GRACE_MS)
     assert is_held(cluster)
-    cluster.ask(RemoveBroker(wall_ms=0, actor="ann", broker_id=1), BrokerRemoved)
-    cluster.ask(RemoveBroker(wall_ms=0, actor="ann", broker_id=2), BrokerRemoved)
+    cluster.ask(RemoveMember(wall_ms=0, actor="ann", member_id=1), MemberRemoved)
+    cluster.ask(RemoveMember(wall_ms=0, actor="ann", member_id=2), MemberRemoved)
     assert topic_id() not in cluster.image.topics
     assert not is_held(cluster)
 

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from controller.core.events import (
-    BrokerRemoved,
     ClusterConfigured,
     ConfigureCluster,
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
+    MemberRemoved,
     Refusal,
     RefusalCode,
-    RemoveBroker,
+    RemoveMember,
     TopicConfigured,
     TopicCreated,
     TopicDeletionStarted,
@@ -313,12 +313,12 @@ def test_a_removed_broker_need_not_confirm() -> None:
     cluster = Cluster()
     cluster.create((1, 2, 3))
     cluster.kill(3)
-    in_use = cluster.ask(RemoveBroker(wall_ms=0, actor="ann", broker_id=3), Refusal)
+    in_use = cluster.ask(RemoveMember(wall_ms=0, actor="ann", member_id=3), Refusal)
     assert (in_use.code, in_use.facts) == (RefusalCode.BROKER_IN_USE, {"replicas": 1})
     cluster.delete()
     cluster.beat_all()
     assert topic_id() in cluster.image.deletions
-    cluster.ask(RemoveBroker(wall_ms=0, actor="ann", broker_id=3), BrokerRemoved)
+    cluster.ask(RemoveMember(wall_ms=0, actor="ann", member_id=3), MemberRemoved)
     assert topic_id() not in cluster.image.topics
     assert 3 not in cluster.image.brokers
 

@@ -10,7 +10,6 @@ from controller.core.events import (
     AddPartitions,
     AdmitBrokers,
     BrokerDescribed,
-    BrokerRemoved,
     BrokersAdmitted,
     BrokersConfigured,
     BrokersMaintained,
@@ -18,12 +17,13 @@ from controller.core.events import (
     CreateTopic,
     DescribeBroker,
     MaintainBrokers,
+    MemberRemoved,
     OperatorEvent,
     PartitionsAdded,
     Refusal,
     RefusalCode,
     RegisterMember,
-    RemoveBroker,
+    RemoveMember,
     TopicCreated,
 )
 from controller.core.records import BrokerRegistration
@@ -176,7 +176,7 @@ def test_a_broker_is_removed_with_all_its_workers_once_none_runs_and_none_holds_
     for member_id in FIVE:
         cluster.heartbeat(member_id)
     cluster.create((1, 2, 2_000_005))
-    event = RemoveBroker(wall_ms=0, actor="ann", broker_id=5)
+    event = RemoveMember(wall_ms=0, actor="ann", member_id=5)
     assert cluster.ask(event, Refusal).detail == "broker 5 is assigned 1 replicas"
     cluster.reassign(1, 2, 3)
     cluster.propose(1, 2, 3, 2_000_005)
@@ -184,7 +184,7 @@ def test_a_broker_is_removed_with_all_its_workers_once_none_runs_and_none_holds_
     assert cluster.ask(event, Refusal).detail == "worker 2 of broker 5 is still running"
     cluster.kill(2_000_005)
     last = cluster.image.last_broker_epoch
-    cluster.ask(event, BrokerRemoved)
+    cluster.ask(event, MemberRemoved)
     assert sorted(cluster.image.brokers) == [1, 2, 3]
     assert cluster.image.worker_ids == {1: (1,), 2: (2,), 3: (3,)}
     assert image_of_rows(cluster.records).last_broker_epoch == last
@@ -196,13 +196,13 @@ def test_a_worker_that_its_host_does_not_start_any_more_is_removed_alone() -> No
     for member_id in FIVE:
         cluster.heartbeat(member_id)
     cluster.create((1, 2, 2_000_005))
-    event = RemoveBroker(wall_ms=0, actor="ann", broker_id=2_000_005)
+    event = RemoveMember(wall_ms=0, actor="ann", member_id=2_000_005)
     assert cluster.ask(event, Refusal).detail == "worker 2 of broker 5 is assigned 1 replicas"
     cluster.reassign(1, 2, 5)
     cluster.propose(1, 2, 5, 2_000_005)
     assert cluster.ask(event, Refusal).detail == "worker 2 of broker 5 is still running"
     cluster.kill(2_000_005)
-    cluster.ask(event, BrokerRemoved)
+    cluster.ask(event, MemberRemoved)
     assert sorted(cluster.image.brokers) == [1, 2, 3, 5, 1_000_005]
     assert cluster.image.worker_ids[5] == (5, 1_000_005)
 
