@@ -15,7 +15,7 @@ from admin_api.operations.service import find_operation
 from controller.face.cluster import partition_id
 from controller.face.database import OperationRow
 from controller.face.history import Receipt, Stretch, StretchTally, Worst, begun_moves, read_receipt
-from controller.operations.model import FINISHED, Reassignment, decode_work
+from controller.face.operations import FINISHED, Reassignment, decode_work
 
 router = APIRouter(route_class=StrictRoute, tags=["Operations"])
 

@@ -31,12 +31,19 @@ from controller.face.commands import (
     RefusalCode,
     RemoveMember,
 )
-from controller.face.plans import Drain, Plan, RejectionCode
+from controller.face.operations import (
+    BrokerDemote,
+    BrokerDrain,
+    BrokerReturn,
+    OperationState,
+    advance_demotion,
+    begin_broker_drain,
+    begin_demotion,
+    decode_work,
+    finished_return,
+)
+from controller.face.plans import Drain, Plan, RejectionCode, make
 from controller.face.settings import is_leader_rebalance_enabled
-from controller.operations.brokers import begin_broker_drain
-from controller.operations.model import BrokerDemote, BrokerDrain, BrokerReturn, OperationState, decode_work
-from controller.operations.shell.plans import make
-from controller.operations.waiting import advance_demotion, begin_demotion, finished_return
 
 #: The most partitions that a refusal names.
 NAMED_MAX = 100

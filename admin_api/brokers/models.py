@@ -20,8 +20,8 @@ from admin_api.http.models import (
 )
 from admin_api.operations.models import ConcurrentMoves, MoveHours, Throttle, daily
 from admin_api.plans.models import PlanView, TargetPermille
+from controller.face.operations import CONCURRENT_MOVES, MoveOptions
 from controller.face.plans import DISK_PERMILLE
-from controller.operations.model import CONCURRENT_MOVES, MoveOptions
 
 BROKERS_PER_REQUEST_MAX = 100
 LABELS_MAX = 64

@@ -34,16 +34,18 @@ from controller.face.cluster import (
     status_of,
     workers_of,
 )
-from controller.face.plans import BrokerSnapshot, Goal, Plan, Snapshot, make_plan, room_of
-from controller.operations.brokers import begin_broker_add, endpoint_of, goals_of, mismatch
-from controller.operations.model import (
+from controller.face.operations import (
     BrokerAdd,
     BrokerDrain,
     BrokerToAdd,
     OperationState,
+    begin_broker_add,
     decode_work,
+    endpoint_of,
+    goals_of,
+    mismatch,
 )
-from controller.operations.shell.plans import snapshot_of
+from controller.face.plans import BrokerSnapshot, Goal, Plan, Snapshot, make_plan, room_of, snapshot_of
 
 #: Of one broker, by number; one at least.
 Workers = tuple[BrokerRegistration, ...]

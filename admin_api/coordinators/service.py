@@ -31,7 +31,7 @@ from controller.face.commands import (
     RefusalCode,
     RemoveMember,
 )
-from controller.operations.brokers import endpoint_of
+from controller.face.operations import endpoint_of
 
 CoordinatorPath = Annotated[BrokerId, Path(examples=[1001])]
 

@@ -22,8 +22,8 @@ from pydantic import (
 )
 
 from controller.face.cluster import BrokerRegistration, Change, CoordinatorRegistration
+from controller.face.operations import endpoint_of
 from controller.face.settings import ControllerOptions
-from controller.operations.brokers import endpoint_of
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1

@@ -17,8 +17,8 @@ from controller.face.cluster import Engine
 from controller.face.database import Database
 from controller.face.groups import ClientGroups
 from controller.face.history import AuditOutbox
+from controller.face.operations import OperationsRunner
 from controller.face.surroundings import ControllerClock, Ids, RandomBytes
-from controller.operations.shell.runner import OperationsRunner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

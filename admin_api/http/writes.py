@@ -63,9 +63,9 @@ from controller.face.database import (
     idempotency,
 )
 from controller.face.history import Intent, Outcome, RequestOutcome, append_intent
+from controller.face.operations import FINISHED, OperationState, Work, encode_work, kind_of
+from controller.face.policies import is_protected
 from controller.face.settings import AUTHORIZATION_SETTINGS, CLUSTER_PROTECTED
-from controller.operations.model import FINISHED, OperationState, Work, encode_work, kind_of
-from controller.operations.shell.guarding import is_protected
 
 _log = logging.getLogger(__name__)
 

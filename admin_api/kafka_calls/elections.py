@@ -15,7 +15,7 @@ from admin_api.partitions import elections
 from admin_api.partitions.models import ElectUncleanLeader
 from controller.face.cluster import Entity
 from controller.face.commands import PartitionResult, Refusal, RefusalCode
-from controller.operations.model import Refused
+from controller.face.operations import Refused
 from springtide.contract.administration import AdminOutcome, ElectLeadersCall
 from springtide.contract.partition_state import PartitionKey
 

@@ -20,7 +20,7 @@ from admin_api.topics.names import NAME_WAIT_MS, until_free
 from admin_api.topics.serving import until_serving
 from controller.face.cluster import Entity
 from controller.face.commands import NotInForce
-from controller.operations.shell.guarding import is_protected
+from controller.face.policies import is_protected
 from springtide.contract.administration import (
     AdminOutcome,
     CreatedTopic,

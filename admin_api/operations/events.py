@@ -24,8 +24,8 @@ from admin_api.http.services import Services, Serving
 from admin_api.operations.service import current_view
 from admin_api.settings import RETRY_AFTER_S
 from controller.face.database import DatabaseRejected, DatabaseUnavailable, OperationRow, get_operation
+from controller.face.operations import FINISHED
 from controller.face.surroundings import ControllerClock
-from controller.operations.model import FINISHED
 
 #: A proxy that buffers the answer makes a stream useless.
 _HEADERS: Final = {"Cache-Control": "no-store, no-transform", "X-Accel-Buffering": "no"}

@@ -21,24 +21,24 @@ from admin_api.http.models import (
 from admin_api.settings import RETRY_AFTER_S
 from controller.face.cluster import ReassignmentProgress, TargetProgress
 from controller.face.database import OperationRow
-from controller.operations.hours import DailyWindow
-from controller.operations.model import (
+from controller.face.operations import (
     CONCURRENT_MOVES_MAX,
     FINISHED,
     NOT_STARTED,
     BrokerAdd,
     BrokerDrain,
+    DailyWindow,
     Execution,
     Fate,
+    OperationPace,
     PlanExecution,
+    Progress,
     Reassignment,
     ReplicationFactorChange,
     Spec,
     Work,
     decode_work,
 )
-from controller.operations.pace import OperationPace
-from controller.operations.reassignments import Progress
 from springtide.contract.partition_state import PartitionKey
 
 

@@ -13,10 +13,8 @@ from admin_api.http.services import Services
 from admin_api.operations.models import EtaView, eta_view
 from controller.face.cluster import ReassignmentProgress
 from controller.face.database import MoveRow, OperationRow
-from controller.face.plans import Move, get_moves, plan_ids_of
-from controller.operations.model import FINISHED, Fate, Reassignment, Work, decode_work
-from controller.operations.reassignments import Progress
-from controller.operations.shell.plans import plan_id_of
+from controller.face.operations import FINISHED, Fate, Progress, Reassignment, Work, decode_work
+from controller.face.plans import Move, get_moves, plan_id_of, plan_ids_of
 from springtide.contract.partition_state import PartitionKey
 
 

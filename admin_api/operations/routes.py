@@ -31,7 +31,7 @@ from admin_api.operations.service import (
     throttle_operation,
 )
 from controller.face.database import OperationFilter, list_operations
-from controller.operations.model import CancelMode, Fate, OperationState
+from controller.face.operations import CancelMode, Fate, OperationState
 
 router = APIRouter(route_class=StrictRoute, tags=["Operations"])
 Word = Annotated[str, Query(pattern=r"^[a-z0-9_]{1,64}$")]

@@ -22,7 +22,7 @@ from admin_api.http.writes import Asked, Attempt, ChangeFields, ResourceChange, 
 from admin_api.operations.models import ChangeOperation, OperationView, accepted, daily, operation_view
 from controller.face.commands import AlterReassignments, Overloaded, ReassignmentsAltered, ReassignmentTarget
 from controller.face.database import OperationRow, get_operation
-from controller.operations.model import (
+from controller.face.operations import (
     FINISHED,
     Cancellation,
     CancelMode,
@@ -32,8 +32,8 @@ from controller.operations.model import (
     Work,
     decode_work,
     encode_work,
+    fate_of,
 )
-from controller.operations.reassignments import fate_of
 
 #: An operation's row changes as the operation progresses, so a write to it may need a few tries.
 TRIES_MAX: Final = 5

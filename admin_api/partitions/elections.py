@@ -37,8 +37,7 @@ from controller.face.commands import (
     PreferredLeadersElected,
     RefusalCode,
 )
-from controller.operations.advance import finished_election
-from controller.operations.model import (
+from controller.face.operations import (
     REFUSED_SHOWN,
     LeaderElection,
     OperationError,
@@ -48,6 +47,7 @@ from controller.operations.model import (
     Refused,
     StepState,
     Work,
+    finished_election,
 )
 from springtide.contract.epochs import PartitionEpoch
 from springtide.contract.partition_state import (

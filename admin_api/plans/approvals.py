@@ -26,7 +26,7 @@ from admin_api.plans.models import PlanView, stored_plan_view
 from admin_api.plans.service import Changing, PlanChange
 from controller.face.commands import Overloaded
 from controller.face.database import OperationRow, get_operation
-from controller.operations.model import OperationState
+from controller.face.operations import OperationState
 
 router = APIRouter(route_class=StrictRoute, tags=["Plans"])
 

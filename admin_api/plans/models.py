@@ -27,6 +27,7 @@ from admin_api.http.models import (
 from admin_api.operations.models import ConcurrentMoves, MoveHours, Throttle
 from admin_api.policies.models import VerdictView
 from controller.face.database import PlanRow
+from controller.face.operations import CONCURRENT_MOVES
 from controller.face.plans import (
     DISK_PERMILLE,
     Level,
@@ -35,12 +36,11 @@ from controller.face.plans import (
     Move,
     Plan,
     Rejection,
+    StoredPlan,
     content_hash,
     plan_without_moves,
 )
 from controller.face.policies import Verdict
-from controller.operations.model import CONCURRENT_MOVES
-from controller.operations.shell.plans import StoredPlan
 
 #: The limit of one request. A change of more partitions needs a goal instead of a list.
 ASSIGNMENTS_MAX = 10_000

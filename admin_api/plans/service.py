@@ -29,32 +29,35 @@ from admin_api.plans.models import (
 )
 from admin_api.policies.service import check_verdicts
 from controller.face.cluster import ClusterImage
+from controller.face.operations import (
+    OperationState,
+    PlanExecution,
+    PlanOrder,
+    ReplicationFactorChange,
+    begin_execution,
+    begin_plan_execution,
+)
 from controller.face.plans import (
     Assign,
     Plan,
+    PlanOrigin,
     PlanOutcome,
     Rejection,
+    StoredPlan,
     content_hash,
     drifted,
+    find_plan,
+    make,
     moves_within,
+    plan_id_of,
     plan_row,
     replanned,
+    snapshot_of,
+    store_plan,
     without,
 )
 from controller.face.plans import delete_plan as delete_stored_plan
-from controller.operations.execution import begin_execution, begin_plan_execution
-from controller.operations.model import OperationState, PlanExecution, ReplicationFactorChange
-from controller.operations.outcome import PlanOrder
-from controller.operations.shell.guarding import needs_approval, verdicts_on
-from controller.operations.shell.plans import (
-    PlanOrigin,
-    StoredPlan,
-    find_plan,
-    make,
-    plan_id_of,
-    snapshot_of,
-    store_plan,
-)
+from controller.face.policies import needs_approval, verdicts_on
 from springtide.contract.partition_state import PartitionKey
 
 

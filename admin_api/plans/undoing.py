@@ -24,9 +24,17 @@ from admin_api.plans.models import PlanView, UndoOperation, plan_view
 from admin_api.plans.service import carry_out, check_outcome, order_of, origin_of
 from controller.face.cluster import ClusterImage
 from controller.face.database import OperationRow
-from controller.face.plans import Assign, Plan, PlanOutcome, WantedAssignment, get_moves, plans_of
-from controller.operations.model import FINISHED, Fate, Reassignment, ReassignmentMove, decode_work
-from controller.operations.shell.plans import make, store_plan
+from controller.face.operations import FINISHED, Fate, Reassignment, ReassignmentMove, decode_work
+from controller.face.plans import (
+    Assign,
+    Plan,
+    PlanOutcome,
+    WantedAssignment,
+    get_moves,
+    make,
+    plans_of,
+    store_plan,
+)
 from springtide.contract.partition_state import PartitionKey
 
 router = APIRouter(route_class=StrictRoute, tags=["Operations"])

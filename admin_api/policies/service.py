@@ -13,6 +13,7 @@ from admin_api.http.services import Services
 from admin_api.http.writes import Attempt
 from admin_api.policies.models import PolicyTried, PutPolicy, VerdictView, policy_view
 from controller.face.commands import Overloaded
+from controller.face.plans import snapshot_of
 from controller.face.policies import (
     POLICIES_MAX,
     BadPolicy,
@@ -29,7 +30,6 @@ from controller.face.policies import (
     put_policy,
     say,
 )
-from controller.operations.shell.plans import snapshot_of
 
 
 def _first_revision(seed: str) -> int:

@@ -27,15 +27,17 @@ from controller.face.commands import (
     ReassignmentsAltered,
     ReassignmentTarget,
 )
-from controller.operations.model import (
+from controller.face.operations import (
     REFUSED_SHOWN,
     OperationState,
     Reassignment,
     ReassignmentCancel,
     ReassignmentMove,
     Refused,
+    advance_reassignment,
+    begin_reassignment,
+    finished_cancel,
 )
-from controller.operations.reassignments import advance_reassignment, begin_reassignment, finished_cancel
 from springtide.contract.partition_state import PartitionKey, PartitionState
 
 

@@ -33,17 +33,17 @@ from controller.face.commands import (
     TopicCreated,
     TopicDeletionStarted,
 )
-from controller.face.plans import ChangeReplicationFactor
-from controller.face.settings import MINIMUM, effective
-from controller.operations.model import (
+from controller.face.operations import (
     OperationState,
     PartitionsAdd,
     ReplicationFactorChange,
     TopicDelete,
+    begin_partitions_add,
+    begin_topic_delete,
 )
-from controller.operations.shell.guarding import verdicts_on
-from controller.operations.shell.plans import make, store_plan
-from controller.operations.waiting import begin_partitions_add, begin_topic_delete
+from controller.face.plans import ChangeReplicationFactor, make, store_plan
+from controller.face.policies import verdicts_on
+from controller.face.settings import MINIMUM, effective
 from springtide.contract.partition_state import NO_LEADER, PartitionState, TopicState
 
 

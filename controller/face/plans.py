@@ -41,3 +41,12 @@ from controller.database.plan_rows import (
     plan_without_moves,
     plans_of,
 )
+from controller.operations.shell.plans import (
+    PlanOrigin,
+    StoredPlan,
+    find_plan,
+    make,
+    plan_id_of,
+    snapshot_of,
+    store_plan,
+)

@@ -1,4 +1,4 @@
-"""Operators' guardrails: how a policy is checked, kept and applied to a plan."""
+"""Operators' guardrails: how a policy is checked, kept and applied, and a protected cluster's approvals."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from controller.database.policy_rows import (
     list_policies,
     put_policy,
 )
+from controller.operations.shell.guarding import is_protected, needs_approval, verdicts_on
 from controller.policies.facts import TABLES, Facts
 from controller.policies.sandbox import (
     SQL_CHARS_MAX,
