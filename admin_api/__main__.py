@@ -25,7 +25,6 @@ import anyio.to_thread
 import sqlalchemy as sa
 import uvicorn
 from fastapi import FastAPI
-from prometheus_client import CollectorRegistry
 
 from admin_api.app import create_app
 from admin_api.http.server import BoundedHttpProtocol
@@ -39,13 +38,11 @@ from controller.config import OPTIONS, ConfigError, ControllerConfig, load_confi
 from controller.database import schema
 from controller.database.sql import Database, cause_of
 from controller.dump_image import dump_image
-from controller.shell.broker_api import create_routers
 from controller.shell.clock import SystemClock
 from controller.shell.engine import Engine
 from controller.shell.kafka_groups import KafkaGroups, KafkaTls
 from controller.shell.kazoo_access import ZooKeeperAccess
 from controller.shell.listeners import TcpListeners
-from controller.shell.metrics import EngineCollector
 from controller.zookeeper import open_meta, read_access, secure_zookeeper
 from springtide.interpreter import spare_the_loop
 from springtide.log_lines import configure_logging
@@ -213,8 +210,6 @@ async def serve(
     store = Database.open(config.database_url)
     outbox = AuditOutbox(store, clock=engine.clock, truth=engine.truth)
     engine.attach_outbox(outbox)
-    registry = CollectorRegistry()
-    registry.register(EngineCollector(engine))
     settings = ApiSettings(
         read_only=config.read_only,
         if_match_required=config.if_match_required,
@@ -233,8 +228,6 @@ async def serve(
         settings=settings,
         clock=engine.clock,
         random_bytes=os.urandom,
-        registry=registry,
-        internal_routers=create_routers(engine),
         tokens=tokens,
         issuer=issuer,
     )

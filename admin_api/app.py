@@ -6,7 +6,6 @@ engine and the outbox.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -52,7 +51,13 @@ from controller.face.database import Database
 from controller.face.groups import ClientGroups
 from controller.face.history import AuditOutbox
 from controller.face.operations import OperationsRunner
-from controller.face.surroundings import ControllerClock, Ids, RandomBytes
+from controller.face.surroundings import (
+    ControllerClock,
+    EngineCollector,
+    Ids,
+    RandomBytes,
+    create_routers,
+)
 
 if TYPE_CHECKING:
     from admin_api.http.oidc import OidcIssuer
@@ -67,18 +72,16 @@ def create_app(
     settings: ApiSettings,
     clock: ControllerClock,
     random_bytes: RandomBytes,
-    registry: CollectorRegistry,
-    internal_routers: Sequence[APIRouter] = (),
     tokens: Tokens | None = None,
     issuer: OidcIssuer | None = None,
 ) -> FastAPI:
     """Return the application.
 
-    registry: what /metrics renders; the HTTP metrics and the outbox's are added to it.
-    internal_routers: endpoints for brokers, shown in the same document under a tag of their own.
     tokens: who may send requests; if None, every client that reaches the controller.
     issuer: of tokens beside those; its `run` is the caller's to start.
     """
+    registry = CollectorRegistry()
+    registry.register(EngineCollector(engine))
     operations = OperationsRunner(
         engine=engine,
         store=database,
@@ -115,7 +118,7 @@ def create_app(
     app.state.operations = operations
     app.state.feed = OperationFeed(services)
     routers = (
-        *internal_routers,  # routes are tried in order; brokers send most requests
+        *create_routers(engine),  # routes are tried in order; brokers send most requests
         create_kafka_calls_router(has_tokens=tokens is not None),
         clusters.router,
         brokers.router,

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fastapi import FastAPI
-from prometheus_client import CollectorRegistry
 
 from admin_api.app import create_app
 from admin_api.settings import ApiSettings
 from controller.audit.outbox import AuditOutbox
 from controller.core.options import ControllerOptions
 from controller.database.sql import Database
-from controller.shell.broker_api import create_routers
 from controller.shell.clock import SystemClock
 from controller.shell.engine import Engine
 from controller.shell.kafka_groups import KafkaGroups
@@ -44,8 +42,6 @@ def unconnected_app() -> Iterator[FastAPI]:
             settings=ApiSettings(),
             clock=clock,
             random_bytes=os.urandom,
-            registry=CollectorRegistry(),
-            internal_routers=create_routers(engine),
         )
     finally:
         store.close()

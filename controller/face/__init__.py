@@ -13,5 +13,5 @@ REST.
     operations    work that outlives its request
     history       who changed what, when and why, and what was checked since
     database      the SQL database, and the rows that belong to requests
-    surroundings  a process's clock, ids and random bytes, and how a body is read
+    surroundings  a process's clock and ids, its figures, and the endpoints of brokers and coordinators
 """

@@ -1,4 +1,4 @@
-"""What a process gives to its parts: time, ids, and how a body of a broker is read."""
+"""What a process gives to its parts: time, ids, figures, and the endpoints of brokers and coordinators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from controller.shell.broker_api import (
     TAG,
     BodyRefused,
     add_endpoint,
+    create_routers,
     read_body,
     refused_body,
 )
 from controller.shell.clock import ControllerClock, Ids, RandomBytes
+from controller.shell.metrics import EngineCollector

@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import trio
-from prometheus_client import CollectorRegistry
 
 from admin_api.app import create_app
 from admin_api.settings import ApiSettings
 from controller.audit.outbox import AuditOutbox
 from controller.audit.retention import Retention
 from controller.database.sql import Database
-from controller.shell.broker_api import create_routers
 from controller.shell.engine import Engine
 from controller.shell.meta import SessionState
-from controller.shell.metrics import EngineCollector
 from tests.fullstack.http import serve_http
 from tests.fullstack.node import Node
 from tests.fullstack.ports import FencedMeta, SimListeners
@@ -141,8 +138,6 @@ class ControllerNode(Node):
         store = Database(cluster.sql, cluster.run_sql)
         outbox = AuditOutbox(store, clock=engine.clock, truth=engine.truth)
         engine.attach_outbox(outbox)
-        registry = CollectorRegistry()
-        registry.register(EngineCollector(engine))
         app = create_app(
             engine=engine,
             database=store,
@@ -151,8 +146,6 @@ class ControllerNode(Node):
             settings=ApiSettings(),
             clock=engine.clock,
             random_bytes=random.randbytes,
-            registry=registry,
-            internal_routers=create_routers(engine),
         )
         self.engine, self.outbox = engine, outbox
         retention = Retention(

@@ -13,7 +13,6 @@ import anyio
 import httpx
 import sqlalchemy as sa
 from fastapi import FastAPI
-from prometheus_client import CollectorRegistry
 
 from admin_api.app import create_app
 from admin_api.http.oidc import OidcIssuer
@@ -22,9 +21,7 @@ from admin_api.settings import ApiSettings
 from controller.audit.outbox import AuditOutbox
 from controller.database.sql import Database, DatabaseUnavailable, create_sql_engine
 from controller.database.tables import metadata
-from controller.shell.broker_api import create_routers
 from controller.shell.engine import Engine
-from controller.shell.metrics import EngineCollector
 from tests.kit.admin_api.groups import MemoryGroups
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.shell import AddressBook, Broker, form_cluster, make_engine, until_active
@@ -163,8 +160,6 @@ async def controller(
     store = Database(sql_engine, sql)
     outbox = AuditOutbox(store, clock=clock, truth=engine.truth)
     engine.attach_outbox(outbox)
-    registry = CollectorRegistry()
-    registry.register(EngineCollector(engine))
     groups = MemoryGroups()
     app = create_app(
         engine=engine,
@@ -174,8 +169,6 @@ async def controller(
         settings=settings or ApiSettings(),
         clock=clock,
         random_bytes=random.Random(f"rest {name}").randbytes,
-        registry=registry,
-        internal_routers=create_routers(engine),
         tokens=tokens,
         issuer=issuer,
     )
