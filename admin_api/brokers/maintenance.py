@@ -18,10 +18,10 @@ from admin_api.http.conditions import IfMatch
 from admin_api.http.models import BrokerPath, ClusterPath
 from admin_api.http.problems import FieldProblem, ProblemError, refusal_problem
 from admin_api.http.services import Services, Serving
-from admin_api.http.writes import Asked, Attempt, ChangeFields, ResourceChange, Write, follow, opened, submit
+from admin_api.http.writes import Asked, Attempt, ChangeFields, RowChange, Write, follow, opened, submit
 from admin_api.operations.models import accepted
 from admin_api.plans.models import plan_view
-from controller.face.cluster import BrokerRegistration, Entity, KnownCluster, ids_of
+from controller.face.cluster import BrokerRegistration, Entity, ids_of
 from controller.face.commands import (
     BrokerDescribed,
     BrokersMaintained,
@@ -50,15 +50,10 @@ NAMED_MAX = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerChange(ResourceChange):
+class BrokerChange(RowChange):
     """A request to change one broker."""
 
-    cluster: str
     broker_id: int
-
-    @property
-    def view(self) -> KnownCluster:
-        return self.services.engine.cluster(self.cluster)
 
     @property
     def broker(self) -> BrokerRegistration:
@@ -170,10 +165,9 @@ async def remove_broker(change: BrokerChange, attempt: Attempt) -> Answer:
 
 
 def _check_settled(change: BrokerChange, broker: BrokerRegistration) -> None:
-    """Raise precondition_failed unless the broker's row is the one that the change was decided on."""
-    is_settled = change.view.decided.brokers.get(broker.broker_id) == broker
-    version = version_of(change.view, broker.broker_id) if is_settled else None
-    change.condition.check(version, what=f"broker {broker.broker_id}")
+    decided = change.view.decided.brokers.get(broker.broker_id)
+    version = version_of(change.view, broker.broker_id)
+    change.check_settled(broker, decided, version=version, what=f"broker {broker.broker_id}")
 
 
 async def maintain(

@@ -20,7 +20,7 @@ from admin_api.http.conditions import IfMatch
 from admin_api.http.models import BrokerId, ClusterPath, last_change, listener_views, timestamp
 from admin_api.http.problems import ProblemError, refusal_problem
 from admin_api.http.services import Services, Serving
-from admin_api.http.writes import Asked, Attempt, ChangeFields, ResourceChange, Write, submit
+from admin_api.http.writes import Asked, Attempt, ChangeFields, RowChange, Write, submit
 from controller.face.cluster import CoordinatorRegistration, Entity, KnownCluster
 from controller.face.commands import (
     AdmitCoordinators,
@@ -37,15 +37,10 @@ CoordinatorPath = Annotated[BrokerId, Path(examples=[1001])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorChange(ResourceChange):
+class CoordinatorChange(RowChange):
     """A request to change one coordinator."""
 
-    cluster: str
     coordinator_id: int
-
-    @property
-    def view(self) -> KnownCluster:
-        return self.services.engine.cluster(self.cluster)
 
     @property
     def coordinator(self) -> CoordinatorRegistration:
@@ -114,11 +109,10 @@ async def remove_coordinator(change: CoordinatorChange, attempt: Attempt) -> Ans
 
 
 def _check_settled(change: CoordinatorChange, coordinator: CoordinatorRegistration) -> None:
-    """Raise precondition_failed unless the row is the one that the change was decided on."""
     coordinator_id = coordinator.coordinator_id
     decided = change.view.decided.coordinators.get(coordinator_id)
-    version = version_of(change.view, coordinator_id) if decided == coordinator else None
-    change.condition.check(version, what=f"coordinator {coordinator_id}")
+    version = version_of(change.view, coordinator_id)
+    change.check_settled(coordinator, decided, version=version, what=f"coordinator {coordinator_id}")
 
 
 def find_coordinator(view: KnownCluster, cluster: str, coordinator_id: int) -> CoordinatorRegistration:

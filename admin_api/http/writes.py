@@ -49,7 +49,7 @@ from admin_api.http.rights import Right
 from admin_api.http.services import Asking, Caller, Services, Serving
 from admin_api.operations.models import accepted
 from admin_api.settings import RETRY_AFTER_S
-from controller.face.cluster import Engine, Entity
+from controller.face.cluster import Engine, Entity, KnownCluster
 from controller.face.commands import Event, NotActive, NotInForce, OutcomeUnknown, Refusal, Reply
 from controller.face.database import (
     Claimed,
@@ -420,6 +420,23 @@ class ResourceChange(ABC):
         """Write the request down and carry the change out. is_operation: whether it begins an operation."""
         asked = await self.asked(action=action, body=body, reason=reason, is_operation=is_operation)
         return await self.write.carry_out(asked, partial(change, self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowChange(ResourceChange):
+    """The same of a resource that has a row of its own in a cluster."""
+
+    cluster: str
+
+    @property
+    def view(self) -> KnownCluster:
+        return self.services.engine.cluster(self.cluster)
+
+    def check_settled(self, row: object, decided: object, *, version: str, what: str) -> None:
+        """Raise precondition_failed unless the row, of this version, is what the machine has decided: none
+        that changes just now, and none that is not there."""
+        is_settled = row is not None and row == decided
+        self.condition.check(version if is_settled else None, what=what)
 
 
 Decided = TypeVar("Decided", bound=Reply)

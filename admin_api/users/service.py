@@ -16,7 +16,7 @@ from admin_api.http.conditions import IfMatch
 from admin_api.http.models import ClusterPath, last_change
 from admin_api.http.problems import ProblemError
 from admin_api.http.services import Serving
-from admin_api.http.writes import Asked, Attempt, ChangeFields, ResourceChange, Write
+from admin_api.http.writes import Asked, Attempt, ChangeFields, RowChange, Write
 from admin_api.users.models import MECHANISMS, CredentialView, PutUser, UserView
 from controller.face.cluster import Entity, KnownCluster, user_name
 from controller.face.commands import AlterUsers, UsersAltered, UserToAlter
@@ -42,15 +42,10 @@ UserPath = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserChange(ResourceChange):
+class UserChange(RowChange):
     """A request to change one user."""
 
-    cluster: str
     user: str
-
-    @property
-    def view(self) -> KnownCluster:
-        return self.services.engine.cluster(self.cluster)
 
     async def asked(self, **fields: Unpack[ChangeFields]) -> Asked:
         return Asked(cluster=self.cluster, entity=Entity.USER, entity_id=user_name(self.user), **fields)
@@ -140,10 +135,9 @@ async def _alter(change: UserChange, attempt: Attempt, asked: UserToAlter) -> Us
 
 
 def _check_settled(change: UserChange, known: UserSecrets | None) -> None:
-    """Raise precondition_failed unless the row is the one that the change was decided on."""
     decided = change.view.decided.users.get(change.user)
-    version = version_of(change.view, change.user) if known is not None and decided == known else None
-    change.condition.check(version, what=f"user {change.user!r}")
+    version = version_of(change.view, change.user)
+    change.check_settled(known, decided, version=version, what=f"user {change.user!r}")
 
 
 def order_of(user: str) -> tuple[str, str]:
