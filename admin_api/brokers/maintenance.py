@@ -16,7 +16,7 @@ from admin_api.brokers.service import broker_view, check_not_busy, find_broker, 
 from admin_api.http.answers import Answer
 from admin_api.http.conditions import IfMatch
 from admin_api.http.models import BrokerPath, ClusterPath
-from admin_api.http.problems import FieldProblem, ProblemError, refusal_problem
+from admin_api.http.problems import FieldProblem, ProblemError
 from admin_api.http.services import Services, Serving
 from admin_api.http.writes import Asked, Attempt, ChangeFields, RowChange, Write, follow, opened, submit
 from admin_api.operations.models import accepted
@@ -27,7 +27,6 @@ from controller.face.commands import (
     BrokersMaintained,
     DescribeBroker,
     MaintainBrokers,
-    Refusal,
     RefusalCode,
     RemoveMember,
 )
@@ -156,11 +155,7 @@ async def remove_broker(change: BrokerChange, attempt: Attempt) -> Answer:
     _check_settled(change, broker)
     before = broker_view(change.view, broker)
     event = RemoveMember(**attempt.event, member_id=change.broker_id)
-    reply = await change.services.engine.submit(change.cluster, event)
-    if isinstance(reply, Refusal):
-        # A broker in use is named by the path; no part of the body is wrong.
-        in_use = reply.code is RefusalCode.BROKER_IN_USE
-        raise refusal_problem(msgspec.structs.replace(reply, field=None) if in_use else reply)
+    await change.remove(event, RefusalCode.BROKER_IN_USE)
     return Answer.of(200, before)
 
 

@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Unpack
 
-import msgspec
 from fastapi import Depends, Path
 
 from admin_api.coordinators.models import (
@@ -18,7 +17,7 @@ from admin_api.coordinators.models import (
 from admin_api.http.answers import Answer
 from admin_api.http.conditions import IfMatch
 from admin_api.http.models import BrokerId, ClusterPath, last_change, listener_views, timestamp
-from admin_api.http.problems import ProblemError, refusal_problem
+from admin_api.http.problems import ProblemError
 from admin_api.http.services import Services, Serving
 from admin_api.http.writes import Asked, Attempt, ChangeFields, RowChange, Write, submit
 from controller.face.cluster import CoordinatorRegistration, Entity, KnownCluster
@@ -27,7 +26,6 @@ from controller.face.commands import (
     CoordinatorsChanged,
     MaintainCoordinators,
     MemberKind,
-    Refusal,
     RefusalCode,
     RemoveMember,
 )
@@ -100,11 +98,7 @@ async def remove_coordinator(change: CoordinatorChange, attempt: Attempt) -> Ans
     _check_settled(change, coordinator)
     before = coordinator_view(change.view, coordinator)
     event = RemoveMember(**attempt.event, kind=MemberKind.COORDINATOR, member_id=coordinator.coordinator_id)
-    reply = await change.services.engine.submit(change.cluster, event)
-    if isinstance(reply, Refusal):
-        # One in use is named by the path; no part of the body is wrong.
-        in_use = reply.code is RefusalCode.COORDINATOR_IN_USE
-        raise refusal_problem(msgspec.structs.replace(reply, field=None) if in_use else reply)
+    await change.remove(event, RefusalCode.COORDINATOR_IN_USE)
     return Answer.of(200, before)
 
 

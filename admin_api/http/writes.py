@@ -29,6 +29,7 @@ from functools import partial
 from typing import Annotated, Any, Final, Self, TypedDict, TypeVar, Unpack
 
 import anyio
+import msgspec
 from fastapi import Depends, Header, Query, Request, Response
 from starlette.types import Scope
 
@@ -50,7 +51,15 @@ from admin_api.http.services import Asking, Caller, Services, Serving
 from admin_api.operations.models import accepted
 from admin_api.settings import RETRY_AFTER_S
 from controller.face.cluster import Engine, Entity, KnownCluster
-from controller.face.commands import Event, NotActive, NotInForce, OutcomeUnknown, Refusal, Reply
+from controller.face.commands import (
+    Event,
+    NotActive,
+    NotInForce,
+    OutcomeUnknown,
+    Refusal,
+    RefusalCode,
+    Reply,
+)
 from controller.face.database import (
     Claimed,
     DatabaseRejected,
@@ -437,6 +446,15 @@ class RowChange(ResourceChange):
         that changes just now, and none that is not there."""
         is_settled = row is not None and row == decided
         self.condition.check(version if is_settled else None, what=what)
+
+    async def remove(self, event: Event, in_use: RefusalCode) -> None:
+        """Submit the removal of the resource. Raise its refusal as a problem: one in use is named by the
+        path, and no part of the body is wrong."""
+        reply = await self.services.engine.submit(self.cluster, event)
+        if isinstance(reply, Refusal):
+            raise refusal_problem(
+                msgspec.structs.replace(reply, field=None) if reply.code is in_use else reply
+            )
 
 
 Decided = TypeVar("Decided", bound=Reply)
