@@ -17,7 +17,6 @@ from tests.fullstack.maintainer_rest import FINISHED, RATES, TRIES_AT_THE_END, T
 PAUSE_MS = (50, 800)
 RECENT = 5
 LATER_MS = (300, 4_000)
-LOOK_MS = 250
 
 
 class Planner:

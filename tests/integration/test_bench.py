@@ -11,7 +11,6 @@ import pytest
 
 pytestmark = pytest.mark.timeout(290)
 
-BENCH = (sys.executable, "-m", "bench", "cluster")
 CASES = (
     *("idle-brokers", "produce-all-66k-1x8", "tail-100b-1x1", "client-consume-100b", "catch-up"),
     *("produce-all-66k-4x4-readers-behind", "produce-all-100b-8x1-acls"),

@@ -31,7 +31,6 @@ from tests.simulation.options import draw_options
 from tests.simulation.schedule import Replayer, Strike
 
 SET_UP_MS_MAX = 20_000
-FAULTS_MS = None  # the options' own
 LIVENESS_MS_MAX = 60_000
 TOLD_MS_MAX = 10_000
 EVENTS_SHOWN = 60

@@ -47,7 +47,7 @@ class Pace:
 class Chapter:
     """One operation: what it took, and what it could have taken.
 
-    planned, plan_least: bytes that the plan was to copy, and its own bound. unknown_sizes: moves of which the
+    planned: bytes that the plan was to copy. unknown_sizes: moves of which the
     plan had to guess them. bound: ours, from the sizes that were reported before the operation was asked for;
     bound_planned: from those right after it was planned, which is later by as much as controllers were dead
     meanwhile. on_disk: of the replicas that came, when all had; clients wrote all the time.
@@ -58,7 +58,6 @@ class Chapter:
     moves: int
     copies: int
     planned: int
-    plan_least: int | None
     unknown_sizes: int
     bound: int
     bound_planned: int
@@ -236,7 +235,6 @@ def follow(
         moves=len(moves),
         copies=len(came),
         planned=plan["totals"]["bytes"],
-        plan_least=plan["totals"]["bytes_least"],
         unknown_sizes=plan["totals"]["unknown_sizes"],
         bound=least(before.sizes),
         bound_planned=least(pictures[0].sizes),

@@ -21,7 +21,6 @@ import httpx
 
 from localcluster.rest import ControllerApi, RestFailed, RestPartition, open_rest_client
 from tests.faults.hosts.cluster import HostCluster, broker_host, controller_host, zookeeper_host
-from tests.faults.hosts.network import CLIENTS
 
 HARMED_MAX = {"broker": 2, "controller": 1, "zookeeper": 1}
 ASK_SECONDS_MAX = 2.0
@@ -78,10 +77,6 @@ class Arena:
     def others(self, *victims: str) -> list[str]:
         """Every host but these, and but the clients'."""
         return [host for host in self.cluster.network.hosts if host not in victims]
-
-    @property
-    def everybody(self) -> list[str]:
-        return [CLIENTS, *self.cluster.network.hosts]
 
     # --- who may be struck --------------------------------------------------------------------------------
 

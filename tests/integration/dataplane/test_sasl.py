@@ -17,12 +17,12 @@ import kafka
 import pytest
 import trio
 from aiokafka.abc import AbstractTokenProvider as AioTokenProvider
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from springtide.contract.security import UserSecrets
-from tests.kit.dataplane.clients_in_threads import read_blocking
+from tests.kit.dataplane.clients_in_threads import read_blocking, read_group_blocking
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
 from tests.kit.springtide.certificates import PrivateCa
 from tests.kit.springtide.token_issuer import TokenIssuer, token_issuer
@@ -132,21 +132,6 @@ def write_by_kcat(account: Account, value: bytes) -> None:
     subprocess.run(["kcat", "-P", "-t", TOPIC, *settings], input=value, timeout=SECONDS_MAX, check=True)
 
 
-def read_as_group(settings: dict[str, Any], count: int) -> list[bytes]:
-    consumer = Consumer(settings | {"group.id": "billing", "auto.offset.reset": "earliest"})
-    try:
-        consumer.subscribe([TOPIC])
-        values: list[bytes] = []
-        while len(values) < count:
-            messages = consumer.consume(count - len(values), timeout=SECONDS_MAX)
-            assert messages, f"{len(values)} of {count} came"
-            values += [value for message in messages if (value := message.value()) is not None]
-        consumer.commit(asynchronous=False)
-        return values
-    finally:
-        consumer.close()
-
-
 CLIENTS: dict[str, Callable[[Account, bytes], None]] = {
     "confluent": write_by_confluent,
     "kafka-python": write_by_kafka_python,
@@ -201,7 +186,7 @@ def test_each_client_logs_in_by_each_mechanism(ca: PrivateCa, issuer: TokenIssue
                 await in_thread(write, Account(cluster, ca, mechanism, secret), value)
                 expected.append(value)
         reader = Account(cluster, ca, "SCRAM-SHA-512", "secret").confluent
-        assert await in_thread(read_as_group, reader, len(expected)) == expected
+        assert await in_thread(read_group_blocking, reader, TOPIC, len(expected)) == expected
         assert counted(cluster, "successful_authentication") >= len(expected)
         assert counted(cluster, "failed_authentication") == 0
 

@@ -13,11 +13,12 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from springtide.node import tls_files
 from springtide.tls import TlsFilesInvalid, client_context
+from tests.kit.dataplane.clients_in_threads import read_group_blocking
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
 from tests.kit.secret_file import write_secret
 from tests.kit.springtide.certificates import PrivateCa
@@ -61,22 +62,6 @@ def write(settings: dict[str, Any], values: list[bytes]) -> None:
     assert failed == []
 
 
-def read(settings: dict[str, Any], count: int) -> list[bytes]:
-    """Read as a group."""
-    consumer = Consumer(settings | {"group.id": "billing", "auto.offset.reset": "earliest"})
-    try:
-        consumer.subscribe([TOPIC])
-        values: list[bytes] = []
-        while len(values) < count:
-            messages = consumer.consume(count - len(values), timeout=SECONDS_MAX)
-            assert messages, f"{len(values)} of {count} came"
-            values += [value for message in messages if (value := message.value()) is not None]
-        consumer.commit(asynchronous=False)
-        return values
-    finally:
-        consumer.close()
-
-
 def brokers_told(settings: dict[str, Any], *, seconds: float = SECONDS_MAX) -> set[int]:
     with AdminClient(settings) as client:
         return {broker.port for broker in client.list_topics(timeout=seconds).brokers.values()}
@@ -114,7 +99,7 @@ def test_a_cluster_replicates_and_serves_groups_over_tls(ca: PrivateCa, tmp_path
         await cluster.wait_isr(topic_id, 1, 2, 3)
         over_tls = client(ca, cluster.bootstrap("CLIENTS"))
         await in_thread(write, over_tls, LARGE)
-        assert await in_thread(read, over_tls, len(LARGE)) == LARGE
+        assert await in_thread(read_group_blocking, over_tls, TOPIC, len(LARGE)) == LARGE
         plain = {"bootstrap.servers": cluster.bootstrap("HOME")}
         nodes = [broker.process.node for broker in cluster.brokers.values()]
         # Bindings of librdkafka are told of coordinators as well.

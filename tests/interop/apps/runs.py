@@ -45,7 +45,6 @@ _ERROR = re.compile(r"error|exception|fatal", re.IGNORECASE)
 Verdict = Literal["works", "works after its topics are made", "waits", "fails", "not installed"]
 Refusals = dict[tuple[str, str, str], float]
 """How often, by request, error and software."""
-Tell = Callable[[str], None]
 
 
 class DidNot(Exception):

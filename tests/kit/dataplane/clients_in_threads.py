@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import confluent_kafka
@@ -43,6 +44,22 @@ def read_blocking(bootstrap: str, topic: str, count: int, **configs: Any) -> lis
     finally:
         consumer.close()
     return values
+
+
+def read_group_blocking(settings: Mapping[str, Any], topic: str, count: int) -> list[bytes]:
+    """Return so many values, read as the group `billing`, whose offsets are committed then."""
+    consumer = confluent_kafka.Consumer({**settings, "group.id": "billing", "auto.offset.reset": "earliest"})
+    try:
+        consumer.subscribe([topic])
+        values: list[bytes] = []
+        while len(values) < count:
+            messages = consumer.consume(count - len(values), timeout=TIMEOUT_S)
+            assert messages, f"{len(values)} of {count} came"
+            values += [value for message in messages if (value := message.value()) is not None]
+        consumer.commit(asynchronous=False)
+        return values
+    finally:
+        consumer.close()
 
 
 async def produce(bootstrap: str, topic: str, values: list[bytes], **configs: Any) -> list[int]:

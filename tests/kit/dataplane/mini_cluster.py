@@ -202,9 +202,8 @@ class Node:
 class MiniCluster:
     """`log`: what happened, to understand a violation."""
 
-    def __init__(self, seed: int, *, is_lossy_allowed: bool = True) -> None:
+    def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.is_lossy_allowed = is_lossy_allowed
         self.controller = ToyController(self.random)
         lag_ms_max = self.random.choice((50, 1_000))
         self.nodes = {b: Node(b, lag_ms_max=lag_ms_max) for b in BROKERS}
@@ -484,9 +483,7 @@ class MiniCluster:
     def _may_lose(self, node: Node) -> bool:
         """The promise: as long as one member of the in-sync (or eligible) set keeps its bytes."""
         state = self.controller.state
-        return self.is_lossy_allowed and any(
-            b != node.broker_id and not self.nodes[b].is_lossy for b in state.isr + state.elr
-        )
+        return any(b != node.broker_id and not self.nodes[b].is_lossy for b in state.isr + state.elr)
 
     def _restart(self) -> None:
         down = [n for n in self.nodes.values() if not n.is_up]

@@ -31,14 +31,12 @@ class Scenario:
 @dataclass(frozen=True, slots=True)
 class Played:
     """rule: the one that does not hold, or "crash" and an exception's name; None where the moment was not
-    reached. failure: None, or a text that begins with the rule or with "not reached". crashed_in: the file
-    whose code raised what is neither."""
+    reached. failure: None, or a text that begins with the rule or with "not reached"."""
 
     scenario: Scenario
     seed: int
     rule: str | None
     failure: str | None
-    crashed_in: str | None
     simulated_ms: int
     moments: tuple[str, ...]
     last_events: tuple[str, ...]
@@ -75,7 +73,6 @@ def play(scenario: Scenario, seed: int) -> Played:
     script = Script(seed, **scenario.options)
     rule: str | None = None
     failure: str | None = None
-    crashed_in: str | None = None
     try:
         script.begin()
         scenario.play(script)
@@ -88,7 +85,6 @@ def play(scenario: Scenario, seed: int) -> Played:
         failure = f"not reached: {missed}"
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        crashed_in = where.filename
         rule = f"crash {type(error).__name__}"
         failure = f"{rule}: {error} ({where.filename}:{where.lineno})"
     finally:
@@ -99,7 +95,6 @@ def play(scenario: Scenario, seed: int) -> Played:
         seed,
         rule,
         failure,
-        crashed_in,
         script.events.now_ms,
         tuple(script.moments),
         tuple(script.events.recent[-EVENTS_SHOWN:]),

@@ -65,11 +65,11 @@ class Held:
         self.messages.append((message, arrive))
         return True
 
-    def release(self, *, copies: int = 1, last_first: bool = False) -> None:
+    def release(self, *, copies: int = 1) -> None:
         """Let them all arrive now, and hold no more."""
         self.is_over = True
         messages, self.messages = self.messages, []
-        for _, arrive in reversed(messages) if last_first else messages:
+        for _, arrive in messages:
             for _ in range(copies):
                 arrive()
 

@@ -11,7 +11,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from localcluster.ports import PortReservation
 from localcluster.rest import ControllerApi, RestFailed, open_rest_client
 
 
@@ -75,12 +74,6 @@ def controller(answer: Callable[[Asked], Answer]) -> Iterator[tuple[str, list[As
 def api(*urls: str) -> Iterator[ControllerApi]:
     with open_rest_client(urls) as client:
         yield ControllerApi(client)
-
-
-@pytest.fixture
-def dead_url() -> Iterator[str]:
-    with PortReservation() as ports:
-        yield f"http://127.0.0.1:{ports.reserve_free()}"
 
 
 def test_the_token_goes_to_the_controller_that_another_names() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -43,8 +43,6 @@ from tests.kit.controller.shell import (
 from tests.kit.memory.zookeeper import MemoryMeta, MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
-
-Post = Callable[..., Any]
 
 
 def application(engine: Engine) -> FastAPI:

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from pipeline.records.headers import DamagedBatch, scan_headers
 from springtide.wire.compression import Compression, compress
 from springtide.wire.record_batch import HEADER_BYTES, BatchHeader, decode_header
-from springtide.wire.records import NewRecord, encode_batch, seal_batch, write_varint
+from springtide.wire.records import NewRecord, encode_batch, seal_batch
 from tests.kit.pipeline.record_rows import decoded
+from tests.kit.springtide.poison import varint
 
 MIB = 1024 * 1024
 RECORDS = [
@@ -39,12 +40,6 @@ def sealed(
         record_count=count,
     )
     return seal_batch(header._replace(**fields), records)
-
-
-def varint(value: int) -> bytes:
-    out = bytearray()
-    write_varint(out, value)
-    return bytes(out)
 
 
 def record(

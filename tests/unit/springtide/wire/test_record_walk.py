@@ -6,15 +6,10 @@ import pytest
 
 from springtide.wire.record_batch import HEADER_BYTES
 from springtide.wire.record_walk import UNSOUND, RecordWalk, walk_records, walk_records_in_python
-from springtide.wire.records import NewRecord, encode_batch, write_varint
+from springtide.wire.records import NewRecord, encode_batch
+from tests.kit.springtide.poison import varint
 
 NONE_OF_THEM = b"\x01\x01"  # no key, no value
-
-
-def varint(value: int) -> bytes:
-    out = bytearray()
-    write_varint(out, value)
-    return bytes(out)
 
 
 def record(

@@ -25,8 +25,6 @@ from controller.core.planning.replanning import replanned
 from controller.core.planning.snapshot import DiskUse, Snapshot
 from tests.kit.controller.planning_board import alone, carry_out, check_moves, clusters, loads, with_states
 
-MB = 1024**2
-
 
 def only_to(cluster: Snapshot, destinations: Collection[int]) -> Snapshot:
     return msgspec.structs.replace(cluster, destinations=tuple(sorted(destinations)))
