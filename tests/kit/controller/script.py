@@ -14,7 +14,7 @@ from controller.core.options import ControllerOptions
 from controller.core.records import ACTOR_CONTROLLER, MemberRecord, PartitionRecord
 from springtide.contract.lag_report import LagReport, LagReportResponse, ProblemCode, ReplicaProblem
 from springtide.contract.partition_state import LeaderRecovery
-from springtide.contract.session import ShutdownKind
+from springtide.contract.session import BrokerStatus, HeartbeatResponse, ShutdownKind
 from tests.kit.controller.core_cluster import Cluster, topic_id
 
 #: Told by a line's beginning.
@@ -37,7 +37,8 @@ class Scripted(Cluster):
         self._in_command = False
 
     def play(self, script: str) -> str:
-        """Carry out the commands, one a line or a semicolon; return the last answer's error, or "none"."""
+        """Carry out the commands, one a line or a semicolon; return the last answer: an error, "none", or a
+        broker's status."""
         for command in filter(None, map(str.strip, script.replace("\n", ";").split(";"))):
             self._record(command, partial(self._act, *command.split()))
         return self._answer
@@ -53,9 +54,14 @@ class Scripted(Cluster):
                 self.kill(*_ids(words[0]))
             case "restart":  # and how it stopped
                 self.restart(int(words[0]), "b", *map(ShutdownKind, words[1:]))
-            case "beat":
+            case "beat" if words[0] == "all":
+                self.beat_all()
+            case "beat":  # and what it has applied, if not all
                 for broker_id in _ids(words[0]):
-                    self.heartbeat(broker_id)
+                    self.heartbeat(broker_id, applied=int(words[1]) if words[1:] else None)
+            case "stop":  # a heartbeat that asks to stop
+                for broker_id in _ids(words[0]):
+                    self.heartbeat(broker_id, wants_shutdown=True)
             case "created":  # brokers; which partitions' logs, all if none is named
                 for broker_id in _ids(words[0]):
                     self.created(broker_id, *map(int, words[1:]))
@@ -65,6 +71,8 @@ class Scripted(Cluster):
                 self.step(self.unclean(int(words[0])))
             case "preferred":
                 self.step(ElectPreferred(wall_ms=0, actor="ann", topic_id=topic_id(), partition=0))
+            case "wait":  # without a tick
+                self.now_ms += int(words[0])
             case "pass":
                 self.pass_ms(int(words[0]))
             case "run":  # so many ms with beats
@@ -118,6 +126,10 @@ class Scripted(Cluster):
             (reply,) = reply.results
         self._answer = str(getattr(reply, "error", getattr(reply, "code", "none")))
         told = [] if self._answer == "none" else [f"answer: {self._answer}"]
+        if isinstance(reply, HeartbeatResponse) and self._answer == "none":
+            self._answer = "may stop" if reply.may_shut_down else reply.status
+            leads = f", leads {reply.remaining_leaderships}" if reply.remaining_leaderships else ""
+            told = [f"answer: {self._answer}{leads}"] if reply.status is not BrokerStatus.ACTIVE else []
         rows = [
             self._written(record)
             for record in step.records

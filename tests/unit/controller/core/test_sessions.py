@@ -35,6 +35,7 @@ from springtide.contract.session import (
     ShutdownKind,
 )
 from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster, seats, topic_id
+from tests.kit.controller.script import Scripted
 
 CLEAN, CRASH = ShutdownKind.CLEAN, ShutdownKind.PROCESS_CRASH
 POWER_CUT, FIRST = ShutdownKind.MACHINE_CRASH, ShutdownKind.FIRST_START
@@ -271,12 +272,12 @@ def test_a_fast_restart_of_a_follower_never_goes_on_sitting_in_the_isr() -> None
     ]
 
 
-def test_a_process_crash_of_the_last_member_leads_again_from_the_elr_in_a_new_leader_epoch() -> None:
-    cluster = Cluster()
-    cluster.create((1,))
-    cluster.kill(1)
+def test_a_process_crash_of_the_last_member_leads_again_from_the_elr_in_a_new_leader_epoch(
+    cluster: Scripted,
+) -> None:
+    cluster.play("create 1; kill 1")
     assert seats(cluster.partition()) == (NO_LEADER, (), (1,))
-    cluster.restart(1, last_shutdown=CRASH)
+    cluster.play("restart 1 process_crash")
     assert seats(cluster.partition()) == (1, (1,), ())
     assert cluster.partition().leader_epoch == 2
 
@@ -545,31 +546,22 @@ def test_who_stopped_on_purpose_or_was_never_admitted_is_no_alarm_but_fencing_is
 # --- takeover: 2.10 (the controller's authority), S18 (a successor right after heartbeats) ---------
 
 
-def test_a_new_controller_waits_a_whole_grace_before_it_fences_by_silence() -> None:
-    cluster = Cluster()
-    cluster.now_ms += 100_000
-    cluster.fail_over()
-    cluster.pass_ms(cluster.options.grace_ms)
+def test_a_new_controller_waits_a_whole_grace_before_it_fences_by_silence(cluster: Scripted) -> None:
+    cluster.play(f"wait 100000; fail-over; pass {cluster.options.grace_ms}")
     assert not any(cluster.broker(b).fenced for b in (1, 2, 3))
-    cluster.pass_ms(1)
+    cluster.play("pass 1")
     assert all(cluster.broker(b).fenced for b in (1, 2, 3))
 
 
-def test_a_new_controller_believes_proven_death_at_once() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.fail_over()
-    cluster.kill(1)
+def test_a_new_controller_believes_proven_death_at_once(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3; fail-over; kill 1")
     assert cluster.partition().leader == 2
 
 
-def test_an_active_broker_stays_active_and_a_fenced_one_fenced_across_a_takeover() -> None:
-    cluster = Cluster()
-    cluster.kill(3)
-    cluster.fail_over()
+def test_an_active_broker_stays_active_and_a_fenced_one_fenced_across_a_takeover(cluster: Scripted) -> None:
+    cluster.play("kill 3; fail-over")
     assert [cluster.broker(b).status for b in (1, 2, 3)] == ["active", "active", "fenced"]
-    assert cluster.heartbeat(3, applied=-1).status is BrokerStatus.FENCED
-    assert cluster.heartbeat(3).status is BrokerStatus.ACTIVE
+    assert [cluster.play(script) for script in ("beat 3 -1", "beat 3")] == ["fenced", "active"]
 
 
 def test_a_new_controller_finishes_a_fencing_that_its_predecessor_began() -> None:
@@ -687,28 +679,21 @@ def test_a_certificate_that_ends_within_two_weeks_is_an_alarm_until_it_is_renewe
 # --- 3.7 (controlled shutdown), S27 (a successor dies at the hand-over) ---------------------------
 
 
-def test_shutdown_moves_leadership_leaves_the_isr_and_waits_until_every_other_broker_knows() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3), (2, 1, 3))
-    first = cluster.heartbeat(1, wants_shutdown=True)
-    assert (first.status, first.may_shut_down, first.remaining_leaderships) == ("shutting_down", False, 0)
-    assert seats(cluster.partition(0)) == (2, (2, 3), ())
-    assert seats(cluster.partition(1)) == (2, (2, 3), ())
-    assert cluster.heartbeat(1, wants_shutdown=True).may_shut_down is False
-    cluster.heartbeat(2)
-    assert cluster.heartbeat(1, wants_shutdown=True).may_shut_down is False
-    cluster.heartbeat(3)
-    assert cluster.heartbeat(1, wants_shutdown=True).may_shut_down is True
-    assert {r.change.cause for r in cluster.records[-3:]} == {Cause.CONTROLLED_SHUTDOWN}
+def test_shutdown_moves_leadership_leaves_the_isr_and_waits_until_every_other_broker_knows(
+    cluster: Scripted,
+) -> None:
+    assert cluster.play("create 1,2,3 2,1,3; stop 1") == "shutting_down"
+    assert [seats(cluster.partition(number)) for number in range(2)] == [(2, (2, 3), ())] * 2
+    assert [cluster.play(script) for script in ("stop 1", "beat 2; stop 1")] == ["shutting_down"] * 2
+    assert cluster.play("beat 3; stop 1") == "may stop"
     assert "shutdown_below_min_isr" not in [getattr(e, "code", "") for e in cluster.effects]
 
 
-def test_a_broker_that_holds_nothing_may_stop_at_once() -> None:
-    cluster = Cluster()
+def test_a_broker_that_holds_nothing_may_stop_at_once(cluster: Scripted) -> None:
     cluster.register(9)
-    cluster.kill(3)
+    cluster.play("kill 3")
     for broker_id in (9, 3):
-        assert cluster.heartbeat(broker_id, wants_shutdown=True).may_shut_down
+        assert cluster.play(f"stop {broker_id}") == "may stop"
         assert cluster.last.records == ()
 
 
@@ -735,145 +720,88 @@ def test_shutdown_waits_for_what_concerned_it_and_for_the_broker_itself_before_i
     assert cluster.heartbeat(3, applied=late, wants_shutdown=True).may_shut_down
 
 
-def test_shutdown_waits_for_brokers_to_apply_what_changed_last_but_not_for_dead_ones() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.heartbeat(1, wants_shutdown=True)
-    cluster.heartbeat(2)
-    cluster.kill(3)
-    cluster.heartbeat(2)
-    assert cluster.heartbeat(1, wants_shutdown=True).may_shut_down is True
+def test_shutdown_waits_for_brokers_to_apply_what_changed_last_but_not_for_dead_ones(
+    cluster: Scripted,
+) -> None:
+    assert cluster.play("create 1,2,3; stop 1; beat 2; kill 3; beat 2; stop 1") == "may stop"
 
 
-def test_shutdown_does_not_take_the_isr_below_its_minimum_while_someone_may_still_join() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.propose(1, 2)
-    response = cluster.heartbeat(1, wants_shutdown=True)
-    cluster.beat_all()
-    response = cluster.heartbeat(1, wants_shutdown=True)
-    assert (response.may_shut_down, response.remaining_leaderships) == (False, 0)
+def test_shutdown_does_not_take_the_isr_below_its_minimum_while_someone_may_still_join(
+    cluster: Scripted,
+) -> None:
+    assert cluster.play("create 1,2,3; isr 1,2; stop 1; beat all; stop 1") == "shutting_down"
     assert seats(cluster.partition()) == (2, (1, 2), ())
-    assert cluster.propose(2, 1, 3).error == "none"
-    cluster.heartbeat(1, wants_shutdown=True)
+    cluster.play("isr 2,1,3; stop 1")
     assert seats(cluster.partition()) == (2, (2, 3), ())
-    cluster.beat_all()
-    assert cluster.heartbeat(1, wants_shutdown=True).may_shut_down is True
+    assert cluster.play("beat all; stop 1") == "may stop"
 
 
 @pytest.mark.parametrize(
     ("of_the_third", "isr"),
     [
-        ("lives", (1, 2)),
-        ("is silent, and not fenced yet", (1, 2)),
-        ("is back, and is not trusted yet", (1, 2)),
-        ("is dead", (2,)),
-        ("stops", (2,)),
+        pytest.param("isr 1,2", (1, 2), id="lives"),
+        pytest.param("isr 1,2; wait 6001; beat 2", (1, 2), id="is silent, and not fenced yet"),
+        pytest.param("kill 3; beat 3 -1", (1, 2), id="is back, and is not trusted yet"),
+        pytest.param("kill 3", (2,), id="is dead"),
+        pytest.param("stop 3", (2,), id="stops"),
     ],
 )
 def test_shutdown_waits_for_another_replica_only_if_it_may_join(
-    of_the_third: str, isr: tuple[int, ...]
+    cluster: Scripted, of_the_third: str, isr: tuple[int, ...]
 ) -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    match of_the_third:
-        case "lives" | "is silent, and not fenced yet":
-            cluster.propose(1, 2)
-        case "stops":
-            cluster.heartbeat(3, wants_shutdown=True)
-        case _:
-            cluster.kill(3)
-    if of_the_third == "is back, and is not trusted yet":
-        cluster.heartbeat(3, applied=-1)
-    if of_the_third == "is silent, and not fenced yet":
-        cluster.now_ms += cluster.options.grace_ms + 1
-        cluster.heartbeat(2)
-    cluster.heartbeat(1, wants_shutdown=True)
+    cluster.play(f"create 1,2,3; {of_the_third}; stop 1")
     assert cluster.partition().isr == isr
 
 
-def test_after_its_deadline_a_shutdown_goes_below_the_minimum_into_the_elr_and_says_so() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.propose(1, 2)
-    cluster.heartbeat(1, wants_shutdown=True)
-    waited = 0
-    while cluster.partition().isr == (1, 2):
-        waited += 500
-        cluster.now_ms += 500
-        cluster.beat_all()
-        response = cluster.heartbeat(1, wants_shutdown=True)
-    assert waited == cluster.options.shutdown_wait_ms_max + 500
-    assert response.may_shut_down is False  # the others have yet to apply it
+def test_after_its_deadline_a_shutdown_goes_below_the_minimum_into_the_elr_and_says_so(
+    cluster: Scripted,
+) -> None:
+    wait = f"wait {cluster.options.shutdown_wait_ms_max}"
+    cluster.play(f"create 1,2,3; isr 1,2; stop 1; {wait}; beat all; stop 1")
+    assert cluster.partition().isr == (1, 2)
+    assert cluster.play("wait 1; beat all; stop 1") == "shutting_down"  # the others have yet to apply it
     assert seats(cluster.partition()) == (2, (2,), (1,))
     assert "shutdown_below_min_isr" in [getattr(e, "code", "") for e in cluster.effects]
     assert AlarmCode.PARTITION_BELOW_MIN_ISR in [a.key.code for a in cluster.machine.alarms()]
-    cluster.beat_all()
-    assert cluster.heartbeat(1, wants_shutdown=True).may_shut_down is True
+    assert cluster.play("beat all; stop 1") == "may stop"
 
 
-def test_the_last_in_sync_member_may_stop_when_nobody_can_join_and_keeps_its_seat() -> None:
-    cluster = Cluster()
-    cluster.create((1,))
-    first = cluster.heartbeat(1, wants_shutdown=True)
-    assert first.remaining_leaderships == 1
-    cluster.beat_all()
-    response = cluster.heartbeat(1, wants_shutdown=True)
-    assert (response.may_shut_down, response.remaining_leaderships) == (True, 1)
+def test_the_last_in_sync_member_may_stop_when_nobody_can_join_and_keeps_its_seat(cluster: Scripted) -> None:
+    assert cluster.play("create 1; stop 1; beat all; stop 1") == "may stop"
     assert seats(cluster.partition()) == (1, (1,), ())
-    cluster.kill(1)
+    cluster.play("kill 1")
     assert seats(cluster.partition()) == (NO_LEADER, (), (1,))
-    cluster.restart(1, last_shutdown=CLEAN)
+    cluster.play("restart 1 clean")
     assert seats(cluster.partition()) == (1, (1,), ())
 
 
-def test_the_last_in_sync_leader_lets_others_in_before_it_goes() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.propose(1)
-    assert cluster.heartbeat(1, wants_shutdown=True).remaining_leaderships == 1
-    assert cluster.propose(1, 2, 3).error == "none"
-    cluster.heartbeat(1, wants_shutdown=True)
+def test_the_last_in_sync_leader_lets_others_in_before_it_goes(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3; isr 1; stop 1")
+    assert seats(cluster.partition()) == (1, (1,), (2, 3))
+    cluster.play("isr 1,2,3; stop 1")
     assert seats(cluster.partition()) == (2, (2, 3), ())
 
 
-def test_the_last_in_sync_leader_goes_at_its_deadline_if_nobody_came() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.propose(1)
-    cluster.beat_all()
-    assert not cluster.heartbeat(1, wants_shutdown=True).may_shut_down
-    cluster.beat_all()
-    cluster.now_ms += cluster.options.shutdown_wait_ms_max
-    assert not cluster.heartbeat(1, wants_shutdown=True).may_shut_down
-    cluster.now_ms += 1
-    assert cluster.heartbeat(1, wants_shutdown=True).may_shut_down
+def test_the_last_in_sync_leader_goes_at_its_deadline_if_nobody_came(cluster: Scripted) -> None:
+    wait = f"wait {cluster.options.shutdown_wait_ms_max}"
+    assert cluster.play(f"create 1,2,3; isr 1; stop 1; beat all; {wait}; stop 1") == "shutting_down"
+    assert cluster.play("wait 1; stop 1") == "may stop"
     assert seats(cluster.partition()) == (1, (1,), (2, 3))
 
 
-def test_a_whole_cluster_can_be_stopped_without_waiting_for_deadlines() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3), (2, 3, 1), (3, 1, 2))
-    for broker_id in (1, 2, 3):
-        cluster.heartbeat(broker_id, wants_shutdown=True)
-    for broker_id in (1, 2, 3):
-        cluster.heartbeat(broker_id, wants_shutdown=True)
-    done = [cluster.heartbeat(b, wants_shutdown=True).may_shut_down for b in (1, 2, 3)]
-    assert done == [True, True, True]
+def test_a_whole_cluster_can_be_stopped_without_waiting_for_deadlines(cluster: Scripted) -> None:
+    cluster.play("create 1,2,3 2,3,1 3,1,2; stop 1,2,3; stop 1,2,3")
+    assert [cluster.play(f"stop {broker_id}") for broker_id in (1, 2, 3)] == ["may stop"] * 3
     for number in range(3):
         state = cluster.partition(number)
         assert state.isr == (3,)
         assert 2 in state.elr
 
 
-def test_a_broker_that_is_shutting_down_is_elected_nowhere_and_joins_no_isr() -> None:
-    cluster = Cluster()
-    cluster.create((1, 2, 3))
-    cluster.heartbeat(3, wants_shutdown=True)
+def test_a_broker_that_is_shutting_down_is_elected_nowhere_and_joins_no_isr(cluster: Scripted) -> None:
+    assert cluster.play("create 1,2,3; stop 3; isr 1,2,3") == "ineligible_replica"
     assert cluster.partition().isr == (1, 2)
-    assert cluster.propose(1, 2, 3).error == "ineligible_replica"
-    cluster.kill(1)
-    cluster.kill(2)
+    cluster.play("kill 1,2")
     assert cluster.partition().leader == NO_LEADER
 
 
