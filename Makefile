@@ -54,13 +54,17 @@ up: $(INSTALLED) ## leave a cluster running until Ctrl-C and show how to use it 
 	@$(BIN)/python -m localcluster up $(UP_ARGS)
 
 test: $(INSTALLED) packages ## every check and every test (PYTEST_ARGS="-m 'not proof' --rounds 20": all, long kill rounds)
+	@mkdir -p build; date +%s >build/test-began
 	@$(MAKE) -j 2 style types sim
 	PROOF_TABLE= $(BIN)/python -m pytest -n auto --dist worksteal $(PARALLEL) $(PYTEST_ARGS) || [ $$? = 5 ]  # 5: none selected
 	PROOF_TABLE= $(BIN)/python -m pytest -p tests.second_try $(ALONE) $(PYTEST_ARGS) || [ $$? = 5 ]
 	$(BIN)/python -m pytest -p tests.second_try -n 2 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(PARALLEL) $(ALONE)) $(PYTEST_ARGS)
+	@$(if $(PYTEST_ARGS),,echo $$(($$(date +%s) - $$(cat build/test-began))) >build/seconds-test)
 
 check: $(INSTALLED) ## the everyday loop, less than five minutes: format, lint, types, imports, units, simulation
+	@mkdir -p build; date +%s >build/check-began
 	@$(MAKE) -j 2 style types unit sim
+	@echo $$(($$(date +%s) - $$(cat build/check-began))) >build/seconds-check
 
 lint: $(INSTALLED) ## format, lint, types and import rules
 	@$(MAKE) -j 2 --output-sync=target style types

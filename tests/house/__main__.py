@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.house.measures import requirements, seams, sizes
+from tests.house.measures import requirements, seams, seconds, sizes
 from tests.house.walks import take_walks
 
 HERE = Path(__file__).parent
@@ -29,7 +29,7 @@ def measured(*, with_processes: bool) -> dict[str, object]:
     walks = {
         f"{name}: {what}": count for name, found in take_walks().items() for what, count in found.items()
     }
-    figures = {**walks, **seams(), **sizes()}
+    figures = {**walks, **seams(), **sizes(), **seconds()}
     if with_processes:
         from tests.house.processes import installation, processes  # it needs all that a cluster needs
 

@@ -31,6 +31,12 @@ REST_ROOTS = ("admin_api.__main__", "admin_api.issuer", "admin_api.unconnected")
 EDGE = ("dataplane/handlers", "coordinator/handlers", "springtide/node/handlers")
 SIMULATED = ("broker_node.py", "controller_node.py")
 ENGINE, CONNECTION = "controller/shell/engine.py", "springtide/node/connection.py"
+#: Where these commands leave how many seconds they last took, when they passed.
+SECONDS = {
+    "make check": "build/seconds-check",
+    "make test": "build/seconds-test",
+    ".ci/run": "build/seconds-ci",
+}
 #: Parameters that should have a type of their own: an offset, an epoch or an id.
 NUMBER = re.compile(r"(^|_)(offset|epoch|id)$")
 
@@ -223,4 +229,13 @@ def sizes() -> dict[str, object]:
         "lines of the product": sum(product.values()),
         **tested,
         "lines of the tests": lines(*sources("tests")),
+    }
+
+
+def seconds() -> dict[str, object]:
+    """Return what each command took that has been run here."""
+    return {
+        f"seconds of `{command}`": int(Path(file).read_text(encoding="ascii"))
+        for command, file in SECONDS.items()
+        if Path(file).exists()
     }

@@ -72,3 +72,9 @@ def test_a_walk_counts_files_once_and_each_change_between_them() -> None:
     walk = Walk([(1, one), (2, one), (3, other), (9, one)])
     assert walk.figures() == {"files": 2, "calls": 4, "changes of file": 2}
     assert walk.between(2, 3).figures() == {"files": 2, "calls": 2, "changes of file": 1}
+
+
+def test_a_command_has_the_seconds_that_it_left_and_none_before_its_first_run() -> None:
+    assert measures.seconds() == {}
+    write("build/seconds-ci", "3805\n")
+    assert measures.seconds() == {"seconds of `.ci/run`": 3_805}
