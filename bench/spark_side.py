@@ -12,7 +12,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -141,7 +141,7 @@ def _seconds(process: psutil.Process) -> tuple[float, float]:
 
 
 @contextmanager
-def spark_side(*, brokers: int = BROKERS, settings: Mapping[str, str] | None = None) -> Iterator[SparkSide]:
+def spark_side() -> Iterator[SparkSide]:
     """With `format("kafka")` where Spark's own connector is at hand."""
     os.environ["JAVA_HOME"] = str(find_java().executable.resolve().parents[1])
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -150,7 +150,7 @@ def spark_side(*, brokers: int = BROKERS, settings: Mapping[str, str] | None = N
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-pipeline-")))
-        cluster = stack.enter_context(LocalCluster(brokers=brokers, on_progress=tell))
+        cluster = stack.enter_context(LocalCluster(brokers=BROKERS, on_progress=tell))
         cluster.form()
         tell("starting Spark")
         session = make_session(
@@ -167,7 +167,6 @@ def spark_side(*, brokers: int = BROKERS, settings: Mapping[str, str] | None = N
                 **connector_settings(),
                 # Its consumers are kept: to close one takes half a second, and is not what is measured.
                 "spark.kafka.consumer.cache.capacity": "10000",
-                **(settings or {}),
             },
         )
         stack.callback(session.stop)

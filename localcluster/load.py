@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,22 +24,19 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from localcluster.cluster import LocalCluster
 from localcluster.verdict import (
     UNKNOWN_OFFSET,
     AcknowledgedWrite,
     ReadRecord,
     RecordPlace,
-    seconds_to_next_write,
 )
 
 TICK_SECONDS = 0.005
 FLUSH_SECONDS_MAX = 60.0
 READ_SECONDS_MAX = 60.0
-STALL_SECONDS_MAX = 120.0
 CONSUME_RECORDS_MAX = 1000
 CONSUME_WAIT_SECONDS = 0.2
-VALUE_BYTES_DEFAULT = 100
+VALUE_BYTES = 100
 
 
 class LoadFailed(RuntimeError):
@@ -53,7 +50,6 @@ class ClientLoad:
         bootstrap_servers, topic, partitions: where to.
         records_per_second: over all partitions. While writes stall, records pile up in the client as they
             would in an application that does not wait, and go out when they can.
-        value_bytes: size of each value.
         client_config: laid over the client's defaults.
     """
 
@@ -64,7 +60,6 @@ class ClientLoad:
         topic: str,
         partitions: int,
         records_per_second: int,
-        value_bytes: int = VALUE_BYTES_DEFAULT,
         client_config: Mapping[str, Any] | None = None,
     ) -> None:
         self.topic = topic
@@ -78,8 +73,6 @@ class ClientLoad:
         self.client_errors: list[str] = []
         """The errors that the client reported while it kept trying; a few are part of every failover."""
         self._records_per_second = records_per_second
-        self._padding = b"." * value_bytes
-        self._value_bytes = value_bytes
         self._run = uuid.uuid4().hex[:8]
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._produce, name="load")
@@ -151,7 +144,7 @@ class ClientLoad:
     def _send_next(self) -> None:
         partition = self.produced % self.partitions
         number = f"{self._run}-{self.produced:010d}".encode("ascii")
-        value = (number + self._padding)[: max(self._value_bytes, len(number))]
+        value = number.ljust(VALUE_BYTES, b".")
         try:
             self._producer.produce(
                 self.topic, value=value, partition=partition, on_delivery=self._on_delivery
@@ -255,25 +248,3 @@ def ends_of(acknowledged: list[AcknowledgedWrite]) -> dict[int, int]:
         place = write.place
         ends[place.partition] = max(ends.get(place.partition, 0), place.offset + 1)
     return ends
-
-
-def kill_leader(cluster: LocalCluster, load: ClientLoad, tell: Callable[[str], None]) -> float:
-    """Send SIGKILL to the leader of partition 0 of the load's topic, and start it again afterwards. Return
-    the seconds until the slowest of the partitions that it led was written to again."""
-    victim = cluster.leader(load.topic, 0)
-    led = {n for n, view in enumerate(cluster.partitions(load.topic)) if view.leader == victim}
-    acknowledged_before = len(load.acknowledged)
-    killed = time.monotonic()
-    cluster.kill_broker(victim)
-    tell(f"SIGKILL to broker {victim}, which leads {len(led)} of {load.topic}'s partitions")
-
-    def stalls() -> list[float] | None:
-        found = seconds_to_next_write(load.acknowledged[acknowledged_before:], after=killed)
-        return [found[n] for n in led] if led <= set(found) else None
-
-    stall = max(
-        cluster.wait_until("its partitions are written to", stalls, timeout_seconds=STALL_SECONDS_MAX)
-    )
-    tell(f"  which stood still for {stall * 1000:.0f} ms")
-    cluster.start_broker(victim)
-    return stall

@@ -235,7 +235,7 @@ class SupervisedProcess:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, number)
 
-    def log_tail(self, *, lines: int = LOG_TAIL_LINES) -> str:
+    def log_tail(self) -> str:
         """The last lines it wrote; empty when it wrote none."""
         try:
             with self.log_path.open("rb") as log:
@@ -243,7 +243,7 @@ class SupervisedProcess:
                 written = log.read().decode("utf-8", errors="replace")
         except FileNotFoundError:
             return ""
-        return "\n".join(written.splitlines()[-lines:])
+        return "\n".join(written.splitlines()[-LOG_TAIL_LINES:])
 
     def how_to_start(self) -> str:
         """Return what a shell runs to start it by hand."""

@@ -130,6 +130,7 @@ class Mark:
 
 BARS = "▁▂▃▄▅▆▇█"
 NO_WRITES = "·"
+BUCKET_MS, COLUMNS = 100, 80
 
 
 def render_timeline(
@@ -138,17 +139,15 @@ def render_timeline(
     since: float,
     until: float,
     marks: Sequence[Mark] = (),
-    bucket_ms: int = 100,
-    columns: int = 80,
 ) -> str:
     """Acknowledgements per bucket as a row of bars, a dot where there was none, and the marks below.
 
     Times are seconds of one clock; buckets count from `since`.
     """
-    buckets = max(1, -int(-(until - since) * 1000 // bucket_ms))
+    buckets = max(1, -int(-(until - since) * 1000 // BUCKET_MS))
     counts = [0] * buckets
     for at in acknowledged_at:
-        index = int((at - since) * 1000 // bucket_ms)
+        index = int((at - since) * 1000 // BUCKET_MS)
         if 0 <= index < buckets:
             counts[index] += 1
     peak = max(counts)
@@ -156,11 +155,11 @@ def render_timeline(
         BARS[min(len(BARS) - 1, count * len(BARS) // (peak + 1))] if count else NO_WRITES for count in counts
     )
     lines: list[str] = []
-    for start in range(0, buckets, columns):
-        lines.append(f"{start * bucket_ms / 1000:6.1f} s  {bars[start : start + columns]}")
+    for start in range(0, buckets, COLUMNS):
+        lines.append(f"{start * BUCKET_MS / 1000:6.1f} s  {bars[start : start + COLUMNS]}")
         for mark in marks:
-            column = int((mark.at - since) * 1000 // bucket_ms) - start
-            if 0 <= column < columns:
+            column = int((mark.at - since) * 1000 // BUCKET_MS) - start
+            if 0 <= column < COLUMNS:
                 lines.append(f"{'':10}{'':{column}}^ {mark.text}")
-    lines.append(f"{'':10}one column = {bucket_ms} ms, highest = {peak} acknowledgements, {NO_WRITES} = none")
+    lines.append(f"{'':10}one column = {BUCKET_MS} ms, highest = {peak} acknowledgements, {NO_WRITES} = none")
     return "\n".join(lines)

@@ -11,14 +11,15 @@ import time
 from collections.abc import Callable
 
 from localcluster.cluster import LocalCluster, WaitedTooLong
-from localcluster.load import ClientLoad, kill_leader, read_everything
-from localcluster.verdict import judge
+from localcluster.load import ClientLoad, read_everything
+from localcluster.verdict import judge, seconds_to_next_write
 from tests.faults.family import Trial
 
 BEFORE, NEW = "before", "many"
 BEFORE_PARTITIONS = 6
 RECORDS_PER_SECOND = 200
 SETTLE_SECONDS = 4.0
+STALL_SECONDS_MAX = 120.0
 #: After the 201 (seconds): the active controller dies, then the broker that leads partition 0 of `before`.
 CONTROLLER_DIES, BROKER_DIES = 1.5, 3.0
 TOLD_EVERY_SECONDS = 5.0
@@ -93,8 +94,26 @@ def _create(cluster: LocalCluster, load: ClientLoad, trial: Trial, *, partitions
 
 
 def _kill_leader(cluster: LocalCluster, load: ClientLoad, trial: Trial) -> int:
+    """Send SIGKILL to the leader of partition 0 of the load's topic, and start it again afterwards. Return
+    the milliseconds until the slowest of the partitions that it led was written to again."""
     trial.faults["kill_broker"] += 1
-    return round(kill_leader(cluster, load, trial.tell) * 1000)
+    victim = cluster.leader(load.topic, 0)
+    led = {n for n, view in enumerate(cluster.partitions(load.topic)) if view.leader == victim}
+    acknowledged_before = len(load.acknowledged)
+    killed = time.monotonic()
+    cluster.kill_broker(victim)
+    trial.tell(f"SIGKILL to broker {victim}, which leads {len(led)} of {load.topic}'s partitions")
+
+    def stalls() -> list[float] | None:
+        found = seconds_to_next_write(load.acknowledged[acknowledged_before:], after=killed)
+        return [found[n] for n in led] if led <= set(found) else None
+
+    stall = max(
+        cluster.wait_until("its partitions are written to", stalls, timeout_seconds=STALL_SECONDS_MAX)
+    )
+    trial.tell(f"  which stood still for {stall * 1000:.0f} ms")
+    cluster.start_broker(victim)
+    return round(stall * 1000)
 
 
 def _wait_usable(
