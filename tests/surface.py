@@ -12,6 +12,7 @@ import argparse
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
@@ -32,9 +33,9 @@ def main() -> int:
     sys.path.insert(0, str(root))
     document = json.loads((root / "openapi/springtide.json").read_text(encoding="utf-8"))
     lines = {*rest(document), *pages(root), *kafka_apis()}
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for program in PROGRAMS:
-        if (root / program / "__main__.py").exists():
-            lines |= program_lines(program)
+        lines |= program_lines(program, project["scripts"][program])
     print("\n".join(sorted(lines)))
     return 0
 
@@ -115,8 +116,10 @@ def kafka_apis() -> Iterator[str]:
             yield f"Kafka {spec.api_key.name} {version}"
 
 
-def program_lines(program: str) -> set[str]:
-    """Return the commands of a program, and the options of each as its help shows them."""
+def program_lines(program: str, start: str) -> set[str]:
+    """Return the commands of a program, and the options of each as its help shows them. start: its module and
+    function, as it is installed."""
+    module, _, function = start.partition(":")
     found: set[str] = set()
     add_subparsers = argparse.ArgumentParser.add_subparsers
     below: dict[argparse.ArgumentParser, Any] = {}
@@ -138,7 +141,7 @@ def program_lines(program: str) -> set[str]:
 
     def run(*words: str) -> None:
         with suppress(ParserWalked):
-            import_module(f"{program}.__main__").main(words)
+            getattr(import_module(module), function)(words)
 
     with (
         patch.object(argparse.ArgumentParser, "add_subparsers", noted),
