@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from controller.core import isr, machine
 from dataplane.core import leader
 from dataplane.core.fetch import ReplicaFetch
+from dataplane.core.fetch_session import AskedPartition, FetchSession
 from dataplane.core.isr import FollowerProgress, InSyncSet
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogPort
@@ -164,6 +165,24 @@ def fetch_epoch_unchecked() -> Patches:
         return original(self, replace(fetch, position=position), now_ms=now_ms)
 
     return [(Leader, "on_replica_fetch", on_replica_fetch)]
+
+
+@plant(
+    breaks="L2",
+    seen="KAFKA-9338: a fetch session remembers the leader epoch of a partition's first mention",
+    scenario="S25",
+)
+def a_session_keeps_its_first_epoch() -> Patches:
+    original = FetchSession._mention
+
+    def mention(self: FetchSession, mentioned: AskedPartition) -> bool:
+        known = self._partitions.get(mentioned.key)
+        if known is not None:
+            position = mentioned.position._replace(leader_epoch=known.position.leader_epoch)
+            mentioned = mentioned._replace(position=position)
+        return original(self, mentioned)
+
+    return [(FetchSession, "_mention", mention)]
 
 
 @plant(
