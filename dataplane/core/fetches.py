@@ -155,7 +155,7 @@ class WaitingFetches:
         """Return whether this turn has changed something."""
         return bool(self._appended or self._watermarks or self._leaderships)
 
-    def end_turn(self, *, now_ms: int) -> None:
+    def answer_woken(self, *, now_ms: int) -> None:
         """The end of a turn: evaluate each fetch that waits for what the turn changed, once."""
         while self.has_news:
             appended, self._appended = self._appended, {}

@@ -40,7 +40,7 @@ class Fetches(WaitingFetches):
     def wake(self) -> None:
         """End the turn: answer each fetch that waits for what the turn changed."""
         if self.has_news:
-            self.end_turn(now_ms=self._clock.mono_ms())
+            self.answer_woken(now_ms=self._clock.mono_ms())
 
     def hurry(self, session: FetchSession) -> None:
         """Answer the fetch that waits in this session, if there is one."""

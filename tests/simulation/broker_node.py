@@ -194,7 +194,7 @@ class NodeFetches(WaitingFetches):
     def note(self, what: Callable[[PartitionKey], None], key: PartitionKey) -> None:
         """At the end of this turn, look again at every fetch that waits for this partition."""
         if not self.has_news:
-            self._node._after(0, lambda: self.end_turn(now_ms=self._node.now_ms))
+            self._node._after(0, lambda: self.answer_woken(now_ms=self._node.now_ms))
         what(key)
 
     def _arm(self, fetch: Fetch) -> None:
@@ -1280,7 +1280,7 @@ class BrokerNode:
     def _on_fetch(self, call: FetchCall, answer: Callable[[FetchAnswer], None]) -> None:
         """As dataplane/handlers/fetch.py does."""
         asked, sessions = call.asked, self.fetches.sessions
-        self.fetches.end_turn(now_ms=self.now_ms)  # of the event before, which a request finds ended
+        self.fetches.answer_woken(now_ms=self.now_ms)  # of the event before, which a request finds ended
         earlier = self.connections.get(call.broker_id)
         if earlier is not None and asked.session_epoch == INITIAL_EPOCH:  # it comes over a new connection
             if isinstance(earlier.parked, Fetch):
