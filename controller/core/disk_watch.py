@@ -22,7 +22,7 @@ RATE_AFTER_MS: Final = 120_000
 HOUR_MS: Final = 3_600_000
 
 
-class Bound(NamedTuple):
+class DiskBound(NamedTuple):
     """A disk is below it with less than this share free, or less than this time left until it is full."""
 
     free_share: float
@@ -36,8 +36,8 @@ class Bound(NamedTuple):
 
 
 BOUNDS: Final = {
-    AlarmCode.DISK_FULL: Bound(0.05, HOUR_MS),
-    AlarmCode.DISK_FILLS: Bound(0.15, 6 * HOUR_MS),
+    AlarmCode.DISK_FULL: DiskBound(0.05, HOUR_MS),
+    AlarmCode.DISK_FILLS: DiskBound(0.15, 6 * HOUR_MS),
 }
 """The worse first: a disk has one of these alarms."""
 SLACK: Final = 1.2

@@ -26,7 +26,7 @@ from cryptography import x509
 from localcluster.__main__ import KCAT_LOGIN
 from localcluster.access import ALICE, OPERATOR, VIEWER
 from localcluster.cluster import LocalCluster
-from localcluster.load import ClientLoad, ends_of, kill_leader, read_everything
+from localcluster.load import ClientLoad, ends_of, read_everything
 from localcluster.tls import HOST
 from localcluster.verdict import judge
 from springtide.__main__ import execute
@@ -151,7 +151,7 @@ def test_a_password_a_certificate_and_a_leader_change_under_load_and_no_acknowle
         cluster.wait_until("all show it", lambda: not before & {serial_of(node.sasl_port) for node in nodes})
         goes_on("the renewal of the certificate")
 
-        kill_leader(cluster, load, lambda line: None)
+        cluster.kill_broker(cluster.leader(load.topic, 0))
         goes_on("the death of a leader")
     assert load.failed == []
     everything = read_everything(
