@@ -105,6 +105,7 @@ class Cluster:
                 self._new_topic_id,
                 self._on_published,
                 self._on_went_back,
+                self._on_taken_over,
                 self._on_shard_moved,
                 self.marks,
                 poll_wait_ms=options.poll_wait_ms,
@@ -394,6 +395,13 @@ class Cluster:
                 self.shards.on_topic(record.state)
         elif isinstance(record, RemoveMemberRecord) and record.kind is MemberKind.COORDINATOR:
             self.marks.reached("coordinator.forgotten")
+
+    def _on_taken_over(self, controller: ControllerNode) -> None:
+        """Note which topics have their names: the controller before may have died between writing a creation
+        and publishing it."""
+        for topic in controller.published.topics.values():
+            if not topic.deleting:
+                self.oracle.holders[topic.topic] = topic.topic_id
 
     def _on_went_back(self, controller: ControllerNode) -> None:
         if not self.zookeeper.times_back:

@@ -160,6 +160,7 @@ class ControllerNode:
     new_topic_id: Callable[[], str]
     on_published: Callable[[ControllerNode, Record], None]
     on_went_back: Callable[[ControllerNode], None]
+    on_taken_over: Callable[[ControllerNode], None]
     #: A shard goes to another owner; whether the one before it is alive.
     on_shard_moved: Callable[[Shard, PartitionState, bool], None]
     marks: Sightings
@@ -308,6 +309,7 @@ class ControllerNode:
             now_ms=self.clock.mono_ms,
             terms=self.terms,
         )
+        self.on_taken_over(self)
         self.events.note(f"{self.name} leads, controller epoch {epoch}")
         self._submit_tick()
 
