@@ -368,6 +368,14 @@ class BrokerNode:
         return self.disk.failing is not None
 
     @property
+    def wants_shutdown(self) -> bool:
+        return self.session.wants_shutdown
+
+    @wants_shutdown.setter
+    def wants_shutdown(self, is_wanted: bool) -> None:
+        self.session.wants_shutdown = is_wanted
+
+    @property
     def is_rotten(self) -> bool:
         """Whether its disk holds something else than was written, found or not."""
         return any(log.at_rest for log in self.disk.logs.values())

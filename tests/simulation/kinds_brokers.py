@@ -94,7 +94,7 @@ def draw_leader_pause(cluster: Cluster, random: Random) -> Arguments | None:
 
 def draw_stop(cluster: Cluster, random: Random) -> Arguments | None:
     broker = any_broker(cluster, random)
-    if broker is None or broker.session.wants_shutdown:
+    if broker is None or broker.wants_shutdown:
         return None
     return {"broker": broker.broker_id, "for_ms": random.randint(3_000, 9_000)}
 
@@ -402,9 +402,9 @@ def stop_broker(cluster: Cluster, *, broker: int, for_ms: int) -> bool:
     """SIGTERM: a controlled shutdown; back `for_ms` later, killed if it has not stopped by then (S27, a
     successor dies at the hand-over)."""
     node = cluster.brokers[broker]
-    if not node.is_up or node.session.wants_shutdown:
+    if not node.is_up or node.wants_shutdown:
         return False
-    node.session.wants_shutdown = True
+    node.wants_shutdown = True
     cluster.events.note(f"{node.name} is asked to stop")
     life = node.life
 
