@@ -197,6 +197,7 @@ class StorageBroker:
             apply=self._apply,
             on_registered=self._on_registered,
             offline_log_dir_ids=self.directory.offline_ids,
+            log_dir_failure=lambda: self.directory.failure or "",
             keeps_its_logs=lambda: not claim.is_disowned,
             on_went_back=self.directory.disown,
             disk_space=self.directory.space,

@@ -206,6 +206,10 @@ class AlarmView(View):
     broker_id: int | None
     group_id: str | None
     detail: str
+    follows: dict[str, int] = Field(
+        description="how many alarms of which codes follow from this one; they are not listed",
+        examples=[{"storage_error": 291}],
+    )
 
 
 class AlarmList(ViewList[AlarmView]):

@@ -219,4 +219,9 @@ def partition_counts(image: ClusterImage) -> PartitionCounts:
 
 def alarm_view(image: ClusterImage, alarm: Alarm) -> AlarmView:
     topic = image.topics.get(alarm.key.topic_id) if alarm.key.topic_id is not None else None
-    return AlarmView.of(alarm.key, topic=None if topic is None else topic.topic, detail=alarm.detail)
+    return AlarmView.of(
+        alarm.key,
+        topic=None if topic is None else topic.topic,
+        detail=alarm.detail,
+        follows={code.value: count for code, count in alarm.follows.items()},
+    )

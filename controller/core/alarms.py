@@ -33,6 +33,9 @@ CERTIFICATE_WARNING_MS = 14 * 24 * 3_600_000
 ALARMS_TOLD_PER_STEP_MAX = 5
 _SEVERITY = {code: rank for rank, code in enumerate(AlarmCode)}
 
+#: Of a broker whose log directory failed: what follows from that.
+FOLLOW_FROM_LOG_DIRS = (AlarmCode.STORAGE_ERROR, AlarmCode.BROKER_FENCED)
+
 #: What brokers' problem codes are alarmed as. `divergent` is only noted: writing a suffix aside before a
 #: truncation is what should happen after a failover with unacknowledged records.
 PROBLEM_ALARMS = {
@@ -323,21 +326,44 @@ class AlarmBook:
             for partition in [partition for partition in keys if partition[0] == topic_id]:
                 self._settle_unproven(draft, partition, whole=None)
 
+    def _following(self) -> dict[AlarmKey, AlarmKey]:
+        """Return the alarms that only follow from another one that is up, and that one: of a broker without a
+        log directory each replica has an alarm, and one fault is to be mended."""
+        causes = {key.broker_id: key for key in self._others if key.code is AlarmCode.LOG_DIRS_OFFLINE}
+        if not causes:
+            return {}
+        return {
+            key: causes[key.broker_id]
+            for key in self._others
+            if key.code in FOLLOW_FROM_LOG_DIRS and key.broker_id in causes
+        }
+
     def alarms(self, image: ClusterImage) -> tuple[Alarm, ...]:
-        """Return every current alarm, most severe first, with partitions described as they are now."""
+        """Return every current alarm, most severe first, with partitions described as they are now. What only
+        follows from another is counted there."""
         listed = [
             Alarm(key=_partition_alarm(code, key), detail=describe(code, image, image.partitions[key]))
             for code, keys in self._partitions.items()
             for key in keys
         ]
-        listed += [Alarm(key=key, detail=detail) for key, detail in self._others.items()]
+        following = self._following()
+        follows: dict[AlarmKey, dict[AlarmCode, int]] = {}
+        for key, cause in following.items():
+            counts = follows.setdefault(cause, {})
+            counts[key.code] = counts.get(key.code, 0) + 1
+        listed += [
+            Alarm(key=key, detail=detail, follows=follows.get(key, {}))
+            for key, detail in self._others.items()
+            if key not in following
+        ]
         return tuple(sorted(listed, key=alarm_order))
 
     def counts(self) -> dict[AlarmCode, int]:
         """Return how many alarms of each code there are, without describing them."""
         found = {code: len(self._partitions.get(code, ())) for code in AlarmCode}
+        following = self._following()
         for key in self._others:
-            found[key.code] += 1
+            found[key.code] += key not in following
         return found
 
 

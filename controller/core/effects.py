@@ -105,6 +105,8 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
 
     key: AlarmKey
     detail: str
+    follows: dict[AlarmCode, int] = {}
+    """How many alarms of which codes follow from it, and are not listed themselves."""
 
 
 class ClearAlarm(msgspec.Struct, frozen=True, kw_only=True):

@@ -154,7 +154,7 @@ class Sessions(Presence):
         self._is_stale = True
         self._alarms.clear_alarm(draft, _broker_alarm(AlarmCode.DUPLICATE_BROKER, request.broker_id))
         self._alarms.clear_rot(draft, request.broker_id)
-        self._alarm_offline_dirs(draft, registration)
+        self._alarm_offline_dirs(draft, registration, "")
         return self._accept(registration, chain_epoch=registration.chain_epoch)
 
     def _on_same_incarnation(
@@ -274,7 +274,7 @@ class Sessions(Presence):
             )
         session.on_heard(request.count, request.answered)
         self._hear(request, received_ms=received_ms, now_ms=now_ms)
-        self._take_offline_dirs(draft, broker_id, request.offline_log_dir_ids)
+        self._take_offline_dirs(draft, broker_id, request.offline_log_dir_ids, request.log_dir_failure)
         self._alarms.on_clocks(draft, broker_id, request.clock_leap)
         self._alarms.on_certificate(
             draft, image.brokers[broker_id].name, broker_id, request.certificate_ends_ms
@@ -420,7 +420,7 @@ class Sessions(Presence):
 
     # --- disks ------------------------------------------------------------------------------------------
 
-    def _take_offline_dirs(self, draft: Draft, broker_id: int, offline: tuple[str, ...]) -> None:
+    def _take_offline_dirs(self, draft: Draft, broker_id: int, offline: tuple[str, ...], why: str) -> None:
         """A directory that failed stays failed for this incarnation. The contract does not say which
         partition lives where: when the last usable directory fails, every seat is lost; before that, the
         broker names each lost partition itself (`storage_error`)."""
@@ -432,15 +432,17 @@ class Sessions(Presence):
             before, offline_log_dir_ids=before.offline_log_dir_ids + failed
         )
         draft.write_member(registration, draft.change(Cause.LOG_DIRS_OFFLINE, actor=actor_of(broker_id)))
-        self._alarm_offline_dirs(draft, registration)
+        self._alarm_offline_dirs(draft, registration, why)
         if not has_usable_dir(registration):
             self.fence(draft, broker_id, Cause.LOG_DIRS_OFFLINE, "lost its last log directory", excluded=True)
 
-    def _alarm_offline_dirs(self, draft: Draft, registration: BrokerRegistration) -> None:
+    def _alarm_offline_dirs(self, draft: Draft, registration: BrokerRegistration, why: str) -> None:
         key = _broker_alarm(AlarmCode.LOG_DIRS_OFFLINE, registration.broker_id)
         if registration.offline_log_dir_ids:
             names = ", ".join(registration.offline_log_dir_ids)
-            self._alarms.raise_alarm(draft, key, f"{registration.name}: log directories offline: {names}")
+            detail = f"{registration.name}: log directories offline: {names}" + (f" ({why})" if why else "")
+            todo = "Mend or replace the disk, or make room on it, and start the broker again"
+            self._alarms.raise_alarm(draft, key, f"{detail}: its replicas are out of use. {todo}")
         else:
             self._alarms.clear_alarm(draft, key)
 

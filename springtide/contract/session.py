@@ -192,6 +192,8 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     applied_controller_epoch: int = -1
     applied_sequence: int = -1
     offline_log_dir_ids: tuple[str, ...] = ()
+    #: Why they are offline, in words.
+    log_dir_failure: str = ""
     #: The broker wants to stop (SIGTERM): move its leaderships, then tell it that it may.
     wants_shutdown: bool = False
     #: While the broker's clocks disagree; nothing is deleted by time there.

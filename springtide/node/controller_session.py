@@ -88,10 +88,10 @@ class HeartbeatListener(Protocol):
 
 
 class ControllerSession:
-    """identity: a registration as of this process's start. reports, offline_log_dir_ids, keeps_its_logs,
-    on_went_back, disk_space: of a broker, about what it stores. level, groups: of a coordinator, the shards
-    that it is level with, and what is new of its groups. missing_topics: that its clients ask for. listener:
-    hears of acknowledged heartbeats."""
+    """identity: a registration as of this process's start. reports, offline_log_dir_ids, log_dir_failure,
+    keeps_its_logs, on_went_back, disk_space: of a broker, about what it stores. level, groups: of a
+    coordinator, the shards that it is level with, and what is new of its groups. missing_topics: that its
+    clients ask for. listener: hears of acknowledged heartbeats."""
 
     def __init__(
         self,
@@ -106,6 +106,7 @@ class ControllerSession:
         apply: Callable[[UpdateBatch], Awaitable[Sequence[ApplyFailure]]],
         on_registered: Callable[[RegisterResponse], Awaitable[None]],
         offline_log_dir_ids: Callable[[], tuple[str, ...]] = tuple,
+        log_dir_failure: Callable[[], str] = str,
         keeps_its_logs: Callable[[], bool] = lambda: True,
         on_went_back: Callable[[], Awaitable[None]] | None = None,
         disk_space: Callable[[], DiskSpace | None] = lambda: None,
@@ -124,6 +125,7 @@ class ControllerSession:
         self._apply = apply
         self._on_registered = on_registered
         self._offline_log_dir_ids = offline_log_dir_ids
+        self._log_dir_failure = log_dir_failure
         self._keeps_its_logs = keeps_its_logs
         self._on_went_back = on_went_back
         self._disk_space = disk_space
@@ -276,6 +278,7 @@ class ControllerSession:
             sent_ms = self._clock.mono_ms()
             request = msgspec.structs.replace(
                 core.heartbeat(self._witness, clock_leap=self._leap(), offline=self._offline_log_dir_ids()),
+                log_dir_failure=self._log_dir_failure(),
                 disk=self._disk_space(),
                 level=self._level(),
                 groups=self._groups(),

@@ -46,13 +46,14 @@ export function showAlarms(section, answer) {
 /** All alarms of one code. items: those of them that were asked for. */
 function alarmGroup(code, number, items) {
   const [first] = items;
-  if (number === 1 && first) return h("li", {}, h("b", {}, capital(words(code))), h("span", { class: "about" }, alarmedOf(first)), h("p", {}, first.detail));
+  if (number === 1 && first) return h("li", {}, h("b", {}, capital(words(code))), h("span", { class: "about" }, alarmedOf(first)), h("p", {}, first.detail), whatFollows(first));
   const shown = items.slice(0, ALARMS_LISTED);
   return h(
     "li",
     {},
     h("b", {}, `${capital(words(code))}: ${count(number)}`),
     first ? h("p", {}, h("span", {}, `${alarmedOf(first)}: `), first.detail) : h("p", {}, "less severe than those that are shown"),
+    first ? whatFollows(first) : null,
     shown.length > 1
       ? h(
           "details",
@@ -62,6 +63,12 @@ function alarmGroup(code, number, items) {
         )
       : null,
   );
+}
+
+/** Alarms that are folded into this one, by kind. */
+function whatFollows(alarm) {
+  const found = Object.entries(alarm.follows);
+  return found.length === 0 ? null : h("p", { class: "follows" }, `From it follow: ${found.map(([code, number]) => `${words(code)}: ${count(number)}`).join(", ")}.`);
 }
 
 function alarmedOf(alarm) {

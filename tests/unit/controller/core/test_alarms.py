@@ -119,6 +119,29 @@ def test_an_unclean_election_is_pointed_at_only_where_nobody_has_a_seat(seat: di
     assert way_on(changed(state, **seat)) is None
 
 
+def test_what_follows_from_a_failed_directory_is_counted_in_its_alarm() -> None:
+    book = Book()
+    offline, of_another = (AlarmKey(code=AlarmCode.LOG_DIRS_OFFLINE, broker_id=number) for number in (1, 2))
+    fenced = AlarmKey(code=AlarmCode.BROKER_FENCED, broker_id=1)
+    errors = [replica_alarm(AlarmCode.STORAGE_ERROR, (topic_id(), number), 1) for number in range(3)]
+    other = replica_alarm(AlarmCode.STORAGE_ERROR, (topic_id(), 0), 2)
+    for key in (*errors, other, fenced):
+        book.raise_alarm(key)
+    assert len(book.alarms.alarms(book.image)) == 5
+    book.raise_alarm(offline)
+    listed = {alarm.key: alarm.follows for alarm in book.alarms.alarms(book.image)}
+    assert listed == {offline: {AlarmCode.STORAGE_ERROR: 3, AlarmCode.BROKER_FENCED: 1}, other: {}}
+    counts = book.alarms.counts()
+    assert {code: count for code, count in counts.items() if count} == {
+        AlarmCode.LOG_DIRS_OFFLINE: 1,
+        AlarmCode.STORAGE_ERROR: 1,
+    }
+    book.raise_alarm(of_another)
+    assert {alarm.key for alarm in book.alarms.alarms(book.image)} == {offline, of_another}
+    book.alarms.clear_alarm(book.draft(0), offline)
+    assert len(book.alarms.alarms(book.image)) == 5, "they are still true"
+
+
 def test_what_partition_alarms_say() -> None:
     book = Book(0)
     state = without_leader(book.cluster.partition(), last_known_leader=NO_LEADER)

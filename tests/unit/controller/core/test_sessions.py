@@ -587,8 +587,11 @@ def test_a_new_controller_finishes_a_fencing_that_its_predecessor_began() -> Non
 def test_a_broker_whose_last_directory_fails_loses_every_seat_and_stays_fenced() -> None:
     cluster = Cluster()
     cluster.create_each((1, 2), (1,))
-    response = cluster.heartbeat(1, offline=("dir-1",))
+    response = cluster.heartbeat(1, offline=("dir-1",), failure="No space left on device")
     assert response.status is BrokerStatus.FENCED
+    (alarm,) = (one for one in cluster.machine.alarms() if one.key.code is AlarmCode.LOG_DIRS_OFFLINE)
+    assert alarm.detail.startswith("broker 1: log directories offline: dir-1 (No space left on device): its")
+    assert alarm.follows == {AlarmCode.BROKER_FENCED: 1}
     assert seats(cluster.partition(number=0)) == (2, (2,), ())
     assert seats(cluster.partition(number=1)) == (NO_LEADER, (), ())
     assert cluster.partition(number=1).last_known_elr == (1,)
