@@ -8,12 +8,11 @@ one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
-from controller.core.copying import eta_ms
 from controller.database.rows import MoveRow
 from controller.operations.model import Execution, Fate, Reassignment, Work
 from controller.operations.reassignments import Progress
@@ -27,18 +26,40 @@ WATCHED_MS_MIN: Final = 3_000
 INTERVALS_MIN: Final = 3
 
 
+MOVE_MS_GUESSED: Final = 200
+BYTE_MS_GUESSED: Final = 1 / (80 << 10)
+"""What a move costs besides its bytes, and what a byte costs, until they were seen: each guess weighs as much
+as one interval."""
+
+
+SURPRISE: Final = 10
+"""Neither costs less than a guess by more than this factor: few intervals may say that one costs nothing."""
+
+
 class Sample(NamedTuple):
-    """copied_bytes: only the difference of two samples counts. left_bytes: still to be copied."""
+    """copied_bytes: only the difference of two samples counts. left_bytes, left_moves: still to be copied,
+    and to be ended."""
 
     at_ms: int
     copied_bytes: int
     left_bytes: int
+    left_moves: int = 0
+
+
+class Cost(NamedTuple):
+    """Milliseconds of the whole operation for each move, and for each byte."""
+
+    move_ms: float
+    byte_ms: float
+
+    def of(self, moves: float, size_bytes: float) -> float:
+        return self.move_ms * moves + self.byte_ms * size_bytes
 
 
 class OperationPace(msgspec.Struct, frozen=True, kw_only=True):
-    """rate: bytes per second copied over the watched time. eta_ms_p50: at the speed with which what is left
-    shrank meanwhile; eta_ms_p90: at the speed that nine of ten intervals reached. None: not known, or never
-    at that speed."""
+    """rate: bytes per second copied over the watched time. eta_ms_p50: at the pace of the watched time, by
+    what moves and what bytes cost; eta_ms_p90: at the pace that nine of ten intervals reached. None: not
+    known, or never at that pace."""
 
     rate: int | None = None
     eta_ms_p50: int | None = None
@@ -52,14 +73,15 @@ def sampled(work: Work, current: Collection[MoveRow], progress: Progress, *, now
         return _of_plan(work.execution, current, progress, now_ms)
     if not isinstance(work.spec, Reassignment):
         return None
-    left = 0
+    left = moves = 0
     for move, fate in zip(work.spec.moves, work.fates, strict=True):
         found = progress.get(move.key)
         if fate is Fate.MOVING and found is not None:
             if found.remaining_bytes is None:
                 return None
             left += found.remaining_bytes
-    return Sample(now_ms, -left, left)
+            moves += 1
+    return Sample(now_ms, -left, left, moves)
 
 
 def with_sample(samples: tuple[Sample, ...], sample: Sample) -> tuple[Sample, ...]:
@@ -70,22 +92,55 @@ def with_sample(samples: tuple[Sample, ...], sample: Sample) -> tuple[Sample, ..
 
 
 def pace_of(samples: tuple[Sample, ...]) -> OperationPace:
+    """Return the pace of an operation. Three hundred empty partitions before ten large ones say nothing of
+    bytes, and the ten nothing of moves: so the time left is by both, each at what it was seen to cost."""
     watched_ms = samples[-1].at_ms - samples[0].at_ms if samples else 0
     if watched_ms < WATCHED_MS_MIN:
         return OperationPace()
     first, last = samples[0], samples[-1]
-    speed = (first.left_bytes - last.left_bytes) * 1_000 // watched_ms
-    speeds = sorted(
-        (before.left_bytes - after.left_bytes) * 1_000 // (after.at_ms - before.at_ms)
-        for before, after in itertools.pairwise(samples)
-        if after.at_ms - before.at_ms >= SAMPLE_MS
+    intervals = list(itertools.pairwise(samples))
+    cost = _cost(intervals)
+    done = [cost.of(a.left_moves - b.left_moves, a.left_bytes - b.left_bytes) for a, b in intervals]
+    left = cost.of(last.left_moves, last.left_bytes)
+    paces = sorted(
+        part / (b.at_ms - a.at_ms)
+        for part, (a, b) in zip(done, intervals, strict=True)
+        if b.at_ms - a.at_ms >= SAMPLE_MS
     )
-    slow = min(speed, speeds[len(speeds) // 10]) if len(speeds) >= INTERVALS_MIN else None
+    pace = sum(done) / watched_ms
+    slow = min(pace, paces[len(paces) // 10]) if len(paces) >= INTERVALS_MIN else None
     return OperationPace(
         rate=max(0, last.copied_bytes - first.copied_bytes) * 1_000 // watched_ms,
-        eta_ms_p50=eta_ms(last.left_bytes, speed),
-        eta_ms_p90=None if slow is None else eta_ms(last.left_bytes, slow),
+        eta_ms_p50=_time_ms(left, pace),
+        eta_ms_p90=None if slow is None else _time_ms(left, slow),
     )
+
+
+def _cost(intervals: Sequence[tuple[Sample, Sample]]) -> Cost:
+    """Return what a move and a byte cost, by least squares over the intervals and the guesses."""
+    rows = [(SAMPLE_MS / MOVE_MS_GUESSED, 0.0, SAMPLE_MS), (0.0, SAMPLE_MS / BYTE_MS_GUESSED, SAMPLE_MS)]
+    rows += [
+        (max(0, a.left_moves - b.left_moves), max(0, a.left_bytes - b.left_bytes), b.at_ms - a.at_ms)
+        for a, b in intervals
+    ]
+    mm, xx, mx, mt, xt = (
+        sum(m * m for m, _, _ in rows),
+        sum(x * x for _, x, _ in rows),
+        sum(m * x for m, x, _ in rows),
+        sum(m * t for m, _, t in rows),
+        sum(x * t for _, x, t in rows),
+    )
+    spread = mm * xx - mx * mx
+    byte_ms = max((xt * mm - mt * mx) / spread, BYTE_MS_GUESSED / SURPRISE)
+    move_ms = max((mt - mx * byte_ms) / mm, MOVE_MS_GUESSED / SURPRISE)
+    return Cost(move_ms, byte_ms)
+
+
+def _time_ms(left: float, pace: float) -> int | None:
+    """Return how long what is left takes, both as costs; None: it never ends at that pace."""
+    if left <= 0:
+        return 0
+    return round(left / pace) if pace > 0 else None
 
 
 def _of_plan(
@@ -101,4 +156,4 @@ def _of_plan(
         if found is not None and found.remaining_bytes is not None:
             left += found.remaining_bytes - row.move.bytes
             copied += found.copied_bytes or 0
-    return Sample(now_ms, copied, max(0, left))
+    return Sample(now_ms, copied, max(0, left), execution.moves_total - sum(execution.ended.values()))
