@@ -14,7 +14,16 @@ from admin_api.http.paging import Paged
 from admin_api.http.problems import FieldProblem, ProblemError, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
-from controller.face.cluster import ClusterImage, Condition, PartitionLoss, WorstLoss, lose, tally, worst_loss
+from controller.face.cluster import (
+    ClusterImage,
+    Condition,
+    PartitionLoss,
+    WorstLoss,
+    hosts_of,
+    lose,
+    tally,
+    worst_loss,
+)
 from springtide.contract.partition_state import NO_LEADER
 
 router = APIRouter(route_class=StrictRoute, tags=["Clusters"])
@@ -149,7 +158,7 @@ def _named(image: ClusterImage, kind: str) -> dict[int, str]:
         case "broker":
             return {b.broker_id: f"broker:{b.owner_id}" for b in brokers}
         case "host":
-            return {b.broker_id: f"host:{b.host}" for b in brokers}
+            return {broker_id: f"host:{host}" for broker_id, host in hosts_of(brokers).items()}
         case _:
             return {b.broker_id: f"rack:{b.rack}" for b in brokers if b.rack is not None}
 

@@ -32,6 +32,7 @@ from controller.core.events import (
     TopicCreated,
     TopicDeletionStarted,
 )
+from controller.core.hosts import hosts_of
 from controller.core.image import ClusterImage
 from controller.core.minimum import check_minimum, follow_minimum
 from controller.core.options import ControllerOptions
@@ -327,9 +328,9 @@ def check_spread(image: ClusterImage, factor: int) -> Refusal | None:
 
 def spread(image: ClusterImage, partitions: int, factor: int) -> tuple[tuple[int, ...], ...]:
     """Return replicas for new partitions, from the least loaded broker on. There are enough brokers."""
-    eligible = image.placeable_brokers()
+    eligible, hosts = image.placeable_brokers(), hosts_of(image.brokers.values())
     return place_from_emptiest(
-        [PlacementBroker(b.broker_id, b.host, b.rack, b.owner_id) for b in eligible],
+        [PlacementBroker(b.broker_id, hosts[b.broker_id], b.rack, b.owner_id) for b in eligible],
         preferred=[image.preferred_counts.get(b.broker_id, 0) for b in eligible],
         held=[len(image.replicas_of.get(b.broker_id, {})) for b in eligible],
         partitions=partitions,

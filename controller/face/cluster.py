@@ -6,6 +6,7 @@ from controller.audit.change import Entity, Snapshot, partition_id
 from controller.core.acls import acls_about
 from controller.core.alarms import alarm_order, explain_replicas
 from controller.core.effects import CRITICAL_ALARMS, GROUP_ALARMS, Alarm
+from controller.core.hosts import hosts_of
 from controller.core.image import ClusterImage
 from controller.core.loss import CandidateLoss, LossPreview
 from controller.core.names import entity_name, user_name

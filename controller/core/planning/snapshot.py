@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from controller.core.configs import disk_reserve_percent, effective
+from controller.core.hosts import hosts_of
 from controller.core.image import ClusterImage
 from controller.core.minimum import MINIMUM, own_minimum
 from controller.core.records import BrokerRegistration
@@ -175,11 +176,12 @@ def take_snapshot(
         b: DiskUse(disk.total_bytes - disk.free_bytes + coming[b] - going[b], disk.total_bytes)
         for b, disk in known.items()
     }
+    hosts = hosts_of(image.brokers.values())
     topics = sorted((t for t in image.topics.values() if not t.deleting), key=lambda t: t.topic)
     minimums = {t.topic_id: effective(MINIMUM, t.configs, image.configs) for t in topics}
     return Snapshot(
         brokers=tuple(
-            _broker(image.brokers[b], rooms.get(b), uses.get(b))
+            _broker(image.brokers[b], hosts[b], rooms.get(b), uses.get(b))
             for b in sorted(image.brokers)
             if image.brokers[b].admitted
         ),
@@ -224,10 +226,12 @@ def _on_their_way(
     return coming, going
 
 
-def _broker(broker: BrokerRegistration, room_bytes: int | None, disk: DiskUse | None) -> BrokerSnapshot:
+def _broker(
+    broker: BrokerRegistration, host: str, room_bytes: int | None, disk: DiskUse | None
+) -> BrokerSnapshot:
     return BrokerSnapshot(
         broker_id=broker.broker_id,
-        host=broker.host,
+        host=host,
         rack=broker.rack,
         receives=broker.takes_replicas,
         leaving=broker.draining,
