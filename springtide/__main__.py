@@ -65,7 +65,9 @@ def execute(
     """Run a command line. columns: of the terminal `out`, None if it is not one. person: standard input, if
     both are terminals. stdin: standard input, if there is one. transport: instead of the network."""
     parser = build_parser(COMMANDS, version=installed_version())
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:  # the command that was meant shows its usage, not that of all commands
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     command: Command = options.command
     if command.kind is CommandKind.COMPLETION:
         import shtab  # noqa: PLC0415 - no other command should wait for it

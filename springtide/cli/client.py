@@ -44,6 +44,8 @@ PAUSE_SECONDS_MIN: Final = 0.1
 PAUSE_SECONDS_MAX: Final = 2.0
 #: Answers that say "not now" to any request.
 NOT_NOW: Final = frozenset({502, 503, 504})
+#: Failures before anything of the request was sent: it was not carried out.
+NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 #: What marks a standby's answer.
 AGE_HEADER: Final = "data-age-ms"
 #: The code of an earlier attempt with the same key that is still being carried out.
@@ -51,7 +53,8 @@ STILL_RUNNING: Final = "idempotency_key_in_progress"
 
 
 class Unreachable(Exception):
-    """No controller was able to answer in time. key: of the write whose outcome is not known."""
+    """No controller was able to answer in time. key: of the write whose outcome is not known; None if no
+    controller was reached."""
 
     def __init__(self, detail: str, *, key: str | None = None) -> None:
         super().__init__(detail)
@@ -135,7 +138,7 @@ class Controllers:
         headers = self._headers(call, used)
         deadline = self._now() + self._settings.timeout_s
         pause_s = PAUSE_SECONDS_MIN
-        noted = False
+        noted = has_left = False
         while True:
             not_now: httpx.Response | None = None
             copy: tuple[httpx.URL, httpx.Response] | None = None
@@ -144,7 +147,9 @@ class Controllers:
             for url in list(self._urls):
                 try:
                     response = self._ask(url, call, headers)
+                    has_left = True
                 except httpx.TransportError as error:
+                    has_left = has_left or not isinstance(error, NEVER_SENT)
                     failure = explain_tls(
                         error, url=str(url), ca="--ca-file", cert="--cert-file and --key-file"
                     )
@@ -166,7 +171,7 @@ class Controllers:
             if self._now() >= deadline or refused_by_tls == len(self._urls):
                 if not_now is not None:
                     raise RequestRefused(not_now.status_code, not_now.content, key=used)
-                raise Unreachable("; ".join(failures), key=used)
+                raise Unreachable("; ".join(failures), key=used if has_left else None)
             if not noted:
                 noted = True
                 why = "; ".join(failures) if not_now is None else f"status {not_now.status_code}"

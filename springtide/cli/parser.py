@@ -72,7 +72,7 @@ def build_parser(commands: Iterable[Command], *, version: str) -> argparse.Argum
             parents=[shared],
             allow_abbrev=False,
         )
-        parser.set_defaults(command=command)
+        parser.set_defaults(command=command, parser=parser)
         _add_arguments(parser, command)
     return root
 

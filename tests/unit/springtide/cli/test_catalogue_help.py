@@ -74,6 +74,14 @@ def test_what_can_not_be_understood_exits_with_2(line: str, capsys: pytest.Captu
     assert "usage: springtide" in capsys.readouterr().err
 
 
+def test_a_wrong_option_shows_the_usage_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["topics", "list", "--bogus", "more"])
+    shown = capsys.readouterr().err
+    assert shown.startswith("usage: springtide topics list ")
+    assert shown.endswith("springtide topics list: error: unrecognized arguments: --bogus more\n")
+
+
 def test_words_are_told_apart() -> None:
     words = [command.words for command in COMMANDS]
     assert len(set(words)) == len(words)

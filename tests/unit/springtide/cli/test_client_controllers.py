@@ -145,11 +145,21 @@ def test_a_no_is_final(status: int) -> None:
 
 
 def test_silence_ends_at_the_timeout_and_names_the_key_that_makes_a_repetition_safe() -> None:
-    ran = run(in_turn(REFUSED), *CREATE, "--timeout", "3", "--url", TWO)
+    silent = httpx.ReadTimeout("no answer")
+    ran = run(in_turn(silent), *CREATE, "--timeout", "3", "--url", TWO)
     assert ran.status == 3
     assert ran.slept == pytest.approx(3)
-    assert "http://ctl1:8080: Connection refused; http://ctl2:8080: Connection refused" in ran.err
+    assert "http://ctl1:8080: no answer; http://ctl2:8080: no answer" in ran.err
     assert f"repeat it with --idempotency-key {ran.keys[0]} to find out" in ran.err
+
+
+def test_a_write_that_reached_no_controller_was_not_made() -> None:
+    ran = run(in_turn(REFUSED), *CREATE, "--timeout", "1", "--url", TWO)
+    assert "http://ctl1:8080: Connection refused; http://ctl2:8080: Connection refused" in ran.err
+    assert "may have been done" not in ran.err
+    assert run(in_turn(problem(503, "no_active_controller"), REFUSED), *CREATE, "--timeout", "1").err.count(
+        "may have been done"
+    ), "one that was answered with not now may have been"
 
 
 def test_a_read_that_nobody_answers_leaves_nothing_to_find_out() -> None:
