@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from controller.core.events import Refusal, RefusalCode
 from controller.core.settings_table import CLUSTER_PROTECTED, DISK_RESERVE, TOPIC_SETTINGS, Setting
 
@@ -18,6 +20,7 @@ MIN_LAG: Final = "min.compaction.lag.ms"
 MAX_LAG: Final = "max.compaction.lag.ms"
 #: Each delta of the metadata stream that has settings has all of them.
 PRINCIPALS_LENGTH_MAX: Final = 8_000
+WRONG_NAMED_MAX: Final = 10
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _DOUBLE: Final = re.compile(r"[+-]?[0-9]*\.?[0-9]+([eE][+-]?[0-9]{1,3})?")
 _REPLICAS: Final = re.compile(r"\*|([0-9]{1,10}:[0-9]{1,10}(,[0-9]{1,10}:[0-9]{1,10})*)?")
@@ -31,27 +34,41 @@ def checked_configs(
     configs: Mapping[str, str], settings: Mapping[str, Setting] = TOPIC_SETTINGS
 ) -> dict[str, str] | Refusal:
     """Return the settings, by name, each value in its one spelling, or the refusal of the first that is
-    unknown, refused, or has a bad value."""
-    checked = {}
+    unknown, refused, or has a bad value, in words that name the others, too."""
+    checked: dict[str, str] = {}
+    wrong: list[Refusal] = []
     for name in sorted(configs):
-        setting = settings.get(name)
-        if setting is None:
-            return Refusal(
-                code=RefusalCode.UNKNOWN_CONFIG,
-                field=f"configs.{name[:100]}",
-                detail=f"unknown setting {name[:100]!r}",
-                hint=f"known: {', '.join(honoured_names(settings))}",
-            )
-        try:
-            checked[name] = checked_value(setting, configs[name])
-        except BadValueError as error:
-            return Refusal(
-                code=RefusalCode.INVALID_CONFIG,
-                field=f"configs.{name}",
-                detail=f"{name} {error}",
-                hint=setting.hint,
-            )
-    return checked
+        found = _checked(name, configs[name], settings.get(name), settings)
+        if isinstance(found, Refusal):
+            wrong.append(found)
+        else:
+            checked[name] = found
+    if not wrong:
+        return checked
+    more = f"; and {len(wrong) - WRONG_NAMED_MAX} more" if len(wrong) > WRONG_NAMED_MAX else ""
+    said = "; ".join(refusal.detail for refusal in wrong[:WRONG_NAMED_MAX])
+    return msgspec.structs.replace(wrong[0], detail=said + more)
+
+
+def _checked(
+    name: str, value: str, setting: Setting | None, settings: Mapping[str, Setting]
+) -> str | Refusal:
+    if setting is None:
+        return Refusal(
+            code=RefusalCode.UNKNOWN_CONFIG,
+            field=f"configs.{name[:100]}",
+            detail=f"unknown setting {name[:100]!r}",
+            hint=f"known: {', '.join(honoured_names(settings))}",
+        )
+    try:
+        return checked_value(setting, value)
+    except BadValueError as error:
+        return Refusal(
+            code=RefusalCode.INVALID_CONFIG,
+            field=f"configs.{name}",
+            detail=f"{name} {error}",
+            hint=setting.hint,
+        )
 
 
 def honoured_names(settings: Mapping[str, Setting]) -> list[str]:

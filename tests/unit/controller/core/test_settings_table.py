@@ -211,6 +211,18 @@ def test_what_kafka_would_not_read_is_refused(name: str, value: str) -> None:
     assert (refusal.code, refusal.field) == (RefusalCode.INVALID_CONFIG, f"configs.{name}")
 
 
+def test_all_that_is_wrong_is_named_and_the_first_is_what_is_pointed_at() -> None:
+    refusal = checked_configs({"retention.ms": "soon", "max.message.bytes": "-1", "retention.hours": "4"})
+    assert isinstance(refusal, Refusal)
+    assert (refusal.code, refusal.field) == (RefusalCode.INVALID_CONFIG, "configs.max.message.bytes")
+    said = refusal.detail.split("; ")
+    assert [one.split()[0] for one in said] == ["max.message.bytes", "unknown", "retention.ms"]
+    many = checked_configs({f"unknown.{number:02}": "1" for number in range(13)})
+    assert isinstance(many, Refusal)
+    assert many.code is RefusalCode.UNKNOWN_CONFIG
+    assert many.detail.endswith("unknown setting 'unknown.09'; and 3 more")
+
+
 def test_lists_of_throttled_replicas_are_taken() -> None:
     name = "follower.replication.throttled.replicas"
     for given, kept in (("0:1, 1:2", "0:1,1:2"), ("*", "*"), ("", ""), ("0:1", "0:1")):
