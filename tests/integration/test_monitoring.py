@@ -30,6 +30,8 @@ from tests.kit.promql import named_in
 MONITORING: Final = Path(__file__).parents[2] / "monitoring"
 #: What Prometheus adds to every sample.
 TARGET_LABELS: Final = frozenset({"job", "instance"})
+#: Prometheus's own, one sample a target: whether it answered.
+OF_PROMETHEUS: Final = {"up": [(dict[str, str](), 1.0)]}
 
 #: Strimzi's examples/metrics/prometheus-install/prometheus-rules/prometheus-kafka-rules.yaml. Left out, being
 #: about Kubernetes: KafkaRunningOutOfSpace (kubelet_volume_stats_*), ScrapeProblem (`up` with labels of
@@ -196,6 +198,7 @@ def expressions() -> list[str]:
 
 
 def test_our_rules_and_our_dashboard_ask_only_for_what_is_told(scraped: Scraped) -> None:
+    scraped = {**scraped, **OF_PROMETHEUS}
     for expression in expressions():
         named = named_in(expression)
         assert named.metrics, expression
@@ -206,6 +209,7 @@ def test_our_rules_and_our_dashboard_ask_only_for_what_is_told(scraped: Scraped)
 
 
 def test_texts_name_only_labels_that_their_expressions_have(scraped: Scraped) -> None:
+    scraped = {**scraped, **OF_PROMETHEUS}
     texts = [(rule["expr"], " ".join(rule["annotations"].values())) for rule in rules()]
     texts += [(one["expr"], one.get("legendFormat", "")) for panel in panels() for one in panel["targets"]]
     for expression, text in texts:
