@@ -235,19 +235,23 @@ def _judge_one(connection: sqlite3.Connection, name: str, sql: str) -> Verdict:
 def _open(filled: Iterable[tuple[str, Facts]]) -> sqlite3.Connection:
     """All tables, with the rows of those named. Raise MemoryError."""
     connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
-    connection.execute("pragma temp_store = memory")
-    connection.execute(f"pragma hard_heap_limit = {MEMORY_BYTES_MAX}")  # can be lowered only
-    for table, columns in TABLES.items():
-        connection.execute(f"create table {table} ({columns})")
-    connection.execute("begin")
-    for table, facts in filled:
-        width = TABLES[table].count(",") + 1
-        connection.executemany(
-            f"insert into {table} values ({', '.join('?' * width)})",  # noqa: S608 - a name of ours
-            facts.rows(table),
-        )
-    connection.execute("commit")
-    connection.execute("pragma query_only = on")
+    try:
+        connection.execute("pragma temp_store = memory")
+        connection.execute(f"pragma hard_heap_limit = {MEMORY_BYTES_MAX}")  # can be lowered only
+        for table, columns in TABLES.items():
+            connection.execute(f"create table {table} ({columns})")
+        connection.execute("begin")
+        for table, facts in filled:
+            width = TABLES[table].count(",") + 1
+            connection.executemany(
+                f"insert into {table} values ({', '.join('?' * width)})",  # noqa: S608 - a name of ours
+                facts.rows(table),
+            )
+        connection.execute("commit")
+        connection.execute("pragma query_only = on")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
