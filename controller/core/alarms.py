@@ -191,6 +191,10 @@ class AlarmBook:
         self._others[key] = detail
         draft.effects.append(Alarm(key=key, detail=detail))
 
+    def is_up(self, key: AlarmKey) -> bool:
+        """Return whether a replica's, broker's, member's or group's alarm is up."""
+        return key in self._others
+
     def clear_alarm(self, draft: Draft, key: AlarmKey) -> None:
         if self._others.pop(key, None) is not None:
             if key.partition_key is not None:

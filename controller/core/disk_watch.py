@@ -49,7 +49,6 @@ class DiskWatch:
     def __init__(self, alarms: AlarmBook) -> None:
         self._alarms = alarms
         self._samples: dict[int, deque[tuple[int, int]]] = {}
-        self._up: dict[int, AlarmCode] = {}
 
     def see(self, draft: Draft, broker_id: int, disk: DiskSpace | None, now_ms: int) -> None:
         """Note what a broker reports; None: it does not know."""
@@ -63,27 +62,25 @@ class DiskWatch:
             samples.popleft()
         left_ms = _left_ms(samples)
         free_share = disk.free_bytes / disk.total_bytes
-        before = self._up.get(broker_id)
-        after = next(
+        keys = {AlarmKey(code=code, broker_id=broker_id): bound for code, bound in BOUNDS.items()}
+        crossed = next(
             (
-                code
-                for code, bound in BOUNDS.items()
-                if bound.is_crossed(free_share, left_ms, slack=SLACK if code is before else 1)
+                key
+                for key, bound in keys.items()
+                if bound.is_crossed(free_share, left_ms, slack=SLACK if self._alarms.is_up(key) else 1)
             ),
             None,
         )
-        if before is not None and before is not after:
-            self._alarms.clear_alarm(draft, AlarmKey(code=before, broker_id=broker_id))
-            del self._up[broker_id]
-        if after is not None:
-            self._up[broker_id] = after
+        for key in keys:
+            if key != crossed:
+                self._alarms.clear_alarm(draft, key)
+        if crossed is not None:
             detail = describe_disk(draft.image.name_of(broker_id), disk, free_share, left_ms)
-            self._alarms.raise_alarm(draft, AlarmKey(code=after, broker_id=broker_id), detail)
+            self._alarms.raise_alarm(draft, crossed, detail)
 
     def forget(self, broker_id: int) -> None:
         """Forget a broker that was removed; its alarms go with all others about it."""
         self._samples.pop(broker_id, None)
-        self._up.pop(broker_id, None)
 
 
 def _left_ms(samples: deque[tuple[int, int]]) -> float | None:
