@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -124,14 +124,11 @@ class Lags:
         for place, end in ends.items():
             self._ends.setdefault(place, Ends()).see(end, now_ms)
 
-    def keep(self, groups: Iterable[GroupFigures]) -> None:
-        """Forget groups and partitions that are gone."""
-        places: set[Place] = set()
-        commits: dict[str, dict[Place, _Commit]] = {}
-        for group in groups:
-            places.update(group.offsets)
-            commits[group.group_id] = self._commits.get(group.group_id, {})
-        self._commits = commits
+    def keep(self, group_ids: Container[str], places: Container[Place]) -> None:
+        """Forget all other groups and partitions: they are gone."""
+        self._commits = {
+            group_id: known for group_id, known in self._commits.items() if group_id in group_ids
+        }
         self._ends = {place: ends for place, ends in self._ends.items() if place in places}
 
     def see_group(self, group: GroupFigures, ends: Mapping[Place, int], wall_ms: int) -> dict[Place, Lag]:

@@ -27,8 +27,9 @@ LOOK_MS: Final = 5_000
 PARTITIONS_PER_TURN: Final = 1_000
 """A few milliseconds of the loop."""
 PARTITIONS_TOLD_MAX: Final = 50_000
-"""Partitions of groups that metrics tell of one by one: two samples each, for all of them a quarter of a
-second of a thread. Of the groups after them, in the order of their ids, there are only sums."""
+"""Partitions of groups that metrics tell of one by one: three samples each, of which two take a quarter of a
+second of a thread for all of them. Of the groups after them, in the order of their ids, there are only
+sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ class GroupWatch:
             groups += figures_of(machine.registry, self._clock.mono_ms())
             await trio.lowlevel.checkpoint()  # a shard is a millisecond
         # A dict, not a set: the order of a set of strings differs from process to process.
-        ends = await self._log_ends.ask(dict.fromkeys(place for group in groups for place in group.offsets))
+        places = dict.fromkeys(place for group in groups for place in group.offsets)
+        ends = await self._log_ends.ask(places)
         self._lags.see_ends(ends, self._clock.mono_ms())
         wall_ms, seen_since = self._clock.wall_ms(), 0
         lags: dict[str, Mapping[Place, Lag]] = {}
@@ -79,7 +81,7 @@ class GroupWatch:
             if seen_since > PARTITIONS_PER_TURN:
                 seen_since = 0
                 await trio.lowlevel.checkpoint()
-        self._lags.keep(groups)
+        self._lags.keep(lags, places)
         self.seen = SeenGroups(tuple(sorted(groups, key=lambda group: group.group_id)), lags)
         totals = {group.group_id: _total(group, self.seen, ends) for group in groups if group.members}
         self._troubles.see(self.seen.groups, totals)

@@ -58,8 +58,9 @@ def are_listed(
 def _is_forgetful_binding(software: str) -> bool:
     """Tell a binding, which has one client for all that its user does, from kcat and other programs in C."""
     found = RDKAFKA.search(software)
-    is_old = found is None or (int(found[1]), int(found[2])) < FORGETS_SINCE
-    return not is_old and software.partition(" ")[0] != "librdkafka"
+    if found is None or software.partition(" ")[0] == "librdkafka":
+        return False
+    return (int(found[1]), int(found[2])) >= FORGETS_SINCE
 
 
 def comes_as_member(software: str) -> bool:

@@ -35,7 +35,7 @@ class Watched:
         group = GroupFigures("g", 1, {PLACE: committed})
         self.lags.see_ends({PLACE: end}, now_ms)
         found = self.lags.see_group(group, {PLACE: end}, WALL_MS + now_ms)[PLACE]
-        self.lags.keep([group])
+        self.lags.keep([group.group_id], group.offsets)
         self.troubles.see([group], {"g": TotalLag(found.records, end) if found.is_settled else None})
         return found
 
@@ -170,5 +170,5 @@ def test_looks_that_are_remembered_are_bounded_and_reach_back() -> None:
 def test_gone_groups_and_partitions_are_forgotten() -> None:
     watched = Watched()
     watched.look(0, 10, 4, 0)
-    watched.lags.keep([])
+    watched.lags.keep([], [])
     assert watched.look(LOOK_MS, 20, 20, LOOK_MS)[:2] == (0, 0)
