@@ -19,7 +19,7 @@ from admin_api.http.models import (
     timestamp,
 )
 from admin_api.settings import RETRY_AFTER_S
-from controller.face.cluster import ReassignmentProgress, TargetProgress
+from controller.face.cluster import TargetProgress
 from controller.face.database import OperationRow
 from controller.face.operations import (
     CONCURRENT_MOVES_MAX,
@@ -28,7 +28,6 @@ from controller.face.operations import (
     BrokerAdd,
     BrokerDrain,
     DailyWindow,
-    Execution,
     Fate,
     OperationPace,
     PlanExecution,
@@ -37,6 +36,7 @@ from controller.face.operations import (
     ReplicationFactorChange,
     Spec,
     Work,
+    counted,
     decode_work,
 )
 from springtide.contract.partition_state import PartitionKey
@@ -126,13 +126,17 @@ class EtaView(View):
 
 
 class ProgressView(View):
-    """The number of partitions that have arrived, and the bytes that unfinished moves have copied. Null for
-    operations that move none; bytes also on a standby, which receives no reports."""
+    """The partitions that have arrived, and the bytes that were copied: all of a finished move's. None of the
+    four goes back: totals are those of the beginning, and grow when another plan adds moves. Null for
+    operations that move none."""
 
     moves_total: int | None = None
     moves_done: int | None = None
-    bytes_total: int | None = Field(default=None, description="of the moves that are on their way now")
-    bytes_done: int | None = None
+    bytes_total: int | None = Field(default=None, description="of all moves; null: not known yet")
+    bytes_done: int | None = Field(
+        default=None,
+        description="as of the last thousandth that was reached; stays when moves are taken back",
+    )
     rate_bytes_per_s: int | None = Field(
         default=None, description="copied in the last minute by all together; null: not known yet"
     )
@@ -249,71 +253,30 @@ def _moves_replicas(spec: Spec) -> bool:
 def _progress(
     work: Work, live: Progress, keys: Collection[PartitionKey], pace: OperationPace
 ) -> ProgressView:
-    if work.execution is not None:
-        return _of_execution(work.execution, [live[key] for key in keys if key in live], pace)
-    if not isinstance(work.spec, Reassignment):
+    tally = work.tally or counted(work)
+    if tally is None:
         return ProgressView()
-    moving = [
-        live[move.key]
-        for move, fate in zip(work.spec.moves, work.fates, strict=True)
-        if fate is Fate.MOVING and move.key in live
+    if isinstance(work.spec, Reassignment):
+        keys = [
+            move.key for move, fate in zip(work.spec.moves, work.fates, strict=True) if fate is Fate.MOVING
+        ]
+    rates = [
+        target.throttled_rate
+        for key in keys
+        if key in live
+        for target in live[key].targets
+        if target.is_learner and target.throttled_rate is not None
     ]
-    done, left = _sum([found.copied_bytes for found in moving]), _sum([f.remaining_bytes for f in moving])
-    return _of_copies(
-        moving,
-        pace,
-        moves_total=len(work.fates),
-        moves_done=sum(fate is Fate.MOVED for fate in work.fates),
-        bytes_total=None if done is None or left is None else done + left,
-        bytes_done=done,
-    )
-
-
-def _of_execution(
-    execution: Execution, moving: Sequence[ReassignmentProgress], pace: OperationPace
-) -> ProgressView:
-    """Return the progress of a plan: bytes as planned, and the bytes that unfinished moves have copied."""
-    copied = sum(found.copied_bytes or 0 for found in moving)
-    shown = _of_copies(
-        moving,
-        pace,
-        moves_total=execution.moves_total,
-        moves_done=execution.moved,
-        bytes_total=execution.bytes_total,
-        bytes_done=min(execution.bytes_total, execution.bytes_moved + copied),
-    )
-    if execution.throttle_bytes_per_s is None:
-        return shown
-    return shown.model_copy(update={"throttle_bytes_per_s": execution.throttle_bytes_per_s})
-
-
-def _of_copies(
-    moving: Sequence[ReassignmentProgress],
-    pace: OperationPace,
-    *,
-    moves_total: int,
-    moves_done: int,
-    bytes_total: int | None,
-    bytes_done: int | None,
-) -> ProgressView:
-    targets = [target for found in moving for target in found.targets if target.is_learner]
+    rate = None if work.execution is None else work.execution.throttle_bytes_per_s
     return ProgressView(
-        moves_total=moves_total,
-        moves_done=moves_done,
-        bytes_total=bytes_total,
-        bytes_done=bytes_done,
+        moves_total=tally.moves_total,
+        moves_done=tally.moves_done,
+        bytes_total=tally.bytes_total,
+        bytes_done=None if tally.bytes_total is None else tally.bytes_done,
         rate_bytes_per_s=pace.rate,
         eta=None if pace.eta_ms_p50 is None else EtaView(p50_ms=pace.eta_ms_p50, p90_ms=pace.eta_ms_p90),
-        throttle_bytes_per_s=min(
-            (target.throttled_rate for target in targets if target.throttled_rate is not None), default=None
-        ),
+        throttle_bytes_per_s=min(rates, default=None) if rate is None else rate,
     )
-
-
-def _sum(values: Sequence[int | None]) -> int | None:
-    """Return the sum, or None if a value is unknown or there are no values."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
 
 
 def eta_view(targets: Sequence[TargetProgress]) -> EtaView | None:

@@ -67,7 +67,7 @@ class ReassignmentView(View):
     removing_replicas: list[int] = Field(examples=[[1]])
     targets: list[TargetView]
     targets_in_sync: int
-    copied_bytes: int | None = Field(description="by the learners that are not in sync, all together")
+    copied_bytes: int | None = Field(description="by its learners, all together")
     remaining_bytes: int | None = Field(description="what they lack")
     size_bytes: int | None = Field(
         description="of the leader's log, which each learner copies; null: not reported yet"

@@ -47,6 +47,17 @@ def update_operation(connection: sa.Connection, row: OperationRow) -> bool:
     return connection.execute(statement).rowcount == 1
 
 
+def update_progress(connection: sa.Connection, row: OperationRow) -> bool:
+    """Store the body of `row`, in which only the progress differs, under its revision; return False if it has
+    another one: read it again."""
+    statement = (
+        operations.update()
+        .where(operations.c.id == row.id, operations.c.revision == row.revision)
+        .values(body=row.body)
+    )
+    return connection.execute(statement).rowcount == 1
+
+
 def get_operation(connection: sa.Connection, operation_id: str) -> OperationRow | None:
     statement = sa.select(operations).where(operations.c.id == inert(operation_id))
     return one_row(connection, statement, OperationRow)

@@ -58,6 +58,7 @@ from controller.operations.reassignments import (
     finished_cancel,
 )
 from controller.operations.shell.runner import OperationsRunner
+from controller.operations.tally import counted
 from controller.operations.waiting import (
     advance_demotion,
     begin_demotion,

@@ -14,9 +14,10 @@ import msgspec
 
 from controller.core.image import ClusterImage
 from controller.core.preflight import PreflightCheck
+from controller.database.rows import MoveRow
 from controller.operations.brokers import advance_broker_add, advance_broker_drain
 from controller.operations.campaign import Look
-from controller.operations.execution import Window, advance_execution
+from controller.operations.execution import Window, advance_execution, after_storing
 from controller.operations.model import (
     Blocked,
     BrokerAdd,
@@ -38,6 +39,7 @@ from controller.operations.model import (
 )
 from controller.operations.outcome import Advance
 from controller.operations.reassignments import Progress, advance_reassignment
+from controller.operations.tally import with_tally
 from controller.operations.waiting import advance_demotion, advance_partitions_add, advance_topic_delete
 
 
@@ -76,9 +78,19 @@ def advance(
         now_ms=now_ms,
         unplannable=unplannable,
     )
+    step = _step(work, look, checks=checks, late=now_ms >= deadline_at_ms)
+    execution = step.work.execution
+    current: tuple[MoveRow, ...] = ()
+    if window is not None and execution is not None and window.plan_id == execution.plan_id:
+        current = after_storing(window, step.changed, execution.cursor).current
+    return msgspec.structs.replace(step, work=with_tally(step.work, current, look.progress))
+
+
+def _step(work: Work, look: Look, *, checks: Sequence[PreflightCheck], late: bool) -> Advance:
+    state, image = look.state, look.image
     match work.spec:
         case BrokerAdd():
-            return advance_broker_add(work, work.spec, look, checks=checks, late=now_ms >= deadline_at_ms)
+            return advance_broker_add(work, work.spec, look, checks=checks, late=late)
         case BrokerDrain():
             return advance_broker_drain(work, work.spec, look)
         case TopicDelete():
@@ -88,11 +100,17 @@ def advance(
         case PartitionsAdd():
             return advance_partitions_add(work, work.spec, image)
         case Reassignment():
-            return advance_reassignment(work, work.spec, state, image, progress or {})
+            return advance_reassignment(work, work.spec, state, image, look.progress)
         case PlanExecution() | ReplicationFactorChange():
-            assert window is not None
+            assert look.window is not None
             return advance_execution(
-                work, state, image, window, progress or {}, operation_id=operation_id, now_ms=now_ms
+                work,
+                state,
+                image,
+                look.window,
+                look.progress,
+                operation_id=look.operation_id,
+                now_ms=look.now_ms,
             )
         case LeaderElection() | PreferredElection() | BrokerReturn() | ReassignmentCancel():
             return Advance(state=OperationState.SUCCEEDED, work=work)  # stored when they were done

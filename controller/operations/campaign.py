@@ -71,7 +71,7 @@ def advance_campaign(
     is_whole = step.state is OperationState.SUCCEEDED and execution.outcome != PlanOutcome.INFEASIBLE
     reached = _is_reached(goal, look.image)
     if is_whole if reached is None else reached:
-        campaign = Campaign(goal=campaign.goal + 1, plans=campaign.plans)
+        campaign = _next_goal(campaign)
         if campaign.goal >= len(goals):
             return _done(step, campaign)
         return _another_plan(step, campaign, look.state, look.now_ms)
@@ -86,6 +86,10 @@ def advance_campaign(
     delay_ms = min(REPLAN_MS << min(campaign.tries, 10), REPLAN_MS_MAX)
     campaign = msgspec.structs.replace(campaign, tries=tries)
     return _another_plan(step, campaign, look.state, look.now_ms + delay_ms)
+
+
+def _next_goal(campaign: Campaign) -> Campaign:
+    return msgspec.structs.replace(campaign, goal=campaign.goal + 1, tries=0, replan_at_ms=None)
 
 
 def _done(step: Advance, campaign: Campaign) -> Advance:
@@ -128,7 +132,7 @@ def _between_plans(work: Work, look: Look, goals: Sequence[Goal], options: MoveO
     if look.state is OperationState.PAUSED:
         return Advance(state=look.state, work=work)
     while campaign.goal < len(goals) and _is_reached(goals[campaign.goal], look.image):
-        campaign = Campaign(goal=campaign.goal + 1, plans=campaign.plans)
+        campaign = _next_goal(campaign)
     if campaign.goal >= len(goals):
         done = msgspec.structs.replace(work, campaign=campaign)
         return succeed(
@@ -153,6 +157,12 @@ def _between_plans(work: Work, look: Look, goals: Sequence[Goal], options: MoveO
         turn=campaign.plans,
     )
     campaign = msgspec.structs.replace(campaign, plans=campaign.plans + 1, replan_at_ms=None)
+    if work.execution is not None:
+        campaign = msgspec.structs.replace(
+            campaign,
+            moved=campaign.moved + work.execution.moved,
+            bytes_moved=campaign.bytes_moved + work.execution.bytes_moved,
+        )
     ordering = msgspec.structs.replace(
         with_steps(work, plan=StepState.RUNNING, move=StepState.PENDING, elect=StepState.PENDING),
         campaign=campaign,
@@ -206,4 +216,6 @@ def _settled(work: Work) -> Work:
 
 def _moved(work: Work) -> str:
     execution = work.execution
-    return "nothing had been moved" if execution is None else f"{execution.moved} partitions were moved"
+    if execution is None:
+        return "nothing had been moved"
+    return f"{work.campaign.moved + execution.moved} partitions were moved"

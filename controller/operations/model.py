@@ -13,6 +13,7 @@ Operations that carry out a plan (execution.py) have these states, besides:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
 
@@ -293,12 +294,28 @@ class Execution(MoveOptions, frozen=True, kw_only=True):
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of an operation that may need several plans. goal: the goals before it are reached.
     plans: how many were made so far, for all goals. tries: plans that did not reach the present goal.
-    replan_at_ms: wall clock; the latest plan was carried out as far as possible, the next is made then."""
+    replan_at_ms: wall clock; the latest plan was carried out as far as possible, the next is made then.
+    moved, bytes_moved: by the plans before the present one."""
 
     goal: int = 0
     plans: int = 0
     tries: int = 0
     replan_at_ms: int | None = None
+    moved: int = 0
+    bytes_moved: int = 0
+
+
+#: In `Work.sizes`.
+UNKNOWN_SIZE: Final = -1
+
+
+class MoveTally(msgspec.Struct, frozen=True, kw_only=True):
+    """The progress that is told. bytes_total: None while a move's size is not known."""
+
+    moves_total: int
+    moves_done: int
+    bytes_total: int | None
+    bytes_done: int
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -306,7 +323,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     fates: of a reassignment's moves, in their order. refused: at most REFUSED_SHOWN of them. execution: of
     the plan that it carries out, of kinds that do, as soon as there is one. campaign: of kinds that may need
-    more than one.
+    more than one. sizes: of a reassignment's moves, the bytes to be copied as they were told first. tally:
+    the progress of the last look that changed it much.
     """
 
     spec: Spec
@@ -319,12 +337,20 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     cancellation: Cancellation | None = None
     execution: Execution | None = None
     campaign: Campaign = Campaign()
+    sizes: tuple[int, ...] = ()
+    tally: MoveTally | None = None
 
 
 def encode_work(work: Work) -> dict[str, Any]:
     """Encode the work as SQL returns it, with lists for tuples: unchanged work must compare equal."""
     encoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(work))
     return encoded
+
+
+def is_progress_alone(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether two encoded works differ at most in the progress that is told."""
+    progress = ("sizes", "tally")
+    return all(before.get(name) == after.get(name) for name in {*before, *after} if name not in progress)
 
 
 def decode_work(row: OperationRow) -> Work:

@@ -27,6 +27,7 @@ from controller.database.operation_rows import (
     insert_operation,
     unfinished_operations,
     update_operation,
+    update_progress,
 )
 from controller.database.plan_rows import claim_plan, is_approved, set_approval, update_fates
 from controller.database.rows import OperationRow, PlanRow
@@ -47,6 +48,7 @@ from controller.operations.model import (
     Work,
     decode_work,
     encode_work,
+    is_progress_alone,
 )
 from controller.operations.outcome import Advance, DrainMark, fail
 from controller.operations.pace import OperationPace, Sample, pace_of, sampled, with_sample
@@ -325,6 +327,7 @@ class OperationsRunner:
         body = encode_work(step.work)
         if body == row.body and step.state == row.state and not step.changed:
             return True
+        is_quiet = step.state == row.state and not step.changed and is_progress_alone(row.body, body)
         now_ms = self._clock.now_wall_ms()
         moved = msgspec.structs.replace(
             row,
@@ -332,9 +335,9 @@ class OperationsRunner:
             body=body,
             started_at_ms=row.started_at_ms or (now_ms if step.state not in NOT_STARTED else None),
             finished_at_ms=now_ms if step.state in FINISHED else None,
-            revision=row.revision + 1,
+            revision=row.revision if is_quiet else row.revision + 1,
         )
-        if not await self._store.write(_update, row=moved, step=step):
+        if not await self._store.write(_update, row=moved, step=step, is_quiet=is_quiet):
             self._read_under = None  # changed meanwhile; read it again
             return False
         if step.state in FINISHED:
@@ -346,9 +349,10 @@ class OperationsRunner:
         return True
 
 
-def _update(connection: sa.Connection, row: OperationRow, step: Advance) -> bool:
-    """The operation and the fates of its moves, or neither."""
-    if not update_operation(connection, row):
+def _update(connection: sa.Connection, row: OperationRow, step: Advance, is_quiet: bool) -> bool:
+    """The operation and the fates of its moves, or neither. is_quiet: only its progress differs, which gives
+    it no revision: an operator's change that was made for an earlier look still fits."""
+    if not (update_progress if is_quiet else update_operation)(connection, row):
         return False
     if step.work.execution is not None:
         update_fates(connection, step.work.execution.plan_id, step.changed)

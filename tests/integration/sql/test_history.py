@@ -292,6 +292,11 @@ def test_an_operation_is_moved_on_by_one_controller_only(connection: sa.Connecti
     moved = msgspec.structs.replace(first, state="running", revision=1)
     assert operation_rows.update_operation(connection, moved)
     assert not operation_rows.update_operation(connection, msgspec.structs.replace(moved, state="failed"))
+    counted = msgspec.structs.replace(moved, body={"steps": [], "tally": 1})
+    assert operation_rows.update_progress(connection, counted)
+    assert operation_rows.get_operation(connection, "op_1") == counted
+    assert not operation_rows.update_progress(connection, first), "it has been moved on"
+    assert operation_rows.update_progress(connection, moved)
     assert operation_rows.get_operation(connection, "op_1") == moved
     assert list(operation_rows.unfinished_operations(connection)) == [moved]
     done = msgspec.structs.replace(moved, state="succeeded", finished_at_ms=5, revision=2)

@@ -250,6 +250,7 @@ async def test_a_throttle_ends_with_its_move_and_can_be_changed_before(zookeeper
         assert state.throttle is not None
         assert (state.throttle.rate, state.throttle.operation) == (1_000, accepted.json()["id"])
         await report(rest, brokers, size_bytes=4_096, lag_bytes=1_024)
+        await rest.clock.sleep_ms(500)  # the runner looks
         progress = (await shown(rest, path))["progress"]
         assert (progress["bytes_total"], progress["bytes_done"]) == (4_096, 3_072)
         assert (progress["throttle_bytes_per_s"], progress["eta"]) == (1_000, None)
@@ -275,6 +276,35 @@ async def test_a_throttle_ends_with_its_move_and_can_be_changed_before(zookeeper
         ((_, state),) = rest.engine.cluster("prod").image.partitions.items()
         assert state.throttle is None
         assert problem(await rest.client.patch(path, json=body)) == (409, "operation_finished")
+
+
+async def test_progress_is_kept_by_the_next_controller_and_is_no_new_version(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest)
+        path = (await put(rest, 4, 2, 3)).headers["location"]
+        await report(rest, brokers, size_bytes=4_096, lag_bytes=3_072)
+        await rest.clock.sleep_ms(500)
+        before = await rest.client.get(path)
+        await report(rest, brokers, size_bytes=4_096, lag_bytes=1_024)
+        await rest.clock.sleep_ms(500)
+        after = await rest.client.get(path)
+        assert (before.json()["progress"]["bytes_done"], after.json()["progress"]["bytes_done"]) == (
+            1_024,
+            3_072,
+        )
+        match = {"if-match": before.headers["etag"]}
+        body = {"throttle_bytes_per_s": 5_000}
+        fits = await rest.client.patch(f"{path}?dry_run=true", json=body, headers=match)
+        assert fits.status_code == 200, "what was decided by the first look still fits"
+        await report(rest, brokers, size_bytes=9_000, lag_bytes=8_999)
+        await rest.clock.sleep_ms(500)
+        assert (await shown(rest, path))["progress"] == after.json()["progress"]
+        rest.meta.expire_at_server()
+        await rest.clock.sleep_ms(2_000)
+        kept = (await shown(rest, path))["progress"]
+        assert (kept["bytes_total"], kept["bytes_done"]) == (4_096, 3_072)
 
 
 async def test_one_look_at_many_moves_asks_the_cluster_once(
