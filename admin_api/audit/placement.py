@@ -204,7 +204,10 @@ async def get_assignment(
     tags=["Partitions"],
     summary="Ask why each replica is where it is",
     response_model=ReplicaList,
-    responses=problems("cluster_not_found", "topic_not_found", "partition_not_found", "audit_unavailable"),
+    responses={
+        200: {"headers": AGE_HEADERS},
+        **problems("cluster_not_found", "topic_not_found", "partition_not_found", "audit_unavailable"),
+    },
 )
 async def explain(
     request: Request, services: Serving, cluster: ClusterPath, topic: TopicPath, partition: PartitionPath
@@ -212,9 +215,11 @@ async def explain(
     """Explain each replica of a partition: the change that placed it, the one that took it into or out of the
     ISR, and the one that made it the leader. Each change has its actor, time and reason, and the broker's
     death or the operator's request that led to it."""
-    state = find_partition(services.engine.cluster(cluster), cluster, topic, partition)
+    view = services.engine.cluster(cluster)
+    state = find_partition(view, cluster, topic, partition)
     found = await services.database.read(explain_replicas, cluster=cluster, state=state)
-    return show(request, ReplicaList.of(state, items=[replica_view(state, origins) for origins in found]))
+    items = [replica_view(state, origins) for origins in found]
+    return show(request, ReplicaList.of(state, items=items), view=view)
 
 
 def _now(view: KnownCluster, paging: Paging, *, topic: str | None, after: Position | None) -> AssignmentView:

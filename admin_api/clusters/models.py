@@ -76,7 +76,8 @@ class ClusterOverview(View):
             "`ok`; `degraded`: some partition has too few replicas in sync, a broker is down, or another "
             "alarm is up that is not about client groups; `critical`: some partition has no leader or "
             "refuses acks=all, no coordinator serves groups, or a certificate has ended; "
-            "`metadata_went_back`: ZooKeeper lost what it once held, and nothing is decided: see the alarms"
+            "`metadata_went_back`: ZooKeeper lost what it once held, and nothing is decided: see the alarms; "
+            "`unknown`: of a standby that sees nothing wrong, for only the active controller hears of alarms"
         ),
         examples=["ok"],
     )

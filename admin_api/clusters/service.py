@@ -184,7 +184,7 @@ def cluster_view(
     elif partitions.under_replicated or BrokerStatus.FENCED in statuses or up - GROUP_ALARMS:
         health = "degraded"
     else:
-        health = "ok"
+        health = "ok" if view.as_of_ms is None else "unknown"  # a standby hears of no alarm
     return ClusterOverview(
         name=name,
         cluster_id=image.cluster_id,

@@ -502,7 +502,7 @@ CATALOGUE: Mapping[str, Kind] = {
     ),
     "not_the_active_controller": Kind(
         307,
-        "Writes go to the active controller",
+        "Only the active controller answers this",
         "follow Location, with the token if one is needed",
         retryable=True,
     ),

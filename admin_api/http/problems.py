@@ -212,7 +212,8 @@ def problem_of(failure: EngineFailure, *, target: str) -> ProblemError:
             return ProblemError("no_active_controller", "no controller is active")
         case NotActive(active_url=url):
             location = f"{str(url).rstrip('/')}{target}"
-            return ProblemError("not_the_active_controller", f"ask {url}", headers={"Location": location})
+            detail = f"this controller is a standby; the active one is {url}"
+            return ProblemError("not_the_active_controller", detail, headers={"Location": location})
         case UnknownCluster(cluster=cluster):
             return ProblemError("cluster_not_found", f"there is no cluster {cluster[:100]!r}")
         case ClusterExists(cluster=cluster):

@@ -27,7 +27,9 @@ The controller of Springtide, a replicated log that speaks Kafka's protocol.
 * Every error is a problem document (RFC 9457) with a stable `code`; `GET /problems` lists them all.
 * Writes take an `Idempotency-Key`, so that repeating one is safe, and `?dry_run=true`, to change nothing.
 * Work that outlives a request answers 202 and an operation to follow.
-* Standby controllers serve reads, marked with their age (`Data-Age-Ms`), and redirect writes (307).
+* Standby controllers serve reads of the metadata, marked with their age (`Data-Age-Ms`). They redirect
+  writes, what only the active controller hears of, and what they do not know (307): a standby never says
+  that something does not exist.
 * Every change is in the audit with who, when, why, before and after; a change that can't be written down is
   not made.
 """
@@ -328,7 +330,11 @@ _SAID: Final[dict[str, tuple[str, dict[str, Any], tuple[FieldProblem, ...]]]] = 
         {"zookeeper": "ok", "sql": "unavailable", "sql_cause": "database is locked"},
         (),
     ),
-    "not_the_active_controller": ("the active controller is http://controller2:8080", {}, ()),
+    "not_the_active_controller": (
+        "this controller is a standby; the active one is http://controller2:8080",
+        {},
+        (),
+    ),
 }
 
 

@@ -177,8 +177,8 @@ async function learnDetails(name, path) {
 }
 
 function worst(clusters) {
-  const rank = { metadata_went_back: 0, critical: 1, degraded: 2, ok: 3 };
-  return [...clusters].sort((a, b) => (rank[a.health] ?? 4) - (rank[b.health] ?? 4))[0];
+  const rank = { metadata_went_back: 0, critical: 1, degraded: 2, unknown: 3, ok: 4 };
+  return [...clusters].sort((a, b) => (rank[a.health] ?? 5) - (rank[b.health] ?? 5))[0];
 }
 
 function connection(level, ...text) {

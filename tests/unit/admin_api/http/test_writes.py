@@ -171,6 +171,11 @@ async def test_a_standby_serves_marked_reads_and_sends_writes_to_the_active_one(
             assert shown.status_code == 200
             assert 0 <= int(shown.headers["data-age-ms"]) < 3_000
             assert "age" in shown.headers
+            of_active = (await active.client.get("/clusters/prod")).json()
+            assert (of_active["health"], shown.json()["health"]) == ("ok", "unknown")
+            assert [c["health"] for c in (await standby.client.get("/clusters")).json()["items"]] == [
+                "unknown"
+            ]
             assert "data-age-ms" not in (await active.client.get("/clusters/prod")).headers
             moved = await standby.post("/topics?dry_run=false", TOPIC)
             assert problem(moved) == (307, "not_the_active_controller")
@@ -181,6 +186,11 @@ async def test_a_standby_serves_marked_reads_and_sends_writes_to_the_active_one(
             assert (alarms.status_code, alarms.headers["location"]) == (
                 307,
                 "http://c1:8080/clusters/prod/alarms",
+            )
+            words = (alarms.json()["title"], alarms.json()["detail"])
+            assert words == (
+                "Only the active controller answers this",
+                "this controller is a standby; the active one is http://c1:8080",
             )
 
 
