@@ -18,6 +18,7 @@ from admin_api.http.models import (
     optional_timestamp,
     timestamp,
 )
+from admin_api.operations.cancellation import CancellationView, cancellation_of
 from admin_api.settings import RETRY_AFTER_S
 from controller.face.cluster import TargetProgress
 from controller.face.database import OperationRow
@@ -193,6 +194,7 @@ class OperationView(View):
     refused: list[RefusedView] = Field(description="the first thousand; `summary` counts all")
     error: OperationErrorView | None
     summary: str | None
+    cancellation: CancellationView | None = Field(description="what its cancellation leaves; null: not asked")
     links: LinksView
 
 
@@ -225,6 +227,7 @@ def operation_view(
         refused=work.refused,
         error=work.error,
         summary=work.summary,
+        cancellation=cancellation_of(row, work),
         links=_links(row, work),
     )
 

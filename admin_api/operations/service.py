@@ -120,14 +120,15 @@ async def cancel_operation(change: OperationChange, attempt: Attempt, *, mode: C
             detail = "all of it is on its way: there is nothing that `keep` could leave out"
             raise ProblemError("operation_not_cancellable", detail, operation_id=row.id)
         change.check_version(row)
-        if attempt.dry_run:
-            cancelling = msgspec.structs.replace(row, state=OperationState.CANCELLING.value)
-            return Answer.of(200, operation_view(cancelling))
-        if row.state == OperationState.CANCELLING:
-            return accepted(row)
         by = Cancellation(
             actor=attempt.actor, reason=attempt.reason, request_id=attempt.request_id, mode=mode
         )
+        if attempt.dry_run:
+            body = encode_work(msgspec.structs.replace(work, cancellation=work.cancellation or by))
+            cancelling = msgspec.structs.replace(row, state=OperationState.CANCELLING.value, body=body)
+            return Answer.of(200, operation_view(cancelling))
+        if row.state == OperationState.CANCELLING:
+            return accepted(row)
         stored = await services.operations.cancel(row, by)
         if stored is not None:
             return accepted(stored)

@@ -89,6 +89,8 @@ def event_line(operation: Operation) -> str:
 
 def ending_line(operation: Operation) -> str:
     why = operation.get("summary")
+    if cancellation := operation.get("cancellation"):
+        why = cancellation.get("detail")
     if error := operation.get("error"):
         why = f"{error.get('code')}: {error.get('detail')}"
     return f"{_name(operation)}  {cell(operation.get('state'))}" + (f": {cell(why)}" if why else "")

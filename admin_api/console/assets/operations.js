@@ -4,7 +4,7 @@ import { actionButton } from "./actions.js";
 import { get } from "./api.js";
 import { cancelOperation, steerOperation, undoOperation } from "./changes.js";
 import { ago, h, show } from "./dom.js";
-import { bytes, clock, count, duration, plural, words } from "./format.js";
+import { bytes, capital, clock, count, duration, plural, words } from "./format.js";
 import { filterBy, hrefOf } from "./route.js";
 import { badge, table } from "./tables.js";
 import { figures } from "./topics.js";
@@ -77,6 +77,7 @@ export const operationView = {
       h("ol", { class: "steps" }, stepsOf(operation).map((step) => h("li", { class: step.state }, words(step.name), h("span", { class: "unseen" }, `: ${step.state}`)))),
       operation.error ? h("p", { class: "reason" }, operation.error.detail) : null,
       operation.summary ? h("p", {}, operation.summary) : null,
+      operation.cancellation ? h("p", {}, `${capital(operation.cancellation.detail)}.`) : null,
       figures([
         ["Asked for by", operation.actor],
         ["Begun", operation.started_at ? clock(operation.started_at) : "not yet"],

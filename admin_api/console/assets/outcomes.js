@@ -21,7 +21,7 @@ export function outcomeOf({ body }, { method, path }) {
   if ("protocol_type" in body) return line(`delete the ${words(body.state)} group ${body.group_id} with its offsets`);
   if ("group_id" in body) return ofOffsets(body);
   if (body.items?.[0]?.coordinator_id !== undefined) return line(`admit ${body.items.map((item) => `coordinator ${item.coordinator_id} at ${item.endpoint}`).join(", ")}`);
-  if (body.kind && body.steps) return [line(`leave the operation ${words(body.state)}`), warnings(body.blocked.map((item) => item.detail))];
+  if (body.kind && body.steps) return [line(`leave the operation ${words(body.state)}`), body.cancellation ? line(body.cancellation.detail) : null, warnings(body.blocked.map((item) => item.detail))];
   return line("be carried out");
 }
 

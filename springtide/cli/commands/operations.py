@@ -66,8 +66,11 @@ COMMANDS = (
     ),
     change(
         words=("operations", "cancel"),
-        summary="Cancel an operation and undo what it has begun",
-        examples=("operations cancel op_Zk1lV0pCTEq4nY6mXw2v3A --reason 'clients time out'",),
+        summary="Cancel an operation: finished moves stay, those under way go back",
+        examples=(
+            "operations cancel op_Zk1lV0pCTEq4nY6mXw2v3A --dry-run",
+            "operations cancel op_Zk1lV0pCTEq4nY6mXw2v3A --reason 'clients time out' --wait",
+        ),
         in_cluster=False,
         is_conditional=True,
         arguments=(

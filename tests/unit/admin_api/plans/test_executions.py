@@ -150,10 +150,31 @@ async def test_a_cancelled_operation_brings_back_what_is_on_its_way(zookeeper: M
         await catch_up(rest, brokers, only=_moving(rest)[0])
         await pause(rest, brokers, 1_000)
         assert len(_moving(rest)) == 2  # one has arrived, and the next has begun
-        assert (await _steer(rest, operation_id, "cancel"))["state"] == "cancelling"
+        undo = f"springtide operations undo {operation_id}"
+        would = await rest.client.post(f"/operations/{operation_id}:cancel?dry_run=true", json={})
+        cancelling = await _steer(rest, operation_id, "cancel")
+        assert cancelling["state"] == "cancelling"
+        assert (
+            would.json()["cancellation"]
+            == cancelling["cancellation"]
+            == {
+                "mode": "rollback",
+                "moved": 1,
+                "under_way": 2,
+                "rolled_back": 0,
+                "not_begun": 3,
+                "undo": undo,
+                "detail": "finished moves, which stay: 1 of 6; moves under way, which go back: 2; "
+                f"moves that never begin: 3; `{undo}` takes back what stays once it has ended",
+            }
+        )
         await pause(rest, brokers, 2_000)
         done = await operation(rest, operation_id)
         assert (done["state"], done["summary"]) == ("cancelled", "1 of 6 moves had been made")
+        assert done["cancellation"]["detail"] == (
+            "finished moves, which stay: 1 of 6; moves that went back: 2; moves that never begin: 3; "
+            f"`{undo}` takes back what stays"
+        )
         assert sorted(await _fates(rest, operation_id)) == sorted(
             ["moved", "rolled_back", "rolled_back", "not_begun", "not_begun", "not_begun"]
         )
@@ -173,6 +194,7 @@ async def test_a_cancelled_operation_may_keep_what_is_on_its_way(zookeeper: Memo
         assert len(_moving(rest)) == 2
         done = await ended(rest, brokers, operation_id)
         assert (done["state"], done["summary"]) == ("cancelled", "2 of 6 moves had been made")
+        assert (done["cancellation"]["moved"], done["cancellation"]["not_begun"]) == (2, 4)
         assert sum(1 not in s.replicas for s in partitions(rest)) == 2
 
 

@@ -45,6 +45,13 @@ def test_a_terminal_has_a_bar_that_leaves_only_the_ending() -> None:
     assert ran.slept == pytest.approx(6)
 
 
+def test_a_cancelled_operation_says_what_stays_and_how_to_take_it_back() -> None:
+    words = "finished moves, which stay: 1 of 6; `springtide operations undo op_1` takes back what stays"
+    done = operation("cancelled", "cancelled", summary="1 of 6 moves", cancellation={"detail": words})
+    ran = run(without_streams(ok(done)), *WATCH)
+    assert ran.out.splitlines()[-1] == f"broker_add op_1  cancelled: {words}"
+
+
 def test_json_has_a_line_for_every_state() -> None:
     ran = run(without_streams(*STORY), *WATCH, "--output", "json", columns=60)
     assert [json.loads(line)["state"] for line in ran.out.splitlines()] == [
