@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from admin_api.http.models import Reason, RequestBody, View, ViewList
+from admin_api.http.models import NoSpaceAround, Reason, RequestBody, View, ViewList
 from springtide.security.acls.model import (
     AclBinding,
     AclFilter,
@@ -57,18 +57,25 @@ HostName = Annotated[
 ]
 
 
+def _check_user(principal: str) -> str:
+    kind, _, name = principal.partition(":")
+    if (kind, name) != (kind.strip(), name.strip()):
+        raise ValueError("must not have a space beside the colon")
+    return principal
+
+
 class BindingBody(RequestBody):
     """A rule: the principal, from the host, is allowed or denied the operation on resources."""
 
     resource_type: ResourceTypeName
-    resource_name: ResourceName
+    resource_name: Annotated[ResourceName, NoSpaceAround]
     pattern_type: PatternTypeName = Field(
         default="literal",
         description="`literal`: the resource of this name, or each where it is `*`; `prefixed`: each whose "
         "name begins so",
     )
-    principal: PrincipalName
-    host: HostName = "*"
+    principal: Annotated[PrincipalName, NoSpaceAround, AfterValidator(_check_user)]
+    host: Annotated[HostName, NoSpaceAround] = "*"
     operation: OperationName
     permission: PermissionName = "allow"
 

@@ -12,6 +12,7 @@ from admin_api.http.models import (
     Endpoint,
     LastChange,
     ListenerView,
+    NoSpaceAround,
     Reason,
     RequestBody,
     View,
@@ -33,7 +34,8 @@ ADDED_BROKER: dict[str, Any] = {
     "rebalance": {"mode": "new_only", "throttle_bytes_per_s": 50_000_000, "max_concurrent_moves": 5},
 }
 LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,63}$")]
-LabelText = Annotated[str, StringConstraints(max_length=255)]
+LabelText = Annotated[str, StringConstraints(max_length=255, strip_whitespace=True)]
+Rack = Annotated[str, Field(min_length=1, max_length=255), NoSpaceAround]
 
 
 class MoveLimits(RequestBody):
@@ -80,7 +82,7 @@ class RebalanceOptions(MoveLimits):
 class BrokerSpec(RequestBody):
     broker_id: BrokerId
     endpoint: Endpoint
-    rack: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
+    rack: Rack | None = Field(
         default=None, description="checked against what the broker says, when given", examples=["r2"]
     )
     replaces: BrokerId | None = Field(
@@ -127,7 +129,7 @@ class ChangeBroker(RequestBody):
     cordoned: bool | None = Field(
         default=None, description="a cordoned broker gets no new replicas, and keeps those it has"
     )
-    rack: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
+    rack: Rack | None = Field(
         default=None, description="where it stands, over what it says itself; null: what it says counts again"
     )
     labels: dict[LabelName, LabelText | None] = Field(

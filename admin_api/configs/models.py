@@ -21,6 +21,9 @@ class ConfigView(View):
         ),
         examples=["2"],
     )
+    in_words: str | None = Field(
+        description="of milliseconds that are a second or more: the same with units", examples=["7 d"]
+    )
     source: str = Field(
         description="`topic`, `broker`: set for it alone; `cluster`: for the cluster; `default`: not set",
         examples=["topic"],
@@ -44,7 +47,8 @@ class ConfigList(ViewList[ConfigView]): ...
 
 
 class SetConfig(RequestBody):
-    """A value for one setting."""
+    """A value for one setting. Milliseconds may have units, such as `7 d` or `1 h 30 min`; what is stored and
+    shown is their number, as Kafka has it."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"value": "2", "reason": "orders are money"}]})
 

@@ -32,6 +32,7 @@ from controller.face.settings import (
     Setting,
     effective_min_insync_replicas,
     honoured_names,
+    in_words,
 )
 from springtide.contract.partition_state import TopicState
 
@@ -147,6 +148,7 @@ def config_view(name: str, holder: Holder, entity: Entity, own: Mapping[str, str
     return ConfigView(
         name=name,
         value=value,
+        in_words=in_words(int(value)) if name.endswith(".ms") and value is not None else None,
         source=source,
         default=default,
         cluster_config=cluster_name,

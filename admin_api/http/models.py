@@ -73,9 +73,19 @@ Endpoint = Annotated[
     Field(description="host:port, as the broker advertises it", examples=["store4:9092"]),
 ]
 
+
+def _check_ends(name: str) -> str:
+    if name != name.strip():
+        raise ValueError("must not begin or end with a space")
+    return name
+
+
+#: Of names that may have spaces inside: one at an end is not seen, and another name.
+NoSpaceAround = AfterValidator(_check_ends)
+
 Reason = Annotated[
     str,
-    StringConstraints(max_length=1_000),
+    StringConstraints(max_length=1_000, strip_whitespace=True),
     Field(description="kept in the audit beside the change", examples=["capacity for Q4"]),
 ]
 ReasonQuery = Annotated[Reason | None, Query(description="kept in the audit beside the change")]

@@ -39,6 +39,10 @@ class QuotasBody(RequestBody):
     def _names_an_entity(self) -> Self:
         if self.user is self.client_id is self.ip is None:
             raise ValueError("whose quotas: name user, client_id or ip")
+        if any(value is not None for value in self.quotas.values()):
+            for name in (self.user, self.client_id, self.ip):
+                if name is not None and name != name.strip():
+                    raise ValueError("the name of an entity must not begin or end with a space")
         return self
 
     def entity(self) -> QuotaEntity:

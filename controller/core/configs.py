@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from controller.core.durations import milliseconds
 from controller.core.events import Refusal, RefusalCode
 from controller.core.settings_table import CLUSTER_PROTECTED, DISK_RESERVE, TOPIC_SETTINGS, Setting
 
@@ -21,6 +22,7 @@ MAX_LAG: Final = "max.compaction.lag.ms"
 #: Each delta of the metadata stream that has settings has all of them.
 PRINCIPALS_LENGTH_MAX: Final = 8_000
 WRONG_NAMED_MAX: Final = 10
+_IN_MS: Final = "it is in milliseconds, or with units: 604800000, 7 d, 1 h 30 min"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _DOUBLE: Final = re.compile(r"[+-]?[0-9]*\.?[0-9]+([eE][+-]?[0-9]{1,3})?")
 _REPLICAS: Final = re.compile(r"\*|([0-9]{1,10}:[0-9]{1,10}(,[0-9]{1,10}:[0-9]{1,10})*)?")
@@ -61,13 +63,14 @@ def _checked(
             hint=f"known: {', '.join(honoured_names(settings))}",
         )
     try:
-        return checked_value(setting, value)
+        written = milliseconds(value) if name.endswith(".ms") else None
+        return checked_value(setting, value if written is None else str(written))
     except BadValueError as error:
         return Refusal(
             code=RefusalCode.INVALID_CONFIG,
             field=f"configs.{name}",
             detail=f"{name} {error}",
-            hint=setting.hint,
+            hint=_IN_MS if setting.hint is None and name.endswith(".ms") else setting.hint,
         )
 
 
@@ -151,7 +154,10 @@ def _spelled(kind: str, text: str) -> str | None:
 
 def _spelled_principals(text: str) -> str | None:
     named = sorted({item.strip() for item in text.split(";")} - {""})
-    are_users = all(item.startswith("User:") and item != "User:" and item.isprintable() for item in named)
+    are_users = all(
+        item.startswith("User:") and item[5:].strip() == item[5:] != "" and item.isprintable()
+        for item in named
+    )
     return ";".join(named) if are_users and len(text) <= PRINCIPALS_LENGTH_MAX else None
 
 

@@ -89,6 +89,10 @@ def _altered(before: UserSecrets, asked: UserToAlter) -> UserSecrets | Refusal:
                 field="mechanism",
                 detail=f"the user has no password for {mechanism[:40]!r}",
             )
+    if asked.upsertions and asked.user != asked.user.strip():
+        return Refusal(
+            code=RefusalCode.INVALID_USER, field="user", detail="a user's name begins or ends with a space"
+        )
     for secret in asked.upsertions:
         refusal = _check_secret(secret)
         if refusal is not None:

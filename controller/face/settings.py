@@ -10,6 +10,7 @@ from controller.core.configs import (
     is_cluster_protected,
     is_leader_rebalance_enabled,
 )
+from controller.core.durations import in_words
 from controller.core.minimum import MINIMUM
 from controller.core.options import ControllerOptions
 from controller.core.settings_table import (

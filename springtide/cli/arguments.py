@@ -38,9 +38,9 @@ def _integer(value: str, *, at_least: int) -> int:
 def setting(value: str) -> tuple[str, str]:
     """Parse `key=value`, as Kafka's tools take it; the value may have an `=` in it."""
     key, equals, text = value.partition("=")
-    if not equals or not key:
+    if not equals or not key.strip():
         raise ArgumentTypeError(f"must be key=value: {value!r}")
-    return key, text
+    return key.strip(), text.strip()
 
 
 def settings_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

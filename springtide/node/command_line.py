@@ -130,7 +130,7 @@ def node_settings(arguments: argparse.Namespace, config: NodeConfig) -> dict[str
         "controllers": controllers,
         "controller_token": _token(arguments.controller_token_file),
         "controller_tls": _tls(arguments),
-        "rack": arguments.rack,
+        "rack": (arguments.rack or "").strip() or None,
         "metrics": metrics_listener(config, metrics),
         "version": installed_version(),
     }

@@ -1,5 +1,7 @@
 // The changes that the page offers: their fields, and the request that each becomes.
 
+import { settingValue } from "./format.js";
+
 /** A number that was left out is not sent. */
 function numbers(values, names) {
   return Object.fromEntries(names.filter((name) => values[name] !== "").map((name) => [name, Number(values[name])]));
@@ -29,9 +31,9 @@ export function changeSetting(holder, item) {
   const own = `${holder}/configs/${encodeURIComponent(item.name)}`;
   return {
     title: `Change ${item.name}`,
-    before: `It is ${item.value ?? "none"} now, from ${item.source}; the default is ${item.default ?? "none"}.`,
+    before: `It is ${settingValue(item)} now, from ${item.source}; the default is ${item.default ?? "none"}.`,
     fields: [
-      { name: "value", text: "Value", value: item.value ?? "" },
+      { name: "value", text: "Value", value: item.value ?? "", ...(item.name.endsWith(".ms") ? { hint: "milliseconds, or with units: 7 d, 1 h 30 min" } : {}) },
       { name: "unset", text: "Unset it: the default applies", type: "checkbox" },
     ],
     versionOf: `${holder}/configs`,

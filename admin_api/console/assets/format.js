@@ -32,6 +32,11 @@ export function duration(ms) {
   return `${Math.floor(ms / size)} ${large}${rest > 0 ? ` ${rest} ${small}` : ""}`;
 }
 
+/** The value of a setting, of milliseconds also in words. */
+export function settingValue(item) {
+  return item.in_words ? `${item.value} (${item.in_words})` : (item.value ?? "none");
+}
+
 /** The reader's own time; with the day when it is another. */
 export function clock(moment) {
   const at = new Date(moment);

@@ -1,7 +1,7 @@
 // What a dry run answers, in a few lines: REST's own answer, by what kind of thing it is.
 
 import { h } from "./dom.js";
-import { bytes, capital, count, plural, words } from "./format.js";
+import { bytes, capital, count, plural, settingValue, words } from "./format.js";
 import { aclText, entityOf } from "./rights.js";
 
 const LISTED = 30;
@@ -17,7 +17,7 @@ export function outcomeOf({ body }, { method, path }) {
   if (body.totals) return ofPlan(body);
   if ("leaders_moved" in body) return [line(`move ${plural(body.leaders_moved, "leadership")} at once`), warnings(body.warnings)];
   if (body.elected && body.refused) return ofElections(body);
-  if ("is_read_only" in body) return [line(`make ${body.name} ${body.value ?? "none"}, from ${body.source}`)];
+  if ("is_read_only" in body) return [line(`make ${body.name} ${settingValue(body)}, from ${body.source}`)];
   if ("protocol_type" in body) return line(`delete the ${words(body.state)} group ${body.group_id} with its offsets`);
   if ("group_id" in body) return ofOffsets(body);
   if (body.items?.[0]?.coordinator_id !== undefined) return line(`admit ${body.items.map((item) => `coordinator ${item.coordinator_id} at ${item.endpoint}`).join(", ")}`);

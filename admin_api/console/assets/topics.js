@@ -4,7 +4,7 @@ import { actionButton } from "./actions.js";
 import { everyOne, get } from "./api.js";
 import { changeSetting, createTopic, moveLeadersBack } from "./changes.js";
 import { ago, h, show } from "./dom.js";
-import { bytes, count, duration, plural } from "./format.js";
+import { bytes, count, duration, plural, settingValue } from "./format.js";
 import { filterBy, hrefOf } from "./route.js";
 import { badge, replicas, table } from "./tables.js";
 
@@ -187,7 +187,7 @@ export function settings(configs, holder, context) {
         "tr",
         {},
         h("th", { scope: "row" }, item.name),
-        h("td", { class: "value" }, item.value ?? "none"),
+        h("td", { class: "value" }, settingValue(item)),
         h("td", {}, badge(item.source === "default" ? "plain" : "cordoned", item.source)),
         h("td", { class: "value" }, item.default ?? "none"),
         h("td", {}, item.is_read_only ? null : changeButton(item)),

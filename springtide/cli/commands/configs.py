@@ -52,7 +52,8 @@ COMMANDS = (
         arguments=_WHOSE,
         call=lambda options: get(*_holder(options)),
         columns=columns(
-            "name value source default cluster-config=cluster_config read-only=is_read_only note"
+            "name value in-words=in_words source default cluster-config=cluster_config "
+            "read-only=is_read_only note"
         ),
     ),
     Command(
@@ -67,6 +68,7 @@ COMMANDS = (
         summary="Set and unset some settings: all of them, or none",
         examples=(
             "configs alter --topic orders min.insync.replicas=2 --unset retention.ms --reason money",
+            "configs alter --topic orders 'retention.ms=7 d' --dry-run",
             "configs alter --broker 3 follower.replication.throttled.rate=50000000",
             "configs alter --defaults log.retention.ms=3600000 --dry-run",
         ),
@@ -77,7 +79,7 @@ COMMANDS = (
                 metavar="KEY=VALUE",
                 nargs="*",
                 type=setting,
-                help="a setting under Kafka's name, and its value",
+                help="a setting under Kafka's name, and its value; .ms also with units: 7 d, 1 h 30 min",
             ),
             *_WHOSE,
             repeated(

@@ -38,12 +38,15 @@ async def test_every_setting_says_what_applies_and_who_set_it(zookeeper: MemoryZ
         assert by_name["retention.ms"] == {
             "name": "retention.ms",
             "value": "1000",
+            "in_words": "1 s",
             "source": "topic",
             "default": "604800000",
             "cluster_config": "log.retention.ms",
             "is_read_only": False,
             "note": None,
         }
+        put = await rest.client.put(f"{CONFIGS}/retention.ms?dry_run=true", json={"value": "1 h 30 m"})
+        assert (put.json()["value"], put.json()["in_words"]) == ("5400000", "1 h 30 min")
         unset = (await rest.client.get(f"{CONFIGS}/compression.type")).json()
         assert (unset["value"], unset["is_read_only"]) == ("producer", False)
         assert "at the producer" in unset["note"]

@@ -281,6 +281,25 @@ def test_numbers_are_taken_up_to_their_last_digit_and_fractions_too() -> None:
         assert isinstance(refusal, Refusal) and f"must be {noun}" in refusal.detail
 
 
+def test_milliseconds_may_have_units_and_are_stored_as_a_number() -> None:
+    wanted = {"retention.ms": "7 d", "segment.ms": " 1 h 30 m "}
+    assert checked_configs(wanted) == {"retention.ms": "604800000", "segment.ms": "5400000"}
+    for name, text in (("retention.bytes", "7 d"), ("retention.ms", "7 days")):
+        refusal = checked_configs({name: text})
+        assert isinstance(refusal, Refusal) and f"{name} must be an integer, not {text!r}" in refusal.detail
+        assert ("7 d" in (refusal.hint or "")) is (name == "retention.ms")
+    assert isinstance(checked_configs({"segment.ms": "9999999999999999999 d"}), Refusal)
+
+
+def test_a_super_user_has_no_space_around_the_name() -> None:
+    assert checked_configs({SUPER_USERS: " User:a b ; User:c"}, CLUSTER_SETTINGS) == {
+        SUPER_USERS: "User:a b;User:c"
+    }
+    for text in ("User: alice", "User:   "):
+        refusal = checked_configs({SUPER_USERS: text}, CLUSTER_SETTINGS)
+        assert isinstance(refusal, Refusal), text
+
+
 @pytest.mark.parametrize("too_many", [0, 1])
 def test_super_users_are_taken_up_to_so_many_characters(too_many: int) -> None:
     name = "User:".ljust(PRINCIPALS_LENGTH_MAX + too_many, "a")
