@@ -1,5 +1,5 @@
 """What the cancellation of an operation leaves as it is, in numbers and in words, and the command that takes
-it back. Pure."""
+it back."""
 
 from __future__ import annotations
 
