@@ -28,6 +28,11 @@ def milliseconds(text: str) -> int | None:
     return total if at else None
 
 
+def told(ms: int) -> str:
+    """Return milliseconds with units where these help, else as `500 ms`."""
+    return in_words(ms) or f"{ms} ms"
+
+
 def in_words(ms: int) -> str | None:
     """Return milliseconds as `7 d` or `1 h 30 min`, exactly; None of less than a second, which is best told
     in milliseconds, and of more than any cluster lasts."""

@@ -54,6 +54,7 @@ from controller.core.events import (
     BrokerApplied,
     BrokerFenceReply,
     BrokerProvenDead,
+    BrokersMaintained,
     ConfigureBrokers,
     ConfigureCluster,
     ConfigureTopic,
@@ -323,7 +324,10 @@ class ClusterMachine:
             case ElectPreferredLeaders():
                 return elect_preferred_leaders(draft, event)
             case MaintainBrokers():
-                return maintain_brokers(draft, event)
+                maintained = maintain_brokers(draft, event)
+                if isinstance(maintained, BrokersMaintained) and not event.dry_run:
+                    self._sessions.on_maintained(draft, [b.broker_id for b in maintained.brokers])
+                return maintained
             case DescribeBroker():
                 return describe_broker(draft, event)
             case ConfigureBrokers():

@@ -20,6 +20,7 @@ import msgspec
 from controller.core.alarms import AlarmBook
 from controller.core.disk_watch import DiskWatch
 from controller.core.draft import Draft, actor_of
+from controller.core.durations import told
 from controller.core.effects import AlarmCode, AlarmKey
 from controller.core.election import drain, elect_leaderless, seats_in_order, vacate_seats
 from controller.core.image import ClusterImage
@@ -400,23 +401,30 @@ class Sessions(Presence):
     def _alarm_stopped(self, draft: Draft, now_ms: int) -> None:
         """Raise the alarm of brokers that have been away for longer than a restart takes: an operator who
         stopped one by mistake, or forgot it, is told by nothing else."""
-        minutes = self._options.stopped_alarm_ms // 60_000
         for broker_id, known_ms in list(self._stopped_since_ms.items()):
             since_ms = self._stopped_since_ms[broker_id] = now_ms if known_ms is None else known_ms
             if now_ms - since_ms < self._options.stopped_alarm_ms:
                 continue
             del self._stopped_since_ms[broker_id]
-            broker = draft.image.brokers[broker_id]
-            detail = f"{broker.name} was stopped in order and has been away for {minutes} minutes: "
-            if broker.draining:
-                detail += "it is being drained, as was asked; start it until its replicas have moved"
-            elif broker.demoted:
-                detail += (
-                    "it is in maintenance, as was asked (demoted); its replicas are out of sync meanwhile"
-                )
-            else:
-                detail += "its replicas are out of sync; start it, or drain and remove it"
-            self._alarms.raise_alarm(draft, _broker_alarm(AlarmCode.BROKER_STOPPED, broker_id), detail)
+            self._tell_stopped(draft, broker_id)
+
+    def on_maintained(self, draft: Draft, broker_ids: Iterable[int]) -> None:
+        """Tell anew of those that stay away: what an operator asks for meanwhile is maintenance, too."""
+        for broker_id in broker_ids:
+            if self._alarms.is_up(_broker_alarm(AlarmCode.BROKER_STOPPED, broker_id)):
+                self._tell_stopped(draft, broker_id)
+
+    def _tell_stopped(self, draft: Draft, broker_id: int) -> None:
+        broker = draft.image.brokers[broker_id]
+        grace = told(self._options.stopped_alarm_ms)
+        away = f"{broker.name} was stopped in order and has been away for more than {grace}"
+        if broker.draining:
+            why = "it is being drained, as was asked; remove it when it holds nothing any more"
+        elif broker.demoted:
+            why = "it is in maintenance, as was asked (demoted); its replicas are out of sync meanwhile"
+        else:
+            why = "its replicas are out of sync; start it, or drain and remove it"
+        self._alarms.raise_alarm(draft, _broker_alarm(AlarmCode.BROKER_STOPPED, broker_id), f"{away}: {why}")
 
     # --- disks ------------------------------------------------------------------------------------------
 

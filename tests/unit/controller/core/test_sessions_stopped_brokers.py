@@ -57,10 +57,27 @@ def test_who_stays_away_is_an_alarm_after_the_grace_and_what_was_asked_for_is_sa
     assert cluster.machine.next_deadline_ms() == cluster.now_ms + 1
     wait(cluster, 1)
     assert alarms(cluster)[STOPPED].startswith(
-        f"broker 2 was stopped in order and has been away for 5 minutes: {words}"
+        f"broker 2 was stopped in order and has been away for more than 5 min: {words}"
     )
     cluster.restart(2, last_shutdown=ShutdownKind.CLEAN)
     assert alarms(cluster) == {}
+
+
+def test_what_is_asked_for_while_it_is_away_is_said_too() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    stop(cluster)
+    wait(cluster, GRACE_MS)
+    said = []
+    for states in ({"demoted": True}, {"demoted": False}, {"draining": True}):
+        event = MaintainBrokers(wall_ms=3, actor="ann", broker_ids=(2,), **states)
+        cluster.ask(event, BrokersMaintained)
+        said.append(alarms(cluster)[STOPPED].partition(": ")[2].split(",")[0])
+    assert said == [
+        "it is in maintenance",
+        "its replicas are out of sync; start it",
+        "it is being drained",
+    ]
 
 
 def test_who_comes_back_in_time_is_none() -> None:
