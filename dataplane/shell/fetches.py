@@ -61,9 +61,8 @@ class Fetches(WaitingFetches):
             self._wake_timer = trio.Event()
             self._timer_armed_ms = -1  # no wake-up is needed while we look
             wait_ms = self.expire()
-            end_turn()
-            wait_ms = self.expire() if wait_ms is None else wait_ms
             self._timer_armed_ms = None if wait_ms is None else self._clock.mono_ms() + wait_ms
+            end_turn()  # which may shorten a wait, and then wakes this task
             if wait_ms is None:
                 await self._wake_timer.wait()
             else:
