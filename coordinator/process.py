@@ -105,7 +105,7 @@ class CoordinatorProcess:
             self.session,
             context,
             HANDLERS,
-            on_turn_end=self.shards.end_turn,
+            on_turn_end=self.shards.send_written,
             collect=self._collect,
             is_ready=lambda: self.session.status is BrokerStatus.ACTIVE,
             write_more=lambda: write_groups(self.groups.seen),

@@ -145,7 +145,7 @@ class ShardHost:
             if self.runtime.has_unsent:
                 self._parts.in_turn[self] = None
 
-    def end_turn(self) -> None:
+    def send_written(self) -> None:
         self._step(TurnEnded())
 
     def on_state(self, state: PartitionState, *, is_owner: bool) -> None:

@@ -97,11 +97,11 @@ class Shards:
         else:
             answered(ErrorCode.NOT_COORDINATOR)
 
-    def end_turn(self) -> None:
+    def send_written(self) -> None:
         """Send what the turn's requests have written, in one batch a shard."""
         in_turn = self._parts.in_turn
         while in_turn:
-            in_turn.popitem()[0].end_turn()
+            in_turn.popitem()[0].send_written()
 
     def owned(self) -> Sequence[int]:
         states = self._parts.view.partitions_of(self._topic_id)
@@ -169,7 +169,6 @@ class Shards:
         await self._parts.clock.sleep_ms(BEGIN_ANEW_MS)
         self._resting.discard(partition)
         self._look_at(partition)
-        self._parts.end_turn()
 
     def _stop_hosts(self) -> None:
         hosts, self._hosts = self._hosts, {}

@@ -20,7 +20,7 @@ OnAnswer = Callable[[AdminResponse], None]
 
 class Administration:
     """`ask` sends a request to the active controller within so many milliseconds; it raises
-    ControllerUnavailable."""
+    ControllerUnavailable. spawn: runs a task, whose end is the end of a turn."""
 
     def __init__(
         self,
@@ -29,13 +29,11 @@ class Administration:
         broker_epoch: Callable[[], int],
         ask: Callable[[AdminRequest, int], Awaitable[AdminResponse]],
         spawn: Callable[[Callable[[], Awaitable[None]]], None],
-        end_turn: Callable[[], None],
     ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._ask = ask
         self._spawn = spawn
-        self._end_turn = end_turn
         self.in_flight = 0
 
     def start(
@@ -73,6 +71,5 @@ class Administration:
             finally:
                 self.in_flight -= 1
             done(answer)
-            self._end_turn()
 
         self._spawn(carry)

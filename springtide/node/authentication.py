@@ -42,7 +42,6 @@ class Authentication:
         rng: random.Random,
         request_bytes_max: int,
         spawn: Callable[[Callable[[], Awaitable[None]]], None],
-        end_turn: Callable[[], None],
     ) -> None:
         self._view = view
         self._known = KnownUsers({}, "")
@@ -76,7 +75,6 @@ class Authentication:
                 threads=threads,
                 rng=rng,
                 spawn=spawn,
-                end_turn=end_turn,
             )
 
     def begin(self, connection: Connection) -> None:

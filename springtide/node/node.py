@@ -141,7 +141,6 @@ class ServingNode:
             rng=ports.rng,
             request_bytes_max=config.server_limits.request_bytes_max,
             spawn=self.spawn,
-            end_turn=self.end_turn,
         )
 
     # What its parts are made of, and ask of the whole
@@ -157,7 +156,6 @@ class ServingNode:
                 broker_epoch=self.epoch,
                 ask=self.client.administer,
                 spawn=self.spawn,
-                end_turn=self.end_turn,
             ),
             authorizer=Authorizer(
                 self.view,
@@ -172,7 +170,6 @@ class ServingNode:
                 ask=self.client.allocate_producer_ids,
                 spawn=self.spawn,
                 clock=self.clock,
-                end_turn=self.end_turn,
             ),
             quotas=self.quotas,
             wall_ms=self.clock.wall_ms,

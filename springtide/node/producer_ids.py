@@ -27,7 +27,8 @@ OnProducerId = Callable[[int | None], None]
 
 
 class ProducerIds:
-    """`ask` sends a request to the active controller; it raises ControllerUnavailable."""
+    """`ask` sends a request to the active controller; it raises ControllerUnavailable. spawn:
+    runs a task, whose end is the end of a turn."""
 
     def __init__(
         self,
@@ -37,14 +38,12 @@ class ProducerIds:
         ask: Callable[[ProducerIdsRequest], Awaitable[ProducerIdsResponse]],
         spawn: Callable[[Callable[[], Awaitable[None]]], None],
         clock: Clock,
-        end_turn: Callable[[], None],
     ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._ask = ask
         self._spawn = spawn
         self._clock = clock
-        self._end_turn = end_turn
         self._blocks: list[range] = []
         self._waiters: list[OnProducerId] = []
         self._is_allocating = False
@@ -95,4 +94,3 @@ class ProducerIds:
             waiters, self._waiters = self._waiters, []
             for on_id in waiters:
                 on_id(self._next())
-            self._end_turn()

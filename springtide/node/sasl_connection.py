@@ -74,8 +74,8 @@ class LoginConnection(KnownClient, Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslListener:
     """The parts that the connections of one listener share. users_now, users: the users that the cluster has
-    now, as they are told and as exchanges ask for them. knows_users: whether they have been told. spawn,
-    end_turn: of the process."""
+    now, as they are told and as exchanges ask for them. knows_users: whether they have been told. spawn:
+    runs a task of the process, whose end is the end of a turn."""
 
     name: str
     settings: SaslSettings
@@ -92,7 +92,6 @@ class SaslListener:
     threads: Threads
     rng: random.Random
     spawn: Callable[[Callable[[], Awaitable[None]]], None]
-    end_turn: Callable[[], None]
 
 
 class SaslConnection:
@@ -239,7 +238,6 @@ class SaslConnection:
             except Exception:  # as in Connection: a bug ends this connection only
                 _log.exception("connection_failed peer=%s", connection.peer)
                 connection.close()
-            self._listener.end_turn()
 
         self._listener.spawn(run)
 

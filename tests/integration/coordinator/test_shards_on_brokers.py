@@ -140,7 +140,7 @@ class Coordinator:
             answered.set()
 
         self.shards.submit(shard, make, on_answer)
-        self.shards.end_turn()
+        self.shards.send_written()
         await answered.wait()
         return answers[0]
 

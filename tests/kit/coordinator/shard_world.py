@@ -210,13 +210,14 @@ class CoordinatorShell:
 
     def _end_turn(self) -> None:
         self.turns += 1
-        self.shards.end_turn()
+        self.shards.send_written()
 
     def _spawn(self, work: Callable[[], Awaitable[None]]) -> None:
         async def run() -> None:
             self.tasks += 1
             await work()
             self.tasks -= 1
+            self._end_turn()
 
         assert self._nursery is not None
         self._nursery.start_soon(run)
@@ -249,7 +250,7 @@ class CoordinatorShell:
 
         self.shards.submit(shard, make, answered)
         if ends_turn:
-            self.shards.end_turn()
+            self.shards.send_written()
         return number
 
     def increment(self, shard: int, number: int = 1, *, ends_turn: bool = True) -> int:

@@ -7,7 +7,7 @@ are answered with nothing, and the principals that asked are noted.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
@@ -118,6 +118,7 @@ class SaslDesk:
         listeners = parse_listeners(config)
         assert listeners is not None
         clock = VirtualClock()
+        self._nursery = nursery
         self.authentication = Authentication(
             listeners,
             view=self.view,
@@ -126,8 +127,7 @@ class SaslDesk:
             threads=threads,
             rng=random.Random(7),
             request_bytes_max=config.server_limits.request_bytes_max,
-            spawn=nursery.start_soon,
-            end_turn=self._end_turn,
+            spawn=self._spawn,
         )
         handlers: dict[int, Handler[NodeContext]] = {
             ApiKey.API_VERSIONS: reads(ApiVersionsRequest, api_versions.handle),
@@ -159,8 +159,14 @@ class SaslDesk:
         self.principals.append(request.principal)
         request.reply_nothing()
 
-    def _end_turn(self) -> None:
-        self.server.end_turn()
+    def _spawn(self, work: Callable[[], Awaitable[None]]) -> None:
+        """As a node does: the task's end is the end of a turn."""
+
+        async def turn() -> None:
+            await work()
+            self.server.end_turn()
+
+        self._nursery.start_soon(turn)
 
     def connect(self, listener: str = "CLIENTS", *, certificate: bytes | None = None) -> DeskClient:
         channel = MemoryChannel()

@@ -100,7 +100,7 @@ def test_the_requests_of_a_turn_leave_in_one_batch() -> None:
         one = await serving(world)
         made = len(world.produced)
         numbers = [one.increment(0, number, ends_turn=False) for number in range(1, 4)]
-        one.shards.end_turn()
+        one.shards.send_written()
         assert [await one.answer(number) for number in numbers] == [Counted(n) for n in range(1, 4)]
         assert len(world.produced) == made + 1
 

@@ -38,7 +38,6 @@ def collect(outcomes: list[ProducerIdsResponse | None], takes: int) -> list[int 
                 ask=ask,
                 spawn=spawn,
                 clock=EagerClock(),
-                end_turn=lambda: None,
             )
             for _ in range(takes):
                 ids.take(given.append)
