@@ -72,7 +72,7 @@ class Compacting:
         for key in sorted(node.replicas):
             self._decide(key)
             self._apply(key)
-        node._after(5 * node.cluster.options.pace_ms * (0.5 + node.random.random()), self.look)
+        node.after(5 * node.cluster.options.pace_ms * (0.5 + node.random.random()), self.look)
 
     def _decide(self, key: PartitionKey) -> None:
         node, replica = self._node, self._node.replicas[key]
@@ -86,7 +86,7 @@ class Compacting:
         )
         if effects:
             node.cluster.marks.reached("round.decided")
-            node._run(key, effects)
+            node.run(key, effects)
 
     def _apply(self, key: PartitionKey) -> None:
         node, replica = self._node, self._node.replicas[key]

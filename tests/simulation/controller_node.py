@@ -66,9 +66,9 @@ from springtide.contract.session import (
 )
 from springtide.contract.updates import NameWriterRequest, NameWriterResponse, PollRequest, UpdateBatch
 from tests.kit.controller.images import build_update
-from tests.simulation.clock import NodeClock
 from tests.simulation.events import Events, Timer
 from tests.simulation.network import Network
+from tests.simulation.process import Process
 from tests.simulation.violation import Violation
 from tests.simulation.zookeeper import ModelZooKeeper, Outcome
 
@@ -150,8 +150,8 @@ class WaitingPoll:
     timer: Timer
 
 
-@dataclass(slots=True)
-class ControllerNode:
+@dataclass(eq=False)
+class ControllerNode(Process):
     name: str
     events: Events
     network: Network
@@ -166,9 +166,6 @@ class ControllerNode:
     marks: Sightings
     poll_wait_ms: int = 1_000
     records_per_write: int = 1_000
-    life: int = 0
-    is_up: bool = False
-    is_paused: bool = False
     is_held: bool = False
     controller_epoch: int = -1
     lineage: str = ""
@@ -180,11 +177,9 @@ class ControllerNode:
     queue: deque[Pending] = field(default_factory=deque)
     persisting: bool = False
     polls: list[WaitingPoll] = field(default_factory=list)
-    parked: list[Callable[[], None]] = field(default_factory=list)
     write_count: int = 0
     elections: int = 0
     tick_timer: Timer | None = None
-    clock: NodeClock = field(init=False)
     watch: LoopWatch = field(init=False)
     deaf_ms: int = 0
     beat_ms: int = 0
@@ -194,7 +189,7 @@ class ControllerNode:
     heard_at: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.clock = NodeClock(self.events)
+        super().__init__(self.name, self.events, self.network)
         self.watch = LoopWatch(lambda: self.clock.mono_ms, is_heard=self.is_authoritative)
 
     # --- life -------------------------------------------------------------------------------------------
@@ -204,8 +199,7 @@ class ControllerNode:
         return f"{self.name}#{self.life}"
 
     def start(self) -> None:
-        self.life += 1
-        self.is_up = True
+        self.begin_life()
         self.zookeeper.connect(self.session)
         self.network.listen(self.name, self._on_request)
         self._keep_session(self.life)
@@ -213,15 +207,9 @@ class ControllerNode:
 
     def crash(self) -> None:
         """SIGKILL: nothing is said, nothing in memory survives; the session ends when the server says so."""
-        self.is_up = False
-        self.is_paused = self.is_held = False
-        self.parked.clear()
-        self.network.close(self.name)
+        self.is_held = False
+        self.end_life()
         self._forget()
-
-    def pause(self) -> None:
-        """SIGSTOP: deliveries, completions and timers wait; the world goes on (S16, a paused controller)."""
-        self.is_paused = True
 
     def hold(self) -> None:
         """The loop is held by work: as a pause, but for the session, which threads keep alive."""
@@ -236,10 +224,8 @@ class ControllerNode:
 
     def resume(self) -> None:
         self.marks.on_controller_resumes(self)
-        self.is_paused = self.is_held = False
-        parked, self.parked = self.parked, []
-        for call in parked:
-            call()
+        self.is_held = False
+        super().resume()
 
     def _forget(self) -> None:
         self.machine = None
@@ -255,21 +241,6 @@ class ControllerNode:
             self.tick_timer.cancel()
             self.tick_timer = None
 
-    def _guarded(self, life: int, call: Callable[[], None]) -> Callable[[], None]:
-        return partial(self._run_in_life, life, call)
-
-    def _run_in_life(self, life: int, call: Callable[[], None]) -> None:
-        """Run `call` only in that life, and not while paused."""
-        if not self.is_up or self.life != life:
-            return
-        if self.is_paused:
-            self.parked.append(partial(self._run_in_life, life, call))
-            return
-        call()
-
-    def _after(self, delay_ms: float, call: Callable[[], None]) -> Timer:
-        return self.events.after(self.clock.true_ms(delay_ms), self._guarded(self.life, call))
-
     def _keep_session(self, life: int) -> None:
         """Ping ZooKeeper; try to lead when nobody does; learn of an expired session."""
         alive = self.zookeeper.is_alive(self.session)
@@ -284,7 +255,7 @@ class ControllerNode:
         elif alive and self.machine is None and self.zookeeper.nobody_leads():
             self._take_over()
         pause_ms = self.zookeeper.options.session_timeout_ms / 12
-        self.events.after(pause_ms, self._guarded(self.life, lambda: self._keep_session(self.life)))
+        self.events.after(pause_ms, self.guarded(lambda: self._keep_session(self.life)))
 
     def _take_over(self) -> None:
         epoch = self.zookeeper.claim_leadership(self.session)
@@ -327,7 +298,7 @@ class ControllerNode:
             return
         if machine.not_in_force(awaited, self.clock.mono_ms):
             again = partial(self._answer_in_force, machine, awaited, answer, reply)
-            self._after(IN_FORCE_LOOK_MS, again)
+            self.after(IN_FORCE_LOOK_MS, again)
         else:
             answer(reply)
 
@@ -341,7 +312,7 @@ class ControllerNode:
         elapsed_ms, self.beat_ms = self.clock.mono_ms - self.beat_ms, self.clock.mono_ms
         if elapsed_ms <= 2 * BEAT_MS and self.is_authoritative():
             self.listened_ms += elapsed_ms
-        self._after(BEAT_MS, self._beat)
+        self.after(BEAT_MS, self._beat)
 
     def _step(self, machine: ClusterMachine, event: Event) -> Step:
         deaf_ms, self.deaf_ms = self.deaf_ms, self.watch.deaf_ms()
@@ -453,12 +424,12 @@ class ControllerNode:
                 case Outcome.UNKNOWN:
                     # Read back before deciding anything: whoever wrote last left its write id.
                     if not self.zookeeper.reaches(self.session):
-                        self._after(100, lambda: finished(Outcome.UNKNOWN))
+                        self.after(100, lambda: finished(Outcome.UNKNOWN))
                         return
                     applied = self.zookeeper.nodes.get("write_id")
                     known = applied is not None and applied.value == write_id
                     self.marks.on_read_back(known=known)
-                    self._after(2, lambda: finished(Outcome.APPLIED if known else Outcome.BAD_VERSION))
+                    self.after(2, lambda: finished(Outcome.APPLIED if known else Outcome.BAD_VERSION))
                 case Outcome.BAD_VERSION | Outcome.SESSION_EXPIRED:
                     self.events.note(f"{self.name} resigns: {outcome.value}")
                     self._forget()
@@ -471,7 +442,7 @@ class ControllerNode:
 
         def answered(outcome: Outcome) -> None:
             self.marks.on_written(outcome)
-            self._guarded(life, lambda: finished(outcome) if self.controller_epoch == epoch else None)()
+            self.run_in_life(life, lambda: finished(outcome) if self.controller_epoch == epoch else None)
 
         self.zookeeper.multi(self.session, epoch, writes, answered)
 
@@ -516,7 +487,7 @@ class ControllerNode:
                 )
                 self.submit(died, lambda _: None)
 
-        self._after(1, arrive)
+        self.after(1, arrive)
 
     def on_session_closed(self, broker_id: int, broker_epoch: int, host: str, port: int) -> None:
         """A process's long poll lost its connection: worth a probe (never a proof by itself)."""
@@ -529,7 +500,7 @@ class ControllerNode:
         deadline_ms = machine.next_deadline_ms()
         if deadline_ms is not None:
             delay_ms = max(1, deadline_ms - self.clock.mono_ms)
-            self.tick_timer = self._after(delay_ms, self._submit_tick)
+            self.tick_timer = self.after(delay_ms, self._submit_tick)
 
     # --- requests of brokers and coordinators ---------------------------------------------------------------
 
@@ -546,7 +517,7 @@ class ControllerNode:
         def signed(reply: Any) -> None:
             answer(msgspec.structs.replace(reply, lineage=self.lineage) if self.machine else reply)
 
-        self._guarded(self.life, lambda: self._dispatch(request, signed))()
+        self.run_in_life(self.life, lambda: self._dispatch(request, signed))
 
     def _dispatch(self, request: Any, answer: Callable[[Any], None]) -> None:
         wall_ms = self.clock.wall_ms
@@ -646,7 +617,7 @@ class ControllerNode:
                 )
             )
 
-        poll = WaitingPoll(request, answer, self._after(self.poll_wait_ms, expire))
+        poll = WaitingPoll(request, answer, self.after(self.poll_wait_ms, expire))
         waiting.append(poll)
         self.polls.append(poll)
 

@@ -36,6 +36,7 @@ from coordinator.core.shard_ports import (
 )
 from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, WriterId
 from springtide.contract.session import LevelShards
+from springtide.node.core.session import MemberSession
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.counter import TICK, CounterMachine
 from tests.simulation.clients import (
@@ -46,10 +47,10 @@ from tests.simulation.clients import (
     ReadAnswer,
     ReadCall,
 )
-from tests.simulation.clock import NodeClock
 from tests.simulation.controller_node import process_name
-from tests.simulation.coordinator_session import CoordinatorSession
+from tests.simulation.coordinator_link import CoordinatorLink
 from tests.simulation.events import Timer, keyed_random
+from tests.simulation.process import Process
 from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
@@ -67,24 +68,18 @@ TICK_MS_MAX = 1_000
 TURN_MS_MAX = 10
 
 
-class CoordinatorNode:
+class CoordinatorNode(Process):
     """told_level: the coordinator epochs under which it told a controller so, since it was named the shard's
     standby. A controller that did not hear of its end may believe an earlier life."""
 
     def __init__(self, coordinator_id: int, cluster: Cluster, shards: Shards) -> None:
+        super().__init__(process_name(coordinator_id), cluster.events, cluster.network)
         self.coordinator_id = coordinator_id
-        self.name = process_name(coordinator_id)
         self.cluster = cluster
         self.shards = shards
-        self.events = cluster.events
         self.random = keyed_random(cluster.seed, self.name)
-        self.clock = NodeClock(cluster.events)
-        self.life = 0
-        self.is_up = False
-        self.is_paused = False
-        self.parked: list[Callable[[], None]] = []
         self.runtime: ShardRuntime | None = None
-        self.session = CoordinatorSession(self)
+        self.link = CoordinatorLink(self)
         self.told_level: set[int] = set()
         self._begun = 0
         self._state: PartitionState | None = None
@@ -95,6 +90,10 @@ class CoordinatorNode:
         self._timers: dict[Hashable, Timer] = {}
         self._waiting: dict[int, Callable[[Any], None]] = {}
         self._tokens = 0
+
+    @property
+    def session(self) -> MemberSession:
+        return self.link.session
 
     @property
     def machine(self) -> CounterMachine:
@@ -129,49 +128,24 @@ class CoordinatorNode:
     # --- life -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self.life += 1
-        self.is_up = True
-        self.is_paused = False
+        self.begin_life()
         self._state = None
         self._taken = None
         self.events.note(f"{self.name} starts")
-        self.session = CoordinatorSession(self)
-        self.session.register()
+        self.link = CoordinatorLink(self)
+        self.link.register()
 
     def listen(self) -> None:
-        if not self.cluster.network.is_listening(self.name):
-            self.cluster.network.listen(self.name, self._on_request)
+        if not self.network.is_listening(self.name):
+            self.network.listen(self.name, self._on_request)
 
     def crash(self) -> None:
-        self.is_up = False
-        self.is_paused = False
-        self.parked.clear()
-        self.cluster.network.close(self.name)
+        self.end_life()
         self._end()
         self.events.note(f"{self.name} is killed")
-        self.cluster.on_process_down(self.name, self.coordinator_id, self.session.epoch)
+        self.cluster.on_process_down(self.name, self.coordinator_id, self.session.broker_epoch)
 
-    def pause(self) -> None:
-        self.is_paused = True
-
-    def resume(self) -> None:
-        self.is_paused = False
-        parked, self.parked = self.parked, []
-        for call in parked:
-            call()
-
-    def _run_in_life(self, life: int, call: Callable[[], None]) -> None:
-        if not self.is_up or self.life != life:
-            return
-        if self.is_paused:
-            self.parked.append(partial(self._run_in_life, life, call))
-            return
-        call()
-
-    def after(self, delay_ms: float, call: Callable[[], None]) -> Timer:
-        return self.events.after(delay_ms, partial(self._run_in_life, self.life, call))
-
-    def call(
+    def ask(
         self,
         target: str,
         request: Any,
@@ -181,20 +155,8 @@ class CoordinatorNode:
         connection: object = None,
     ) -> None:
         """`answered` hears the reply, or None, in this life only."""
-        life = self.life
-
-        def heard(reply: Any) -> None:
-            self._run_in_life(life, partial(answered, reply))
-
-        self.cluster.network.call(
-            self.name,
-            target,
-            request,
-            heard,
-            timeout_ms=timeout_ms,
-            on_timeout=lambda: heard(None),
-            connection=connection,
-        )
+        lost = partial(answered, None)
+        self.call(target, request, answered, lost, timeout_ms=timeout_ms, connection=connection)
 
     # --- the shard --------------------------------------------------------------------------------------
 
@@ -215,7 +177,7 @@ class CoordinatorNode:
     def _given(self) -> ShardGiven:
         """Return the event, with the writer that came with the shard if it is this life's and not used."""
         shard = None if self._state is None else self._state.shard
-        if shard is None or shard.opener_epoch != self.session.epoch or shard.writer == self._taken:
+        if shard is None or shard.opener_epoch != self.session.broker_epoch or shard.writer == self._taken:
             return ShardGiven()
         self._taken = shard.writer
         self.cluster.marks.reached("shard.writer.given")
@@ -269,7 +231,7 @@ class CoordinatorNode:
                     submit(BatchAnswered(attempt, error, base_offset))
 
                 connection = (self.name, self.life, begun, effect.connection)
-                self.call(self._leader, call, appended, connection=connection)
+                self.ask(self._leader, call, appended, connection=connection)
             case ReadLog(read=read):
 
                 def was_read(answer: ReadAnswer | None) -> None:
@@ -280,7 +242,7 @@ class CoordinatorNode:
                         floor = answer.tombstone_floor
                         submit(LogWasRead(read, answer.error, answer.high_watermark, batches, floor))
 
-                self.call(self._leader, ReadCall(self._key, effect.leader_epoch, effect.offset), was_read)
+                self.ask(self._leader, ReadCall(self._key, effect.leader_epoch, effect.offset), was_read)
             case AskWriter():
                 self._ask_writer(effect, begun)
             case AnswerRequest(token=token, answer=answer):
@@ -317,7 +279,7 @@ class CoordinatorNode:
                 self._submit(WriterNamed(effect.ask, writer, self.random.randbytes(16)))
 
         assert self._state is not None
-        self.session.name_writer(self._state, self.runtime.found, named)
+        self.link.name_writer(self._state, self.runtime.found, named)
 
     # --- what it hears ----------------------------------------------------------------------------------
 
@@ -358,12 +320,12 @@ class CoordinatorNode:
             return ()
         topic_id, partition = self.shards.key
         if self.is_level:
-            self.told_level.add(self.session.epoch)
+            self.told_level.add(self.session.broker_epoch)
         level = tuple(n for n in range(SHARDS_SIMULATED) if self.is_level or n != partition)
         return (LevelShards(topic_id=topic_id, partitions=level),)
 
     def _on_request(self, source: str, request: Any, answer: Callable[[Any], None]) -> None:
-        self._run_in_life(self.life, partial(self._take, request, answer))
+        self.run_in_life(self.life, partial(self._take, request, answer))
 
     def _take(self, request: Any, answer: Callable[[Any], None]) -> None:
         if self.runtime is None:

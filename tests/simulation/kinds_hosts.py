@@ -19,6 +19,7 @@ from springtide.contract.partition_state import PartitionKey, PartitionState, To
 from springtide.contract.updates import BrokerEndpoint
 from springtide.node.core.session import MemberSession
 from springtide.node.lease import NEVER_MS
+from tests.simulation.broker_link import BrokerLink
 from tests.simulation.disk import Disk
 from tests.simulation.kinds_brokers import draw_loss
 from tests.simulation.kinds_network import cut_pairs
@@ -71,7 +72,7 @@ def resume(broker: BrokerNode, snapshot: Snapshot) -> None:
     broker.disk = snapshot.disk
     broker.cluster.oracle.on_log_replaced(broker.broker_id)
     broker.incarnation = snapshot.incarnation
-    broker.session = _copied(snapshot.session)
+    broker.link = BrokerLink(broker, _copied(snapshot.session))
     broker.is_resumed = True
     broker.cluster.oracle.resumed.add(broker.broker_id)
     broker.view.brokers.update(snapshot.endpoints)
@@ -83,19 +84,19 @@ def resume(broker: BrokerNode, snapshot: Snapshot) -> None:
         lease._held_until_ms += slept_ms
     if lease._granted_until_ms != NEVER_MS:
         lease._granted_until_ms += slept_ms
-    broker.network.listen(broker.name, broker._on_request)
+    broker.network.listen(broker.name, broker.requests.on_request)
     broker.events.note(f"{broker.name} is resumed as it was {slept_ms} ms ago")
     for key, state in sorted(snapshot.states.items()):
         if key not in broker.disk.logs:
             continue
         broker.states[key] = state
-        hosted = broker.core.partitions[key] = broker.host(state, checkpointed=snapshot.high_watermarks[key])
-        broker._run(key, hosted.replica.on_partition_state(state, now_ms=broker.now_ms))
+        hosted = broker.core.partitions[key] = broker.metadata.host(
+            state, checkpointed=snapshot.high_watermarks[key]
+        )
+        broker.run(key, hosted.replica.on_partition_state(state, now_ms=broker.now_ms))
     broker.core.found = {key: None for key in broker.disk.logs if key not in broker.replicas}
-    broker.start_timers()
-    broker._heartbeat()
-    broker._poll()
-    broker._report_periodically()
+    broker.upkeep.start()
+    broker.link.begin()
 
 
 def _is_enough_alone(state: PartitionState, broker_id: int) -> bool:

@@ -41,7 +41,7 @@ class Scrubbing:
         self._forget_what_was_deleted()
         for key in sorted(self._broker.replicas):
             self.check(key)
-        self._broker._after(PASS_MS, self.scrub)
+        self._broker.after(PASS_MS, self.scrub)
 
     def check(self, key: PartitionKey) -> None:
         broker = self._broker
@@ -53,7 +53,7 @@ class Scrubbing:
             broker.events.note(f"{broker.name} {key[0][:4]}-{key[1]} finds rot at {found.first_offset}")
             broker.cluster.marks.reached("rot.found")
             log.note_rotten(found)
-            broker._run(key, replica.on_rotten())
+            broker.run(key, replica.on_rotten())
         if log.rotten:  # found now, or by an earlier process
             self._rotten.add(key)
 
@@ -65,7 +65,7 @@ class Scrubbing:
             if log is None or replica is None or not log.rotten:
                 self._rotten.discard(key)
                 if replica is not None:
-                    self._broker._run(key, replica.on_mended())
+                    self._broker.run(key, replica.on_mended())
 
     def mend(self, key: PartitionKey, effect: MendLog) -> None:
         if key not in self._mending:
@@ -85,7 +85,7 @@ class Scrubbing:
             return broker.disk.logs.get(key) is not log or hole not in log.rotten
 
         def lost() -> None:
-            broker._after(RETRY_MS, lambda: self._end(key))
+            broker.after(RETRY_MS, lambda: self._end(key))
 
         def on_filled() -> None:
             broker.cluster.marks.reached("rot.mended")
@@ -100,7 +100,7 @@ class Scrubbing:
             ):
                 replica = broker.replicas[key]
                 if (follower := replica.following) is not None:
-                    broker._run(key, follower.on_deleted_at_leader(answer.log_start_offset))
+                    broker.run(key, follower.on_deleted_at_leader(answer.log_start_offset))
                 if hole in log.rotten:
                     lost()
                 else:
@@ -113,7 +113,7 @@ class Scrubbing:
             else:
                 position = mend_position(log, hole.first_offset, effect.leader_epoch)
                 call = MendCall(broker.broker_id, broker.broker_epoch, key, position)
-                broker._call(leader, call, as_follower, lost)
+                broker.call(leader, call, as_follower, lost)
 
         def as_follower(answer: LeaderAnswer) -> None:
             if is_over():
@@ -125,7 +125,7 @@ class Scrubbing:
                 watermark = broker.replicas[key].high_watermark
                 position = committed_position(log, watermark, effect.leader_epoch)
                 call = ReadCall(key, effect.leader_epoch, watermark, False, position.last_fetched_epoch)
-                broker._call(leader, call, partial(at_high_watermark, answer), lost)
+                broker.call(leader, call, partial(at_high_watermark, answer), lost)
             else:
                 lost()
 
@@ -134,11 +134,11 @@ class Scrubbing:
             if (follower := broker.replicas[key].following) is not None:
                 epoch = effect.leader_epoch
                 unfit = follower.on_unfit(fetched, at_high_watermark=committed, leader_epoch=epoch)
-                broker._run(key, unfit)
+                broker.run(key, unfit)
             lost()
 
         request = ReadCall(key, effect.leader_epoch, hole.first_offset, False)
-        broker._call(leader, request, as_consumer, lost)
+        broker.call(leader, request, as_consumer, lost)
 
     def _is_filled(self, log: MemoryLog, hole: RottenRange, records: bytes) -> bool:
         if self._broker.is_disk_failing:
@@ -172,4 +172,4 @@ class Scrubbing:
             self._rotten.discard(key)
         replica = self._broker.replicas.get(key)
         if replica is not None:
-            self._broker._run(key, replica.on_mended())
+            self._broker.run(key, replica.on_mended())

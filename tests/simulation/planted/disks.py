@@ -14,6 +14,7 @@ from springtide.contract.session import ShutdownKind
 from springtide.wire.record_batch import HEADER_BYTES, decode_header
 from tests.kit.memory import log as memory_log
 from tests.kit.memory.log import MemoryLog, StoredBatch
+from tests.simulation.broker_link import BrokerLink
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.disk import Disk
 from tests.simulation.planted.plant import Patches, plant
@@ -128,14 +129,15 @@ def short_log_opened() -> Patches:
     family="disk",
 )
 def proof_written_before_registration() -> Patches:
-    original = BrokerNode._register
+    original = BrokerLink.register
 
-    def register(self: BrokerNode, *evidence: Any) -> None:
-        self.disk.last_boot_id = self.disk.boot_id
-        self.disk.has_mount_mark = True
-        original(self, *evidence)
+    def register(self: BrokerLink) -> None:
+        disk = self.node.disk
+        disk.last_boot_id = disk.boot_id
+        disk.has_mount_mark = True
+        original(self)
 
-    return [(BrokerNode, "_register", register)]
+    return [(BrokerLink, "register", register)]
 
 
 @plant(

@@ -75,13 +75,13 @@ def deleted_while_logs_are_made(s: Script) -> None:
     operator = s.cluster.operator
     s.c.disk.hung = True
     create(s)
-    s.until("C makes its first logs", lambda: bool(s.c.in_hand))
+    s.until("C makes its first logs", lambda: bool(s.c.metadata.in_hand))
     topic_id = operator.topics[NAME]
     operator.delete(s.controller, NAME)
     s.until("it is deleted", lambda: NAME not in operator.topics)
     s.until("A has none of it", lambda: not any(key[0] == topic_id for key in s.a.replicas))
     s.run_for(1_000)
-    s.reached("C still makes logs that nobody wants", bool(s.c.in_hand) and not s.c.creations.wanted)
+    s.reached("C still makes logs that nobody wants", bool(s.c.metadata.in_hand) and not s.c.creations.wanted)
     s.expect("I25", "its deletion is not over", f"topic/{topic_id}" in s.cluster.zookeeper.nodes)
     s.c.disk.hung = False
     s.must("L5", "the deletion ends", lambda: operator.is_settled() is None)

@@ -88,7 +88,7 @@ def reader_meets_damage_first(s: Script) -> None:
     fetch = ConsumerFetch(FetchPosition(0, -1, -1), max_bytes=1_000)
     result, effects = s.replica(s.a).role.on_consumer_fetch(fetch, now_ms=s.a.now_ms)
     s.reached("a reader is the first", result.error is ErrorCode.CORRUPT_MESSAGE)
-    s.a._run(s.key, effects)
+    s.a.run(s.key, effects)
     s.expect("5.7", "A is not offline for it", not isinstance(s.replica(s.a).role, Offline))
     s.run_for(5)
     s.expect("5.7", "the scrub has looked at once", bool(s.a.disk.logs[s.key].rotten))

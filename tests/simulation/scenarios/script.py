@@ -24,7 +24,8 @@ from springtide.contract.updates import PollRequest
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch
-from tests.simulation.broker_node import BrokerNode, FetchCall
+from tests.simulation.broker_node import BrokerNode
+from tests.simulation.broker_requests import FetchCall
 from tests.simulation.clients import ProduceAnswer, ProduceCall
 from tests.simulation.cluster import Cluster, ClusterOptions, Content, Producer, Violation, content_of
 from tests.simulation.controller_node import ControllerNode

@@ -116,7 +116,7 @@ def leader_asked_in_its_sleep(s: Script) -> None:
     s.reached("its followers vouch for it", may_vouch(s, a))
     s.quiet()
     s.run_for(100)
-    s.reached("fetches of both followers are parked", a.fetches.parked == 2)
+    s.reached("fetches of both followers are parked", a.requests.fetches.parked == 2)
     a.pause()
     s.until("another leads", lambda: s.leads(s.b) or s.leads(s.c))
     s.run_for(12_000)
