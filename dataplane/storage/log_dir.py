@@ -235,6 +235,7 @@ class LogDir:
         """
         path = f"{self.path}/{partition_directory(partition)}"
         key = (partition.topic_id, partition.partition)
+        self.health.check()  # a log whose names a failing disk did not sync is still in the table
         assert key not in self.logs, "one log a partition"
         self.offsets.settle_forgotten()
         aside = self.quarantined.takeable(key) if self.quarantined.notes else None

@@ -297,8 +297,10 @@ class MemoryDisk:
 
     def overwrite(self, backup: MemoryDisk) -> None:
         """Copy an older state over this one, as `cp -a` does: files that are there keep their inodes, with
-        what the kernel knows of them, and no file goes. The page cache lives; handles die."""
+        what the kernel knows of them, and no file goes. The page cache lives; handles die. Who copies makes
+        room first."""
         self.crash_process()
+        self.free_bytes_left = None
         for path in backup.files():
             source = backup._inode(path)
             self.mkdir(path.rpartition("/")[0])

@@ -285,3 +285,15 @@ def test_all_logs_share_the_memory_that_is_given() -> None:
     log_dir.finish_loading()
     append(log_dir.create(LOGS[0], now_ms=0), batch(0))
     assert budget.used_bytes > 0
+
+
+def test_a_log_whose_names_a_failing_disk_did_not_sync_is_refused_the_next_time_too() -> None:
+    disk = MemoryDisk()
+    disk.syncs_all = False
+    log_dir = running(disk)
+    log_dir.make(LOGS[0], now_ms=0)
+    disk.fail_next("fsync_dir", OSError(errno.EIO, "input/output error"))
+    with pytest.raises(LogError):
+        log_dir.sync_names()
+    with pytest.raises(LogError, match="failed"):
+        log_dir.make(LOGS[0], now_ms=0)
