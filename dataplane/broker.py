@@ -166,6 +166,7 @@ class StorageBroker:
                 spawn=node.spawn,
             ),
             log_dir_failure=lambda: self.directory.failure,
+            room=log_dir.health.room,
         )
 
     def _make_preflight(self, log_dir: LogDir) -> Preflight:

@@ -305,6 +305,7 @@ CLUSTER_SETTINGS: dict[str, Setting] = {
         "advertised.listeners connection.failed.authentication.delay.ms connections.max.idle.ms "
         "connections.max.reauth.ms controlled.shutdown.timeout.ms fetch.max.bytes "
         "inter.broker.listener.name listener.security.protocol.map listeners log.cleaner.backoff.ms "
+        "log.dir.reserve.bytes "
         "log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms "
         "log.message.validation log.retention.check.interval.ms log.scrub.bytes.per.second "
         "log.scrub.interval.ms max.connections max.connections.per.ip metrics.security.protocol "

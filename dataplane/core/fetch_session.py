@@ -75,8 +75,9 @@ class FetchPosition(NamedTuple):
     """What a fetcher asks of a partition: where its log ends, the newest epoch that it has of it, the leader
     epoch that it knows, the log start that it has stored. A consumer's epochs are -1 if it states none.
 
-    max_bytes: less than usual while a follower is throttled. wants_producers: a follower asks what the leader
-    knows of producers below fetch_offset."""
+    max_bytes: less than usual while a follower is throttled; 0 while its disk has no room for records: it
+    goes on to tell and to hear of log starts and the high watermark. wants_producers: a follower asks what
+    the leader knows of producers below fetch_offset."""
 
     fetch_offset: int
     last_fetched_epoch: int

@@ -153,9 +153,12 @@ class Follower(ReplicaRole):
             log.epochs.latest,
             self._state.leader_epoch,
             self._log_start.offset,
-            self._replica.options.fetch_bytes_max,
+            self._replica.options.fetch_bytes_max if self._has_room(0) else 0,
             not log.producers.is_whole,
         )
+
+    def _has_room(self, size_bytes: int) -> bool:
+        return self._log.room.admits(size_bytes, is_internal=self._state.shard is not None)
 
     def log_mark(self) -> LogMark | None:
         """Return a mark of what this log holds before its end: it goes with a fetch that begins with a leader
@@ -211,6 +214,8 @@ class Follower(ReplicaRole):
             if refusal is not None:
                 rest = BackOff(self._replica.options.fetch_backoff_ms, ErrorCode.CORRUPT_MESSAGE)
                 return (*effects, rest, *self._tell_of_refusal(refusal))
+        if len(fetched.records) and not self._has_room(len(fetched.records)):
+            return (*effects, BackOff(self._replica.options.fetch_backoff_ms, ErrorCode.KAFKA_STORAGE_ERROR))
         if len(fetched.records):
             refusal = self._append(memoryview(fetched.records), wall_ms=wall_ms)
             if refusal is not None:

@@ -80,7 +80,8 @@ class FollowerProgress:
             self.last_caught_up_ms = now_ms
         elif fetch_offset >= self.last_fetch_end_offset and self.last_fetch_ms > self.last_caught_up_ms:
             self.last_caught_up_ms = self.last_fetch_ms
-        if fetch_offset == self.log_end_offset and fetch_offset < self.last_fetch_end_offset:
+        has_room = fetch.position.max_bytes > 0
+        if has_room and fetch_offset == self.log_end_offset and fetch_offset < self.last_fetch_end_offset:
             self.repeats += 1
         else:
             self.repeats = 0

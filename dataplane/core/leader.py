@@ -82,6 +82,7 @@ _HEAD_BYTES = 16
 
 _NOT_LEADER = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _NOT_ENOUGH_REPLICAS = AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS)
+_NO_ROOM = AppendResult(ErrorCode.KAFKA_STORAGE_ERROR)
 _TOO_MANY_WAITERS = AppendResult(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
 
@@ -177,6 +178,8 @@ class Leader(ReplicaRole):
                 verdict = self._newcomers.judge(header, now_ms=now_ms)
             if verdict is not ErrorCode.NONE:
                 return AppendResult(verdict, log_start_offset=log.log_start_offset), NO_EFFECTS
+        if not log.room.admits(len(batch), is_internal=shard is not None):
+            return self._refuse(header, _NO_ROOM, now_ms)
         base_offset = log.log_end_offset
         append_time_ms = -1
         if options.is_append_time:
@@ -359,7 +362,8 @@ class Leader(ReplicaRole):
 
     def on_replica_fetch(self, fetch: ReplicaFetch, *, now_ms: int) -> tuple[FetchResult, Effects]:
         replica_id, broker_epoch, mark = fetch.replica_id, fetch.broker_epoch, fetch.mark
-        position, max_bytes, at_least_one = fetch.position, fetch.max_bytes, fetch.at_least_one
+        position, max_bytes = fetch.position, fetch.max_bytes
+        at_least_one = fetch.at_least_one and position.max_bytes > 0  # 0: it has no room for records
         leader_epoch = position.leader_epoch
         fetch_offset, last_fetched_epoch = position.fetch_offset, position.last_fetched_epoch
         if leader_epoch != self.leader_epoch:

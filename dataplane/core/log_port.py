@@ -19,6 +19,7 @@ from typing import Protocol
 from dataplane.core.compaction.known import KnownRounds
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.producer_state import ProducerStates
+from dataplane.core.room import Room
 from springtide.wire.fetch_response import Compacted
 from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import BatchHeader
@@ -106,6 +107,11 @@ class LogPort(Protocol):
 
     @property
     def size_bytes(self) -> int: ...
+
+    @property
+    def room(self) -> Room:
+        """Return the room of the log's directory; `append` counts in it. The caller asks it whether to
+        append."""
 
     def size_below(self, offset: int) -> int:
         """Return the size of what lies below an offset, for operators: exact where a segment begins, in

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dataplane.core.room import Room
 from dataplane.shell.config import BrokerConfig
 from dataplane.shell.coordinator_calls import CoordinatorCalls
 from dataplane.shell.divergent_logs import DivergentLogs
@@ -36,3 +37,4 @@ class BrokerContext(NodeContext):
     coordinator_calls: CoordinatorCalls
     #: Why the log directory may not be used any more, or None.
     log_dir_failure: Callable[[], str | None]
+    room: Room

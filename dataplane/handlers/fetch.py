@@ -86,6 +86,7 @@ def handle(context: BrokerContext, request: Request) -> None:
     now_ms = request.now_ms
     uses_topic_ids = request.api_version >= TOPIC_ID_SINCE
     fetches = context.fetches
+    bytes_min = 0 if message.replica_id >= 0 else PARTITION_BYTES_MIN
     forgotten = [(_topic_key(context, topic), partition) for topic, partition in message.forgotten]
     opened = fetches.sessions.open(
         SessionRequest(
@@ -95,7 +96,9 @@ def handle(context: BrokerContext, request: Request) -> None:
             broker_epoch=message.broker_epoch,
             uses_topic_ids=uses_topic_ids,
             partitions=[
-                AskedPartition((_topic_key(context, one.topic), one.partition), _position(one), one.mark)
+                AskedPartition(
+                    (_topic_key(context, one.topic), one.partition), _position(one, bytes_min), one.mark
+                )
                 for one in message.partitions
             ],
             forgotten=forgotten,
@@ -145,13 +148,13 @@ def handle(context: BrokerContext, request: Request) -> None:
     )
 
 
-def _position(asked: FetchPartition) -> FetchPosition:
+def _position(asked: FetchPartition, bytes_min: int) -> FetchPosition:
     return FetchPosition(
         asked.fetch_offset,
         asked.last_fetched_epoch,
         asked.leader_epoch,
         asked.log_start_offset,
-        max(asked.max_bytes, PARTITION_BYTES_MIN),
+        max(asked.max_bytes, bytes_min),
         asked.wants_producers,
     )
 

@@ -305,10 +305,19 @@ def _failed_outcome(
         partition,
         int(result.error),
         log_start_offset=result.log_start_offset,
-        error_message=ERROR_MESSAGES.get(result.error) if refused is None else refused.message,
+        error_message=_message(context, result.error) if refused is None else refused.message,
         current_leader=hint,
         record_errors=() if refused is None else refused.records,
     )
+
+
+def _message(context: BrokerContext, error: ErrorCode) -> str | None:
+    if error is ErrorCode.KAFKA_STORAGE_ERROR:
+        failure = context.log_dir_failure()
+        if failure is not None:
+            return f"the log directory failed: {failure}"
+        return str(context.room) if context.room.is_short else None
+    return ERROR_MESSAGES.get(error)
 
 
 def _topic_id(context: BrokerContext, topic: Topic) -> str:

@@ -65,6 +65,12 @@ BROKER_KEYS: dict[str, ConfigKey] = {
         one_of("batch", "records"),
         "without effect since leaders check each record of every batch; it may be left out",
     ),
+    "log.dir.reserve.bytes": ConfigKey(
+        "-1",
+        _or_unlimited,
+        "with fewer bytes free in the data directory no records are taken; 0: off; -1: 1 % of the file "
+        "system, at least 256 MiB, at most 1 GiB, but never more than 5 % of it (ours, not Kafka's)",
+    ),
     "log.segment.bytes": ConfigKey("1073741824", between(1024, 2**31 - 1), "size of a segment"),
     "log.roll.ms": ConfigKey(str(168 * HOUR_MS), positive, "age at which a segment is closed"),
     "log.retention.ms": ConfigKey(

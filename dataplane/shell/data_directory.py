@@ -18,6 +18,7 @@ from prometheus_client.metrics_core import Metric
 
 from dataplane.core.effects import CopyDivergent
 from dataplane.core.log_port import LogChanged, LogError, RottenBytes
+from dataplane.core.room import reserve_of
 from dataplane.shell.config import TopicSettings
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.seals import Seals
@@ -109,6 +110,7 @@ class DataDirectory:
         self._threads = threads
         self._spawn = spawn
         self.on_storage_error = on_storage_error
+        self._was_short = False
         self.seals = Seals(
             broker_id=broker_id, threads=threads, spawn=spawn, on_storage_error=on_storage_error
         )
@@ -140,6 +142,16 @@ class DataDirectory:
             yield gauge(
                 "springtide_log_dir_total_bytes", "Size of the file system of the logs", space.total_bytes
             )
+            yield gauge(
+                "springtide_log_dir_reserve_bytes",
+                "With fewer bytes left no records are taken",
+                space.reserve_bytes,
+            )
+            yield gauge(
+                "springtide_log_dir_is_short",
+                "1 while no records are taken, because fewer bytes than the reserve are left",
+                int(space.is_short),
+            )
 
     @property
     def failure(self) -> str | None:
@@ -155,7 +167,35 @@ class DataDirectory:
             free, total = self._disk.free_bytes(self.log_dir.path), self._disk.total_bytes(self.log_dir.path)
         except OSError:
             return None
-        return DiskSpace(free_bytes=free, total_bytes=total) if total > 0 else None
+        if total <= 0:
+            return None
+        room = self.log_dir.health.room
+        return DiskSpace(
+            free_bytes=free,
+            total_bytes=total,
+            reserve_bytes=room.reserve_bytes,
+            is_short=room.is_short,
+        )
+
+    def look_for_room(self, reserve_bytes: int) -> bool:
+        """Look how much room is left; return whether there is too little since the last look, or enough
+        again. Between two looks the room counts what is appended. reserve_bytes: -1: what suits the file
+        system."""
+        space = self.space()
+        if space is None:
+            return False
+        room = self.log_dir.health.room
+        if reserve_bytes < 0:
+            reserve_bytes = reserve_of(space.total_bytes)
+        room.on_look(free_bytes=space.free_bytes, reserve_bytes=reserve_bytes)
+        if room.is_short is self._was_short:
+            return False
+        self._was_short = room.is_short
+        if room.is_short:
+            _log.error("log_dir_short path=%s cause=%s", self.log_dir.path, room)
+        else:
+            _log.info("log_dir_has_room path=%s free_bytes=%d", self.log_dir.path, room.left_bytes)
+        return True
 
     # Logs
 

@@ -71,6 +71,9 @@ class ReplicaFetching(Protocol):
     def on_rates_changed(self) -> None:
         """Note that throttled rates may have changed: they come with the view of the cluster."""
 
+    def on_room_changed(self) -> None:
+        """Note that the log directory has no room for records any more, or has it again."""
+
 
 class Scrubbing(Protocol):
     """The scrubber, which reads stored bytes again."""

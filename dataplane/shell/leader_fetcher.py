@@ -148,6 +148,12 @@ class LeaderFetcher:
             if hosted is not None:
                 self._place_in_a_hurry(hosted)
 
+    def ask_all_again(self) -> None:
+        """The replicas may fetch something else than before."""
+        for hosted in self._followed.values():
+            self._place(hosted)
+        self._hurry()
+
     def on_turn(self, key: PartitionKey) -> None:
         """A learner that waited has been granted its next fetch."""
         hosted = self._followed.get(key)

@@ -70,6 +70,7 @@ class Maintenance:
 
     async def run(self) -> None:
         with self._scope:
+            self.look_for_room()
             async with trio.open_nursery() as nursery:
                 self._start(nursery)
 
@@ -137,7 +138,13 @@ class Maintenance:
 
     async def _tick_all(self) -> None:
         self._tell_failure()
+        self.look_for_room()
         self._table.tick()
+
+    def look_for_room(self) -> None:
+        """Look how much room is left on the disk. The file system answers from memory."""
+        if self._directory.look_for_room(self._config.number("log.dir.reserve.bytes")):
+            self._effects.fetching.on_room_changed()
 
     async def _tick_waiting(self) -> None:
         """Tick often while clients wait, and not at all while none does."""

@@ -121,6 +121,11 @@ class ReplicaFetchers:
         if leader_id is not None and (fetcher := self._fetchers.get(leader_id)) is not None:
             fetcher.unfollow(key)
 
+    def on_room_changed(self) -> None:
+        """Ask each replica again what it fetches: records, or for want of room none."""
+        for fetcher in self._fetchers.values():
+            fetcher.ask_all_again()
+
     # Throttled learners
 
     def on_rates_changed(self) -> None:

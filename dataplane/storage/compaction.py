@@ -128,6 +128,8 @@ class CompactionPass:
         try:
             with self._holes.reading(self._inputs[0].base_offset if self._inputs else 0), _room_expected():
                 self._go_on()
+                if not self._health.directory.room.admits(0, is_internal=True):
+                    raise PassPutOff(f"no room to compact: {self._health.directory.room}")
                 if self._slices is None:
                     self._check_holes()
                     self._durability.flush()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dataplane.core.log_port import LogError
+from dataplane.core.room import Room
 from dataplane.storage.disk import Disk, replace_durably
 
 DAMAGED_FILE = "damaged"
@@ -35,14 +36,15 @@ class ClosedLog(LogError):
 
 class DirectoryHealth:
     """`failure` is None until something fails, and never again. has_changed: set by each write; cleared when
-    the fresh mark (fresh_mark.py) is made."""
+    the fresh mark (fresh_mark.py) is made. room: what may still be written."""
 
-    __slots__ = ("failure", "has_changed", "path")
+    __slots__ = ("failure", "has_changed", "path", "room")
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.failure: str | None = None
         self.has_changed = False
+        self.room = Room()
 
     def fail(self, error: OSError, doing: str) -> LogError:
         """Latch the failure; returns what to raise."""

@@ -25,6 +25,7 @@ from dataplane.core.compaction.rounds import Dirt
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.log_port import LogSlice, RottenBytes, RottenRange, TimestampHit
 from dataplane.core.producer_state import ProducerStates
+from dataplane.core.room import Room
 from dataplane.storage.compaction import CompactionPass, Rewriting
 from dataplane.storage.dirt import measure_dirt
 from dataplane.storage.disk import Buffer
@@ -133,6 +134,11 @@ class PartitionLog:
         return self.durability.recovery_point.offset
 
     @property
+    def room(self) -> Room:
+        """See LogPort."""
+        return self._health.directory.room
+
+    @property
     def rotten(self) -> Sequence[RottenRange]:
         """See LogPort."""
         return self.holes.ranges
@@ -218,6 +224,7 @@ class PartitionLog:
             segment.is_unread = True
         self._tail.append(headers, chunks, size)
         segments.size_bytes += size
+        health.directory.room.on_appended(size)
         self._last_append_ms = now_ms
         if leader_epoch != self.epochs.latest:
             self._epoch_file.take_batches(headers, end_offset=self.log_end_offset)

@@ -175,10 +175,12 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
 
 class DiskSpace(msgspec.Struct, frozen=True, kw_only=True):
     """The file system that holds a broker's log directory, of which it has one. free_bytes: that the broker
-    may use."""
+    may use. reserve_bytes: with fewer free it takes no records. is_short: it takes none at present."""
 
     free_bytes: int
     total_bytes: int
+    reserve_bytes: int = 0
+    is_short: bool = False
 
 
 class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,10 +10,16 @@ import confluent_kafka
 import pytest
 import trio
 
+from dataplane.core.follower import Follower
 from dataplane.core.role import Offline
+from springtide.wire.apis import ApiKey
+from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.clients_in_threads import SMALL_BATCHES, TIMEOUT_S, produce, read
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
 from tests.kit.dataplane.gated_disk import REACHED_S_MAX, GatedDisk
+from tests.kit.dataplane.node import batch_of
+from tests.kit.dataplane.one_broker import produce_fields
+from tests.kit.dataplane.raw import Raw
 
 VALUES = [b"value %d" % number for number in range(1_000)]
 MORE = [b"more %d" % number for number in range(1_000)]
@@ -109,6 +115,81 @@ def test_a_leader_whose_disk_fails_hands_over_and_nothing_acknowledged_is_lost(
             # The process lives, and tells clients where to go.
             through_the_broken_one = f"127.0.0.1:{cluster.brokers[1].port}"
             assert await read(through_the_broken_one, "orders", 2_000) == VALUES + MORE
+
+    trio.run(run)
+
+
+RESERVE = {"log.dir.reserve.bytes": "1000000"}
+
+
+async def wait_short(cluster: ClusterInProcess, broker_id: int) -> None:
+    room = cluster.brokers[broker_id].log_dir.health.room
+    await cluster.controller.wait_for(lambda: room.is_short, "the broker sees how little is left")
+
+
+def test_s28_a_leader_below_its_reserve_says_so_and_goes_on_by_itself(tmp_path: Path) -> None:
+    disk = GatedDisk()
+
+    async def run() -> None:
+        async with cluster_in_process(tmp_path) as cluster:
+            cluster.disks[1] = disk
+            await cluster.form(1, configs=RESERVE)
+            topic_id = cluster.controller.create_topic("orders", ((1,),))
+            await produce(cluster.bootstrap(), "orders", VALUES, acks="all")
+            disk.free = 999_999
+            await wait_short(cluster, 1)
+            async with await trio.open_tcp_stream("127.0.0.1", cluster.brokers[1].port) as stream:
+                raw = Raw(stream)
+                await raw.begin(ApiKey.PRODUCE, 9, produce_fields("orders", batch_of()))
+                (topic,) = (await raw.answer(ApiKey.PRODUCE, 9)).responses
+                (answer,) = topic.partition_responses
+            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert answer.error_message.startswith(
+                "no space: 999999 bytes free in the log directory, below the reserve of 1000000"
+            )
+            offsets: list[int] = []
+
+            async def produce_more() -> None:
+                offsets.extend(await produce(cluster.bootstrap(), "orders", MORE, acks="all"))
+
+            refused = cluster.brokers[1].broker.counters.failed_produce_requests
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(produce_more)
+                await cluster.controller.wait_for(
+                    lambda: cluster.brokers[1].broker.counters.failed_produce_requests > refused,
+                    "the client is refused",
+                )
+                disk.free = 1_250_000
+            assert offsets == list(range(1_000, 2_000))
+            assert cluster.controller.state(topic_id).leader == 1
+            assert cluster.brokers[1].broker.is_ready()
+            assert await read(cluster.bootstrap(), "orders", 2_000) == VALUES + MORE
+
+    trio.run(run)
+
+
+def test_s28_a_follower_below_its_reserve_leaves_the_isr_and_comes_back(tmp_path: Path) -> None:
+    disk = GatedDisk()
+
+    async def run() -> None:
+        async with cluster_in_process(tmp_path) as cluster:
+            cluster.disks[2] = disk
+            await cluster.form(1, 2, configs={**RESERVE, "replica.lag.time.max.ms": "1000"})
+            topic_id = cluster.controller.create_topic("orders", ((1, 2),), {"min.insync.replicas": "1"})
+            await produce(cluster.bootstrap(), "orders", VALUES, acks="all")
+            disk.free = 999_999
+            await wait_short(cluster, 2)
+            await cluster.wait_isr(topic_id, 1, 2)
+            offsets = await produce(cluster.bootstrap(), "orders", MORE, acks="all")
+            assert offsets == list(range(1_000, 2_000))
+            assert cluster.controller.state(topic_id).isr == (1,)
+            hosted = cluster.brokers[2].broker.table.get(topic_id, 0)
+            assert hosted is not None
+            assert hosted.log.log_end_offset == 1_000
+            assert isinstance(hosted.replica.role, Follower)
+            disk.free = None
+            await cluster.wait_isr(topic_id, 1, 2)
+            assert hosted.log.log_end_offset == 2_000
 
     trio.run(run)
 

@@ -15,7 +15,8 @@ REACHED_S_MAX = 20.0
 
 class GatedDisk(PosixDisk):
     """`hold(operation, name)`: that operation on files whose path contains `name` waits until `release`; it
-    must be one that a broker does in a thread. `fail_writes`: appends to logs fail with this errno."""
+    must be one that a broker does in a thread. `fail_writes`: appends to logs fail with this errno.
+    `free`: bytes that it says are free; None: the truth."""
 
     def __init__(self) -> None:
         self._held: tuple[str, str] = ("", "")
@@ -23,6 +24,7 @@ class GatedDisk(PosixDisk):
         self._gate.set()
         self.reached = Event()
         self.fail_writes: int | None = None
+        self.free: int | None = None
 
     def hold(self, operation: str, name: str) -> None:
         self.reached.clear()
@@ -37,6 +39,9 @@ class GatedDisk(PosixDisk):
         if operation == self._held[0] and self._held[1] in path:
             self.reached.set()
             assert self._gate.wait(GATE_S_MAX), f"{operation} of {path} was held for too long"
+
+    def free_bytes(self, path: str) -> int:
+        return super().free_bytes(path) if self.free is None else self.free
 
     def open(self, path: str, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)

@@ -76,6 +76,9 @@ class RecordedFetching:
     def on_rates_changed(self) -> None:
         pass
 
+    def on_room_changed(self) -> None:
+        self.told.append(("room",))
+
 
 def held_lease(now_ms: int) -> Lease:
     lease = Lease()

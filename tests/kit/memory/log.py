@@ -35,6 +35,7 @@ from dataplane.core.log_port import (
     TimestampHit,
 )
 from dataplane.core.producer_state import ProducerStates, decode_producer_states
+from dataplane.core.room import Room
 from dataplane.storage.compaction import PassPutOff
 from dataplane.storage.seal import Seal
 from springtide.wire.fetch_response import Compacted
@@ -93,6 +94,7 @@ class MemoryLog:
         #: Of what has rotted, where not even the header can be read.
         self.unreadable: set[int] = set()
         self.condemned = ""
+        self.room = Room()
 
     @property
     def vouched_end_offset(self) -> int:
@@ -183,6 +185,7 @@ class MemoryLog:
         assert position == len(data), "headers and bytes disagree"
         self._is_epoch_unstored = False
         self._size_bytes += position
+        self.room.on_appended(position)
 
     def read(
         self,

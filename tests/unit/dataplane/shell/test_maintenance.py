@@ -420,6 +420,48 @@ def test_a_disk_that_is_full_never_acknowledges_and_the_process_lives() -> None:
     trio.run(test)
 
 
+def test_s28_below_the_reserve_writes_are_refused_and_go_on_when_retention_has_made_room() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = await leading(disk, configs={"log.dir.reserve.bytes": "10000"}, retention_ms="60000")
+        node.produce(20)
+        disk.free_bytes_left = 9_999
+        node.maintenance.look_for_room()
+        node.maintenance.look_for_room()
+        assert node.fetching.told[-1] == ("room",)
+        assert node.fetching.told.count(("room",)) == 1
+        assert node.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert (node.log().log_end_offset, node.directory.failure) == (20, None)
+        space = node.directory.space()
+        assert space is not None
+        assert (space.reserve_bytes, space.is_short) == (10_000, True)
+        node.pass_ms(61_000)
+        await node.maintenance.apply_retention()
+        assert node.log().log_start_offset == 20
+        await node.maintenance.checkpoint_high_watermarks()
+        disk.free_bytes_left = 12_500
+        node.maintenance.look_for_room()
+        assert node.fetching.told.count(("room",)) == 2
+        assert node.produce().error is ErrorCode.NONE
+        assert node.reports.untold.unreported_problems() == ()
+
+    trio.run(test)
+
+
+def test_s28_a_burst_between_two_looks_stops_at_the_reserve() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = await leading(disk, configs={"log.dir.reserve.bytes": "10000"})
+        disk.free_bytes_left = 15_000
+        node.maintenance.look_for_room()
+        assert node.produce(200).error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert disk.free_bytes_left > 9_000
+        assert 20 < node.log().log_end_offset < 40
+        assert node.directory.failure is None
+
+    trio.run(test)
+
+
 def test_a_write_that_fails_takes_every_replica_of_the_directory_offline_at_once() -> None:
     async def test() -> None:
         disk = MemoryDisk()

@@ -224,6 +224,23 @@ def test_a_leader_that_refuses_is_asked_again_and_again_until_it_is_there() -> N
     on_a_follower(test)
 
 
+def test_without_room_a_leader_is_asked_for_no_bytes_and_with_room_for_records_again() -> None:
+    async def test(bench: Bench) -> None:
+        await bench.apply(following(), full=True)
+        end = bench.end(9002)
+        await end.answer(data(batch_of(2, leader_epoch=1)))
+        room = bench.node.log().room
+        for free_bytes, is_asking in ((999, False), (2_000, True)):
+            room.on_look(free_bytes=free_bytes, reserve_bytes=1_000)
+            bench.fetchers.on_room_changed()
+            await end.answer(data(high_watermark=2), request=-2)  # the last one hurries the leader
+            assert end.mentioned() == {TOPIC_ID: 2}
+            assert (end.requests[-1].partitions[0].max_bytes > 0) is is_asking
+        assert bench.node.log().log_end_offset == 2
+
+    on_a_follower(test)
+
+
 def test_a_batch_with_a_wrong_crc_is_not_appended_and_fetched_again() -> None:
     async def test(bench: Bench) -> None:
         await bench.apply(following(), full=True)

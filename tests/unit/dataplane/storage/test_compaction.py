@@ -437,6 +437,20 @@ def test_a_full_disk_puts_a_pass_off_and_ends_nothing() -> None:
     assert headers(log) == LEFT
 
 
+def test_a_pass_is_given_up_before_it_takes_the_reserve() -> None:
+    found = world()
+    room = found.log.room
+    begun = found.log.begin_compaction(found.placed, now_ms=1000)
+    assert not begun.advance()
+    room.on_look(free_bytes=499, reserve_bytes=1_000)
+    with pytest.raises(PassPutOff, match="no room to compact: no space: 499 bytes free"):
+        begun.write()
+    assert not [name for name in found.disk.listdir(DIRECTORY) if "cleaned" in name]
+    room.on_look(free_bytes=500, reserve_bytes=1_000)
+    found.compact()
+    assert headers(found.log) == LEFT
+
+
 def scrubbed(log: PartitionLog) -> list[int]:
     """First offsets of the holes that one pass of a scrub finds."""
     holes, place = [], ScrubPlace(0, 0, 0)
