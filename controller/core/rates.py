@@ -38,19 +38,21 @@ class RateBook:
         self._rows: dict[PartitionKey, _Row] = dict(rows or {})
         self._since_ms = since_ms
 
-    def note(self, before: PartitionLag | None, lag: PartitionLag, now_ms: int) -> None:
-        """Count what passed since `before`, the report on this partition before this one."""
+    def note(self, before: PartitionLag | None, lag: PartitionLag, now_ms: int) -> tuple[int, int]:
+        """Count and return the bytes that came and went since `before`, the report on this partition before
+        this one: none if the two can't be compared."""
         if self._since_ms is None:
             self._since_ms = now_ms
         if before is None or before.leader_epoch != lag.leader_epoch:
-            return
+            return 0, 0
         came, went = lag.bytes_in - before.bytes_in, lag.bytes_out - before.bytes_out
         if min(came, went, before.bytes_in) < 0 or not came + went:
-            return
+            return 0, 0
         key = (lag.topic_id, lag.partition)
         row = self._rows.get(key, _Row(now_ms, 0.0, 0.0))
         left = exp((row.at_ms - now_ms) / RATE_MEMORY_MS)
         self._rows[key] = _Row(now_ms, row.bytes_in * left + came, row.bytes_out * left + went)
+        return came, went
 
     def forget(self, key: PartitionKey) -> None:
         self._rows.pop(key, None)

@@ -8,6 +8,14 @@ from controller.core.alarms import alarm_order, explain_replicas
 from controller.core.effects import CRITICAL_ALARMS, GROUP_ALARMS, Alarm
 from controller.core.hosts import hosts_of
 from controller.core.image import ClusterImage
+from controller.core.last_hour import (
+    SAMPLE_MS,
+    ClusterSample,
+    GroupSample,
+    LastHour,
+    MemberSample,
+    TopicSample,
+)
 from controller.core.loss import CandidateLoss, LossPreview
 from controller.core.names import entity_name, user_name
 from controller.core.preflight import CheckState, PreflightCheck

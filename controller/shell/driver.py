@@ -480,6 +480,7 @@ class ClusterDriver:
             if self._term.has_authority and is_room:
                 ticked_ms = looked_ms
                 self._tick_once()
+                self.reported.sample(now_ms=looked_ms, wall_ms=self._clock.now_wall_ms())
             await self._clock.sleep_ms(TICK_PAUSE_MIN_MS)
 
     def _tick_once(self) -> None:

@@ -12,6 +12,7 @@ from controller.audit.change import Entity
 from controller.core.alarms import explain_replicas, way_on
 from controller.core.effects import Alarm, AlarmCode
 from controller.core.image import ClusterImage
+from controller.core.last_hour import LastHour
 from controller.core.loss import LossPreview
 from controller.core.preflight import PreflightCheck
 from controller.core.rates import RateBook
@@ -146,6 +147,21 @@ class KnownCluster:
         """Return the broker's latest word; None if there is none."""
         driver = self._drivers.get(self.cluster)
         return None if driver is None else driver.reported.disks.get(broker_id)
+
+    def load(self, member_ids: Sequence[int]) -> tuple[int | None, float | None]:
+        """Return the open connections of a broker with these workers, and its requests a second in the last
+        sample; None: not known."""
+        driver = self._drivers.get(self.cluster)
+        if driver is None:
+            return None, None
+        hour = driver.reported.last_hour
+        latest = hour.latest_of_members(member_ids)
+        return hour.connections_of(member_ids), None if latest is None else latest.requests
+
+    def last_hour(self) -> LastHour:
+        """Return what was reported over the last hour; not while awaiting. Raise NotActive,
+        UnknownCluster."""
+        return self._driver.reported.last_hour
 
     def last_rebalance(self, group_id: str) -> GroupRebalance | None:
         """Return the latest word of the group's coordinator; None if there is none."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from controller.core.events import Heartbeat, Report
 from controller.core.group_book import GroupBook
 from controller.core.image import check_member
+from controller.core.last_hour import LastHour, Totals
 from controller.core.rates import RateBook
 from controller.core.records import Record, RemoveMemberRecord, RemoveTopicRecord
 from controller.shell.published import Published
 from springtide.contract.errors import ControllerError
+from springtide.contract.groups import LAGS_TOLD_MAX
 from springtide.contract.lag_report import PartitionLag
 from springtide.contract.missing_topics import MISSING_TOLD_MAX, MissingTopic
 from springtide.contract.partition_state import PartitionKey
@@ -20,7 +22,7 @@ class Reported:
 
     lags: the latest report of each partition's leader. rates: what passed through them.
     disks: of each broker, as its latest heartbeat has it; one that does not report its disk is not in it.
-    missing_topics: by member, what its clients miss.
+    missing_topics: by member, what its clients miss. last_hour: figures over time.
     """
 
     def __init__(self, published: Published) -> None:
@@ -28,6 +30,7 @@ class Reported:
         self.rates = RateBook()
         self.disks: dict[int, DiskSpace] = {}
         self.groups = GroupBook()
+        self.last_hour = LastHour()
         self.missing_topics: dict[int, tuple[MissingTopic, ...]] = {}
         self._published = published
         # Partitions that this controller took over, but for those whose leaders have reported since.
@@ -44,19 +47,34 @@ class Reported:
             key = (lag.topic_id, lag.partition)
             state = image.partitions.get(key)
             if state is not None and state.leader == event.request.broker_id:
-                self.rates.note(self.lags.get(key), lag, now_ms)
+                before = self.lags.get(key)
+                came, went = self.rates.note(before, lag, now_ms)
+                self.last_hour.note_partition(
+                    lag.topic_id,
+                    state.leader,
+                    came=came,
+                    went=went,
+                    size=lag.size_bytes,
+                    size_before=None if before is None else before.size_bytes,
+                )
                 self.lags[key] = lag
                 self._unreported.pop(key, None)
 
     def take_heartbeat(self, event: Heartbeat, error: ControllerError) -> None:
         """Take what a heartbeat tells of its sender. error: what the heartbeat is answered."""
         request = event.request
+        self._take_load(request, event.received_ms)
         self._take_disk(request)
         self._take_groups(request)
         if error is ControllerError.NONE:
             self.missing_topics.pop(request.broker_id, None)
             if request.missing_topics:
                 self.missing_topics[request.broker_id] = request.missing_topics[:MISSING_TOLD_MAX]
+
+    def _take_load(self, request: HeartbeatRequest, received_ms: int) -> None:
+        known = self._published.image.member(request.broker_id)
+        if check_member(known, request.broker_epoch) is ControllerError.NONE:
+            self.last_hour.note_member(request.broker_id, request.incarnation_id, request.load, received_ms)
 
     def _take_disk(self, request: HeartbeatRequest) -> None:
         known = self._published.image.brokers.get(request.broker_id)
@@ -69,6 +87,17 @@ class Reported:
         known = self._published.image.coordinators.get(request.broker_id)
         if check_member(known, request.broker_epoch) is ControllerError.NONE and request.groups:
             self.groups.note(request.groups)
+            self.last_hour.note_lags(request.broker_id, request.groups.lags[:LAGS_TOLD_MAX])
+
+    def sample(self, *, now_ms: int, wall_ms: int) -> None:
+        """Keep a sample of what was reported, if it is time for one."""
+        if self.last_hour.is_due(now_ms):
+            image = self._published.image
+            totals = Totals(
+                under_replicated=sum(key[0] in image.topics for key in image.under_replicated),
+                leaderless=len(image.leaderless),
+            )
+            self.last_hour.sample(totals, self.disks, now_ms=now_ms, wall_ms=wall_ms)
 
     def forget(self, record: Record) -> None:
         """Forget what a record removes: no two members have one id, but one may follow another. Call before
@@ -79,6 +108,7 @@ class Reported:
             case RemoveMemberRecord(member_id=member_id):
                 self.missing_topics.pop(member_id, None)
                 self.disks.pop(member_id, None)
+                self.last_hour.forget_member(member_id)
             case _:
                 pass
 
@@ -88,6 +118,7 @@ class Reported:
             self.lags.pop((topic_id, partition), None)
             self.rates.forget((topic_id, partition))
             self._unreported.pop((topic_id, partition), None)
+        self.last_hour.forget_topic(topic_id)
 
     def first_unreported(self) -> PartitionKey | None:
         """Return a partition that was taken over, whose leader is there and has not reported since, or

@@ -18,7 +18,7 @@ from coordinator.core.lag_watch import TotalLag
 from coordinator.core.lags import Lag, Lags
 from coordinator.core.troubles import Troubles
 from coordinator.shell.log_ends import PartitionEnds
-from springtide.contract.groups import GroupTrouble
+from springtide.contract.groups import GROUP_ID_CHARS_MAX, GroupLag, GroupTrouble
 from springtide.node.clock import Clock
 from springtide.node.status import escape
 from springtide.wire.questions import Place
@@ -53,6 +53,8 @@ class GroupWatch:
         self._lags = Lags()
         self._troubles = Troubles()
         self.seen = SeenGroups()
+        #: What the controller is told, by group; replaced as a whole.
+        self.lags: Mapping[str, GroupLag] = {}
 
     @property
     def troubles(self) -> tuple[GroupTrouble, ...]:
@@ -83,6 +85,7 @@ class GroupWatch:
                 await trio.lowlevel.checkpoint()
         self._lags.keep(lags, places)
         self.seen = SeenGroups(tuple(sorted(groups, key=lambda group: group.group_id)), lags)
+        self.lags = group_lags(self.seen)
         totals = {group.group_id: _total(group, self.seen, ends) for group in groups if group.members}
         self._troubles.see(self.seen.groups, totals)
 
@@ -94,6 +97,20 @@ def _total(group: GroupFigures, seen: SeenGroups, ends: Mapping[Place, int]) -> 
     if not lags or len(lags) < len(group.offsets) or not all(lag.is_settled for lag in lags.values()):
         return None
     return TotalLag(sum(lag.records for lag in lags.values()), sum(ends[place] for place in lags))
+
+
+def group_lags(seen: SeenGroups) -> dict[str, GroupLag]:
+    """Return the lag of each group that has offsets and whose lag is known in all its partitions."""
+    found = {}
+    for group in seen.groups:
+        lags = seen.of(group).values()
+        if lags and len(lags) == len(group.offsets) and len(group.group_id) <= GROUP_ID_CHARS_MAX:
+            found[group.group_id] = GroupLag(
+                group_id=group.group_id,
+                records=sum(lag.records for lag in lags),
+                ms=max(lag.ms for lag in lags),
+            )
+    return found
 
 
 _FAMILIES: Final = {

@@ -11,6 +11,8 @@ import msgspec
 REBALANCES_TOLD_MAX: Final = 100
 #: In one heartbeat, of all that a coordinator has.
 TROUBLES_TOLD_MAX: Final = 50
+#: In one heartbeat. A coordinator with more to tell goes on with its next one.
+LAGS_TOLD_MAX: Final = 200
 #: Groups with longer ids are not told of: Kafka takes ids of 32 KiB.
 GROUP_ID_CHARS_MAX: Final = 1_000
 
@@ -38,9 +40,19 @@ class GroupTrouble(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
+class GroupLag(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How far a group is behind. records: over all its partitions. ms: of the partition that is farthest
+    behind in time. -1: not known, because no leader tells one of its logs' ends, or the group is gone."""
+
+    group_id: str
+    records: int = -1
+    ms: int = -1
+
+
 class GroupNews(msgspec.Struct, frozen=True, kw_only=True):
-    """rebalances: that this controller has not been told, at most REBALANCES_TOLD_MAX. troubles: all that
-    there are now, at most TROUBLES_TOLD_MAX."""
+    """rebalances, lags: that this controller has not been told, at most REBALANCES_TOLD_MAX and
+    LAGS_TOLD_MAX. troubles: all that there are now, at most TROUBLES_TOLD_MAX."""
 
     rebalances: tuple[GroupRebalance, ...] = ()
     troubles: tuple[GroupTrouble, ...] = ()
+    lags: tuple[GroupLag, ...] = ()

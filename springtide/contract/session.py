@@ -183,6 +183,14 @@ class DiskSpace(msgspec.Struct, frozen=True, kw_only=True):
     is_short: bool = False
 
 
+class ProcessLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """How busy a process is. connections: open now. requests: received since it began, from clients and from
+    other processes of the cluster."""
+
+    connections: int
+    requests: int
+
+
 class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`POST /internal/clusters/{cluster}/brokers/{id}:heartbeat`."""
 
@@ -217,6 +225,8 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     certificate_ends_ms: int = -1
     #: All that there are now, at most MISSING_TOLD_MAX.
     missing_topics: tuple[MissingTopic, ...] = ()
+    #: None: not known; processes of older releases don't tell.
+    load: ProcessLoad | None = None
 
 
 class HeartbeatResponse(ControllerAnswer, frozen=True, kw_only=True):

@@ -33,6 +33,7 @@ from springtide.contract.session import (
     DiskSpace,
     HeartbeatResponse,
     LevelShards,
+    ProcessLoad,
     RegisterRequest,
     RegisterResponse,
     Witness,
@@ -91,7 +92,7 @@ class ControllerSession:
     """identity: a registration as of this process's start. reports, offline_log_dir_ids, log_dir_failure,
     keeps_its_logs, on_went_back, disk_space: of a broker, about what it stores. level, groups: of a
     coordinator, the shards that it is level with, and what is new of its groups. missing_topics: that its
-    clients ask for. listener: hears of acknowledged heartbeats."""
+    clients ask for. load: of the process. listener: hears of acknowledged heartbeats."""
 
     def __init__(
         self,
@@ -115,6 +116,7 @@ class ControllerSession:
         level: Callable[[], tuple[LevelShards, ...]] = tuple,
         groups: Callable[[], GroupNews | None] = lambda: None,
         missing_topics: Callable[[], tuple[MissingTopic, ...]] = tuple,
+        load: Callable[[], ProcessLoad | None] = lambda: None,
     ) -> None:
         self._listener = listener
         self._client = client
@@ -135,6 +137,7 @@ class ControllerSession:
         self._level = level
         self._groups = groups
         self._missing_topics = missing_topics
+        self._load = load
         self._wake_report = trio.Event()
         self._wake_heartbeat = trio.Event()
         self._last_complaint_ms = -TROUBLE_OVER_MS
@@ -284,6 +287,7 @@ class ControllerSession:
                 groups=self._groups(),
                 certificate_ends_ms=self._certificate_ends_ms(),
                 missing_topics=self._missing_topics(),
+                load=self._load(),
             )
             try:
                 response = await self._client.heartbeat(request, timeout_ms=HEARTBEAT_TIMEOUT_MS)

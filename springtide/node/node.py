@@ -18,7 +18,7 @@ import trio
 from prometheus_client.metrics_core import Metric
 
 from springtide.contract.missing_topics import MissingTopic
-from springtide.contract.session import RegisterRequest, ShutdownKind
+from springtide.contract.session import ProcessLoad, RegisterRequest, ShutdownKind
 from springtide.node.administration import Administration
 from springtide.node.authentication import Authentication
 from springtide.node.authorization import Authorizer
@@ -68,6 +68,7 @@ class SessionParts(TypedDict):
     clock: BrokerClock
     rng: random.Random
     missing_topics: Callable[[], tuple[MissingTopic, ...]]
+    load: Callable[[], ProcessLoad]
     certificate_ends_ms: Callable[[], int]
 
 
@@ -183,7 +184,13 @@ class ServingNode:
             clock=self.clock,
             rng=self.ports.rng,
             missing_topics=context.told_missing,
+            load=self.load,
             certificate_ends_ms=self.listeners.certificate_ends_ms,
+        )
+
+    def load(self) -> ProcessLoad:
+        return ProcessLoad(
+            connections=self.server.connection_count, requests=sum(self.counters.requests.values())
         )
 
     def identity(self) -> RegisterRequest:

@@ -55,7 +55,7 @@ def test_what_stops_fades_and_what_begins_late_is_an_average_over_the_watch() ->
     assert 0 < later[KEY].bytes_in < now[KEY].bytes_in / 10
     book = RateBook()
     book.note(None, lag(), 0)
-    book.note(lag(), lag(bytes_in=600_000), 600 * SECOND)
+    assert book.note(lag(), lag(bytes_in=600_000), 600 * SECOND) == (600_000, 0)
     found = book.rates({}, 600 * SECOND)
     assert found is not None
     assert found[KEY].bytes_in == pytest.approx(1_000, rel=0.1)
@@ -64,7 +64,7 @@ def test_what_stops_fades_and_what_begins_late_is_an_average_over_the_watch() ->
 def test_counters_are_compared_only_within_one_leaders_term() -> None:
     book = RateBook()
     book.note(None, lag(bytes_in=10**9, epoch=3), 0)
-    book.note(lag(bytes_in=10**9, epoch=3), lag(bytes_in=5, epoch=4), SECOND)
+    assert book.note(lag(bytes_in=10**9, epoch=3), lag(bytes_in=5, epoch=4), SECOND) == (0, 0)
     book.note(lag(bytes_in=5, epoch=4), lag(bytes_in=3, epoch=4), 2 * SECOND)  # a report that was overtaken
     assert book.rates({}, HOUR) == {}
 

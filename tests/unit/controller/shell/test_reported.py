@@ -1,8 +1,9 @@
-"""What members reported is forgotten with them."""
+"""What members reported is sampled, and forgotten with them."""
 
 from __future__ import annotations
 
 from controller.core.events import Heartbeat
+from controller.core.last_hour import SAMPLE_MS, ClusterSample, MemberSample
 from controller.core.records import (
     BrokerRegistration,
     Cause,
@@ -16,8 +17,9 @@ from controller.core.records import (
 from controller.shell.published import Published
 from controller.shell.reported import Reported
 from springtide.contract.errors import ControllerError
+from springtide.contract.groups import LAGS_TOLD_MAX, GroupLag, GroupNews
 from springtide.contract.missing_topics import MissingTopic
-from springtide.contract.session import DiskSpace, HeartbeatRequest
+from springtide.contract.session import DiskSpace, HeartbeatRequest, ProcessLoad
 
 CHANGE = Change(cause=Cause.CLUSTER_CONFIGURED, at_ms=1)
 MEMBER = 4
@@ -60,6 +62,42 @@ class TestRemovedMember:
         assert not reported.missing_topics
 
 
+class TestLastHour:
+    def test_a_sample_is_made_of_heartbeats_when_it_is_time(self) -> None:
+        reported, _ = begin(BROKER)
+        for second in range(0, 61, 5):
+            load = ProcessLoad(connections=2, requests=second * 40)
+            beat = heartbeat(broker_epoch=1, load=load, received_ms=second * 1_000)
+            reported.take_heartbeat(beat, ControllerError.NONE)
+            reported.sample(now_ms=second * 1_000, wall_ms=second * 1_000)
+        assert reported.last_hour.times_ms == [SAMPLE_MS, 2 * SAMPLE_MS]
+        assert reported.last_hour.of_members([MEMBER]) == [MemberSample(0, 0, 40, 2, 1, 2)] * 2
+        replay(
+            reported,
+            Published("prod"),
+            RemoveMemberRecord(kind=MemberKind.BROKER, member_id=MEMBER, change=CHANGE),
+        )
+        assert reported.last_hour.connections_of([MEMBER]) is None
+
+    def test_a_former_process_tells_nothing(self) -> None:
+        reported, _ = begin(BROKER)
+        load = ProcessLoad(connections=2, requests=40)
+        reported.take_heartbeat(heartbeat(broker_epoch=0, load=load), ControllerError.STALE_BROKER_EPOCH)
+        assert reported.last_hour.connections_of([MEMBER]) is None
+
+    def test_groups_are_told_by_their_coordinator_and_in_bounds(self) -> None:
+        reported, _ = begin(COORDINATOR)
+        lags = tuple(
+            GroupLag(group_id=f"g{count}", records=count, ms=1) for count in range(LAGS_TOLD_MAX + 1)
+        )
+        for now_ms in (0, SAMPLE_MS):
+            beat = heartbeat(broker_epoch=2, groups=GroupNews(lags=lags), received_ms=now_ms)
+            reported.take_heartbeat(beat, ControllerError.NONE)
+            reported.sample(now_ms=now_ms, wall_ms=now_ms)
+        assert reported.last_hour.of_cluster() == [ClusterSample(0, 0, None, 0, 0, LAGS_TOLD_MAX - 1, 1)]
+        assert reported.last_hour.of_group(f"g{LAGS_TOLD_MAX}") is None
+
+
 def begin(record: Record) -> tuple[Reported, Published]:
     published = Published("prod")
     reported = Reported(published)
@@ -73,7 +111,13 @@ def replay(reported: Reported, published: Published, record: Record) -> None:
     published.replay(record, 1)
 
 
-def heartbeat(*, broker_epoch: int) -> Heartbeat:
+def heartbeat(
+    *,
+    broker_epoch: int,
+    load: ProcessLoad | None = None,
+    groups: GroupNews | None = None,
+    received_ms: int = 1,
+) -> Heartbeat:
     missing = MissingTopic(topic="lines", asked=1, since_ms=1, last_ms=1, client_id="", software="")
     request = HeartbeatRequest(
         broker_id=MEMBER,
@@ -81,5 +125,7 @@ def heartbeat(*, broker_epoch: int) -> Heartbeat:
         incarnation_id="one",
         missing_topics=(missing,),
         disk=DiskSpace(total_bytes=2, free_bytes=1),
+        load=load,
+        groups=groups,
     )
-    return Heartbeat(request=request, received_ms=1, wall_ms=1)
+    return Heartbeat(request=request, received_ms=received_ms, wall_ms=1)

@@ -33,6 +33,7 @@ from springtide.contract.session import (
     HeartbeatRequest,
     HeartbeatResponse,
     LevelShards,
+    ProcessLoad,
     RegisterRequest,
     RegisterResponse,
     ShutdownKind,
@@ -211,6 +212,7 @@ class Bench:
             on_registered=self._on_registered,
             offline_log_dir_ids=lambda: (),
             disk_space=lambda: DiskSpace(free_bytes=3, total_bytes=9),
+            load=lambda: ProcessLoad(connections=4, requests=70),
             keeps_its_logs=lambda: not self.disowned,
             on_went_back=self._on_went_back,
         )
@@ -261,7 +263,9 @@ def test_a_broker_registers_applies_the_full_state_and_holds_its_lease() -> None
     assert bench.session.has_full_state
     assert bench.session.status is BrokerStatus.ACTIVE
     assert bench.lease.held_until_ms > 5_000
-    assert bench.controller.seen("heartbeat")[0].disk == DiskSpace(free_bytes=3, total_bytes=9)
+    first_beat = bench.controller.seen("heartbeat")[0]
+    assert first_beat.disk == DiskSpace(free_bytes=3, total_bytes=9)
+    assert first_beat.load == ProcessLoad(connections=4, requests=70)
 
 
 def test_heartbeats_share_beats_and_are_never_later_than_their_interval() -> None:
