@@ -16,7 +16,7 @@ from admin_api.acls import routes as acls
 from admin_api.audit import placement, receipts, verifications
 from admin_api.audit import routes as history
 from admin_api.brokers import routes as brokers
-from admin_api.clusters import resilience
+from admin_api.clusters import heat_map, resilience
 from admin_api.clusters import routes as clusters
 from admin_api.configs import routes as configs
 from admin_api.console.routes import create_console_router, create_docs_router
@@ -24,6 +24,7 @@ from admin_api.coordinators import routes as coordinators
 from admin_api.groups import routes as groups
 from admin_api.health import router as health_router
 from admin_api.health import text_router as metrics_router
+from admin_api.history import routes as last_hour
 from admin_api.http.gate import Gate, HttpMetrics
 from admin_api.http.problems import install_problem_handlers
 from admin_api.http.routes import TextRoute
@@ -124,6 +125,8 @@ def create_app(
         brokers.router,
         coordinators.router,
         groups.router,
+        last_hour.router,
+        heat_map.router,
         topics.router,
         missing.router,
         configs.router,

@@ -212,6 +212,14 @@ class BrokerView(View):
     offline_log_dirs: list[str]
     disk_free_bytes: int | None = Field(description="where its logs are; null: not known")
     disk_total_bytes: int | None = Field(description="null: not known, and always on a standby")
+    connections: int | None = Field(
+        description="open now; null: not known, and always on a standby", examples=[14]
+    )
+    requests_per_s: float | None = Field(
+        description="from clients and between processes, on the average of the last sample of half a minute; "
+        "null: not known, and always on a standby",
+        examples=[81.4],
+    )
     last_shutdown: str = Field(description="how the run before this one ended", examples=["clean"])
     version: str
     registered_at: str

@@ -199,6 +199,7 @@ def broker_view(view: KnownCluster, broker: BrokerRegistration, workers: Workers
     shown = [_worker_view(view, worker) for worker in workers]
     replicas = sum(worker.replicas for worker in shown)
     disk = view.disk(broker.broker_id)
+    connections, requests_per_s = view.load([worker.broker_id for worker in workers])
     status = broker.status if len(workers) == 1 else status_of(workers)
     return BrokerView.of(
         broker,
@@ -212,6 +213,8 @@ def broker_view(view: KnownCluster, broker: BrokerRegistration, workers: Workers
         offline_log_dirs=tuple(d for worker in workers for d in worker.offline_log_dir_ids),
         disk_free_bytes=None if disk is None else disk.free_bytes,
         disk_total_bytes=None if disk is None else disk.total_bytes,
+        connections=connections,
+        requests_per_s=None if requests_per_s is None else round(requests_per_s, 1),
         registered_at=timestamp(broker.registered_at_ms),
         replicas=replicas,
         leaders=sum(worker.leaders for worker in shown),

@@ -102,13 +102,16 @@ ALTER_CLUSTER: Final = Right(Area.CLUSTER, _O.ALTER)
 
 #: The operation ids of the API's document, by what they need.
 _NEEDS: Final[Mapping[tuple[Area, Operation], str]] = {
-    (Area.TOPIC, _O.DESCRIBE): "getTopic listPartitions getPartition previewLoss explainReplicas",
+    (
+        Area.TOPIC,
+        _O.DESCRIBE,
+    ): "getTopic getTopicHistory listPartitions getPartition previewLoss explainReplicas",
     (Area.TOPIC, _O.DESCRIBE_CONFIGS): "listTopicConfigs getTopicConfig",
     (Area.TOPIC, _O.CREATE): "createTopic createTopicInCluster",
     (Area.TOPIC, _O.ALTER): "changeTopic",
     (Area.TOPIC, _O.DELETE): "deleteTopic",
     (Area.TOPIC, _O.ALTER_CONFIGS): "setTopicConfig unsetTopicConfig alterTopicConfigs",
-    (Area.GROUP, _O.DESCRIBE): "getGroup",
+    (Area.GROUP, _O.DESCRIBE): "getGroup getGroupHistory",
     (Area.GROUP, _O.READ): "resetGroupOffsets",
     (Area.GROUP, _O.DELETE): "deleteGroup",
     (Area.CLUSTER, _O.DESCRIBE): (
@@ -116,7 +119,8 @@ _NEEDS: Final[Mapping[tuple[Area, Operation], str]] = {
         "getCoordinator listGroups listTopics listMissingTopics listReassignments listPlans getPlan "
         "listPlannedMoves listPolicies getPolicy getAssignment getResilience listPartitionsOfCluster "
         "getReplication listOperations getOperation listMoves watchOperation getReceipt listVerifications "
-        "getVerification listFindings listAudit verifyAudit getAuditRow getMetrics"
+        "getVerification listFindings listAudit verifyAudit getAuditRow getMetrics "
+        "getClusterHistory getBrokerHistory getHeatMap"
     ),
     (Area.CLUSTER, _O.DESCRIBE_CONFIGS): (
         "listBrokerConfigs getBrokerConfig listClusterConfigs getClusterConfig listQuotas"

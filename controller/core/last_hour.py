@@ -39,7 +39,7 @@ came."""
 Value = float | None
 
 
-class Totals(NamedTuple):
+class PartitionTotals(NamedTuple):
     """What the cluster's metadata says at the time of a sample. leaderless: partitions without a leader."""
 
     under_replicated: int
@@ -215,7 +215,9 @@ class LastHour:
     def is_due(self, now_ms: int) -> bool:
         return self._sampled_ms is None or now_ms // SAMPLE_MS > self._sampled_ms // SAMPLE_MS
 
-    def sample(self, totals: Totals, disks: Mapping[int, DiskSpace], *, now_ms: int, wall_ms: int) -> None:
+    def sample(
+        self, totals: PartitionTotals, disks: Mapping[int, DiskSpace], *, now_ms: int, wall_ms: int
+    ) -> None:
         """Keep a sample of what was noted since the one before. The first call only begins one."""
         before_ms, self._sampled_ms = self._sampled_ms, now_ms
         if before_ms is not None and now_ms > before_ms:
@@ -313,7 +315,8 @@ class LastHour:
 
     def of_members(self, member_ids: Iterable[int]) -> list[MemberSample]:
         """Return the samples of a broker, from those of its workers. The disk is that of the first."""
-        return [self._of_members(sample, tuple(member_ids)) for sample in self._samples]
+        ids = tuple(member_ids)
+        return [self._of_members(sample, ids) for sample in self._samples]
 
     def latest_of_members(self, member_ids: Iterable[int]) -> MemberSample | None:
         """Return the newest sample of a broker; None: there is none."""

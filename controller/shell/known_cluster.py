@@ -158,6 +158,11 @@ class KnownCluster:
         latest = hour.latest_of_members(member_ids)
         return hour.connections_of(member_ids), None if latest is None else latest.requests
 
+    def topic_bytes(self, topic_id: str) -> int | None:
+        """Return the bytes of one copy of a topic, as leaders reported them; None: none has."""
+        driver = self._drivers.get(self.cluster)
+        return None if driver is None else driver.reported.last_hour.size_of(topic_id)
+
     def last_hour(self) -> LastHour:
         """Return what was reported over the last hour; not while awaiting. Raise NotActive,
         UnknownCluster."""

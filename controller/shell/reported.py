@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.core.events import Heartbeat, Report
 from controller.core.group_book import GroupBook
 from controller.core.image import check_member
-from controller.core.last_hour import LastHour, Totals
+from controller.core.last_hour import LastHour, PartitionTotals
 from controller.core.rates import RateBook
 from controller.core.records import Record, RemoveMemberRecord, RemoveTopicRecord
 from controller.shell.published import Published
@@ -93,7 +93,7 @@ class Reported:
         """Keep a sample of what was reported, if it is time for one."""
         if self.last_hour.is_due(now_ms):
             image = self._published.image
-            totals = Totals(
+            totals = PartitionTotals(
                 under_replicated=sum(key[0] in image.topics for key in image.under_replicated),
                 leaderless=len(image.leaderless),
             )

@@ -10,13 +10,15 @@ import msgspec
 
 from admin_api.http.models import timestamp
 from controller.core.events import AdmitBrokers, Report
+from controller.core.last_hour import SAMPLE_MS
 from controller.shell.client_groups import MemberDetail
 from springtide.contract.epochs import LeaderEpoch
-from springtide.contract.groups import GroupNews, GroupRebalance
+from springtide.contract.groups import GroupLag, GroupNews, GroupRebalance
 from springtide.contract.holdings import SetAsideLog
 from springtide.contract.lag_report import FollowerLag, LagReport, ReplicaLogEnd
 from springtide.contract.missing_topics import MissingTopic
 from springtide.contract.security import AUTHORIZER, STANDARD_AUTHORIZER
+from springtide.contract.session import DiskSpace, ProcessLoad
 from tests.kit.admin_api import plans
 from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.rest import CLIENT_ADDRESS, Rest, controller
@@ -26,6 +28,8 @@ from tests.kit.memory.zookeeper import MemoryZooKeeper
 from tests.rest_examples.recorder import Answers, Recorder, VirtualLoop, written
 
 SIZE_BYTES: Final = 402_653_184
+SAMPLES_SHOWN: Final = 10
+SAMPLES_WITHOUT_BROKER_1: Final = (6, 7)
 RATE: Final = "follower.replication.throttled.rate"
 FACTOR: Final = "default.replication.factor"
 MINIMUM: Final = "min.insync.replicas"
@@ -473,6 +477,35 @@ async def a_log_that_was_set_aside(story: Recorder) -> None:
     await story.show("bringBackTopics", "done", "The topic is back")
 
 
+async def an_hour_in_samples(story: Recorder) -> None:
+    rest = story.rest
+    brokers = await _form(story)
+    await _orders(story, brokers, partitions=3)
+    coordinator = _coordinator(rest, 1)
+    await coordinator.register()
+    await story.ask("admitCoordinators", {"coordinator_ids": [1001]})
+    await coordinator.poll()
+    for sample in range(1, SAMPLES_SHOWN + 1):
+        for second in range(0, SAMPLE_MS, 1_000):
+            requests = 90 * (SAMPLE_MS * sample + second) // 1_000
+            for broker in brokers:
+                broker.load = ProcessLoad(connections=12 + sample % 3, requests=requests)
+                broker.disk = DiskSpace(free_bytes=(400 << 30) - (sample << 26), total_bytes=500 << 30)
+                if broker.broker_id != 1 or sample not in SAMPLES_WITHOUT_BROKER_1:
+                    await broker.heartbeat()
+            lag = GroupLag(group_id="billing", records=250 * (sample % 4), ms=900 * (sample % 4))
+            await coordinator.heartbeat(groups=GroupNews(lags=(lag,)))
+            await rest.clock.sleep_ms(1_000)
+        for state in plans.partitions(rest):
+            passed = SIZE_BYTES // 40 * sample * sample
+            await plans.report(rest, brokers, state, size_bytes=SIZE_BYTES + passed, isr=(), bytes_in=passed)
+    await story.show("getClusterHistory", "minutes", "The first minutes of a controller")
+    await story.show("getBrokerHistory", "gap", "It was not heard for a while")
+    await story.show("getTopicHistory", "minutes", "A topic that is written and not read")
+    await story.show("getGroupHistory", "minutes", "A group that keeps up")
+    await story.show("getHeatMap", "even", "One topic, evenly")
+
+
 STORIES: Final[tuple[Callable[[Recorder], Awaitable[None]], ...]] = (
     all_have_their_leaders,
     a_broker_dies,
@@ -486,4 +519,5 @@ STORIES: Final[tuple[Callable[[Recorder], Awaitable[None]], ...]] = (
     who_may_do_what,
     what_was_verified,
     a_log_that_was_set_aside,
+    an_hour_in_samples,
 )

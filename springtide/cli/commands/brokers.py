@@ -57,7 +57,7 @@ COMMANDS = (
         call=reads(BROKERS, "state", "sort"),
         columns=columns(
             "#broker=broker_id state cordoned draining drained demoted endpoint rack #replicas #leaders "
-            "#free=disk_free_bytes "
+            "#free=disk_free_bytes #connections #requests/s=requests_per_s "
             "#epoch=broker_epoch version registered=registered_at"
         ),
     ),

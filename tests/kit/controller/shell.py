@@ -42,6 +42,7 @@ from springtide.contract.session import (
     DiskSpace,
     HeartbeatRequest,
     HeartbeatResponse,
+    ProcessLoad,
     RegisterRequest,
     RegisterResponse,
     ShutdownKind,
@@ -232,6 +233,7 @@ class Broker:
         self.broker_epoch = -1
         self.witness: Witness | None = None
         self.disk: DiskSpace | None = None
+        self.load: ProcessLoad | None = None
         self.missing_topics: tuple[MissingTopic, ...] = ()
         self.request = RegisterRequest(
             broker_id=broker_id,
@@ -260,6 +262,7 @@ class Broker:
             incarnation_id=self.request.incarnation_id,
             witness=self.witness,
             disk=self.disk,
+            load=self.load,
             missing_topics=self.missing_topics,
         )
         event = Heartbeat(

@@ -12,8 +12,8 @@ from controller.core.last_hour import (
     GroupSample,
     LastHour,
     MemberSample,
+    PartitionTotals,
     TopicSample,
-    Totals,
 )
 from springtide.contract.groups import GroupLag
 from springtide.contract.session import DiskSpace, ProcessLoad
@@ -37,7 +37,7 @@ class Watch:
 
     def sample(self, **totals: int) -> None:
         assert self.hour.is_due(self.now_ms)
-        known = Totals(**({"under_replicated": 0, "leaderless": 0} | totals))
+        known = PartitionTotals(**({"under_replicated": 0, "leaderless": 0} | totals))
         self.hour.sample(known, self.disks, now_ms=self.now_ms, wall_ms=WALL_MS + self.now_ms)
         assert not self.hour.is_due(self.now_ms + SAMPLE_MS - 1)
 
@@ -84,10 +84,10 @@ def test_what_passed_before_the_first_sample_begins_counts_for_none() -> None:
     assert hour.is_due(0)
     hour.note_partition("t", 1, came=10**9, went=0, size=1, size_before=1)
     hour.note_member(1, "first", None, 0)
-    hour.sample(Totals(0, 0), {}, now_ms=0, wall_ms=0)
+    hour.sample(PartitionTotals(0, 0), {}, now_ms=0, wall_ms=0)
     assert hour.times_ms == []
     hour.note_member(1, "first", None, 1)
-    hour.sample(Totals(0, 0), {}, now_ms=SAMPLE_MS, wall_ms=SAMPLE_MS)
+    hour.sample(PartitionTotals(0, 0), {}, now_ms=SAMPLE_MS, wall_ms=SAMPLE_MS)
     assert hour.of_cluster() == [ClusterSample(0, 0, None, 0, 0, None, None)]
 
 
