@@ -428,6 +428,12 @@ CATALOGUE: Mapping[str, Kind] = {
         "Some offsets of the group were not set",
         "errors names them; look at the group, and repeat it for these partitions",
     ),
+    "deletion_protected": Kind(
+        409,
+        "The topic is guarded against deletion",
+        "set its deletion.protected to false first",
+        kafka_error=KafkaError(73, "TOPIC_DELETION_DISABLED"),
+    ),
     "reserved_topic": Kind(
         422,
         "The topic belongs to the cluster's coordinators",

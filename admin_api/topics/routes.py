@@ -206,6 +206,7 @@ async def change_topic(
         "Dry run: what would be deleted",
         "cluster_not_found",
         "topic_not_found",
+        "deletion_protected",
         "reserved_topic",
         *CONDITION_PROBLEMS,
     ),

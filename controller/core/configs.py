@@ -15,7 +15,13 @@ import msgspec
 
 from controller.core.durations import milliseconds
 from controller.core.events import Refusal, RefusalCode
-from controller.core.settings_table import CLUSTER_PROTECTED, DISK_RESERVE, TOPIC_SETTINGS, Setting
+from controller.core.settings_table import (
+    CLUSTER_PROTECTED,
+    DELETION_PROTECTED,
+    DISK_RESERVE,
+    TOPIC_SETTINGS,
+    Setting,
+)
 
 MIN_LAG: Final = "min.compaction.lag.ms"
 MAX_LAG: Final = "max.compaction.lag.ms"
@@ -197,6 +203,10 @@ def check_lags(topic: Mapping[str, str], cluster: Mapping[str, str]) -> Refusal 
 
 def is_unclean_election_allowed(topic: Mapping[str, str], cluster: Mapping[str, str]) -> bool:
     return effective("unclean.leader.election.enable", topic, cluster) == "true"
+
+
+def is_deletion_protected(topic: Mapping[str, str]) -> bool:
+    return topic.get(DELETION_PROTECTED, "false") == "true"
 
 
 def is_leader_rebalance_enabled(cluster: Mapping[str, str]) -> bool:

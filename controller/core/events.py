@@ -402,6 +402,8 @@ class RefusalCode(StrEnum):
     COORDINATOR_IN_USE = "coordinator_in_use"
     #: Of a coordinator topic: the controller creates it, and it stays as it is.
     RESERVED_TOPIC = "reserved_topic"
+    #: The topic's own setting guards it against deletion.
+    DELETION_PROTECTED = "deletion_protected"
     BROKER_IN_USE = "broker_in_use"
     PARTITION_CHANGED = "partition_changed"
     ELECTION_NOT_NEEDED = "election_not_needed"

@@ -116,6 +116,9 @@ _OPTION = "it is an option of the broker's process: see `dataplane serve --help`
 _IN_MS = "give it in milliseconds: log.{}.ms"
 _MOVES = "it would slow moves between a broker's disks; a broker has one data directory, so there are none"
 
+#: Ours, not Kafka's: the topic is not deleted, by any way, until it is unset or false.
+DELETION_PROTECTED = "deletion.protected"
+
 TOPIC_SETTINGS: dict[str, Setting] = {
     "cleanup.policy": Setting(
         "policies",
@@ -137,6 +140,7 @@ TOPIC_SETTINGS: dict[str, Setting] = {
     "delete.retention.ms": Setting(
         "int", "86400000", cluster_name="log.cleaner.delete.retention.ms", hint=_COMPACTED
     ),
+    DELETION_PROTECTED: Setting("bool", "false"),
     "file.delete.delay.ms": _kept(
         "int",
         "60000",

@@ -19,6 +19,7 @@ from controller.core.configs import (
     check_lags,
     checked_configs,
     effective_min_insync_replicas,
+    is_deletion_protected,
 )
 from controller.core.draft import Draft
 from controller.core.events import (
@@ -47,7 +48,7 @@ from controller.core.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from controller.core.settings_table import CLUSTER_SETTINGS
+from controller.core.settings_table import CLUSTER_SETTINGS, DELETION_PROTECTED
 from controller.core.shards import PINNED, cluster_defaults, reserved, unnamed_shard, wanted_factor
 from controller.core.workers import crowding_fault
 from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
@@ -473,6 +474,12 @@ def delete_topic(draft: Draft, event: DeleteTopic) -> TopicDeletionStarted | Ref
     refusal = reserved(topic.topic, "it is not deleted")
     if refusal is not None and (topic.topic_id, 0) in image.shards:
         return refusal
+    if is_deletion_protected(topic.configs):
+        return Refusal(
+            code=RefusalCode.DELETION_PROTECTED,
+            detail=f"topic {topic.topic!r} has {DELETION_PROTECTED}=true",
+            hint=f"set {DELETION_PROTECTED} to false first",
+        )
     deleting = msgspec.structs.replace(topic, deleting=True)
     if event.dry_run:
         assigned = {b for state in image.partitions_of(topic.topic_id) for b in state.replicas}

@@ -38,7 +38,7 @@ from springtide.contract.administration import (
 )
 from springtide.contract.lag_report import LagReport, ReplicaLogEnd
 from tests.kit.admin_api.coordinators import Coordinator
-from tests.kit.admin_api.rest import Rest, controller, silence, speaking
+from tests.kit.admin_api.rest import Rest, controller, problem, silence, speaking
 from tests.kit.memory.zookeeper import MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
@@ -195,6 +195,27 @@ async def test_partitions_are_added_and_topics_deleted_by_name_or_id(zookeeper: 
             ("payments", named["topic_id"]),
         ]
         assert (await rest.client.get("/clusters/prod/topics/orders")).status_code == 404
+
+
+async def test_a_topic_that_is_guarded_is_deleted_by_no_client(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        guard = {"deletion.protected": "true"}
+        created = await rest.create_topic(configs=guard)
+        by_id, by_name = TopicToDelete(topic_id=created["topic_id"]), TopicToDelete(name="orders")
+        told = await outcomes(rest, DeleteTopicsCall(topics=(by_id, by_name)))
+        assert codes(told) == [73, 73], "TOPIC_DELETION_DISABLED"
+        assert "deletion.protected=true" in (told[0].message or "")
+        own = "/clusters/prod/topics/orders"
+        for query in ("", "?dry_run=true"):
+            refused = await rest.client.delete(own + query)
+            assert problem(refused) == (409, "deletion_protected")
+            assert refused.json()["kafka_error"] == {"code": 73, "name": "TOPIC_DELETION_DISABLED"}
+        (row, *_) = await rest.recorded(kind="request", cause="delete_topic")
+        assert row["outcome"]["code"] == "deletion_protected"
+        off = await rest.client.put(f"{own}/configs/deletion.protected", json={"value": "false"})
+        assert off.status_code == 200
+        assert (await rest.client.delete(own)).status_code == 202
 
 
 async def test_deletions_are_answered_when_all_leaders_have_stopped_or_say_that_it_is_not_known(

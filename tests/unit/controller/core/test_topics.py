@@ -354,6 +354,19 @@ def test_deleting_what_is_not_there_is_refused(fields: dict[str, str]) -> None:
     assert refusal.code is RefusalCode.UNKNOWN_TOPIC
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_guarded_topic_is_not_deleted_until_the_guard_is_off(dry_run: bool) -> None:
+    cluster = Cluster()
+    cluster.ask(creation(configs={"deletion.protected": "TRUE"}), TopicCreated)
+    gone = DeleteTopic(wall_ms=0, actor="ann", topic="orders", dry_run=dry_run)
+    refusal = cluster.ask(gone, Refusal)
+    assert (refusal.code, cluster.last.records) == (RefusalCode.DELETION_PROTECTED, ())
+    assert "deletion.protected=true" in refusal.detail
+    off = {"deletion.protected": "false"}
+    cluster.ask(ConfigureTopic(wall_ms=0, actor="ann", topic="orders", configs=off), TopicConfigured)
+    assert cluster.ask(gone, TopicDeletionStarted).state.topic == "orders"
+
+
 def test_a_dry_deletion_says_who_would_have_to_confirm() -> None:
     cluster = Cluster()
     cluster.create((2, 1))
