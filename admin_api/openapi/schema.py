@@ -8,6 +8,7 @@ in Swagger UI sends a meaningful request.
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -246,7 +247,27 @@ def _share_refusals(document: dict[str, Any]) -> None:
                     name = "_or_".join(response[CODES])
                     assert shared.setdefault(name, response) == response, name
                     operation["responses"][status] = {"$ref": f"#/components/responses/{name}"}
-    document["components"]["responses"] = dict(sorted(shared.items()))
+    document["components"]["responses"] = dict(sorted((shared | _shared_answers(document)).items()))
+
+
+def _shared_answers(document: dict[str, Any]) -> dict[str, Any]:
+    """Return by name what nodes of both kinds are answered, and refer to it where it stands: an answer to
+    nodes has its schema in it."""
+    taken: dict[str, list[tuple[str, dict[str, Any], str]]] = {}
+    for path, operations in document["paths"].items():
+        for operation in operations.values() if _is_internal(path) else ():
+            for status, response in operation["responses"].items():
+                if "$ref" not in response:
+                    place = (f"{operation['operationId']}_{status}", operation["responses"], status)
+                    taken.setdefault(json.dumps(response), []).append(place)
+    shared = {}
+    for found in taken.values():
+        if len(found) > 1:
+            name, responses, status = found[0]
+            shared[name] = responses[status]
+            for _, others, their_status in found:
+                others[their_status] = {"$ref": f"#/components/responses/{name}"}
+    return shared
 
 
 def _fill_in(parameter: dict[str, Any]) -> None:
