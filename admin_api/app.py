@@ -18,6 +18,7 @@ from admin_api.audit import routes as history
 from admin_api.brokers import routes as brokers
 from admin_api.clusters import heat_map, resilience
 from admin_api.clusters import routes as clusters
+from admin_api.configs import changes as config_changes
 from admin_api.configs import routes as configs
 from admin_api.console.routes import create_console_router, create_docs_router
 from admin_api.coordinators import routes as coordinators
@@ -35,7 +36,7 @@ from admin_api.openapi.schema import DESCRIPTION, TAGS, TITLE, VERSION, complete
 from admin_api.operations import events as operation_events
 from admin_api.operations import routes as operation_routes
 from admin_api.operations.events import OperationFeed
-from admin_api.partitions import replication
+from admin_api.partitions import record_deletions, replication
 from admin_api.partitions import routes as partitions
 from admin_api.plans import approvals
 from admin_api.plans import routes as plans
@@ -130,10 +131,12 @@ def create_app(
         topics.router,
         missing.router,
         configs.router,
+        config_changes.router,
         acls.router,
         users.router,
         quotas.router,
         partitions.router,
+        record_deletions.router,
         reassignments.router,
         plans.router,
         approvals.router,

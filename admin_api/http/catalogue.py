@@ -428,6 +428,17 @@ CATALOGUE: Mapping[str, Kind] = {
         "Some offsets of the group were not set",
         "errors names them; look at the group, and repeat it for these partitions",
     ),
+    "config_changed_since": Kind(
+        409,
+        "The setting was changed again since",
+        "look at the newest change of it, and undo that one, or set the value that is wanted",
+    ),
+    "records_kept": Kind(
+        409,
+        "Records of this log can't be deleted",
+        "write a record without a value for each key that is to go, or delete the topic",
+        kafka_error=KafkaError(44, "POLICY_VIOLATION"),
+    ),
     "deletion_protected": Kind(
         409,
         "The topic is guarded against deletion",

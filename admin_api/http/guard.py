@@ -16,7 +16,7 @@ from fastapi import Request
 from admin_api.http.gate import PRINCIPAL_SCOPE_KEY, check_writable, insufficient_scope, is_write
 from admin_api.http.problems import ProblemError
 from admin_api.http.rights import (
-    NAMED_IN_BODY,
+    ASKED_AGAIN,
     RESOURCE_TYPES,
     Area,
     Right,
@@ -48,7 +48,7 @@ def check_request(request: Request, operation_id: str) -> None:
         if request.method not in ("GET", "HEAD") and not is_write(request.scope):
             right = right.tried
         cluster = request.path_params.get("cluster")
-        is_asked_again = operation_id == NAMED_IN_BODY and right.operation is Operation.CREATE
+        is_asked_again = operation_id in ASKED_AGAIN and right.operation is not Operation.DESCRIBE
         if not (is_asked_again and _decides(request, cluster)):
             check_right(request, principal, right, cluster)
     check_writable(request.scope, settings)

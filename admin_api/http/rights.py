@@ -109,15 +109,15 @@ _NEEDS: Final[Mapping[tuple[Area, Operation], str]] = {
     (Area.TOPIC, _O.DESCRIBE_CONFIGS): "listTopicConfigs getTopicConfig",
     (Area.TOPIC, _O.CREATE): "createTopic createTopicInCluster",
     (Area.TOPIC, _O.ALTER): "changeTopic",
-    (Area.TOPIC, _O.DELETE): "deleteTopic",
+    (Area.TOPIC, _O.DELETE): "deleteTopic deleteRecords",
     (Area.TOPIC, _O.ALTER_CONFIGS): "setTopicConfig unsetTopicConfig alterTopicConfigs",
     (Area.GROUP, _O.DESCRIBE): "getGroup getGroupHistory",
     (Area.GROUP, _O.READ): "resetGroupOffsets",
     (Area.GROUP, _O.DELETE): "deleteGroup",
     (Area.CLUSTER, _O.DESCRIBE): (
-        "listClusters getCluster listSetAsideLogs listAlarms listBrokers getBroker listCoordinators "
-        "getCoordinator listGroups listTopics listMissingTopics listReassignments listPlans getPlan "
-        "listPlannedMoves listPolicies getPolicy getAssignment getResilience listPartitionsOfCluster "
+        "listClusters getCluster listConfigChanges listSetAsideLogs listAlarms listBrokers getBroker "
+        "listCoordinators getCoordinator listGroups listTopics listMissingTopics listReassignments listPlans "
+        "getPlan listPlannedMoves listPolicies getPolicy getAssignment getResilience listPartitionsOfCluster "
         "getReplication listOperations getOperation listMoves watchOperation getReceipt listVerifications "
         "getVerification listFindings listAudit verifyAudit getAuditRow getMetrics "
         "getClusterHistory getBrokerHistory getHeatMap"
@@ -134,7 +134,7 @@ _NEEDS: Final[Mapping[tuple[Area, Operation], str]] = {
     ),
     (Area.CLUSTER, _O.ALTER_CONFIGS): (
         "setBrokerConfig unsetBrokerConfig alterBrokerConfigs setClusterConfig unsetClusterConfig "
-        "alterClusterConfigs alterQuotas"
+        "alterClusterConfigs undoConfigChange alterQuotas"
     ),
     (Area.ACCESS, _O.DESCRIBE): "listAcls explainAcls listUsers getUser",
     (Area.ACCESS, _O.ALTER): "addAcls removeAcls putUser deleteUser",
@@ -143,8 +143,8 @@ _NEEDS: Final[Mapping[tuple[Area, Operation], str]] = {
 NEEDS: Final[Mapping[str, tuple[Area, Operation]]] = {
     operation_id: need for need, named in _NEEDS.items() for operation_id in named.split()
 }
-#: The request whose resource is named in its body: its route asks again, for the topic that it names.
-NAMED_IN_BODY: Final = "createTopicInCluster"
+#: The requests whose resource the path does not tell: their routes ask again, for the topic that is meant.
+ASKED_AGAIN: Final = frozenset({"createTopicInCluster", "undoConfigChange"})
 _NAME_IN_PATH: Final = {Area.TOPIC: "topic", Area.GROUP: "group_id"}
 
 

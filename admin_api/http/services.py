@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
 from admin_api.http.gate import PRINCIPAL_SCOPE_KEY
 from admin_api.http.guard import check_right
+from admin_api.http.permits import Permits
 from admin_api.http.problems import REQUEST_ID_SCOPE_KEY, FieldProblem, ProblemError
 from admin_api.http.rights import Right, gives
 from admin_api.http.tokens import Principal, Tokens
@@ -37,6 +38,7 @@ class Services:
     random_bytes: RandomBytes
     #: None where tokens are not used.
     tokens: Tokens | None = None
+    permits: Permits = field(default_factory=Permits)
 
 
 async def services_of(request: Request) -> Services:
@@ -84,8 +86,8 @@ async def caller_of(
     principal: Principal | None = request.scope.get(PRINCIPAL_SCOPE_KEY)
     if principal is not None:
         if x_actor not in (None, principal.name):
-            field = FieldProblem(header="X-Actor", message=f"the token is {principal.name}'s")
-            raise ProblemError("invalid_request", f"X-Actor: {field.message}", errors=(field,))
+            error = FieldProblem(header="X-Actor", message=f"the token is {principal.name}'s")
+            raise ProblemError("invalid_request", f"X-Actor: {error.message}", errors=(error,))
         return Caller(principal.name, request_id, principal)
     address = request.client.host if request.client is not None else "unknown"
     name = "anonymous" if x_actor is None else f"unverified:{x_actor}"

@@ -135,6 +135,10 @@ def _refusal(
 ) -> AdminOutcome | None:
     if isinstance(body.call, DescribeConfigsCall):
         return None
+    if isinstance(body.call, DeleteRecordsCall) and all(
+        topics.is_permitted(services, cluster, records) for records in body.call.topics
+    ):
+        return None
     if isinstance(body.call, CreateTopicsCall) and body.call.on_first_use:
         # Who has set it lets clients make topics, with tokens or without.
         configs_now = services.engine.cluster(cluster).decided.configs

@@ -11,9 +11,11 @@ import msgspec
 from pydantic import ValidationError
 
 from admin_api.http.answers import Answer
+from admin_api.http.services import Services
 from admin_api.http.writes import Asked, Attempt
 from admin_api.kafka_calls.calls import UNCONDITIONAL, Calls, Kafka, failed, outcome_of_invalid
 from admin_api.kafka_calls.configs import described_topic
+from admin_api.partitions.record_deletions import deletion_permit
 from admin_api.topics import service
 from admin_api.topics.models import ChangeTopic, NewTopic
 from admin_api.topics.names import NAME_WAIT_MS, until_free
@@ -161,7 +163,20 @@ async def _begin_deletion(calls: Calls, name: str, attempt: Attempt) -> Answer:
 
 
 async def delete_records(calls: Calls, call: DeleteRecordsCall) -> list[AdminOutcome]:
-    return [await _permit_deletion(calls, records) for records in call.topics]
+    return [
+        AdminOutcome()
+        if is_permitted(calls.services, calls.cluster, records)
+        else await _permit_deletion(calls, records)
+        for records in call.topics
+    ]
+
+
+def is_permitted(services: Services, cluster: str, records: RecordsToDelete) -> bool:
+    """Return whether an operator's request, which is in the audit, is just being carried out by this."""
+    return all(
+        deletion_permit(cluster, (records.topic, each.partition), each.before_offset) in services.permits
+        for each in records.partitions
+    )
 
 
 async def _permit_deletion(calls: Calls, records: RecordsToDelete) -> AdminOutcome:

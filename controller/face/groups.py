@@ -8,6 +8,8 @@ from controller.shell.client_groups import (
     MAX_TIMESTAMP,
     ClientGroups,
     CommittedPlace,
+    DeletionNotStored,
+    DeletionRefused,
     GroupAbsent,
     GroupBusy,
     GroupDetail,

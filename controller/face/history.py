@@ -10,6 +10,13 @@ from controller.audit.queries import AuditFilter, AuditRow, get_row, list_rows
 from controller.audit.receipts import Receipt, begun_moves, read_receipt
 from controller.audit.removal import Recorded
 from controller.audit.safety import Stretch, StretchTally, Worst
+from controller.audit.setting_changes import (
+    SettingChange,
+    SettingChangeFilter,
+    last_set,
+    list_setting_changes,
+    setting_changes,
+)
 from controller.audit.verification import MismatchCode, Verification, verify
 from controller.database.verification_rows import (
     FindingRow,

@@ -30,6 +30,14 @@ class GroupBusy(Exception):
     """The group has members, and what was asked for needs an empty one. Nothing was changed."""
 
 
+class DeletionRefused(Exception):
+    """The leader of a log deletes no records of it; the message says why. Nothing was changed."""
+
+
+class DeletionNotStored(Exception):
+    """Records are deleted, and some replica that may be elected has not stored that yet."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
     """state: Kafka's, in small letters: `stable`, `empty`, `preparing_rebalance`, `completing_rebalance`,
@@ -108,4 +116,10 @@ class ClientGroups(Protocol):
 
     async def delete(self, cluster: str, group_id: str) -> None:
         """Delete a group without members. Raise GroupBusy; raise OutcomeUnknown if the answer was lost."""
+        ...
+
+    async def delete_records(self, cluster: str, place: Place, before_offset: int) -> None:
+        """Have the leader delete a log's records before an offset, and return when every replica that may be
+        elected has stored that. Raise DeletionRefused; raise DeletionNotStored if that takes longer; raise
+        OutcomeUnknown if the answer was lost."""
         ...

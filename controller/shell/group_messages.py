@@ -11,6 +11,8 @@ from typing import Any, Final, TypeVar
 
 from controller.shell.client_groups import (
     CommittedPlace,
+    DeletionNotStored,
+    DeletionRefused,
     GroupAbsent,
     GroupBusy,
     GroupDetail,
@@ -37,7 +39,11 @@ RECORD_BYTES: Final = 16_384
 RECORDS_BYTES_MAX: Final = 2 * 1024 * 1024
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 
+#: How long a leader waits until other replicas have stored a deletion: less than a question may take.
+DELETION_MS_MAX: Final = 3_000
+
 VERSIONS: Final[Mapping[ApiKey, int]] = {
+    ApiKey.DELETE_RECORDS: 2,
     ApiKey.FETCH: 12,
     ApiKey.LIST_OFFSETS: 7,  # the first that knows MAX_TIMESTAMP (KIP-734)
     ApiKey.OFFSET_COMMIT: 8,
@@ -219,6 +225,24 @@ def unset(_: KafkaPeer, answer: Any) -> dict[Place, str]:
 
 def check_deleted(node: KafkaPeer, answer: Any) -> None:
     check(_only(node, answer.results).error_code)
+
+
+def deletion(place: Place, before_offset: int) -> dict[str, object]:
+    return {"topics": by_topic({place: {"offset": before_offset}}), "timeout_ms": DELETION_MS_MAX}
+
+
+def check_records_deleted(node: KafkaPeer, answer: Any) -> None:
+    """Raise DeletionRefused, DeletionNotStored; raise GroupsUnavailable where another try may succeed."""
+    topic = _only(node, answer.topics)
+    code = error_code(int(_only(node, topic.partitions).error_code))
+    match code:
+        case ErrorCode.NONE:
+            return
+        case ErrorCode.REQUEST_TIMED_OUT:
+            raise DeletionNotStored(in_words(code))
+        case ErrorCode.POLICY_VIOLATION | ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise DeletionRefused(in_words(code))
+    raise GroupsUnavailable(in_words(code))
 
 
 async def fetch(

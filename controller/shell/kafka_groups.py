@@ -28,7 +28,9 @@ from controller.shell.group_messages import (
     KafkaRefusal,
     check,
     check_deleted,
+    check_records_deleted,
     committed,
+    deletion,
     described,
     fetch,
     first_times,
@@ -185,6 +187,23 @@ class KafkaGroups:
             cluster, group_id, ApiKey.DELETE_GROUPS, fields, check_deleted, is_write=True
         )
 
+    async def delete_records(self, cluster: str, place: Place, before_offset: int) -> None:
+        view = self._view_of(cluster)
+        silence = f"the leader did not answer within {QUESTION_MS_MAX / 1000:g} s"
+        leaders = _by_leader(view, [place])
+        if not leaders:
+            raise GroupsUnavailable("it has no leader")
+        lost: Exception = GroupsUnavailable(silence)
+        async with self._way(view) as way:
+            lost = OutcomeUnknown(silence)
+            try:
+                node = leaders[0][0]
+                answer = await way.ask(node, ApiKey.DELETE_RECORDS, deletion(place, before_offset))
+                return check_records_deleted(node, answer)
+            except NodeLost as error:
+                lost = OutcomeUnknown(f"{error}") if error.may_have_heard else GroupsUnavailable(f"{error}")
+        raise lost
+
     async def _of_coordinator(
         self,
         cluster: str,
@@ -200,7 +219,9 @@ class KafkaGroups:
         silence = f"no coordinator answered within {QUESTION_MS_MAX / 1000:g} s"
         lost: Exception = GroupsUnavailable(silence)
         until_ms = self._clock.now_mono_ms() + RETRIED_MS_MAX
-        async with self._way(self._view_of(cluster)) as way:
+        view = self._view_of(cluster)
+        coordinators_of(view)
+        async with self._way(view) as way:
             while True:
                 is_sent = False
                 try:
@@ -226,7 +247,6 @@ class KafkaGroups:
     async def _way(self, view: Published) -> AsyncIterator[_Way]:
         """Let the block work for as long as a question may take, with the wait for its turn; then continue
         after it. Raise GroupsUnavailable."""
-        coordinators_of(view)
         brokers = brokers_of(view)
         had_its_turn = False
         with self._clock.timeout_ms(QUESTION_MS_MAX):

@@ -77,7 +77,7 @@ NOUNS: Final[Mapping[str, str]] = {
     "coordinators": "admit, look at, drain, demote, take back, remove",
     "groups": "who reads what and how far; reset offsets, delete",
     "topics": "create, look at, enlarge, delete",
-    "configs": "settings of topics, brokers and the cluster: look at, set, unset",
+    "configs": "settings of topics, brokers and the cluster: look at, set, unset, undo",
     "acls": "who may do what to which resources; why a client may not",
     "users": "who may log in: list, set a password, delete",
     "quotas": "how much users, clients and addresses may take: look at, set, unset",

@@ -180,6 +180,10 @@ async def settings(story: Recorder) -> None:
     await _configs(story, "Topic", MINIMUM, "2")
     await _configs(story, "Broker", RATE, "50000000")
     await _configs(story, "Cluster", FACTOR, "3")
+    await story.rest.outbox.flush()
+    changes = await story.show("listConfigChanges", "newest", "The newest of them", limit=1)
+    story.at["audit_id"] = changes["items"][0]["id"]
+    await story.show("undoConfigChange", "undone", "As it was before")
 
 
 async def _configs(story: Recorder, noun: str, name: str, value: str) -> None:
@@ -401,6 +405,7 @@ async def coordinators_and_groups(story: Recorder) -> None:
     await story.show("getGroup", "behind", "A group with one member, 250 records behind")
     story.at["group_id"] = "search"
     await story.show("resetGroupOffsets", "earliest", "Everything is read again")
+    await story.show("deleteRecords", "deleted", "The first records are gone", {"before_offset": 101_200})
     await story.show("deleteGroup", "deleted", "The group as it was")
     await rest.clock.sleep_ms(30_000)
     await story.show("removeCoordinator", "removed", "The coordinator as it was", coordinator_id=1002)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from springtide.cli.arguments import id_number, setting, settings_of
-from springtide.cli.call import Call, UsageError, get, write
+from springtide.cli.call import Call, UsageError, get, write, writes
 from springtide.cli.command import Command, argument, change, listing, repeated
 from springtide.cli.tables import columns
 
@@ -42,6 +42,16 @@ def _alter(options: Namespace) -> Call:
     if not configs:
         raise UsageError("nothing to change: give KEY=VALUE, or --unset NAME")
     return write(options, "POST", *_holder(options), action="alter", body={"configs": configs})
+
+
+def _history(options: Namespace) -> Call:
+    return get(
+        *("clusters", options.cluster, "config-changes"),
+        topic=options.topic,
+        broker=options.broker,
+        defaults="true" if options.defaults else None,
+        name=options.name,
+    )
 
 
 COMMANDS = (
@@ -89,5 +99,33 @@ COMMANDS = (
             ),
         ),
         call=_alter,
+    ),
+    listing(
+        words=("configs", "history"),
+        summary="List changes of settings, newest first, with the values before and after",
+        examples=(
+            "configs history --topic orders",
+            "configs history retention.ms",
+            "configs history --defaults --limit 5",
+        ),
+        arguments=(
+            argument("name", metavar="NAME", nargs="?", help="only changes of this setting"),
+            *_WHOSE,
+        ),
+        call=_history,
+        columns=columns("#change=id at whose=entity topic #broker=broker_id changes actor reason"),
+    ),
+    change(
+        words=("configs", "undo"),
+        summary="Set what a change of settings has changed back to what it was",
+        examples=(
+            "configs undo 17 --dry-run",
+            "configs undo 17 --reason 'records went too early'",
+        ),
+        is_conditional=True,
+        arguments=(
+            argument("audit_id", metavar="CHANGE", type=id_number, help="its number in `configs history`"),
+        ),
+        call=writes("POST", "clusters/{cluster}/config-changes/{audit_id}", action="undo"),
     ),
 )

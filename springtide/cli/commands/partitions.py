@@ -48,6 +48,15 @@ def _preferred(options: Namespace) -> Json:
     return given(topics=options.topics or None, partitions=options.partitions or None)
 
 
+def _deletion(options: Namespace) -> Json:
+    body = given(
+        before_offset=options.before_offset, before_time=options.before_time, all=options.all or None
+    )
+    if len(body) != 1:
+        raise UsageError("say which records: one of --before-offset, --before-time and --all")
+    return body
+
+
 _PLACEMENT = columns("#leader replicas isr elr adding=adding_replicas removing=removing_replicas")
 
 COMMANDS = (
@@ -174,5 +183,24 @@ COMMANDS = (
             ),
         ),
         call=writes("POST", "clusters/{cluster}/partitions", _preferred, action="elect-preferred"),
+    ),
+    change(
+        words=("partitions", "delete-records"),
+        summary="Delete the records before a place in a partition",
+        examples=(
+            "partitions delete-records orders 0 --before-offset 1200 --reason 'a broken release wrote them'",
+            "partitions delete-records orders 0 --before-time 2026-11-21T09:30:00Z --dry-run",
+            "partitions delete-records orders 0 --all --yes",
+        ),
+        question="Delete records of {topic}-{partition} of cluster {cluster}?",
+        is_conditional=True,
+        arguments=(
+            TOPIC,
+            PARTITION,
+            argument("--before-offset", type=id_number, metavar="OFFSET", help="the first offset to keep"),
+            argument("--before-time", metavar="TIME", help="keep the first record since, and all behind it"),
+            argument("--all", action="store_true", help="all records that there are now"),
+        ),
+        call=writes("POST", PARTITION_PATH, _deletion, action="delete-records"),
     ),
 )

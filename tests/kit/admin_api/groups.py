@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from controller.shell.client_groups import (
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,
     CommittedPlace,
+    DeletionNotStored,
     GroupAbsent,
     GroupBusy,
     GroupDetail,
@@ -24,12 +25,15 @@ from controller.shell.outcomes import OutcomeUnknown
 
 class MemoryGroups:
     """down: no coordinator answers. loses_answers: writes are made, and their answers are lost. unset: why a
-    commit leaves a partition out. logs: the offset of each log's first record, and its records' timestamps in
+    commit leaves a partition out. deleting: runs before records are deleted; unstored: a replica does not
+    store it in time. logs: the offset of each log's first record, and its records' timestamps in
     milliseconds."""
 
     def __init__(self) -> None:
         self.down = False
         self.loses_answers = False
+        self.deleting: Callable[[Place, int], Awaitable[None]] | None = None
+        self.unstored = False
         self.unset: dict[Place, str] = {}
         self.unanswered: list[str] = []
         self.groups: dict[str, GroupDetail] = {}
@@ -106,6 +110,15 @@ class MemoryGroups:
     async def delete(self, cluster: str, group_id: str) -> None:
         self._check_empty(group_id)
         del self.groups[group_id], self.offsets[group_id]
+        self._answer()
+
+    async def delete_records(self, cluster: str, place: Place, before_offset: int) -> None:
+        if self.deleting is not None:
+            await self.deleting(place, before_offset)
+        start, times = self.logs[place]
+        self.logs[place] = (before_offset, times[before_offset - start :])
+        if self.unstored:
+            raise DeletionNotStored("Broker: Request timed out")
         self._answer()
 
     def _check(self) -> None:

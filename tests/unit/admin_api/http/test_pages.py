@@ -96,6 +96,8 @@ async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
     async with speaking(rest, brokers):
         for name in ("a", "b"):
             await rest.client.delete(f"{PROD}/topics/{name}")
+    for value in ("1000", "2000"):
+        await rest.client.put(f"{PROD}/topics/c/configs/retention.ms", json={"value": value})
     for name in ("two", "three"):
         put = await rest.client.put(f"{PROD}/policies/{name}", json={"sql": "SELECT moves FROM plan WHERE 0"})
         assert put.status_code == 201, put.text
@@ -117,6 +119,7 @@ async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
         replicas = (await rest.client.get(path)).json()["replicas"]
         other = min({1, 2, 3, 4, 5} - set(replicas))
         await rest.client.put(f"{path}/assignment", json={"replicas": [other, *replicas[1:]]})
+    await rest.outbox.flush()
     await rest.clock.sleep_ms(20_000)  # nobody sends heartbeats: brokers are fenced, partitions leaderless
     for name in ("alice", "x" * 250):  # now: these would wait for the brokers
         quotas = {"user": name, "quotas": {"request_percentage": 1}}

@@ -362,7 +362,7 @@ def test_a_guarded_topic_is_not_deleted_until_the_guard_is_off(dry_run: bool) ->
     refusal = cluster.ask(gone, Refusal)
     assert (refusal.code, cluster.last.records) == (RefusalCode.DELETION_PROTECTED, ())
     assert "deletion.protected=true" in refusal.detail
-    off = {"deletion.protected": "false"}
+    off: dict[str, str | None] = {"deletion.protected": "false"}
     cluster.ask(ConfigureTopic(wall_ms=0, actor="ann", topic="orders", configs=off), TopicConfigured)
     assert cluster.ask(gone, TopicDeletionStarted).state.topic == "orders"
 

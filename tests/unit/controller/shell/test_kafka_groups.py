@@ -16,6 +16,8 @@ from controller.shell import group_messages, kafka_groups
 from controller.shell.client_groups import (
     LATEST,
     CommittedPlace,
+    DeletionNotStored,
+    DeletionRefused,
     GroupAbsent,
     GroupBusy,
     GroupsUnavailable,
@@ -287,6 +289,57 @@ async def test_errors_say_what_became_of_the_request(
         with pytest.raises(expected, match=words):
             await ask("prod", "g")
     await node.all_left()
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (ErrorCode.NONE, None),
+        (ErrorCode.REQUEST_TIMED_OUT, DeletionNotStored),
+        (ErrorCode.POLICY_VIOLATION, DeletionRefused),
+        (ErrorCode.OFFSET_OUT_OF_RANGE, DeletionRefused),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, GroupsUnavailable),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, GroupsUnavailable),
+    ],
+)
+async def test_a_leader_is_asked_to_delete_records_once(
+    node: KafkaNode, code: ErrorCode, expected: type[Exception] | None
+) -> None:
+    asked: list[Any] = []
+
+    def answer(request: Any) -> dict[str, Any]:
+        asked.append(request)
+        partition = {"partition_index": 0, "low_watermark": 7, "error_code": code}
+        return {"topics": [{"name": "orders", "partitions": [partition]}]}
+
+    node.answers[ApiKey.DELETE_RECORDS] = answer
+    published = view(node.port)
+    published.image.coordinators.clear()
+    groups = groups_of(published)
+    if expected is None:
+        await groups.delete_records("prod", ORDERS, 7)
+    else:
+        with pytest.raises(expected):
+            await groups.delete_records("prod", ORDERS, 7)
+    ((topic,),) = [request.topics for request in asked]
+    assert (topic.name, [(one.partition_index, one.offset) for one in topic.partitions]) == (
+        "orders",
+        [(0, 7)],
+    )
+    with pytest.raises(GroupsUnavailable, match="it has no leader"):
+        await groups.delete_records("prod", ("orders", 1), 7)
+
+
+async def test_a_deletion_whose_answer_is_lost_is_unknown_and_one_that_was_not_heard_is_not(
+    node: KafkaNode,
+) -> None:
+    node.answers[ApiKey.DELETE_RECORDS] = lambda _: Instead.HANG_UP
+    with pytest.raises(OutcomeUnknown, match="it closed the connection"):
+        await groups_of(view(node.port)).delete_records("prod", ORDERS, 7)
+    async with listening() as gone:
+        pass
+    with pytest.raises(GroupsUnavailable, match=f"127.0.0.1:{gone.port}: "):
+        await groups_of(view(gone.port)).delete_records("prod", ORDERS, 7)
 
 
 @pytest.mark.parametrize("instead", [Instead.HANG_UP, b"\xff" * 40, b"", {"results": []}])

@@ -127,6 +127,26 @@ def test_a_deletion_has_its_reason_in_the_query_and_its_condition_in_a_header() 
     assert request.content == b""
 
 
+def test_records_are_deleted_before_one_place() -> None:
+    request = first_request("partitions delete-records orders 3 --before-offset 0 --reason broken")
+    assert request.url.path == "/clusters/prod/topics/orders/partitions/3:delete-records"
+    assert body_of(request) == {"before_offset": 0, "reason": "broken"}
+    assert body_of(first_request("partitions delete-records orders 3 --all")) == {"all": True}
+    for line in ("", "--all --before-offset 3"):
+        done = run(lambda _: ok({}), *shlex.split(f"partitions delete-records orders 3 {line}"))
+        assert (done.status, done.asked) == (Exit.USAGE, [])
+
+
+def test_the_history_of_settings_is_narrowed_and_a_change_undone_by_its_number() -> None:
+    request = first_request("configs history retention.ms --topic orders")
+    assert request.url.path == "/clusters/prod/config-changes"
+    assert {"topic": "orders", "name": "retention.ms"}.items() <= dict(request.url.params).items()
+    assert first_request("configs history --defaults").url.params["defaults"] == "true"
+    undo = first_request("""configs undo 17 --reason mistake --if-match '"3.ab"'""")
+    assert (undo.method, undo.url.path) == ("POST", "/clusters/prod/config-changes/17:undo")
+    assert (body_of(undo), undo.headers["if-match"]) == ({"reason": "mistake"}, '"3.ab"')
+
+
 def test_elections_name_their_kind() -> None:
     preferred = first_request("elect-leader orders 0")
     assert preferred.url.path == "/clusters/prod/topics/orders/partitions/0:elect-leader"
