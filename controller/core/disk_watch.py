@@ -1,8 +1,10 @@
 """Disks that fill up, by what brokers report with heartbeats: how full, and how soon at the present rate.
 
-A full disk takes a broker's log directory offline, so this has to be said long before. The share says it of a
-disk that fills slowly, the rate of one that fills fast. A rate is that of the last ten minutes: retention
-deletes in steps, and what is copied to a new replica comes in bursts.
+A broker whose disk has less free than its reserve takes no records, so this has to be said long before. The
+share says it of a disk that fills slowly, the rate of one that fills fast. A rate is that of the last ten
+minutes: retention deletes in steps, and what is copied to a new replica comes in bursts.
+
+New replicas go to no broker below its reserve, and to one whose disk is nearly full only for want of others.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Final, NamedTuple
 from controller.core.alarms import AlarmBook
 from controller.core.draft import Draft
 from controller.core.effects import AlarmCode, AlarmKey
+from controller.core.full_disks import FullDisks
 from springtide.contract.session import DiskSpace
 
 SAMPLE_MS: Final = 30_000
@@ -41,6 +44,10 @@ BOUNDS: Final = {
 }
 """The worse first: a disk has one of these alarms."""
 SLACK: Final = 1.2
+MAKE_ROOM: Final = (
+    "shorten retention (retention.ms, retention.bytes), move replicas away with `springtide plans make`, or "
+    "enlarge the disk"
+)
 
 
 class DiskWatch:
@@ -49,17 +56,31 @@ class DiskWatch:
     def __init__(self, alarms: AlarmBook) -> None:
         self._alarms = alarms
         self._samples: dict[int, deque[tuple[int, int]]] = {}
+        self.full_disks = FullDisks(set(), set())
 
     def see(self, draft: Draft, broker_id: int, disk: DiskSpace | None, now_ms: int) -> None:
         """Note what a broker reports; None: it does not know."""
         if disk is None:
             return
+        short, full = self.full_disks
+        key = AlarmKey(code=AlarmCode.DISK_BELOW_RESERVE, broker_id=broker_id)
+        if disk.is_short:
+            short.add(broker_id)
+            for code in BOUNDS:
+                self._alarms.clear_alarm(draft, AlarmKey(code=code, broker_id=broker_id))
+            self._alarms.raise_alarm(draft, key, describe_short(draft.image.name_of(broker_id), disk))
+        elif broker_id in short:
+            short.discard(broker_id)
+            self._alarms.clear_alarm(draft, key)
+            self._samples.pop(broker_id, None)  # what was refused meanwhile is no rate; look again at once
         samples = self._samples.setdefault(broker_id, deque())
         if samples and now_ms - samples[-1][0] < SAMPLE_MS:
             return
         samples.append((now_ms, disk.free_bytes))
         while now_ms - samples[0][0] > WINDOW_MS:
             samples.popleft()
+        if disk.is_short:
+            return
         left_ms = _left_ms(samples)
         free_share = disk.free_bytes / disk.total_bytes
         keys = {AlarmKey(code=code, broker_id=broker_id): bound for code, bound in BOUNDS.items()}
@@ -74,6 +95,7 @@ class DiskWatch:
         for key in keys:
             if key != crossed:
                 self._alarms.clear_alarm(draft, key)
+        (full.add if crossed is not None and crossed.code is AlarmCode.DISK_FULL else full.discard)(broker_id)
         if crossed is not None:
             detail = describe_disk(draft.image.name_of(broker_id), disk, free_share, left_ms)
             self._alarms.raise_alarm(draft, crossed, detail)
@@ -81,6 +103,8 @@ class DiskWatch:
     def forget(self, broker_id: int) -> None:
         """Forget a broker that was removed; its alarms go with all others about it."""
         self._samples.pop(broker_id, None)
+        for brokers in self.full_disks:
+            brokers.discard(broker_id)
 
 
 def _left_ms(samples: deque[tuple[int, int]]) -> float | None:
@@ -99,7 +123,14 @@ def describe_disk(broker: str, disk: DiskSpace, free_share: float, left_ms: floa
         hours = int(left_ms // HOUR_MS)
         soon = "less than an hour" if hours == 0 else f"{hours} hour{'s' if hours > 1 else ''}"
         detail += f" and is full in {soon} at the rate of the last ten minutes"
+    return f"{detail}. Below its reserve the broker takes no records: {MAKE_ROOM}"
+
+
+def describe_short(broker: str, disk: DiskSpace) -> str:
+    """Describe it without what is free, which changes with every report."""
     return (
-        f"{detail}. A full disk takes the broker's replicas offline: shorten retention (retention.ms, "
-        "retention.bytes), move replicas away with `springtide plans make`, or enlarge the disk"
+        f"the disk of {broker} ({disk.total_bytes >> 20} MiB) has less free than the reserve of "
+        f"{disk.reserve_bytes >> 20} MiB (log.dir.reserve.bytes): producers to the partitions that it leads "
+        f"are refused, and its other replicas fall behind. To make room, {MAKE_ROOM}. Writes then go on by "
+        "themselves"
     )

@@ -11,6 +11,7 @@ import msgspec
 
 from controller.core.effects import Effect, Note
 from controller.core.floor import Floors
+from controller.core.full_disks import FullDisks
 from controller.core.image import ClusterImage
 from controller.core.in_force import forbids
 from controller.core.records import (
@@ -28,14 +29,22 @@ from springtide.contract.partition_state import NO_LEADER, PartitionState
 
 class Draft:
     """Records and effects of one step, in order. `wall_ms` stamps its changes. floors: what the controller
-    has heard to be committed, which weighs on elections. is_watched: whether `forbids` is to be found out."""
+    has heard to be committed, which weighs on elections. is_watched: whether `forbids` is to be found out.
+    full_disks: what it has heard of disks, which weighs on placement."""
 
-    __slots__ = ("effects", "floors", "forbids", "image", "is_watched", "records", "wall_ms")
+    __slots__ = ("effects", "floors", "forbids", "full_disks", "image", "is_watched", "records", "wall_ms")
 
     def __init__(
-        self, image: ClusterImage, *, wall_ms: int, floors: Floors, is_watched: bool = False
+        self,
+        image: ClusterImage,
+        *,
+        wall_ms: int,
+        floors: Floors,
+        is_watched: bool = False,
+        full_disks: FullDisks | None = None,
     ) -> None:
         self.image = image
+        self.full_disks = full_disks or FullDisks(set(), set())
         self.floors = floors
         self.wall_ms = wall_ms
         self.is_watched = is_watched

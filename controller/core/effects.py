@@ -29,6 +29,8 @@ class AlarmCode(StrEnum):
     COORDINATOR_TOPIC_BLOCKED = "coordinator_topic_blocked"
     #: A certificate of a broker's or coordinator's listeners has ended: clients can't connect any more.
     CERTIFICATE_EXPIRED = "certificate_expired"
+    #: A broker's disk has less free than its reserve: it takes no records.
+    DISK_BELOW_RESERVE = "disk_below_reserve"
     #: A broker's disk has a twentieth free, or is full within an hour.
     DISK_FULL = "disk_full"
     #: A leader was chosen uncleanly and has not confirmed its log yet.
@@ -77,6 +79,7 @@ CRITICAL_ALARMS: Final = frozenset(
         AlarmCode.NO_COORDINATOR,
         AlarmCode.COORDINATOR_TOPIC_BLOCKED,
         AlarmCode.CERTIFICATE_EXPIRED,
+        AlarmCode.DISK_BELOW_RESERVE,
         AlarmCode.DISK_FULL,
     }
 )
@@ -106,7 +109,8 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
     key: AlarmKey
     detail: str
     follows: dict[AlarmCode, int] = {}
-    """How many alarms of which codes follow from it, and are not listed themselves."""
+    """How many alarms of which codes follow from it, and are not listed themselves: it is as severe as the
+    worst of them."""
 
 
 class ClearAlarm(msgspec.Struct, frozen=True, kw_only=True):

@@ -201,7 +201,13 @@ class ClusterMachine:
 
     def step(self, event: Event, now_ms: int) -> Step:
         is_watched = may_forbid(event)
-        draft = Draft(self.image, wall_ms=event.wall_ms, floors=self._floors, is_watched=is_watched)
+        draft = Draft(
+            self.image,
+            wall_ms=event.wall_ms,
+            floors=self._floors,
+            is_watched=is_watched,
+            full_disks=self._sessions.full_disks,
+        )
         if self.went_back is None:
             self.went_back = self.evidence(event)
             if self.went_back is not None:

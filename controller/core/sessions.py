@@ -76,6 +76,7 @@ class Sessions(Presence):
     ) -> None:
         super().__init__(image, alarms, options=options, controller_epoch=controller_epoch, now_ms=now_ms)
         self._disks = DiskWatch(alarms)
+        self.full_disks = self._disks.full_disks
         self.created: dict[int, dict[PartitionKey, None]] = {}
         self.has_news = False
         #: Seats that fenced brokers still have to lose, and why.

@@ -19,6 +19,7 @@ from controller.core.events import (
     RefusalCode,
     TopicConfigured,
 )
+from controller.core.full_disks import FullDisks
 from controller.core.image import ClusterImage
 from controller.core.minimum import changed_minimums, check_minimum, follow_minimum
 from controller.core.options import ControllerOptions
@@ -46,7 +47,7 @@ def add_partitions(
     plan = (
         reserved(topic.topic, "the number of its partitions is fixed")
         or _check_count(image, topic, event.partitions, options)
-        or _plan(image, topic, event)
+        or _plan(image, topic, event, draft.full_disks)
     )
     if isinstance(plan, Refusal):
         return plan
@@ -84,12 +85,12 @@ def _check_count(
 
 
 def _plan(
-    image: ClusterImage, topic: TopicState, event: AddPartitions
+    image: ClusterImage, topic: TopicState, event: AddPartitions, disks: FullDisks
 ) -> tuple[tuple[int, ...], ...] | Refusal:
     count, factor = event.partitions - topic.partitions, topic.replication_factor
     assignments = event.assignments
     if assignments is None:
-        return check_spread(image, factor) or spread(image, count, factor)
+        return check_spread(image, factor, disks) or spread(image, count, factor, disks)
     if len(assignments) != count:
         return Refusal(
             code=RefusalCode.INVALID_REPLICA_ASSIGNMENT,

@@ -33,6 +33,7 @@ from controller.core.events import (
     TopicCreated,
     TopicDeletionStarted,
 )
+from controller.core.full_disks import FullDisks
 from controller.core.hosts import hosts_of
 from controller.core.image import ClusterImage
 from controller.core.minimum import check_minimum, follow_minimum
@@ -59,6 +60,10 @@ TOPIC_NAME_LENGTH_MAX = 249
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 TOPIC_ID_LENGTH = 22
+
+SHORT_NAMED_MAX = 8
+"""Brokers that a refusal names."""
+NO_FULL_DISKS = FullDisks(set(), set())
 
 
 def operator_change(event: OperatorEvent, cause: Cause) -> Change:
@@ -97,7 +102,9 @@ def configure_cluster(draft: Draft, event: ConfigureCluster) -> ClusterConfigure
 
 
 def create_topic(draft: Draft, event: CreateTopic, options: ControllerOptions) -> TopicCreated | Refusal:
-    return reserved(event.topic, "the controller creates it") or _create(draft, event, options)
+    return reserved(event.topic, "the controller creates it") or _create(
+        draft, event, options, draft.full_disks
+    )
 
 
 def create_coordinator_topic(draft: Draft, topic: str, topic_id: str, options: ControllerOptions) -> None:
@@ -110,12 +117,14 @@ def create_coordinator_topic(draft: Draft, topic: str, topic_id: str, options: C
         replication_factor=wanted_factor(draft.image),
         configs=PINNED,
     )
-    created = _create(draft, event, options)
+    created = _create(draft, event, options, NO_FULL_DISKS)  # groups can't wait for room
     if isinstance(created, Refusal):
         draft.note("coordinator_topic_not_created", created.detail, topic=topic)
 
 
-def _create(draft: Draft, event: CreateTopic, options: ControllerOptions) -> TopicCreated | Refusal:
+def _create(
+    draft: Draft, event: CreateTopic, options: ControllerOptions, disks: FullDisks
+) -> TopicCreated | Refusal:
     image = draft.image
     refusal = check_topic_name(image, event.topic) or _check_topic_id(image, event.topic_id)
     if refusal is not None:
@@ -124,7 +133,7 @@ def _create(draft: Draft, event: CreateTopic, options: ControllerOptions) -> Top
     if isinstance(configs, Refusal):
         return configs
     if event.assignments is None:
-        plan = _placed(image, event, options)
+        plan = _placed(image, event, options, disks)
     else:
         plan = _given_assignment(image, event, options)
     if isinstance(plan, Refusal):
@@ -279,7 +288,7 @@ def _default(image: ClusterImage, name: str) -> int:
 
 
 def _placed(
-    image: ClusterImage, event: CreateTopic, options: ControllerOptions
+    image: ClusterImage, event: CreateTopic, options: ControllerOptions, disks: FullDisks
 ) -> tuple[tuple[int, ...], ...] | Refusal:
     partitions = event.partitions
     if partitions is None or partitions == -1:
@@ -304,32 +313,42 @@ def _placed(
     if factor > options.replication_factor_max:
         return _factor_beyond_bound(factor, options)
     return (
-        check_spread(image, factor)
+        check_spread(image, factor, disks)
         or _check_size(image, partitions, options)
-        or spread(image, partitions, factor)
+        or spread(image, partitions, factor, disks)
     )
 
 
-def check_spread(image: ClusterImage, factor: int) -> Refusal | None:
+def check_spread(image: ClusterImage, factor: int, disks: FullDisks) -> Refusal | None:
     """Refuse if there are not enough brokers for so many replicas."""
-    count = image.placeable_owners()
+    brokers = image.placeable_brokers()
+    count = len({broker.owner_id for broker in disks.takers(brokers, factor)})
     if factor <= count:
         return None
+    detail = (
+        f"replication factor {factor} needs as many brokers that may be given replicas; there are {count}"
+    )
+    hint = "start and admit more brokers, or end a cordon, or lower the replication factor"
+    short = [broker.name for broker in brokers if broker.broker_id in disks.short]
+    if short:
+        detail += f" with room on their disks; below their reserve: {', '.join(short[:SHORT_NAMED_MAX])}"
+        detail += f" and {len(short) - SHORT_NAMED_MAX} others" if len(short) > SHORT_NAMED_MAX else ""
+        hint = "make room on these disks (the alarms disk_below_reserve say how), or add brokers"
     return Refusal(
         code=RefusalCode.REPLICATION_FACTOR_TOO_LARGE,
         field="replication_factor",
         limit=count,
-        detail=(
-            f"replication factor {factor} needs as many brokers that may be given replicas; there are {count}"
-        ),
-        hint="start and admit more brokers, or end a cordon, or lower the replication factor",
+        detail=detail,
+        hint=hint,
         facts=broker_facts(image),
     )
 
 
-def spread(image: ClusterImage, partitions: int, factor: int) -> tuple[tuple[int, ...], ...]:
+def spread(
+    image: ClusterImage, partitions: int, factor: int, disks: FullDisks
+) -> tuple[tuple[int, ...], ...]:
     """Return replicas for new partitions, from the least loaded broker on. There are enough brokers."""
-    eligible, hosts = image.placeable_brokers(), hosts_of(image.brokers.values())
+    eligible, hosts = disks.takers(image.placeable_brokers(), factor), hosts_of(image.brokers.values())
     return place_from_emptiest(
         [PlacementBroker(b.broker_id, hosts[b.broker_id], b.rack, b.owner_id) for b in eligible],
         preferred=[image.preferred_counts.get(b.broker_id, 0) for b in eligible],

@@ -16,7 +16,8 @@ def unknown_topic(topic_id: str) -> Rejection:
 
 def place_partitions(snapshot: Snapshot, layout: Layout, goal: PlacePartitions) -> Plan:
     topic = snapshot.topic(goal.topic_id)
-    takers = sorted(layout.takers)
+    short = {broker.broker_id for broker in snapshot.brokers if broker.is_short}
+    takers = [broker for broker in sorted(layout.takers) if layout.broker_ids[broker] not in short]
     places = len({layout.owner[broker] for broker in takers})
     refusal = None
     if topic is None:
@@ -32,12 +33,16 @@ def place_partitions(snapshot: Snapshot, layout: Layout, goal: PlacePartitions) 
         refusal = Rejection(
             code=RejectionCode.NO_RECEIVER,
             detail=f"{topic.replication_factor} replicas need as many brokers that take some; there are "
-            f"{places}",
+            f"{places}" + (" whose disks are above their reserve" if short else ""),
             topic_id=topic.topic_id,
             topic=topic.topic,
         )
     if topic is None or refusal is not None:
         return assemble(snapshot, layout, goal, (), [refusal] if refusal else [])
+    # A disk above the broker's reserve and below the cluster's is taken where there are too few others.
+    ample = [broker for broker in takers if (room := layout.room[broker]) is None or room >= 0]
+    if len({layout.owner[broker] for broker in ample}) >= topic.replication_factor:
+        takers = ample
     members = {broker.broker_id: broker for broker in snapshot.brokers}
     chosen = [members[layout.broker_ids[broker]] for broker in takers]
     leads = [0] * len(layout.broker_ids)

@@ -68,7 +68,8 @@ class DiskUse(NamedTuple):
 class BrokerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """receives: may be given replicas that it does not have. leaving: it is to be emptied. serves: it is
     running. leads: may be given leaderships. room_bytes: that moves may bring to it; below 0: its disk is too
-    full already; None: not known, so any number. disk: None: not known. worker_of: the broker that it is a
+    full already; None: not known, so any number. is_short: it takes no records, for want of room on its disk.
+    disk: None: not known. worker_of: the broker that it is a
     worker of; None: it is the only one."""
 
     broker_id: int
@@ -79,6 +80,7 @@ class BrokerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     serves: bool = True
     leads: bool = True
     room_bytes: int | None = None
+    is_short: bool = False
     disk: DiskUse | None = None
     worker_of: int | None = None
 
@@ -181,7 +183,10 @@ def take_snapshot(
     minimums = {t.topic_id: effective(MINIMUM, t.configs, image.configs) for t in topics}
     return Snapshot(
         brokers=tuple(
-            _broker(image.brokers[b], hosts[b], rooms.get(b), uses.get(b))
+            msgspec.structs.replace(
+                _broker(image.brokers[b], hosts[b], rooms.get(b), uses.get(b)),
+                is_short=b in known and known[b].is_short,
+            )
             for b in sorted(image.brokers)
             if image.brokers[b].admitted
         ),
@@ -206,8 +211,10 @@ def take_snapshot(
 
 
 def room_of(disk: DiskSpace, image: ClusterImage | Moment) -> int:
-    """Bytes that moves may bring to a disk: what is free above the reserve that the cluster sets."""
-    return disk.free_bytes - disk.total_bytes * disk_reserve_percent(image.configs) // 100
+    """Return the bytes that moves may bring to a disk: what is free above the reserve that the cluster sets,
+    and the broker's own. -1 while the broker takes no records."""
+    reserve = max(disk.total_bytes * disk_reserve_percent(image.configs) // 100, disk.reserve_bytes)
+    return min(disk.free_bytes - reserve, -1 if disk.is_short else disk.free_bytes)
 
 
 def _on_their_way(

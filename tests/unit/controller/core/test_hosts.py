@@ -9,7 +9,7 @@ from controller.core.hosts import hosts_of
 from controller.core.planning.goals import SeparateReplicas
 from controller.core.planning.planner import make_plan
 from controller.core.planning.snapshot import take_snapshot
-from controller.core.topics import spread
+from controller.core.topics import NO_FULL_DISKS, spread
 from tests.kit.controller.core_cluster import Cluster
 
 BEHIND_ONE_NAME = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: "c"}
@@ -40,7 +40,7 @@ def test_a_name_in_several_racks_is_several_hosts(
 
 
 def test_new_topics_are_spread_over_racks_behind_one_name() -> None:
-    placed = spread(cluster_of({**BEHIND_ONE_NAME}).image, 30, 3)
+    placed = spread(cluster_of({**BEHIND_ONE_NAME}).image, 30, 3, NO_FULL_DISKS)
     assert all({BEHIND_ONE_NAME[b] for b in replicas} == {"a", "b", "c"} for replicas in placed)
 
 

@@ -21,6 +21,7 @@ from controller.core.planning.goals import (
     ChangeReplicationFactor,
     Drain,
     Goal,
+    PlacePartitions,
     Rebalance,
     Replace,
     SeparateReplicas,
@@ -149,3 +150,42 @@ def test_room_is_what_is_free_above_the_reserve_and_not_yet_spoken_for(
     seen = take_snapshot(cluster.image, {(lag.topic_id, 0): lag}, {4: ROOM_15, 1: ROOM_15})
     rooms = {b.broker_id: b.room_bytes for b in seen.brokers}
     assert (rooms[4], rooms[2]) == (room, None)
+
+
+@pytest.mark.parametrize(
+    ("reserve", "is_short", "room"),
+    [(4 * GB, False, 15 * GB), (8 * GB, False, 12 * GB), (25 * GB, True, -5 * GB)],
+)
+def test_the_brokers_own_reserve_counts_where_it_is_more(reserve: int, is_short: bool, room: int) -> None:
+    disk = DiskSpace(free_bytes=20 * GB, total_bytes=100 * GB, reserve_bytes=reserve, is_short=is_short)
+    seen = take_snapshot(Cluster().image, {}, {1: disk})
+    assert [(b.room_bytes, b.is_short) for b in seen.brokers if b.broker_id == 1] == [(room, is_short)]
+
+
+def test_a_broker_that_takes_no_records_has_no_room_until_it_takes_them_again() -> None:
+    disk = DiskSpace(free_bytes=20 * GB, total_bytes=100 * GB, reserve_bytes=18 * GB, is_short=True)
+    (room,) = [
+        b.room_bytes for b in take_snapshot(Cluster().image, {}, {1: disk}).brokers if b.broker_id == 1
+    ]
+    assert room == -1
+    empty = alone(3, (0, 1), (1, 2), sizes=(0, 0))
+    drain = make_plan(with_room(empty, b2=-1), Drain(broker_ids=(0,)))
+    assert [(r.partition, r.code) for r in drain.rejections] == [(0, RejectionCode.NO_ROOM)]
+
+
+def test_new_partitions_are_planned_for_disks_with_room() -> None:
+    cluster = with_room(alone(3, (0, 1)), b2=-1)
+    goal = PlacePartitions(topic_id="t", partitions=5)
+    placed = {b for move in make_plan(cluster, goal).moves for b in move.replicas_after}
+    assert placed == {0, 1}
+    wide = with_room(alone(3, (0, 1, 2)), b2=-1)
+    placed = {b for move in make_plan(wide, goal).moves for b in move.replicas_after}
+    assert placed == {0, 1, 2}, "there are too few others"
+    brokers = tuple(msgspec.structs.replace(b, is_short=b.broker_id == 2) for b in wide.brokers)
+    refused = make_plan(msgspec.structs.replace(wide, brokers=brokers), goal)
+    assert [(r.code, r.detail) for r in refused.rejections] == [
+        (
+            RejectionCode.NO_RECEIVER,
+            "3 replicas need as many brokers that take some; there are 2 whose disks are above their reserve",
+        )
+    ]
