@@ -9,7 +9,7 @@ seat and why, and which one is alive but may lack acknowledged records.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 
 import msgspec
@@ -33,8 +33,20 @@ CERTIFICATE_WARNING_MS = 14 * 24 * 3_600_000
 ALARMS_TOLD_PER_STEP_MAX = 5
 _SEVERITY = {code: rank for rank, code in enumerate(AlarmCode)}
 
-#: Of a broker whose log directory failed: what follows from that.
-FOLLOW_FROM_LOG_DIRS = (AlarmCode.STORAGE_ERROR, AlarmCode.BROKER_FENCED)
+#: The faults of a broker that other alarms follow from, the deepest cause first, and which alarms of the same
+#: broker and of its replicas do. Partitions may follow from each (`_cause_of_partition`).
+FOLLOWING = {
+    AlarmCode.LOG_DIRS_OFFLINE: (
+        AlarmCode.STORAGE_ERROR,
+        AlarmCode.BROKER_FENCED,
+        AlarmCode.DISK_BELOW_RESERVE,
+        AlarmCode.DISK_FULL,
+        AlarmCode.DISK_FILLS,
+    ),
+    AlarmCode.BROKER_FENCED: (),
+    AlarmCode.BROKER_STOPPED: (),
+    AlarmCode.DISK_BELOW_RESERVE: (AlarmCode.STORAGE_ERROR, AlarmCode.THROTTLED_BELOW_PRODUCE_RATE),
+}
 
 #: What brokers' problem codes are alarmed as. `divergent` is only noted: writing a suffix aside before a
 #: truncation is what should happen after a failover with unacknowledged records.
@@ -330,31 +342,46 @@ class AlarmBook:
             for partition in [partition for partition in keys if partition[0] == topic_id]:
                 self._settle_unproven(draft, partition, whole=None)
 
-    def _following(self) -> dict[AlarmKey, AlarmKey]:
-        """Return the alarms that only follow from another one that is up, and that one: of a broker without a
-        log directory each replica has an alarm, and one fault is to be mended."""
-        causes = {key.broker_id: key for key in self._others if key.code is AlarmCode.LOG_DIRS_OFFLINE}
-        if not causes:
-            return {}
-        return {
-            key: causes[key.broker_id]
-            for key in self._others
-            if key.code in FOLLOW_FROM_LOG_DIRS and key.broker_id in causes
-        }
+    def _causes(self) -> dict[int, AlarmKey]:
+        """Return, by broker, its fault that is up: the deepest, if there are several."""
+        depth = {code: at for at, code in enumerate(FOLLOWING)}
+        up = [key for key in self._others if key.code in depth and key.broker_id is not None]
+        up.sort(key=lambda key: depth[key.code], reverse=True)
+        return {key.broker_id: key for key in up if key.broker_id is not None}
+
+    def _following(self, causes: Mapping[int, AlarmKey]) -> dict[AlarmKey, AlarmKey]:
+        """Return the alarms of brokers and replicas that only follow from another one that is up, and that
+        one: of a broker without a log directory each replica has an alarm, and one fault is to be mended."""
+        found = {}
+        for key in self._others if causes else ():
+            cause = None if key.broker_id is None else causes.get(key.broker_id)
+            if cause is not None and key.code in FOLLOWING[cause.code]:
+                found[key] = cause
+        return found
 
     def alarms(self, image: ClusterImage) -> tuple[Alarm, ...]:
         """Return every current alarm, most severe first, with partitions described as they are now. What only
         follows from another is counted there."""
-        listed = [
-            Alarm(key=_partition_alarm(code, key), detail=describe(code, image, image.partitions[key]))
-            for code, keys in self._partitions.items()
-            for key in keys
-        ]
-        following = self._following()
+        causes = self._causes()
+        following = self._following(causes)
         follows: dict[AlarmKey, dict[AlarmCode, int]] = {}
-        for key, cause in following.items():
+
+        def count(code: AlarmCode, cause: AlarmKey) -> None:
             counts = follows.setdefault(cause, {})
-            counts[key.code] = counts.get(key.code, 0) + 1
+            counts[code] = counts.get(code, 0) + 1
+
+        for key, cause in following.items():
+            count(key.code, cause)
+        listed = []
+        for code, keys in self._partitions.items():
+            for partition in keys:
+                state = image.partitions[partition]
+                found = _cause_of_partition(code, state, causes) if causes else None
+                if found is not None:
+                    count(code, found)
+                else:
+                    alarm = _partition_alarm(code, partition)
+                    listed.append(Alarm(key=alarm, detail=describe(code, image, state)))
         listed += [
             Alarm(key=key, detail=detail, follows=follows.get(key, {}))
             for key, detail in self._others.items()
@@ -363,12 +390,31 @@ class AlarmBook:
         return tuple(sorted(listed, key=alarm_order))
 
     def counts(self) -> dict[AlarmCode, int]:
-        """Return how many alarms of each code there are, without describing them."""
+        """Return how many alarms of each code there are, without describing them. Partitions are all counted:
+        that clients are refused must call an operator, also where it follows from a fault."""
         found = {code: len(self._partitions.get(code, ())) for code in AlarmCode}
-        following = self._following()
+        following = self._following(self._causes())
         for key in self._others:
             found[key.code] += key not in following
         return found
+
+
+def _cause_of_partition(
+    code: AlarmCode, state: PartitionState, causes: Mapping[int, AlarmKey]
+) -> AlarmKey | None:
+    """Return the fault from which the partition's trouble follows, which ends when that is mended. None: it
+    has another cause, or needs an operator's choice.
+
+    With a leader: each replica that is out of sync is on a broker with a fault. Without: each replica that
+    provably holds everything is."""
+    if code is AlarmCode.PARTITION_RECOVERING:
+        return None
+    if state.leader == NO_LEADER:
+        missing = [*state.isr, *state.elr]
+    else:
+        missing = [broker_id for broker_id in state.replicas if broker_id not in state.isr]
+    found = [causes.get(broker_id) for broker_id in missing]
+    return found[0] if found and None not in found else None
 
 
 class _Told:
@@ -402,12 +448,14 @@ class _Told:
 
 
 def alarm_order(alarm: Alarm) -> tuple[int, str, int, int]:
-    """Most severe first; no two alarms are equal in it, and no number in it is negative. A group's id may be
-    longer than what a page's token has room for, so its digest stands for it."""
+    """Most severe first, and an alarm is as severe as the worst that follows from it; no two are equal in it,
+    and no number in it is negative. A group's id may be longer than what a page's token has room for, so its
+    digest stands for it."""
     key = alarm.key
+    worst = min(_SEVERITY[code] for code in (key.code, *alarm.follows))
     group = "" if key.group_id is None else hashlib.sha256(key.group_id.encode()).hexdigest()[:32]
     return (
-        _SEVERITY[key.code],
+        worst * len(_SEVERITY) + _SEVERITY[key.code],
         key.topic_id or group,
         0 if key.partition is None else key.partition + 1,
         0 if key.broker_id is None else key.broker_id + 1,

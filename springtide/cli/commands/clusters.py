@@ -63,7 +63,7 @@ COMMANDS = (
         examples=("clusters alarms",),
         arguments=(_NAME_OR_ONLY,),
         call=reads(f"{CLUSTER}/alarms"),
-        columns=columns("code topic #partition #broker=broker_id detail"),
+        columns=columns("code topic #partition #broker=broker_id follows detail"),
     ),
     change(
         words=("clusters", "recover-metadata"),

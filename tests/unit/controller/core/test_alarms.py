@@ -142,6 +142,64 @@ def test_what_follows_from_a_failed_directory_is_counted_in_its_alarm() -> None:
     assert len(book.alarms.alarms(book.image)) == 5, "they are still true"
 
 
+def fault(code: AlarmCode, broker_id: int) -> AlarmKey:
+    return AlarmKey(code=code, broker_id=broker_id)
+
+
+def with_partition(book: Book, **changes: object) -> None:
+    """The first partition's state changes, of three replicas."""
+    state = changed(book.cluster.partition(), **changes)
+    book.write(state)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        AlarmCode.LOG_DIRS_OFFLINE,
+        AlarmCode.BROKER_FENCED,
+        AlarmCode.BROKER_STOPPED,
+        AlarmCode.DISK_BELOW_RESERVE,
+    ],
+)
+def test_a_partition_below_its_minimum_follows_from_the_faults_of_its_missing_replicas(
+    code: AlarmCode,
+) -> None:
+    book = Book(0)
+    with_partition(book, isr=(1,), leader=1)
+    below = AlarmCode.PARTITION_BELOW_MIN_ISR
+    book.raise_alarm(fault(code, 3))
+    assert [alarm.key.code for alarm in book.alarms.alarms(book.image)] == [below, code], "2 lags by itself"
+    book.raise_alarm(fault(code, 2))
+    first, second = book.alarms.alarms(book.image)
+    assert (first.key, first.follows) == (fault(code, 2), {below: 1})
+    assert (second.key, second.follows) == (fault(code, 3), {})
+    assert book.alarms.counts()[below] == 1, "rules of Prometheus still see it"
+
+
+def test_a_partition_without_a_leader_follows_only_where_it_comes_back_by_itself() -> None:
+    book = Book(0)
+    stopped = fault(AlarmCode.BROKER_STOPPED, 1)
+    for number in (1, 2, 3):
+        book.raise_alarm(fault(AlarmCode.BROKER_STOPPED, number))
+    with_partition(book, leader=NO_LEADER, isr=(), elr=(1,))
+    alarms = book.alarms.alarms(book.image)
+    assert alarms[0].key == stopped, "as severe as what follows from it"
+    assert alarms[0].follows == {LEADERLESS: 1, AlarmCode.PARTITION_BELOW_MIN_ISR: 1}
+    with_partition(book, leader=NO_LEADER, isr=(), elr=())
+    assert book.alarms.alarms(book.image)[0].key == partition_alarm(LEADERLESS)
+
+
+def test_a_full_disk_whose_directory_has_failed_is_one_alarm() -> None:
+    book = Book(0)
+    offline = fault(AlarmCode.LOG_DIRS_OFFLINE, 1)
+    for code in (AlarmCode.DISK_BELOW_RESERVE, AlarmCode.DISK_FULL, AlarmCode.BROKER_FENCED):
+        book.raise_alarm(fault(code, 1))
+    book.raise_alarm(fault(AlarmCode.DISK_FULL, 2))
+    book.raise_alarm(offline)
+    listed = [alarm.key for alarm in book.alarms.alarms(book.image)]
+    assert listed == [offline, fault(AlarmCode.DISK_FULL, 2)]
+
+
 def test_what_partition_alarms_say() -> None:
     book = Book(0)
     state = without_leader(book.cluster.partition(), last_known_leader=NO_LEADER)

@@ -591,7 +591,7 @@ def test_a_broker_whose_last_directory_fails_loses_every_seat_and_stays_fenced()
     assert response.status is BrokerStatus.FENCED
     (alarm,) = (one for one in cluster.machine.alarms() if one.key.code is AlarmCode.LOG_DIRS_OFFLINE)
     assert alarm.detail.startswith("broker 1: log directories offline: dir-1 (No space left on device): its")
-    assert alarm.follows == {AlarmCode.BROKER_FENCED: 1}
+    assert alarm.follows == {AlarmCode.BROKER_FENCED: 1, AlarmCode.PARTITION_BELOW_MIN_ISR: 1}
     assert seats(cluster.partition(number=0)) == (2, (2,), ())
     assert seats(cluster.partition(number=1)) == (NO_LEADER, (), ())
     assert cluster.partition(number=1).last_known_elr == (1,)
