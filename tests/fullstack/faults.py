@@ -263,7 +263,37 @@ def rot_at_rest(
     return True
 
 
-ALL = {**SHARED, **OF_COORDINATORS, **OWN, **families.KINDS, **topics_made_again.KINDS}
+# Disks below their reserve
+
+SHORT_SHARE = 0.2
+"""Share of the seeds in which disks get short; what draws it draws nothing else, as for MADE_AGAIN."""
+SHORT_PACE_MS = 2_500
+OF_DISKS: dict[str, Kind] = {}
+
+
+def _draw_short(cluster: Cluster, random: Random) -> Arguments | None:
+    for_ms = random.randint(500, 8_000)
+    return {"brokers": random.sample(sorted(cluster.brokers), random.choice([1, 1, 2])), "for_ms": for_ms}
+
+
+@register_in(OF_DISKS)(_draw_short)
+def disk_short(cluster: Cluster, *, brokers: list[int], for_ms: int) -> bool:
+    """Disks say that less is free than the reserve, and then that there is room (4.11, a disk that fills up).
+    Nothing is lost by it, so it costs no budget."""
+    struck = [cluster.brokers[broker] for broker in brokers]
+    for node in struck:
+        node.host.memory.told_free_bytes = 0
+        cluster.world.note(f"the disk of {node.name} is below its reserve")
+
+    def make_room() -> None:
+        for node in struck:
+            node.host.memory.told_free_bytes = None
+
+    cluster.ongoing.begin(nodes=tuple(node.name for node in struck), for_ms=for_ms, end=make_room)
+    return True
+
+
+ALL = {**SHARED, **OF_COORDINATORS, **OWN, **OF_DISKS, **families.KINDS, **topics_made_again.KINDS}
 
 
 def apply(cluster: Cluster, strike: Strike) -> bool:
@@ -310,7 +340,7 @@ class FaultPlanner:
 def planners_of(cluster: Cluster) -> list[FaultPlanner]:
     """One draws a random subset of the kinds at the seed's pace, another now and then of one of the families,
     so that these cost every seed a little and none much; a third, where there are coordinators, strikes them;
-    a fourth, in some seeds, makes topics again.
+    a fourth, in some seeds, makes topics again; a fifth, in some, takes disks below their reserve.
     Where topics are deleted meanwhile, ZooKeeper does not go back: what was deleted would be back, and wait
     for an operator (section 11, limits)."""
     random = cluster.world.random("faults")
@@ -331,6 +361,9 @@ def planners_of(cluster: Cluster) -> list[FaultPlanner]:
     random = cluster.world.random("topics made again")
     if chosen != "metadata" and random.random() < MADE_AGAIN:
         planners.append(FaultPlanner(cluster, random, list(topics_made_again.KINDS.values()), FAMILY_PACE_MS))
+    random = cluster.world.random("short disks")
+    if random.random() < SHORT_SHARE:
+        planners.append(FaultPlanner(cluster, random, list(OF_DISKS.values()), SHORT_PACE_MS))
     return planners
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 
+from dataplane.core import leader
+from dataplane.core.results import AppendResult
+from springtide.wire.errors import ErrorCode
 from tests.fullstack.__main__ import digest_elsewhere
 from tests.fullstack.options import Options
 from tests.fullstack.run import Result, run_seed
@@ -63,6 +68,23 @@ def test_i39_what_is_acknowledged_after_a_topic_was_made_again_is_in_it() -> Non
     assert any(line.endswith("again-0 is made again") for line in result.recent), result.report()
     with planted(topics.name_free_at_once):
         assert [failure.split(":")[0] for failure in run().failures] == ["I39"]
+
+
+def test_disks_below_their_reserve_refuse_writes_and_lose_nothing() -> None:
+    """The planted bug answers what there is no room for as if it were written."""
+    strikes = tuple(
+        Strike(at_ms, "disk_short", {"brokers": brokers, "for_ms": 2_500})
+        for at_ms, brokers in ((1_500, [1]), (4_500, [1, 2, 3]))
+    )
+
+    def run() -> Result:
+        return run_seed(1, faults_ms=FAULTS_MS, options=Options(), strikes=strikes)
+
+    result = run()
+    assert not result.failures, result.report()
+    assert len(result.strikes) == 2
+    with patch.object(leader, "_NO_ROOM", AppendResult(ErrorCode.NONE, 0, -1, 0)):
+        assert run().failures
 
 
 def test_a_seed_replays_in_another_process_and_under_another_hash_seed() -> None:

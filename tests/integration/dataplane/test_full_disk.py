@@ -77,7 +77,7 @@ class Producing:
     """An idempotent producer of COUNT values, and what became of them: offsets by number, and errors."""
 
     def __init__(self, cluster: LocalCluster) -> None:
-        self.delivered: dict[int, int] = {}
+        self.delivered: dict[int, int | None] = {}
         self.failed: list[object] = []
         self._producer = confluent_kafka.Producer(
             {
@@ -106,19 +106,19 @@ class Producing:
         assert sorted(self.delivered) == list(range(COUNT))
 
 
-def read_all(cluster: LocalCluster) -> dict[int, int]:
+def read_all(cluster: LocalCluster) -> dict[int, int | None]:
     """Offsets by number, of COUNT values."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "none", "enable.auto.commit": False}
     )
-    read: dict[int, int] = {}
+    read: dict[int, int | None] = {}
     try:
         consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
         while len(read) < COUNT:
             message = consumer.poll(TIMEOUT_S)
             assert message is not None, f"{len(read)} of {COUNT} were read"
             assert message.error() is None, message.error()
-            value = message.value()
+            value = message.value() or b""
             number = int.from_bytes(value[:4], "big")
             assert value[4:] == VALUES[number % 4]
             assert number not in read, "nothing is stored twice"

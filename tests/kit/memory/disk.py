@@ -153,6 +153,8 @@ class MemoryDisk:
     def __init__(self) -> None:
         self.life = 0
         self.free_bytes_left: int | None = None
+        #: What it says is free, though there is room; None: the truth.
+        self.told_free_bytes: int | None = None
         self.is_read_only = False
         self.has_mount_marks = True
         self.has_birth_times = True
@@ -422,6 +424,8 @@ class MemoryDisk:
             self._pending = waiting[::-1]
 
     def free_bytes(self, path: str) -> int:
+        if self.told_free_bytes is not None:
+            return self.told_free_bytes
         return 2**40 if self.free_bytes_left is None else self.free_bytes_left
 
     def total_bytes(self, path: str) -> int:
