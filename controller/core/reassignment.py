@@ -48,7 +48,7 @@ def alter_reassignments(
         after = (
             _check_named(image, target, seen)
             or _check_rate(event.throttled_rate)
-            or _altered(image, target, _throttle(event, key), options)
+            or _altered(draft, target, _throttle(event, key), options)
         )
         seen.add(key)
         refusal = after if isinstance(after, Refusal) else None
@@ -109,9 +109,10 @@ def _throttle(event: AlterReassignments, key: PartitionKey) -> MoveThrottle | No
 
 
 def _altered(
-    image: ClusterImage, target: ReassignmentTarget, throttle: MoveThrottle | None, options: ControllerOptions
+    draft: Draft, target: ReassignmentTarget, throttle: MoveThrottle | None, options: ControllerOptions
 ) -> PartitionState | Refusal | None:
     """Return the state as asked for, its epochs not settled yet; None if nothing changes."""
+    image = draft.image
     before = image.partitions[target.topic_id, target.partition]
     after: PartitionState | Obstacle | None
     if target.replicas is None:
@@ -123,7 +124,7 @@ def _altered(
             )
         after = rolled_back(image, before)
     else:
-        refusal = _check_replicas(image, before, target.replicas, options)
+        refusal = _check_replicas(draft, before, target.replicas, options)
         if refusal is not None:
             return refusal
         after = grown(image, before, target.replicas, throttle)
@@ -139,8 +140,10 @@ def _altered(
 
 
 def _check_replicas(
-    image: ClusterImage, before: PartitionState, replicas: tuple[int, ...], options: ControllerOptions
+    draft: Draft, before: PartitionState, replicas: tuple[int, ...], options: ControllerOptions
 ) -> Refusal | None:
+    image = draft.image
+
     def refuse(detail: str, limit: int | None = None) -> Refusal:
         return Refusal(
             code=RefusalCode.INVALID_REPLICA_ASSIGNMENT, field="replicas", detail=detail, limit=limit
@@ -181,6 +184,13 @@ def _check_replicas(
                 code=RefusalCode.INELIGIBLE_BROKER,
                 field="replicas",
                 detail=f"broker {broker_id} is {how}: it can't take a replica now",
+            )
+        if broker_id not in before.replicas and broker_id in draft.full_disks.short:
+            return Refusal(
+                code=RefusalCode.INELIGIBLE_BROKER,
+                field="replicas",
+                detail=f"the disk of broker {broker_id} is below its reserve: it can't take a replica now",
+                hint="make room on it, or choose another broker",
             )
     crowded = crowding_fault(image, replicas)
     return None if crowded is None else refuse(crowded)

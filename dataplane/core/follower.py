@@ -214,10 +214,12 @@ class Follower(ReplicaRole):
             if refusal is not None:
                 rest = BackOff(self._replica.options.fetch_backoff_ms, ErrorCode.CORRUPT_MESSAGE)
                 return (*effects, rest, *self._tell_of_refusal(refusal))
-        if len(fetched.records) and not self._has_room(len(fetched.records)):
-            return (*effects, BackOff(self._replica.options.fetch_backoff_ms, ErrorCode.KAFKA_STORAGE_ERROR))
-        if len(fetched.records):
-            refusal = self._append(memoryview(fetched.records), wall_ms=wall_ms)
+        records = fetched.records
+        if len(records) and not self._has_room(len(records)):  # asked for before, or of an older release
+            rest = BackOff(self._replica.options.fetch_backoff_ms, ErrorCode.KAFKA_STORAGE_ERROR)
+            effects, records = (*effects, rest), b""
+        if records:
+            refusal = self._append(memoryview(records), wall_ms=wall_ms)
             if refusal is not None:
                 return (
                     *effects,
@@ -235,7 +237,7 @@ class Follower(ReplicaRole):
         ):
             effects = (*effects, HIGH_WATERMARK_MOVED)
         self._follow_log_start(fetched.log_start_offset)
-        if len(fetched.records) and self._log.must_vouch:
+        if records and self._log.must_vouch:
             effects = (*effects, STOP_FETCHING, VOUCH)
         return effects
 

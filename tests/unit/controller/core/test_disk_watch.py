@@ -8,8 +8,11 @@ from controller.core.disk_watch import HOUR_MS, SAMPLE_MS
 from controller.core.effects import AlarmCode
 from controller.core.events import (
     AddPartitions,
+    AlterReassignments,
     CreateTopic,
     PartitionsAdded,
+    ReassignmentsAltered,
+    ReassignmentTarget,
     Refusal,
     RefusalCode,
     TopicCreated,
@@ -88,6 +91,26 @@ def test_new_partitions_go_to_no_broker_below_its_reserve() -> None:
     again = cluster.step(AddPartitions(wall_ms=0, actor="ann", topic="a", partitions=18)).reply
     assert isinstance(again, PartitionsAdded)
     assert {b for state in again.partitions for b in state.replicas} == {1, 2, 3}
+
+
+def test_no_move_begins_to_a_broker_below_its_reserve_and_one_on_its_way_goes_on() -> None:
+    cluster = Cluster(brokers=(1, 2, 3, 4))
+    cluster.create((1, 2, 3), (1, 2, 3))
+
+    def move(partition: int) -> Refusal | None:
+        target = ReassignmentTarget(topic_id=topic_id(), partition=partition, replicas=(4, 2, 3))
+        event = AlterReassignments(wall_ms=0, actor="ann", targets=(target,))
+        return cluster.ask(event, ReassignmentsAltered).results[0].refusal
+
+    assert move(0) is None
+    report(cluster, 4, is_short=True)
+    refusal = move(1)
+    assert refusal is not None
+    assert refusal.code is RefusalCode.INELIGIBLE_BROKER, "an operation that moves it waits"
+    assert refusal.detail == "the disk of broker 4 is below its reserve: it can't take a replica now"
+    assert cluster.partition(number=0).adding_replicas == (4,)
+    report(cluster, 4, is_short=False)
+    assert move(1) is None
 
 
 def test_a_disk_that_is_nearly_full_gets_partitions_only_for_want_of_others() -> None:

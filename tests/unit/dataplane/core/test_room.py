@@ -165,6 +165,15 @@ def test_a_follower_writes_nothing_of_an_answer_that_there_is_no_room_for() -> N
     assert (bench.log.log_end_offset, max_bytes(bench)) == (0, 0)
 
 
+def test_a_follower_deletes_by_an_answer_whose_records_it_has_no_room_for() -> None:
+    bench = following()
+    bench.fetched(LeaderAnswer(records=batch_of(leader_epoch=5), high_watermark=1))
+    bench.log.room.on_look(free_bytes=0, reserve_bytes=1_000)
+    more = batch_of(base_offset=1, leader_epoch=5)
+    bench.fetched(LeaderAnswer(records=more, high_watermark=2, log_start_offset=1))
+    assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.high_watermark) == (1, 1, 1)
+
+
 def fetch_from(leader: Bench, follower: Bench) -> tuple[FetchResult, Effects]:
     position = follower.replica.next_fetch()
     assert position is not None
