@@ -49,6 +49,7 @@ TAGS: Final = [
     {"name": "Partitions", "description": "Who leads, who follows and how far, what is blocked and why."},
     {"name": "Reassignments", "description": "Move replicas by hand, follow that, cancel it."},
     {"name": "Plans", "description": "See what would move before it does, then carry it out as it was seen."},
+    {"name": "Webhooks", "description": "URLs that are told alarms, and silences of alarms."},
     {
         "name": "Operations",
         "description": "Work that outlives its request, resumed by whichever controller is active.",
@@ -216,24 +217,36 @@ def add_examples(document: dict[str, Any]) -> None:
 
 
 def _share_parameters(document: dict[str, Any]) -> None:
-    """Write a parameter once, among the components, that is the same wherever its name is taken, and is taken
-    more than once."""
+    """Write parameters and the headers of answers once, among the components. Of several that have one name,
+    the one that is taken most often."""
     operations = [one for methods in document["paths"].values() for one in methods.values()]
     taken: dict[str, list[Any]] = {}
     for operation in operations:
         for one in operation.get("parameters", ()):
             taken.setdefault(f"{one['in']}_{one['name']}", []).append(one)
-    shared = {
-        name: found[0]
-        for name, found in sorted(taken.items())
-        if len(found) > 1 and all(one == found[0] for one in found)
-    }
+    shared = _most_taken(taken)
     for operation in operations:
         for place, one in enumerate(operation.get("parameters", ())):
             name = f"{one['in']}_{one['name']}"
-            if name in shared:
+            if shared.get(name) == one:
                 operation["parameters"][place] = {"$ref": f"#/components/parameters/{name}"}
     document["components"]["parameters"] = shared
+    of_answers = [one.get("headers", {}) for each in operations for one in each["responses"].values()]
+    taken = {}
+    for headers in of_answers:
+        for name, header in headers.items():
+            taken.setdefault(name, []).append(header)
+    shared = _most_taken(taken)
+    for headers in of_answers:
+        for name, header in headers.items():
+            if shared.get(name) == header:
+                headers[name] = {"$ref": f"#/components/headers/{name}"}
+    document["components"]["headers"] = shared
+
+
+def _most_taken(taken: dict[str, list[Any]]) -> dict[str, Any]:
+    found = {name: max(parts, key=parts.count) for name, parts in sorted(taken.items())}
+    return {name: part for name, part in found.items() if taken[name].count(part) > 1}
 
 
 def _share_refusals(document: dict[str, Any]) -> None:

@@ -50,7 +50,7 @@ def test_every_operation_is_named_tagged_and_says_what_can_go_wrong() -> None:
 def test_what_many_operations_share_is_written_once() -> None:
     written = json.dumps(DOCUMENT["paths"])
     assert '"x-problem-codes"' not in written
-    for kind in ("responses", "parameters"):
+    for kind in ("responses", "parameters", "headers"):
         for name, part in DOCUMENT["components"][kind].items():
             assert f'"#/components/{kind}/{name}"' in written, name
             assert "$ref" not in part
