@@ -215,6 +215,7 @@ async def serve(
         if_match_required=config.if_match_required,
         kafka_administration=config.kafka_administration,
         hsts_s=config.hsts_s,
+        webhook_hosts=config.allowed_webhook_hosts,
     )
     app = create_app(
         engine=engine,
@@ -242,7 +243,7 @@ async def serve(
             await tasks.start(engine.run)
             if issuer is not None:
                 tasks.start_soon(issuer.run)
-            of_sql = [outbox.run, app.state.operations.run]
+            of_sql = [outbox.run, app.state.operations.run, app.state.notifier.run]
             if config.audit_retention_days:
                 retention = Retention(
                     store,

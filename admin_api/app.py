@@ -1,7 +1,7 @@
 """The FastAPI application, built from the parts that the composition root gives it.
 
-Nothing is global and nothing is started here. The composition root runs `app.state.operations.run` beside the
-engine and the outbox.
+Nothing is global and nothing is started here. The composition root runs `app.state.operations.run` and
+`app.state.notifier.run` beside the engine and the outbox.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ from admin_api.settings import ApiSettings
 from admin_api.topics import missing
 from admin_api.topics import routes as topics
 from admin_api.users import routes as users
+from admin_api.webhooks import routes as webhooks
+from admin_api.webhooks import silences
 from controller.face.cluster import Engine
 from controller.face.database import Database
 from controller.face.groups import ClientGroups
@@ -60,6 +62,7 @@ from controller.face.surroundings import (
     RandomBytes,
     create_routers,
 )
+from controller.face.webhooks import HttpPost, Notifier, WebhookCollector
 
 if TYPE_CHECKING:
     from admin_api.http.oidc import OidcIssuer
@@ -91,11 +94,21 @@ def create_app(
         wake_ms=settings.operation_wake_ms,
         sizes_wait_ms=settings.sizes_wait_ms,
     )
+    notifier = Notifier(
+        engine=engine,
+        store=database,
+        clock=clock,
+        random_bytes=random_bytes,
+        post=HttpPost(),
+        allowed_hosts=settings.webhook_hosts,
+    )
+    registry.register(WebhookCollector(notifier))
     services = Services(
         engine=engine,
         database=database,
         outbox=outbox,
         operations=operations,
+        notifier=notifier,
         groups=client_groups,
         settings=settings,
         clock=clock,
@@ -118,6 +131,7 @@ def create_app(
     app.state.settings = settings
     app.state.registry = registry
     app.state.operations = operations
+    app.state.notifier = notifier
     app.state.feed = OperationFeed(services)
     routers = (
         *create_routers(engine),  # routes are tried in order; brokers send most requests
@@ -141,6 +155,8 @@ def create_app(
         plans.router,
         approvals.router,
         policies.router,
+        webhooks.router,
+        silences.router,
         plan_undoing.router,
         placement.router,
         resilience.router,

@@ -27,6 +27,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     read_only: every operator's write is refused; brokers are served as usual.
     if_match_required: an existing resource is changed or deleted only under an If-Match.
     hsts_s: how long browsers are told to use only https, in seconds; 0 does not tell them.
+    webhook_hosts: hosts that webhooks may name; none: any.
     event_streams_max: event streams open at once.
     event_stream_ms_max: how long a stream lasts before its client has to open it again.
     event_heartbeat_ms: after this time without an event a comment is sent.
@@ -54,6 +55,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool = False
     if_match_required: bool = False
     hsts_s: int = 0
+    webhook_hosts: tuple[str, ...] = ()
     #: Whether Kafka clients may administer through a broker where tokens are used. Without tokens they always
     #: may.
     kafka_administration: bool = False

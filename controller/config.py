@@ -182,6 +182,9 @@ class ControllerConfig:
     if_match_required: bool = _option(
         False, "change or delete what exists only for who names the version they saw"
     )
+    webhook_hosts: str = _option(
+        "", "HOST,*.DOMAIN,...: the only hosts that webhooks may name (default: any, also those inside)"
+    )
     observer: bool = _option(False, "show clusters, but never stand for election")
     connections_max: int = _option(10_000, "open HTTP connections above which new ones get 503", minimum=10)
     keep_alive_s: int = _option(75, "how long an idle HTTP connection is kept", minimum=1)
@@ -206,6 +209,10 @@ class ControllerConfig:
     @property
     def scheme(self) -> str:
         return "https" if self.tls_cert else "http"
+
+    @property
+    def allowed_webhook_hosts(self) -> tuple[str, ...]:
+        return tuple(host.strip().lower() for host in self.webhook_hosts.split(",") if host.strip())
 
     @property
     def is_loopback_only(self) -> bool:

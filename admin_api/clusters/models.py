@@ -8,7 +8,15 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from admin_api.clusters.resilience import ResilienceSummary
 from admin_api.clusters.skew import SkewSummary
-from admin_api.http.models import ClusterName, LastChange, Reason, RequestBody, View, ViewList
+from admin_api.http.models import (
+    ClusterName,
+    LastChange,
+    Reason,
+    RequestBody,
+    SilenceMark,
+    View,
+    ViewList,
+)
 
 ConfigName = Annotated[str, StringConstraints(min_length=1, max_length=249)]
 ConfigValue = Annotated[str, StringConstraints(max_length=65_536)]
@@ -210,6 +218,9 @@ class AlarmView(View):
     follows: dict[str, int] = Field(
         description="how many alarms of which codes follow from this one; they are not listed",
         examples=[{"storage_error": 291}],
+    )
+    silenced: SilenceMark | None = Field(
+        default=None, description="a silence that keeps it from webhooks; null: none"
     )
 
 

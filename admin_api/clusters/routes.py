@@ -206,6 +206,7 @@ async def list_alarms(
     view = services.engine.cluster(cluster)
     alarms = view.alarms()
     page, token = paging.page_of(alarms, alarm_order, name="alarms", kinds=(int, str, int, int))
-    items = [service.alarm_view(view.image, alarm) for alarm in page]
+    silences, wall_ms = services.notifier.silences_of(cluster), services.clock.now_wall_ms()
+    items = [service.alarm_view(view.image, alarm, silences, wall_ms=wall_ms) for alarm in page]
     counts = Counter(alarm.key.code.value for alarm in alarms)
     return show(request, AlarmList(items=items, next_page_token=token, counts=counts), view=view)

@@ -24,7 +24,7 @@ from admin_api.clusters.models import (
 from admin_api.clusters.resilience import ResilienceSummary
 from admin_api.clusters.skew import SkewSummary, skew_of
 from admin_api.http.answers import Answer
-from admin_api.http.models import last_change, timestamp
+from admin_api.http.models import SilenceMark, last_change, timestamp
 from admin_api.http.problems import refusal_problem
 from admin_api.http.services import Services
 from admin_api.http.writes import Attempt, submit
@@ -47,6 +47,7 @@ from controller.face.commands import (
     TopicsBroughtBack,
 )
 from controller.face.settings import CLUSTER_SETTINGS, checked_configs, is_cluster_protected
+from controller.face.webhooks import Silence, silence_of, subject_of
 from springtide.contract.partition_state import PartitionKey
 from springtide.contract.session import BrokerStatus
 
@@ -217,11 +218,15 @@ def partition_counts(image: ClusterImage) -> PartitionCounts:
     )
 
 
-def alarm_view(image: ClusterImage, alarm: Alarm) -> AlarmView:
+def alarm_view(
+    image: ClusterImage, alarm: Alarm, silences: Sequence[Silence] = (), *, wall_ms: int = 0
+) -> AlarmView:
+    found = silence_of(silences, subject_of(image, alarm), wall_ms)
     topic = image.topics.get(alarm.key.topic_id) if alarm.key.topic_id is not None else None
     return AlarmView.of(
         alarm.key,
         topic=None if topic is None else topic.topic,
         detail=alarm.detail,
         follows={code.value: count for code, count in alarm.follows.items()},
+        silenced=None if found is None else SilenceMark.of(found, until=timestamp(found.until_ms)),
     )

@@ -264,6 +264,14 @@ CATALOGUE: Mapping[str, Kind] = {
     ),
     "user_not_found": Kind(404, "No such user", "GET /clusters/{cluster}/users lists those that exist"),
     "policy_not_found": Kind(404, "No such policy", "GET /clusters/{cluster}/policies lists them"),
+    "webhook_not_found": Kind(404, "No such webhook", "GET /clusters/{cluster}/webhooks lists them"),
+    "too_many_webhooks": Kind(409, "The cluster has as many webhooks as it may", "delete one first"),
+    "silence_not_found": Kind(
+        404, "No such silence", "GET /clusters/{cluster}/silences lists those that have not ended"
+    ),
+    "too_many_silences": Kind(
+        409, "The cluster has as many silences as it may", "end some, or silence a code"
+    ),
     "same_person": Kind(
         403, "It takes a second person", "ask another person, with a token of their own, to approve it"
     ),

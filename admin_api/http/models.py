@@ -194,6 +194,15 @@ def listener_views(node: BrokerRegistration | CoordinatorRegistration) -> list[L
     ]
 
 
+class SilenceMark(View):
+    """Why webhooks are told nothing of an alarm, and until when."""
+
+    id: str = Field(examples=["sil_Zk1lV0pCTEq4nY6mXw2v3A"])
+    reason: str = Field(examples=["its board is replaced"])
+    actor: str
+    until: str
+
+
 class LastChange(View):
     """The reason for the resource's state: the change that wrote its row."""
 

@@ -117,7 +117,8 @@ _NEEDS: Final[Mapping[tuple[Area, Operation], str]] = {
     (Area.CLUSTER, _O.DESCRIBE): (
         "listClusters getCluster listConfigChanges listSetAsideLogs listAlarms listBrokers getBroker "
         "listCoordinators getCoordinator listGroups listTopics listMissingTopics listReassignments listPlans "
-        "getPlan listPlannedMoves listPolicies getPolicy getAssignment getResilience listPartitionsOfCluster "
+        "getPlan listPlannedMoves listPolicies getPolicy listWebhooks getWebhook listSilences "
+        "getAssignment getResilience listPartitionsOfCluster "
         "getReplication listOperations getOperation listMoves watchOperation getReceipt listVerifications "
         "getVerification listFindings listAudit verifyAudit getAuditRow getMetrics "
         "getClusterHistory getBrokerHistory getHeatMap"
@@ -130,7 +131,7 @@ _NEEDS: Final[Mapping[tuple[Area, Operation], str]] = {
         "addBrokers changeBroker removeBroker drainBroker demoteBroker returnBroker admitCoordinators "
         "changeCoordinator removeCoordinator electLeader electPreferredLeaders assignPartition "
         "cancelReassignment makePlan deletePlan executePlan approvePlan undoOperation changeOperation "
-        "cancelOperation pauseOperation resumeOperation recordVerification"
+        "cancelOperation pauseOperation resumeOperation recordVerification addSilence endSilence"
     ),
     (Area.CLUSTER, _O.ALTER_CONFIGS): (
         "setBrokerConfig unsetBrokerConfig alterBrokerConfigs setClusterConfig unsetClusterConfig "
@@ -138,7 +139,10 @@ _NEEDS: Final[Mapping[tuple[Area, Operation], str]] = {
     ),
     (Area.ACCESS, _O.DESCRIBE): "listAcls explainAcls listUsers getUser",
     (Area.ACCESS, _O.ALTER): "addAcls removeAcls putUser deleteUser",
-    (Area.PROTECTION, _O.ALTER): "recoverMetadata bringBackTopics putPolicy deletePolicy",
+    (
+        Area.PROTECTION,
+        _O.ALTER,
+    ): "recoverMetadata bringBackTopics putPolicy deletePolicy putWebhook testWebhook deleteWebhook",
 }
 NEEDS: Final[Mapping[str, tuple[Area, Operation]]] = {
     operation_id: need for need, named in _NEEDS.items() for operation_id in named.split()

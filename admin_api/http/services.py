@@ -20,6 +20,7 @@ from controller.face.groups import ClientGroups
 from controller.face.history import AuditOutbox
 from controller.face.operations import OperationsRunner
 from controller.face.surroundings import ControllerClock, Ids, RandomBytes
+from controller.face.webhooks import Notifier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class Services:
     database: Database
     outbox: AuditOutbox
     operations: OperationsRunner
+    notifier: Notifier
     groups: ClientGroups
     settings: ApiSettings
     clock: ControllerClock

@@ -136,6 +136,12 @@ class Attempt:
         return {**self.event, "operation_id": None if self.dry_run else self.operation_id}
 
 
+def first_revision(seed: str) -> int:
+    """Return a first revision derived from the seed. What is made again under its old name must not match the
+    ETag of the deleted one."""
+    return int.from_bytes(hashlib.sha256(seed.encode("ascii")).digest()[:6], "big")
+
+
 class ChangeFields(TypedDict):
     action: str
     body: Mapping[str, Any]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from functools import partial
 
@@ -10,7 +9,7 @@ from admin_api.http.answers import Answer
 from admin_api.http.conditions import Precondition
 from admin_api.http.problems import FieldProblem, ProblemError
 from admin_api.http.services import Services
-from admin_api.http.writes import Attempt
+from admin_api.http.writes import Attempt, first_revision
 from admin_api.policies.models import PolicyTried, PutPolicy, VerdictView, policy_view
 from controller.face.commands import Overloaded
 from controller.face.plans import snapshot_of
@@ -30,12 +29,6 @@ from controller.face.policies import (
     put_policy,
     say,
 )
-
-
-def _first_revision(seed: str) -> int:
-    """Return a first revision derived from the seed. A policy that is made again must not match the ETag of
-    the deleted one."""
-    return int.from_bytes(hashlib.sha256(seed.encode("ascii")).digest()[:6], "big")
 
 
 async def shape_of(services: Services, row: PolicyRow) -> Shape | None:
@@ -76,7 +69,7 @@ async def write_policy(
         reason=attempt.reason,
         created_at_ms=attempt.wall_ms if before is None else before.created_at_ms,
         updated_at_ms=attempt.wall_ms,
-        revision=_first_revision(attempt.seed) if before is None else before.revision + 1,
+        revision=first_revision(attempt.seed) if before is None else before.revision + 1,
     )
     if attempt.dry_run:
         facts = Facts(snapshot=await snapshot_of(services.engine, services.database, cluster), plan=None)

@@ -224,6 +224,15 @@ class AlarmBook:
             broker = None if broker_id is None else draft.image.name_of(broker_id)
             self.raise_alarm(draft, key, describe_leap(broker, leap))
 
+    def on_webhooks(self, draft: Draft, failing: str | None) -> None:
+        """Note which webhooks take no messages; None: each does."""
+        key = AlarmKey(code=AlarmCode.WEBHOOK_FAILS)
+        if failing is None:
+            self.clear_alarm(draft, key)
+        else:
+            todo = "`springtide webhooks list` says why"
+            self.raise_alarm(draft, key, f"alarms do not reach the webhooks {failing}: {todo}")
+
     def on_certificate(self, draft: Draft, node: str, node_id: int, ends_ms: int) -> None:
         """Note when the first certificate of a broker's or coordinator's listeners ends; -1: it has none.
         node: its name."""

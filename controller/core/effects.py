@@ -70,6 +70,8 @@ class AlarmCode(StrEnum):
     GROUP_UNSETTLED = "group_unsettled"
     #: A client group with members reads less than is produced.
     GROUP_LAG_GROWS = "group_lag_grows"
+    #: A webhook takes no messages, or was switched off by its receiver: other alarms may not be heard.
+    WEBHOOK_FAILS = "webhook_fails"
 
 
 GROUP_ALARMS: Final = frozenset({AlarmCode.GROUP_UNSETTLED, AlarmCode.GROUP_LAG_GROWS})

@@ -578,6 +578,7 @@ class ClusterMachine:
 
     def _on_tick(self, draft: Draft, event: Tick, now_ms: int) -> None:
         self._alarms.on_clocks(draft, None, event.clock_leap)
+        self._alarms.on_webhooks(draft, event.webhooks_fail)
         self._sessions.on_tick(draft, now_ms)
         self._coordinators.on_tick(draft, now_ms)
         if event.fresh_id is not None:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from controller.database.sql import create_sql_engine
 
 #: The newest of `migrations/versions`.
-HEAD: Final = "0008"
+HEAD: Final = "0009"
 
 #: A number that nothing else in the database uses: "springtide" on a telephone's keys.
 _POSTGRES_LOCK: Final = 7777464843

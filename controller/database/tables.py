@@ -224,6 +224,50 @@ policies = sa.Table(
     sa.PrimaryKeyConstraint("cluster", "name", name="pk_policies"),
 )
 
+#: Where alarms are told. url, secret: shown to no client. state: what was told and what waits (Kept), which
+#: the active controller writes under a compare-and-set token of its own.
+webhooks = sa.Table(
+    "webhooks",
+    metadata,
+    sa.Column("cluster", sa.String(255), nullable=False),
+    sa.Column("name", sa.String(64), nullable=False),
+    #: New for each webhook that is made, also under an old name.
+    sa.Column("uid", sa.String(64), nullable=False),
+    sa.Column("url", sa.Text, nullable=False),
+    sa.Column("secret", sa.String(128), nullable=False),
+    sa.Column("format", sa.String(16), nullable=False),
+    sa.Column("enabled", sa.Boolean, nullable=False),
+    sa.Column("wait_ms", sa.BigInteger, nullable=False),
+    sa.Column("settle_ms", sa.BigInteger, nullable=False),
+    sa.Column("actor", sa.String(255), nullable=False),
+    sa.Column("reason", sa.Text, nullable=True),
+    sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("updated_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("state", _Json, nullable=False),
+    sa.Column("state_revision", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("cluster", "name", name="pk_webhooks"),
+)
+
+#: Alarms that are told to no webhook for a time. NULL: any.
+silences = sa.Table(
+    "silences",
+    metadata,
+    sa.Column("id", sa.String(64), nullable=False),
+    sa.Column("cluster", sa.String(255), nullable=False),
+    sa.Column("code", sa.String(64), nullable=True),
+    sa.Column("topic", sa.String(255), nullable=True),
+    sa.Column("partition", sa.Integer, nullable=True),
+    sa.Column("broker_id", sa.Integer, nullable=True),
+    sa.Column("group_id", sa.Text, nullable=True),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("actor", sa.String(255), nullable=False),
+    sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("until_ms", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("id", name="pk_silences"),
+    sa.Index("ix_silences_cluster", "cluster", "until_ms"),
+)
+
 #: What verifications of replicas have found, as `pipeline verify --record` tells it. `partitions`: from where
 #: to where each was verified, of those that were told one by one.
 verifications = sa.Table(

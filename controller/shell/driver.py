@@ -179,6 +179,8 @@ class ClusterDriver:
         self.persisted_records = 0
         self.unclean_elections = 0
         self.persist_ms_last = 0
+        #: Names of webhooks that take no messages, for the next tick; None: each does.
+        self.webhooks_fail: str | None = None
         #: What was found before brokers are admitted.
         self.preflights = Preflights(published, clock=clock, listeners=listeners, limits=options.preflight)
         self._store = store
@@ -489,6 +491,7 @@ class ClusterDriver:
             Tick(
                 wall_ms=self._clock.now_wall_ms(),
                 clock_leap=self._clock.leap(),
+                webhooks_fail=self.webhooks_fail,
                 fresh_id=self._store.new_id() if is_missing else None,
             )
         )

@@ -25,6 +25,7 @@ from springtide.cli.commands import (
     topics,
     users,
     verifications,
+    webhooks,
 )
 
 COMMANDS: Final[tuple[Command, ...]] = (
@@ -41,6 +42,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     *reassignments.COMMANDS,
     *plans.COMMANDS,
     *policies.COMMANDS,
+    *webhooks.COMMANDS,
     *operations.COMMANDS,
     *verifications.COMMANDS,
     *audit.COMMANDS,
@@ -85,6 +87,8 @@ NOUNS: Final[Mapping[str, str]] = {
     "reassignments": "move replicas by hand, look at what moves, cancel",
     "plans": "what would move before it does, and carrying it out",
     "policies": "what plans must keep to, as SQL: look at, write, delete",
+    "webhooks": "URLs that are told alarms: look at, write, test, delete",
+    "silences": "alarms of which webhooks are told nothing for a time",
     "operations": "work that outlives its request: look at, follow, throttle, cancel",
     "verifications": "whether replicas are the same, as `pipeline verify` found them",
     "audit": "who changed what, when and why; verify that it was not altered",

@@ -511,6 +511,20 @@ async def an_hour_in_samples(story: Recorder) -> None:
     await story.show("getHeatMap", "even", "One topic, evenly")
 
 
+async def alarms_are_told(story: Recorder) -> None:
+    await _form(story)
+    await story.show("putWebhook", "new", "It is new; its secret is shown this once", name="pager")
+    await story.show("putWebhook", "changed", "It has changed, and its secret stays", if_match=True)
+    await story.show("getWebhook", "one", "Nothing has happened yet")
+    await story.show("listWebhooks", "one", "One webhook")
+    await story.show("testWebhook", "dry_run", "Nothing is sent", dry_run=True)
+    await story.show("deleteWebhook", "dry_run", "What would be deleted", dry_run=True)
+    await story.show("addSilence", "dry_run", "What it would be", dry_run=True)
+    silence = await story.show("addSilence", "broker", "Of one broker's alarm")
+    await story.show("listSilences", "one", "One silence")
+    await story.show("endSilence", "ended", "It has ended", silence_id=silence["id"])
+
+
 STORIES: Final[tuple[Callable[[Recorder], Awaitable[None]], ...]] = (
     all_have_their_leaders,
     a_broker_dies,
@@ -525,4 +539,5 @@ STORIES: Final[tuple[Callable[[Recorder], Awaitable[None]], ...]] = (
     what_was_verified,
     a_log_that_was_set_aside,
     an_hour_in_samples,
+    alarms_are_told,
 )

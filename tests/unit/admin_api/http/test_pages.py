@@ -101,6 +101,10 @@ async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
     for name in ("two", "three"):
         put = await rest.client.put(f"{PROD}/policies/{name}", json={"sql": "SELECT moves FROM plan WHERE 0"})
         assert put.status_code == 201, put.text
+        webhook = await rest.client.put(f"{PROD}/webhooks/{name}", json={"url": "https://example.com/"})
+        assert webhook.status_code == 201, webhook.text
+        silence = await rest.post(f"{PROD}/silences", {"topic": name, "minutes": 1, "reason": "r"})
+        assert silence.status_code == 201, silence.text
     for name in ("alice", "x" * 250):
         assert (await rest.client.put(f"{PROD}/users/{name}", json={"password": "pw"})).status_code == 201
         binding = {"resource_type": "topic", "resource_name": name * 3, "principal": f"User:{name}"}

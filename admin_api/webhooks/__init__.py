@@ -1,0 +1,1 @@
+"""Webhooks over REST, which are told alarms, and silences of alarms."""

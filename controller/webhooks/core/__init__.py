@@ -1,0 +1,1 @@
+"""What webhooks tell, and when. Pure."""
