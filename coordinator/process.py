@@ -84,7 +84,7 @@ class CoordinatorProcess:
             view=self.view, net=node.net, clock=node.clock, client_id=f"coordinator-{node.node_id}"
         )
         self.groups = GroupWatch(self._group_machines, ends, node.clock)
-        self.news = NewsOfGroups(self._group_machines, lambda: self.groups.troubles, lambda: self.groups.lags)
+        self.news = NewsOfGroups(self._group_machines, lambda: self.groups.troubles, self.groups.take_lags)
         context = CoordinatorContext(
             **node.context_parts(),
             counters=self.counters,

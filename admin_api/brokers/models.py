@@ -220,6 +220,14 @@ class BrokerView(View):
         "null: not known, and always on a standby",
         examples=[81.4],
     )
+    bytes_in_per_s: int | None = Field(
+        description="from producers, to all its workers, an average of about the last minute; null: not "
+        "known, as on a standby",
+        examples=[52_000],
+    )
+    bytes_out_per_s: int | None = Field(
+        description="to consumers, without copies between brokers; as above", examples=[104_000]
+    )
     last_shutdown: str = Field(description="how the run before this one ended", examples=["clean"])
     version: str
     registered_at: str

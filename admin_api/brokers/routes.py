@@ -27,7 +27,7 @@ from admin_api.http.answers import (
     done,
     show,
 )
-from admin_api.http.models import BrokerPath, ClusterPath, ReasonQuery
+from admin_api.http.models import BrokerPath, ClusterPath, ReasonQuery, Search, is_found
 from admin_api.http.paging import Paged
 from admin_api.http.problems import CONDITION_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
@@ -36,11 +36,27 @@ from admin_api.http.writes import Asked, Write
 from admin_api.operations.models import OperationView
 from admin_api.plans.models import PlanView
 from controller.face.cluster import Entity, brokers_of, status_of
+from controller.face.operations import endpoint_of
 from springtide.contract.session import BrokerStatus
 
 router = APIRouter(route_class=StrictRoute, tags=["Brokers"])
 
-BrokerSort = Literal["broker_id", "-broker_id", "replicas", "-replicas", "leaders", "-leaders"]
+BrokerSort = Literal[
+    "broker_id",
+    "-broker_id",
+    "replicas",
+    "-replicas",
+    "leaders",
+    "-leaders",
+    "disk_free",
+    "-disk_free",
+    "disk_used",
+    "-disk_used",
+    "bytes_in",
+    "-bytes_in",
+    "bytes_out",
+    "-bytes_out",
+]
 
 _MAINTENANCE_PROBLEMS = ("cluster_not_found", "broker_not_found", "ineligible_broker", *CONDITION_PROBLEMS)
 _MAINTENANCE_ANSWERS = accepted(
@@ -126,13 +142,26 @@ async def list_brokers(
     services: Serving,
     cluster: ClusterPath,
     state: Annotated[BrokerStatus | None, Query(description="only brokers in this state")] = None,
-    sort: Annotated[BrokerSort, Query(description="`-` before it: descending")] = "broker_id",
+    search: Search = None,
+    sort: Annotated[
+        BrokerSort,
+        Query(
+            description="`-` before it: descending; `disk_used`: by the share that is used; what is not "
+            "known comes below 0"
+        ),
+    ] = "broker_id",
     paging: Paged,
 ) -> Response:
-    """List the cluster's brokers, including those that wait to be added."""
+    """List the cluster's brokers, including those that wait to be added. A name is here an id, an endpoint or
+    a rack."""
     view = services.engine.cluster(cluster)
     known = brokers_of(view.image).values()
-    chosen = [workers for workers in known if state is None or status_of(workers) is state]
+    chosen = [
+        workers
+        for workers in known
+        if (state is None or status_of(workers) is state)
+        and is_found(search, str(workers[0].owner_id), endpoint_of(workers[0]), workers[0].rack)
+    ]
     brokers, token = paging.page_of(
         chosen,
         lambda workers: (service.sort_value(view, workers, sort), workers[0].owner_id),

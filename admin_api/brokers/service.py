@@ -45,7 +45,16 @@ from controller.face.operations import (
     goals_of,
     mismatch,
 )
-from controller.face.plans import BrokerSnapshot, Goal, Plan, Snapshot, make_plan, room_of, snapshot_of
+from controller.face.plans import (
+    BrokerSnapshot,
+    Goal,
+    Plan,
+    Rates,
+    Snapshot,
+    make_plan,
+    room_of,
+    snapshot_of,
+)
 
 #: Of one broker, by number; one at least.
 Workers = tuple[BrokerRegistration, ...]
@@ -182,14 +191,33 @@ def version_of(view: KnownCluster, broker_id: int) -> str:
 
 
 def sort_value(view: KnownCluster, workers: Workers, sort: str) -> int:
-    """Return the value that the list of brokers is ordered by, before the broker's id."""
+    """Return the value that the list of brokers is ordered by, before the broker's id. What is not known
+    comes below 0."""
     match sort.removeprefix("-"):
         case "replicas":
             return sum(len(view.image.replicas_of.get(worker.broker_id, ())) for worker in workers)
         case "leaders":
             return sum(len(view.image.leader_of.get(worker.broker_id, ())) for worker in workers)
+        case "disk_free" | "disk_used" as wanted:
+            disk = view.disk(workers[0].broker_id)
+            if disk is None or not disk.total_bytes:
+                return 0
+            used_permyriad = 10_000 - 10_000 * disk.free_bytes // disk.total_bytes
+            return 1 + (disk.free_bytes if wanted == "disk_free" else max(0, used_permyriad))
+        case "bytes_in" | "bytes_out" as wanted:
+            rates = rates_of(view, workers)
+            return 0 if rates is None else 1 + getattr(rates, wanted)
         case _:
             return workers[0].owner_id
+
+
+def rates_of(view: KnownCluster, workers: Workers) -> Rates | None:
+    """Return what passes through a broker's workers together; None if it is not known of one of them."""
+    found = [view.broker_rates(worker.broker_id) for worker in workers]
+    known = [rates for rates in found if rates is not None]
+    if len(known) < len(found):
+        return None
+    return Rates(sum(rates.bytes_in for rates in known), sum(rates.bytes_out for rates in known))
 
 
 def broker_view(view: KnownCluster, broker: BrokerRegistration, workers: Workers | None = None) -> BrokerView:
@@ -200,6 +228,7 @@ def broker_view(view: KnownCluster, broker: BrokerRegistration, workers: Workers
     replicas = sum(worker.replicas for worker in shown)
     disk = view.disk(broker.broker_id)
     connections, requests_per_s = view.load([worker.broker_id for worker in workers])
+    rates = rates_of(view, workers)
     status = broker.status if len(workers) == 1 else status_of(workers)
     return BrokerView.of(
         broker,
@@ -215,6 +244,8 @@ def broker_view(view: KnownCluster, broker: BrokerRegistration, workers: Workers
         disk_total_bytes=None if disk is None else disk.total_bytes,
         connections=connections,
         requests_per_s=None if requests_per_s is None else round(requests_per_s, 1),
+        bytes_in_per_s=None if rates is None else rates.bytes_in,
+        bytes_out_per_s=None if rates is None else rates.bytes_out,
         registered_at=timestamp(broker.registered_at_ms),
         replicas=replicas,
         leaders=sum(worker.leaders for worker in shown),

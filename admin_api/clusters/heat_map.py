@@ -87,7 +87,7 @@ def _weights(view: KnownCluster, measure: Measure) -> dict[str, int]:
     """Return how much of it each topic has, about: what orders the topics."""
     topics = [topic for topic in view.image.topics.values() if not topic.deleting]
     if measure == "bytes":
-        return {topic.topic_id: view.topic_bytes(topic.topic_id) or 0 for topic in topics}
+        return {topic.topic_id: view.topic_size(topic.topic_id) or 0 for topic in topics}
     if measure == "leaders":
         return {topic.topic_id: topic.partitions for topic in topics}
     return {topic.topic_id: topic.partitions * topic.replication_factor for topic in topics}

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 from admin_api.http.models import (
     INT64_MAX,
     BodyMoment,
+    LagView,
     Reason,
     RequestBody,
     TopicName,
@@ -35,7 +36,7 @@ class GroupPhase(StrEnum):
     UNKNOWN = "unknown"
 
 
-class GroupSummary(View):
+class GroupSummary(LagView):
     """A consumer group."""
 
     group_id: str = Field(examples=["billing"])
@@ -47,6 +48,9 @@ class GroupSummary(View):
     protocol_type: str = Field(
         description="`consumer`; empty where a client without a membership stores offsets",
         examples=["consumer"],
+    )
+    members_total: int | None = Field(
+        description="null: its coordinator has not told this controller", examples=[3]
     )
 
 
@@ -78,7 +82,9 @@ class GroupPartitionView(View):
     committed_offset: int | None = Field(description="of the record that is read next; null: none")
     leader_epoch: int | None = Field(description="committed with the offset")
     log_end_offset: int | None = Field(description="null: no leader answers")
-    lag: int | None = Field(description="records from the committed offset to the log's end")
+    lag: int | None = Field(
+        description="records from the committed offset to the log's end, as both are at this moment"
+    )
     lag_ms: int | None = Field(
         description="from the record that is read next to the newest, by their timestamps; told of the 100 "
         "partitions with the most records to read, where leaders answer at once"
@@ -104,12 +110,15 @@ class GroupView(GroupSummary):
     assignor: str = Field(description="empty while there is none", examples=["range"])
     coordinator_id: int = Field(examples=[1001])
     coordinator_endpoint: str = Field(examples=["desk1:9092"])
-    lag: int | None = Field(description="of all partitions; null: of one it is not known")
+    lag_by_offsets: int | None = Field(
+        description="the sum of the partitions' lags, as they are at this moment: between two commits it "
+        "swings with what is produced; null: of one it is not known",
+        examples=[250],
+    )
     last_rebalance: RebalanceView | None = Field(
         description="as its coordinator told the active controller; null: not told, since this controller "
         "became active"
     )
-    members_total: int
     partitions_total: int
     members: list[GroupMemberView] = Field(description=f"at most {MEMBERS_SHOWN_MAX}")
     partitions: list[GroupPartitionView] = Field(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from admin_api.groups import resetting, service
 from admin_api.groups.models import (
@@ -18,18 +19,61 @@ from admin_api.groups.models import (
 )
 from admin_api.groups.service import GroupPath
 from admin_api.http.answers import done, show
-from admin_api.http.models import ClusterPath, Reason, ReasonQuery
+from admin_api.http.models import NAMES_MAX, ClusterPath, Reason, ReasonQuery, Search, is_found
 from admin_api.http.paging import Paged
 from admin_api.http.problems import problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
 from admin_api.http.writes import Asked, Write
 from controller.face.cluster import Entity
+from controller.face.groups import GroupListing
 
 router = APIRouter(route_class=StrictRoute, tags=["Groups"])
 
+GroupSort = Literal[
+    "group_id", "-group_id", "lag", "-lag", "lag_ms", "-lag_ms", "members", "-members", "state", "-state"
+]
 #: Characters of a group's id by which the audit finds it; its body has the whole id.
 ENTITY_ID_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFilter:
+    """The groups that a list is narrowed to."""
+
+    state: str | None
+    prefix: str | None
+    search: str | None
+    named: frozenset[str]
+
+    def takes(self, group: GroupListing) -> bool:
+        return (
+            (self.state is None or group.state == self.state)
+            and (self.prefix is None or group.group_id.startswith(self.prefix))
+            and is_found(self.search, group.group_id)
+            and (not self.named or group.group_id in self.named)
+        )
+
+
+async def filter_of(
+    *,
+    state: Annotated[GroupPhase | None, Query(description="only groups in this state")] = None,
+    prefix: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=249,
+            description="only groups whose ids begin with this",
+            examples=["billing"],
+        ),
+    ] = None,
+    search: Search = None,
+    group: Annotated[
+        list[str],
+        Query(default_factory=list, max_length=NAMES_MAX, description="only these; may be repeated"),
+    ],
+) -> GroupFilter:
+    return GroupFilter(None if state is None else state.value, prefix, search, frozenset(group))
 
 
 @router.get(
@@ -45,32 +89,24 @@ async def list_groups(
     services: Serving,
     cluster: ClusterPath,
     paging: Paged,
-    state: Annotated[GroupPhase | None, Query(description="only groups in this state")] = None,
-    prefix: Annotated[
-        str | None,
-        Query(
-            min_length=1,
-            max_length=249,
-            description="only groups whose ids begin with this",
-            examples=["billing"],
-        ),
-    ] = None,
+    wanted: Annotated[GroupFilter, Depends(filter_of)],
+    sort: Annotated[
+        GroupSort, Query(description="`-` before it: descending; what is not known comes below 0")
+    ] = "group_id",
 ) -> Response:
-    """List the groups that coordinators know, by the beginnings of their ids. Each page asks them again."""
+    """List the groups that coordinators know: each page asks them again, and no broker. Lag and members are
+    as they told them last."""
     with service.as_problems(services):
         found, unanswered = await services.groups.listed(cluster)
+    view = services.engine.cluster(cluster)
     groups, token = paging.page_of(
-        (
-            group
-            for group in found
-            if (state is None or group.state == state.value)
-            and (prefix is None or group.group_id.startswith(prefix))
-        ),
-        service.order_of,
-        name="groups",
-        kinds=(str, str),
+        filter(wanted.takes, found),
+        lambda one: (service.sort_value(view, one, sort), *service.order_of(one)),
+        name=f"groups {sort}",
+        kinds=(int, str, str),
+        descending=sort.startswith("-"),
     )
-    items = [service.summary(group) for group in groups]
+    items = [service.summary(services, cluster, one) for one in groups]
     return show(request, GroupList(items=items, next_page_token=token, unanswered=unanswered))
 
 

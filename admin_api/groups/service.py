@@ -22,11 +22,11 @@ from admin_api.groups.models import (
     RebalanceView,
 )
 from admin_api.http.answers import Answer
-from admin_api.http.models import optional_timestamp
+from admin_api.http.models import lag_fields, optional_timestamp
 from admin_api.http.problems import ProblemError
 from admin_api.http.services import Services
 from admin_api.http.writes import Attempt
-from controller.face.cluster import ClusterImage
+from controller.face.cluster import ClusterImage, KnownCluster
 from controller.face.groups import (
     LATEST,
     MAX_TIMESTAMP,
@@ -48,6 +48,7 @@ GroupPath = Annotated[
 ]
 #: Partitions whose lag is told in time, too: each takes a read of its log.
 TIMED_PARTITIONS_MAX = 100
+_STATES = tuple(phase.value for phase in GroupPhase)
 #: How much of an id is in a page's token.
 _ORDER_CHARS = 40
 
@@ -66,8 +67,32 @@ def as_problems(services: Services, group_id: str | None = None) -> Iterator[Non
         raise ProblemError("group_in_use", f"group {name} has members: {error}") from error
 
 
-def summary(group: GroupListing) -> GroupSummary:
-    return GroupSummary(group_id=group.group_id, state=group.state, protocol_type=group.protocol_type)
+def summary(services: Services, cluster: str, group: GroupListing) -> GroupSummary:
+    known = services.engine.cluster(cluster).group_lag(group.group_id)
+    return GroupSummary(
+        group_id=group.group_id,
+        state=group.state,
+        protocol_type=group.protocol_type,
+        members_total=None if known is None else known.members,
+        **lag_fields(None if known is None else known.total, services.clock.now_mono_ms()),
+    )
+
+
+def sort_value(view: KnownCluster, group: GroupListing, order: str) -> int:
+    """Return the value that the list of groups is ordered by, before `order_of`. What is not known comes
+    below 0."""
+    known = view.group_lag(group.group_id)
+    match order.removeprefix("-"):
+        case "lag":
+            return 0 if known is None else known.total.records + 1
+        case "lag_ms":
+            return 0 if known is None else known.total.ms + 1
+        case "members":
+            return 0 if known is None else known.members + 1
+        case "state":
+            return _STATES.index(group.state) if group.state in _STATES else len(_STATES)
+        case _:
+            return 0
 
 
 def order_of(group: GroupListing) -> tuple[str, str]:
@@ -85,7 +110,7 @@ async def delete_group(services: Services, cluster: str, group_id: str, attempt:
             raise in_use(found)
         if not attempt.dry_run:
             await services.groups.delete(cluster, group_id)
-    return Answer.of(200, summary(found))
+    return Answer.of(200, summary(services, cluster, found))
 
 
 def in_use(group: GroupListing) -> ProblemError:
@@ -120,11 +145,11 @@ async def group_view(services: Services, cluster: str, group_id: str) -> GroupVi
         for place in places[:PARTITIONS_SHOWN_MAX]
     ]
     return GroupView(
-        **summary(found).model_dump(),
+        **summary(services, cluster, found).model_dump(exclude={"members_total"}),
         assignor=found.assignor,
         coordinator_id=found.coordinator_id,
         coordinator_endpoint=found.endpoint,
-        lag=_total(lags),
+        lag_by_offsets=_total(lags),
         last_rebalance=_rebalance(view.last_rebalance(group_id)),
         members_total=len(found.members),
         partitions_total=len(places),

@@ -21,7 +21,7 @@ from pydantic import (
     StringConstraints,
 )
 
-from controller.face.cluster import BrokerRegistration, Change, CoordinatorRegistration
+from controller.face.cluster import BrokerRegistration, Change, CoordinatorRegistration, LagRow
 from controller.face.operations import endpoint_of
 from controller.face.settings import ControllerOptions
 
@@ -174,6 +174,24 @@ class RequestBody(BaseModel):
 ItemView = TypeVar("ItemView", bound=View)
 
 
+#: At once in a question for things by name.
+NAMES_MAX: Final = 100
+Search = Annotated[
+    str | None,
+    Query(
+        min_length=1,
+        max_length=249,
+        description="only those with this in their name; small and capital letters are alike",
+        examples=["ord"],
+    ),
+]
+
+
+def is_found(search: str | None, *names: str | None) -> bool:
+    """Return whether one of the names has the text in it."""
+    return search is None or any(name is not None and search.lower() in name.lower() for name in names)
+
+
 class ViewList(View, Generic[ItemView]):
     items: list[ItemView]
     next_page_token: str | None
@@ -212,6 +230,40 @@ class LastChange(View):
     reason: str | None = None
     request_id: str | None = None
     operation_id: str | None = None
+
+
+class LagView(View):
+    """A group's lag as its coordinator tells it every few seconds: what was left at the newest commits, or,
+    where a commit is late, what is left now. Lists, details and metrics have the same figure."""
+
+    lag: int | None = Field(
+        description="records; null: not known, as on a standby and of a group without offsets", examples=[250]
+    )
+    lag_ms: int | None = Field(
+        description="how long ago the log's end was where the group is: of the partition that is farthest "
+        "behind",
+        examples=[4_200],
+    )
+    lag_age_ms: int | None = Field(
+        description="since the coordinator looked; null: it has not told this controller", examples=[1_300]
+    )
+    until_gone_ms: int | None = Field(
+        description="until nothing is left, if the lag goes on shrinking as in the last minute; null: it "
+        "does not shrink, or the group keeps up",
+        examples=[None],
+    )
+
+
+def lag_fields(row: LagRow | None, now_ms: int) -> dict[str, int | None]:
+    """Return the fields of a LagView. now_ms: monotonic."""
+    if row is None:
+        return dict.fromkeys(LagView.model_fields)
+    return {
+        "lag": row.records if row.records >= 0 else None,
+        "lag_ms": row.ms if row.ms >= 0 else None,
+        "lag_age_ms": max(0, now_ms - row.seen_ms),
+        "until_gone_ms": row.until_gone_ms,
+    }
 
 
 def last_change(change: Change | None) -> LastChange | None:

@@ -10,6 +10,7 @@ from pydantic.config import JsonDict
 from admin_api.clusters.models import Configs
 from admin_api.http.models import (
     ClusterName,
+    LagView,
     LastChange,
     Reason,
     ReplicaIds,
@@ -26,6 +27,7 @@ from controller.face.settings import ControllerOptions
 PARTITIONS_PER_TOPIC_MAX = ControllerOptions().partitions_per_topic_max
 SERVING_WAIT_MS_MAX = 60_000
 """For how long a creation's answer may be asked to wait."""
+READERS_SHOWN_MAX = 1_000
 PartitionCount = Annotated[int, Field(ge=1, le=PARTITIONS_PER_TOPIC_MAX)]
 Assignments = Annotated[list[ReplicaIds], Field(min_length=1, max_length=PARTITIONS_PER_TOPIC_MAX)]
 
@@ -98,6 +100,20 @@ class TopicView(View):
     under_replicated_partitions: int = Field(examples=[0])
     under_min_isr_partitions: int = Field(examples=[0])
     configs: dict[str, str] = Field(description="overrides of the cluster's and our defaults")
+    size_bytes: int | None = Field(
+        description="of its leaders' logs, one copy, as far as they have told; null: none has",
+        examples=[402_653_184],
+    )
+    bytes_in_per_s: int | None = Field(
+        description="from producers, an average of about the last minute; null: not known, as on a standby",
+        examples=[52_000],
+    )
+    bytes_out_per_s: int | None = Field(
+        description="to consumers, without copies between brokers; as above", examples=[104_000]
+    )
+    groups: int | None = Field(
+        description="client groups with offsets of it; null: not known, as on a standby", examples=[2]
+    )
     warnings: list[str] = Field(
         description="what its settings mean for writes with acks=all and may surprise"
     )
@@ -105,6 +121,21 @@ class TopicView(View):
 
 
 class TopicList(ViewList[TopicView]): ...
+
+
+class TopicReader(LagView):
+    """A client group that has offsets of a topic. Its lag is that in this topic."""
+
+    group_id: str = Field(examples=["billing"])
+    members_total: int = Field(description="of the group, whatever each of them reads", examples=[3])
+
+
+class TopicDetail(TopicView):
+    """A topic with the groups that read it."""
+
+    readers: list[TopicReader] = Field(
+        description=f"at most {READERS_SHOWN_MAX}, those that are farthest behind first; none on a standby"
+    )
 
 
 class PlacedPartition(View):

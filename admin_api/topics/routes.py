@@ -15,7 +15,15 @@ from admin_api.http.answers import (
     show,
 )
 from admin_api.http.conditions import IfMatch
-from admin_api.http.models import ClusterPath, ReasonQuery, TopicPath
+from admin_api.http.models import (
+    NAMES_MAX,
+    ClusterPath,
+    ReasonQuery,
+    Search,
+    TopicName,
+    TopicPath,
+    is_found,
+)
 from admin_api.http.paging import Paged
 from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
 from admin_api.http.rights import ALTER_CLUSTER, Area, Right
@@ -29,6 +37,7 @@ from admin_api.topics.models import (
     ChangeTopic,
     NewTopic,
     TopicDeletionPlan,
+    TopicDetail,
     TopicList,
     TopicPlan,
     TopicView,
@@ -38,7 +47,20 @@ from springtide.security.acls.model import Operation
 
 router = APIRouter(route_class=StrictRoute, tags=["Topics"])
 
-TopicSort = Literal["name", "-name", "partitions", "-partitions"]
+TopicSort = Literal[
+    "name",
+    "-name",
+    "partitions",
+    "-partitions",
+    "size",
+    "-size",
+    "bytes_in",
+    "-bytes_in",
+    "bytes_out",
+    "-bytes_out",
+    "groups",
+    "-groups",
+]
 
 _CREATION: dict[int | str, dict[str, Any]] = {
     201: {
@@ -114,15 +136,27 @@ async def list_topics(
     request: Request,
     services: Serving,
     cluster: ClusterPath,
-    sort: Annotated[TopicSort, Query(description="`-` before it: descending")] = "name",
+    search: Search = None,
+    topic: Annotated[
+        list[TopicName],
+        Query(default_factory=list, max_length=NAMES_MAX, description="only these; may be repeated"),
+    ],
+    sort: Annotated[
+        TopicSort, Query(description="`-` before it: descending; what is not known comes below 0")
+    ] = "name",
     paging: Paged,
 ) -> Response:
-    """List a cluster's topics, by name or by number of partitions."""
+    """List a cluster's topics, with what their leaders hold and what passes through them. No broker is
+    asked."""
     view = services.engine.cluster(cluster)
-    by_size = sort.endswith("partitions")
+    ids, named = view.image.topic_ids, frozenset(topic)
     states, token = paging.page_of(
-        [view.image.topics[topic_id] for topic_id in view.image.topic_ids.values()],
-        lambda state: (state.partitions if by_size else 0, state.topic),
+        (
+            view.image.topics[topic_id]
+            for name, topic_id in ids.items()
+            if is_found(search, name) and (not named or name in named)
+        ),
+        lambda state: (service.sort_value(view, state, sort), state.topic),
         name=f"topics {sort}",
         kinds=(int, str),
         descending=sort.startswith("-"),
@@ -134,19 +168,21 @@ async def list_topics(
 @router.get(
     "/clusters/{cluster}/topics/{topic}",
     operation_id="getTopic",
-    summary="Look at a topic",
-    response_model=TopicView,
+    summary="Look at a topic and who reads it",
+    response_model=TopicDetail,
     responses={
         200: {"headers": AGE_HEADERS | ETAG_HEADERS},
         **problems("cluster_not_found", "topic_not_found"),
     },
 )
 async def get_topic(request: Request, services: Serving, cluster: ClusterPath, topic: TopicPath) -> Response:
-    """Show a topic with the counts of its partitions. Answers 404 if no topic has this name."""
+    """Show a topic with the counts of its partitions and the groups that read it. Answers 404 if no topic has
+    this name."""
     view = services.engine.cluster(cluster)
     state = service.find_topic(view, cluster, topic)
     version = service.version_of(view, state)
-    return show(request, service.show_topic(cluster, view, state), view=view, version=version)
+    body = service.topic_detail(services, cluster, view, state)
+    return show(request, body, view=view, version=version)
 
 
 @router.patch(

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 
 from admin_api.http.answers import Answer
 from admin_api.http.conditions import Precondition
-from admin_api.http.models import last_change
+from admin_api.http.models import lag_fields, last_change
 from admin_api.http.problems import FieldProblem, ProblemError, refusal_problem
 from admin_api.http.services import Services
 from admin_api.http.writes import Asked, Attempt, begun_before, follow, submit
 from admin_api.plans.models import plan_view
 from admin_api.plans.service import carry_out, check_outcome, order_of, origin_of
 from admin_api.topics.models import (
+    READERS_SHOWN_MAX,
     ChangeTopic,
     NewTopic,
     PlacedPartition,
     TopicDeletionPlan,
+    TopicDetail,
     TopicPlan,
+    TopicReader,
     TopicView,
 )
 from admin_api.topics.names import NAME_WAIT_MS, until_free
@@ -220,7 +224,56 @@ async def delete_topic(
 def show_topic(cluster: str, view: KnownCluster, state: TopicState) -> TopicView:
     change = view.last_change(Entity.TOPIC, state.topic_id)
     partitions = view.image.partitions_of(state.topic_id)
-    return topic_view(cluster, state, partitions, change, defaults=view.image.configs)
+    shown = topic_view(cluster, state, partitions, change, defaults=view.image.configs)
+    rates = view.topic_rates(state.topic_id)
+    told = {
+        "size_bytes": view.topic_size(state.topic_id),
+        "bytes_in_per_s": None if rates is None else rates.bytes_in,
+        "bytes_out_per_s": None if rates is None else rates.bytes_out,
+        "groups": view.readers_count(state.topic),
+    }
+    return shown.model_copy(update=told)
+
+
+def topic_detail(services: Services, cluster: str, view: KnownCluster, state: TopicState) -> TopicDetail:
+    """Return the topic with its readers, those that are farthest behind first."""
+    now_ms = services.clock.now_mono_ms()
+    known = view.readers(state.topic).items()
+    readers = [
+        TopicReader(
+            group_id=group_id,
+            members_total=group.members,
+            **lag_fields(group.topics[state.topic], now_ms),
+        )
+        for group_id, group in heapq.nlargest(
+            READERS_SHOWN_MAX, known, key=lambda one: one[1].topics[state.topic].records
+        )
+    ]
+    return TopicDetail(**show_topic(cluster, view, state).model_dump(), readers=readers)
+
+
+def sort_value(view: KnownCluster, state: TopicState, order: str) -> int:
+    """Return the value that the list of topics is ordered by, before the name. What is not known comes
+    below 0."""
+    match order.removeprefix("-"):
+        case "partitions":
+            return state.partitions
+        case "size":
+            return _known(view.topic_size(state.topic_id))
+        case "bytes_in":
+            rates = view.topic_rates(state.topic_id)
+            return _known(None if rates is None else rates.bytes_in)
+        case "bytes_out":
+            rates = view.topic_rates(state.topic_id)
+            return _known(None if rates is None else rates.bytes_out)
+        case "groups":
+            return _known(view.readers_count(state.topic))
+        case _:
+            return 0
+
+
+def _known(value: int | None) -> int:
+    return 0 if value is None else value + 1
 
 
 def topic_view(
@@ -253,6 +306,10 @@ def topic_view(
         online_partitions=online,
         under_replicated_partitions=under_replicated,
         under_min_isr_partitions=under_min_isr,
+        size_bytes=None,
+        bytes_in_per_s=None,
+        bytes_out_per_s=None,
+        groups=None,
         warnings=_warnings(state, kinds, configured),
         last_change=last_change(change),
     )

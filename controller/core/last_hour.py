@@ -32,6 +32,9 @@ GROUPS_MAX: Final = 10_000
 """Groups that are behind, in each sample: as much."""
 GROUPS_KNOWN_MAX: Final = 20_000
 """Groups whose latest lag is known; those that were told longest ago are forgotten first."""
+UNTOLD_SAMPLES_MAX: Final = 4
+"""A group that its coordinator has not told of for so long, while it is heard, is not known: it is gone, or
+its lag is. Coordinators tell of each group every few seconds."""
 UNHEARD_MS_MAX: Final = SAMPLE_MS // 2
 """Requests between two words of a member that are farther apart are not counted: nothing says when they
 came."""
@@ -282,16 +285,13 @@ class LastHour:
         """Return rows of groups that are behind or not known, and the most that any is behind. Forget those
         that were not known for an hour."""
         rows: dict[int, tuple[float, ...]] = {}
-        gone = [
-            group_id
-            for group_id, group in self._groups.items()
-            if group.records < 0 and number - group.told >= SAMPLES_MAX
-        ]
+        gone = [group_id for group_id, group in self._groups.items() if number - group.told >= SAMPLES_MAX]
         for group_id in gone:
             del self._groups[group_id]
         records = ms = -1
         for group in self._groups.values():
-            if group.records < 0 or group.member_id not in self._heard:
+            is_told = number - group.told < UNTOLD_SAMPLES_MAX
+            if group.records < 0 or not is_told or group.member_id not in self._heard:
                 rows[group.number] = (-1, -1)
                 continue
             records, ms = max(records, group.records), max(ms, group.ms)

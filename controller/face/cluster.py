@@ -8,6 +8,7 @@ from controller.core.alarms import alarm_order, explain_replicas
 from controller.core.effects import CRITICAL_ALARMS, GROUP_ALARMS, Alarm
 from controller.core.hosts import hosts_of
 from controller.core.image import ClusterImage
+from controller.core.lag_book import KnownLag, LagRow
 from controller.core.last_hour import (
     SAMPLE_MS,
     ClusterSample,

@@ -65,7 +65,7 @@ TAG: Final = "Brokers (internal)"
 COORDINATORS_TAG: Final = "Coordinators (internal)"
 SMALL_BODY_BYTES_MAX: Final = 64 * 1024
 #: A poll carries the failures of a batch, a report the lag of every partition that its sender leads, a
-#: preflight's what came of trying every peer.
+#: preflight's what came of trying every peer, a coordinator's heartbeat groups, whose ids may be long.
 LARGE_BODY_BYTES_MAX: Final = 32 * 1024 * 1024
 #: Brokers give up on an answer long before; this is for other clients.
 BODY_TIMEOUT_MS: Final = 30_000
@@ -433,7 +433,7 @@ async def read_body(request: Request, body_type: type[RequestBody], broker_id: i
     """Read and check a body within its bound. Raise BodyRefused."""
     limit = (
         LARGE_BODY_BYTES_MAX
-        if body_type in (PollRequest, LagReport, PreflightReport, AdminRequest)
+        if body_type in (HeartbeatRequest, PollRequest, LagReport, PreflightReport, AdminRequest)
         else SMALL_BODY_BYTES_MAX
     )
     received = bytearray()

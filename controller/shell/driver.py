@@ -648,6 +648,10 @@ class ClusterDriver:
         """Return every running reassignment: how far, and what holds it up."""
         return self.machine.reassignments(self._clock.now_mono_ms())
 
+    def now_ms(self) -> int:
+        """Return the time of the clock by which reports are taken in (monotonic)."""
+        return self._clock.now_mono_ms()
+
     def served_for_ms(self) -> int:
         """Return the time since this controller took the cluster over or created it."""
         return self._clock.now_mono_ms() - self._taken_over_ms

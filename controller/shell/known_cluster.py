@@ -12,8 +12,10 @@ from controller.audit.change import Entity
 from controller.core.alarms import explain_replicas, way_on
 from controller.core.effects import Alarm, AlarmCode
 from controller.core.image import ClusterImage
+from controller.core.lag_book import KnownLag
 from controller.core.last_hour import LastHour
 from controller.core.loss import LossPreview
+from controller.core.planning.snapshot import Rates
 from controller.core.preflight import PreflightCheck
 from controller.core.rates import RateBook
 from controller.core.reassignment_progress import ReassignmentProgress
@@ -143,6 +145,36 @@ class KnownCluster:
         driver = self._drivers.get(self.cluster)
         return RateBook() if driver is None else driver.reported.rates.copy()
 
+    def topic_size(self, topic_id: str) -> int | None:
+        """Return the bytes of one copy of a topic, as its leaders reported them; None: none has."""
+        driver = self._drivers.get(self.cluster)
+        return None if driver is None else driver.reported.last_hour.size_of(topic_id)
+
+    def topic_rates(self, topic_id: str) -> Rates | None:
+        """Return what passes through a topic at present; None if it is not known."""
+        driver = self._drivers.get(self.cluster)
+        return None if driver is None else driver.reported.present.of_topic(topic_id, driver.now_ms())
+
+    def broker_rates(self, broker_id: int) -> Rates | None:
+        """Return what passes through a broker, or one of its workers, at present; None if it is not known."""
+        driver = self._drivers.get(self.cluster)
+        return None if driver is None else driver.reported.present.of_broker(broker_id, driver.now_ms())
+
+    def group_lag(self, group_id: str) -> KnownLag | None:
+        """Return the latest word of the group's coordinator; None if there is none."""
+        driver = self._drivers.get(self.cluster)
+        return None if driver is None else driver.reported.group_lags.of(group_id)
+
+    def readers(self, topic: str) -> dict[str, KnownLag]:
+        """Return the groups that have offsets of a topic, by id, as coordinators tell."""
+        driver = self._drivers.get(self.cluster)
+        return {} if driver is None else driver.reported.group_lags.readers(topic)
+
+    def readers_count(self, topic: str) -> int | None:
+        """Return the number of these; None on a standby, which hears of none."""
+        driver = self._drivers.get(self.cluster)
+        return None if driver is None else driver.reported.group_lags.readers_count(topic)
+
     def disk(self, broker_id: int) -> DiskSpace | None:
         """Return the broker's latest word; None if there is none."""
         driver = self._drivers.get(self.cluster)
@@ -157,11 +189,6 @@ class KnownCluster:
         hour = driver.reported.last_hour
         latest = hour.latest_of_members(member_ids)
         return hour.connections_of(member_ids), None if latest is None else latest.requests
-
-    def topic_bytes(self, topic_id: str) -> int | None:
-        """Return the bytes of one copy of a topic, as leaders reported them; None: none has."""
-        driver = self._drivers.get(self.cluster)
-        return None if driver is None else driver.reported.last_hour.size_of(topic_id)
 
     def last_hour(self) -> LastHour:
         """Return what was reported over the last hour; not while awaiting. Raise NotActive,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from controller.core.events import Heartbeat, Report
 from controller.core.group_book import GroupBook
 from controller.core.image import check_member
+from controller.core.lag_book import LagBook
 from controller.core.last_hour import LastHour, PartitionTotals
-from controller.core.rates import RateBook
+from controller.core.rates import PresentRates, RateBook
 from controller.core.records import Record, RemoveMemberRecord, RemoveTopicRecord
 from controller.shell.published import Published
 from springtide.contract.errors import ControllerError
-from springtide.contract.groups import LAGS_TOLD_MAX
 from springtide.contract.lag_report import PartitionLag
 from springtide.contract.missing_topics import MISSING_TOLD_MAX, MissingTopic
 from springtide.contract.partition_state import PartitionKey
@@ -20,17 +20,20 @@ from springtide.contract.session import DiskSpace, HeartbeatRequest
 class Reported:
     """Takes what registered members' present processes report, and forgets it with what it is about.
 
-    lags: the latest report of each partition's leader. rates: what passed through them.
+    lags: the latest report of each partition's leader. rates, present: what passed through them.
     disks: of each broker, as its latest heartbeat has it; one that does not report its disk is not in it.
+    group_lags: of client groups.
     missing_topics: by member, what its clients miss. last_hour: figures over time.
     """
 
     def __init__(self, published: Published) -> None:
         self.lags: dict[PartitionKey, PartitionLag] = {}
         self.rates = RateBook()
+        self.present = PresentRates()
         self.disks: dict[int, DiskSpace] = {}
         self.groups = GroupBook()
         self.last_hour = LastHour()
+        self.group_lags = LagBook()
         self.missing_topics: dict[int, tuple[MissingTopic, ...]] = {}
         self._published = published
         # Partitions that this controller took over, but for those whose leaders have reported since.
@@ -57,6 +60,7 @@ class Reported:
                     size=lag.size_bytes,
                     size_before=None if before is None else before.size_bytes,
                 )
+                self.present.note(before, lag, state.leader, now_ms)
                 self.lags[key] = lag
                 self._unreported.pop(key, None)
 
@@ -65,7 +69,7 @@ class Reported:
         request = event.request
         self._take_load(request, event.received_ms)
         self._take_disk(request)
-        self._take_groups(request)
+        self._take_groups(request, event.received_ms)
         if error is ControllerError.NONE:
             self.missing_topics.pop(request.broker_id, None)
             if request.missing_topics:
@@ -83,11 +87,12 @@ class Reported:
             if request.disk is not None:
                 self.disks[request.broker_id] = request.disk
 
-    def _take_groups(self, request: HeartbeatRequest) -> None:
+    def _take_groups(self, request: HeartbeatRequest, received_ms: int) -> None:
         known = self._published.image.coordinators.get(request.broker_id)
         if check_member(known, request.broker_epoch) is ControllerError.NONE and request.groups:
             self.groups.note(request.groups)
-            self.last_hour.note_lags(request.broker_id, request.groups.lags[:LAGS_TOLD_MAX])
+            self.group_lags.note(request.groups.lags, received_ms)
+            self.last_hour.note_lags(request.broker_id, request.groups.lags)
 
     def sample(self, *, now_ms: int, wall_ms: int) -> None:
         """Keep a sample of what was reported, if it is time for one."""
@@ -109,10 +114,12 @@ class Reported:
                 self.missing_topics.pop(member_id, None)
                 self.disks.pop(member_id, None)
                 self.last_hour.forget_member(member_id)
+                self.present.forget_broker(member_id)
             case _:
                 pass
 
     def _forget_topic(self, topic_id: str) -> None:
+        self.present.forget_topic(topic_id)
         topic = self._published.image.topics.get(topic_id)
         for partition in range(0 if topic is None else topic.partitions):
             self.lags.pop((topic_id, partition), None)

@@ -14,11 +14,12 @@ import trio
 
 from coordinator.core.groups.figures import GroupFigures, figures_of
 from coordinator.core.groups.machine import GroupMachine
+from coordinator.core.lag_news import LagNews
 from coordinator.core.lag_watch import TotalLag
 from coordinator.core.lags import Lag, Lags
 from coordinator.core.troubles import Troubles
 from coordinator.shell.log_ends import PartitionEnds
-from springtide.contract.groups import GROUP_ID_CHARS_MAX, GroupLag, GroupTrouble
+from springtide.contract.groups import GroupLag, GroupTrouble
 from springtide.node.clock import Clock
 from springtide.node.status import escape
 from springtide.wire.questions import Place
@@ -52,13 +53,16 @@ class GroupWatch:
         self._clock = clock
         self._lags = Lags()
         self._troubles = Troubles()
+        self._news = LagNews()
         self.seen = SeenGroups()
-        #: What the controller is told, by group; replaced as a whole.
-        self.lags: Mapping[str, GroupLag] = {}
 
     @property
     def troubles(self) -> tuple[GroupTrouble, ...]:
         return self._troubles.found
+
+    def take_lags(self) -> tuple[GroupLag, ...]:
+        """Return what the next heartbeat tells of lags."""
+        return self._news.take(self._clock.mono_ms())
 
     async def run(self) -> None:
         while True:
@@ -74,7 +78,8 @@ class GroupWatch:
         # A dict, not a set: the order of a set of strings differs from process to process.
         places = dict.fromkeys(place for group in groups for place in group.offsets)
         ends = await self._log_ends.ask(places)
-        self._lags.see_ends(ends, self._clock.mono_ms())
+        seen_ms = self._clock.mono_ms()
+        self._lags.see_ends(ends, seen_ms)
         wall_ms, seen_since = self._clock.wall_ms(), 0
         lags: dict[str, Mapping[Place, Lag]] = {}
         for group in groups:
@@ -85,7 +90,7 @@ class GroupWatch:
                 await trio.lowlevel.checkpoint()
         self._lags.keep(lags, places)
         self.seen = SeenGroups(tuple(sorted(groups, key=lambda group: group.group_id)), lags)
-        self.lags = group_lags(self.seen)
+        self._news.see(self.seen.groups, lags, seen_ms)
         totals = {group.group_id: _total(group, self.seen, ends) for group in groups if group.members}
         self._troubles.see(self.seen.groups, totals)
 
@@ -97,20 +102,6 @@ def _total(group: GroupFigures, seen: SeenGroups, ends: Mapping[Place, int]) -> 
     if not lags or len(lags) < len(group.offsets) or not all(lag.is_settled for lag in lags.values()):
         return None
     return TotalLag(sum(lag.records for lag in lags.values()), sum(ends[place] for place in lags))
-
-
-def group_lags(seen: SeenGroups) -> dict[str, GroupLag]:
-    """Return the lag of each group that has offsets and whose lag is known in all its partitions."""
-    found = {}
-    for group in seen.groups:
-        lags = seen.of(group).values()
-        if lags and len(lags) == len(group.offsets) and len(group.group_id) <= GROUP_ID_CHARS_MAX:
-            found[group.group_id] = GroupLag(
-                group_id=group.group_id,
-                records=sum(lag.records for lag in lags),
-                ms=max(lag.ms for lag in lags),
-            )
-    return found
 
 
 _FAMILIES: Final = {

@@ -11,10 +11,12 @@ import msgspec
 REBALANCES_TOLD_MAX: Final = 100
 #: In one heartbeat, of all that a coordinator has.
 TROUBLES_TOLD_MAX: Final = 50
-#: In one heartbeat. A coordinator with more to tell goes on with its next one.
-LAGS_TOLD_MAX: Final = 200
 #: Groups with longer ids are not told of: Kafka takes ids of 32 KiB.
 GROUP_ID_CHARS_MAX: Final = 1_000
+#: Bytes of lags in one heartbeat, as they are encoded: controllers of older releases refuse one above 64 KiB.
+LAG_BYTES_TOLD_MAX: Final = 32 * 1024
+#: Of one group: those that it is farthest behind in.
+TOPICS_PER_GROUP_TOLD_MAX: Final = 100
 
 
 class GroupRebalance(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,18 +42,33 @@ class GroupTrouble(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-class GroupLag(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How far a group is behind. records: over all its partitions. ms: of the partition that is farthest
-    behind in time. -1: not known, because no leader tells one of its logs' ends, or the group is gone."""
+class TopicLag(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The lag of a group in one topic, over all partitions that it has offsets of. records: -1: of one of
+    them it is not known. ms: the longest of them; -1: none is known."""
+
+    topic: str
+    records: int
+    ms: int
+
+
+class GroupLag(msgspec.Struct, frozen=True, array_like=True):
+    """How far a group is behind (coordinator/core/lags.py). An array, because there may be ten thousand.
+
+    records, ms: as of TopicLag, over all topics; -1, too, for a group without offsets. age_ms: since the
+    coordinator looked. topics: that it has offsets of, at most TOPICS_PER_GROUP_TOLD_MAX.
+    """
 
     group_id: str
+    members: int = 0
     records: int = -1
     ms: int = -1
+    age_ms: int = 0
+    topics: tuple[TopicLag, ...] = ()
 
 
 class GroupNews(msgspec.Struct, frozen=True, kw_only=True):
-    """rebalances, lags: that this controller has not been told, at most REBALANCES_TOLD_MAX and
-    LAGS_TOLD_MAX. troubles: all that there are now, at most TROUBLES_TOLD_MAX."""
+    """rebalances: that this controller has not been told, at most REBALANCES_TOLD_MAX. troubles: all that
+    there are now, at most TROUBLES_TOLD_MAX. lags: of groups whose turn it is, LAG_BYTES_TOLD_MAX in all."""
 
     rebalances: tuple[GroupRebalance, ...] = ()
     troubles: tuple[GroupTrouble, ...] = ()

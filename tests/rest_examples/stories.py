@@ -13,7 +13,7 @@ from controller.core.events import AdmitBrokers, Report
 from controller.core.last_hour import SAMPLE_MS
 from controller.shell.client_groups import MemberDetail
 from springtide.contract.epochs import LeaderEpoch
-from springtide.contract.groups import GroupLag, GroupNews, GroupRebalance
+from springtide.contract.groups import GroupLag, GroupNews, GroupRebalance, TopicLag
 from springtide.contract.holdings import SetAsideLog
 from springtide.contract.lag_report import FollowerLag, LagReport, ReplicaLogEnd
 from springtide.contract.missing_topics import MissingTopic
@@ -400,7 +400,8 @@ async def coordinators_and_groups(story: Recorder) -> None:
         ended_ms=WALL_START_MS + 3_092,
         reason="member billing-app-3f0b2c1e joined",
     )
-    await first.heartbeat(groups=GroupNews(rebalances=(rebalance,)))
+    lag = GroupLag("billing", 1, 250, 4_200, 1_300, (TopicLag("orders", 250, 4_200),))
+    await first.heartbeat(groups=GroupNews(rebalances=(rebalance,), lags=(lag,)))
     await story.show("listGroups", "two", "One that reads, one without members")
     await story.show("getGroup", "behind", "A group with one member, 250 records behind")
     story.at["group_id"] = "search"

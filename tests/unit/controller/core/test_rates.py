@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.core.planning.snapshot import Rates
-from controller.core.rates import RATE_MEMORY_MS, RATES_WATCHED_MS_MIN, RateBook
+from controller.core.rates import RATE_MEMORY_MS, RATES_WATCHED_MS_MIN, PresentRates, RateBook
 from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.lag_report import PartitionLag
 
@@ -90,3 +90,56 @@ def test_a_copy_stands_still() -> None:
     copy = book.copy()
     book.note(lag(), lag(bytes_in=10**9), 301 * SECOND)
     assert copy.rates({}, 300 * SECOND) == {KEY: Rates(1_000, 2_000)}
+
+
+LEADER = 4
+
+
+def busy(*, seconds: int, each: int = 1_000) -> PresentRates:
+    """A topic whose partition takes in `each` bytes a second and gives out twice as many."""
+    book, before = PresentRates(), None
+    for second in range(seconds + 1):
+        told = lag(second * each, 2 * second * each)
+        book.note(before, told, LEADER, second * SECOND)
+        before = told
+    return book
+
+
+@pytest.mark.parametrize("seconds", [10, 60, 3_600])
+def test_a_steady_present_rate_is_found_from_the_first_seconds_on(seconds: int) -> None:
+    book = busy(seconds=seconds)
+    for found in (book.of_topic("t", seconds * SECOND), book.of_broker(LEADER, seconds * SECOND)):
+        assert found is not None
+        assert found == pytest.approx((1_000, 2_000), rel=0.05)
+    assert book.of_topic("other", seconds * SECOND) == Rates(0, 0)
+    assert book.of_broker(5, seconds * SECOND) == Rates(0, 0)
+
+
+def test_what_becomes_busy_shows_within_a_minute_and_what_stops_is_gone_as_soon() -> None:
+    book, before = busy(seconds=600, each=10), lag(6_000, 12_000)
+    for second in range(1, 61):
+        told = lag(6_000 + 1_000 * second, 12_000)
+        book.note(before, told, LEADER, (600 + second) * SECOND)
+        before = told
+    found = book.of_topic("t", 660 * SECOND)
+    assert found is not None and found.bytes_in > 850
+    stopped = book.of_topic("t", 780 * SECOND)
+    assert stopped is not None and stopped.bytes_in < 20
+
+
+def test_a_present_rate_is_not_known_at_first_nor_while_a_leader_does_not_count() -> None:
+    book = busy(seconds=9)
+    assert book.of_topic("t", 9 * SECOND) is None
+    assert PresentRates().of_broker(LEADER, HOUR) is None
+    book.note(lag(), lag(-1, -1), LEADER, 10 * SECOND)
+    assert book.of_topic("t", 10 * SECOND) is None
+    assert book.of_broker(LEADER, 10 * SECOND) is None
+    book.note(lag(5), lag(6), LEADER, 11 * SECOND)
+    assert book.of_topic("t", 11 * SECOND) is not None, "it was upgraded"
+
+
+def test_the_rates_of_what_is_gone_are_forgotten() -> None:
+    book = busy(seconds=60)
+    book.forget_topic("t")
+    book.forget_broker(LEADER)
+    assert book.of_topic("t", 60 * SECOND) == book.of_broker(LEADER, 60 * SECOND) == Rates(0, 0)

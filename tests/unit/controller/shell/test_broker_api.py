@@ -441,7 +441,7 @@ async def test_a_body_above_its_bound_is_refused_before_it_is_all_there(
     engine = make_engine(meta, clock)
     async with running(engine):
         request = HungUp(b" " * (SMALL_BODY_BYTES_MAX + 1), after_s=60)
-        await application(engine)(scope_of("1:heartbeat"), request.receive, request.send)
+        await application(engine)(scope_of("1:register"), request.receive, request.send)
         assert request.sent[0]["status"] == 413
 
 

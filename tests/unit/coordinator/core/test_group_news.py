@@ -6,7 +6,6 @@ from coordinator.core.group_news import NewsOfGroups
 from coordinator.core.groups.requests import Leaver
 from springtide.contract.groups import (
     GROUP_ID_CHARS_MAX,
-    LAGS_TOLD_MAX,
     REBALANCES_TOLD_MAX,
     GroupLag,
     GroupNews,
@@ -48,6 +47,13 @@ def test_troubles_are_told_with_each_heartbeat_while_they_last() -> None:
         assert news.take() == GroupNews(troubles=tuple(troubles))
         news.on_heartbeat(HeartbeatResponse(controller_epoch=1), sent_ms=0, now_ms=0)
     troubles.clear()
+    assert news.take() is None
+
+
+def test_lags_are_told_as_they_are_given() -> None:
+    lags = [(GroupLag("g", 1, 2, 3, 4),)]
+    news = NewsOfGroups(lambda: [GroupDesk().machine], lags=lambda: lags.pop() if lags else ())
+    assert news.take() == GroupNews(lags=(GroupLag("g", 1, 2, 3, 4),))
     assert news.take() is None
 
 
@@ -106,58 +112,3 @@ def test_a_new_controller_is_told_everything() -> None:
     telling.take()
     telling.answered(controller_epoch=2)
     assert telling.take() == ["g: member a joined"]
-
-
-class TellingLags:
-    """A coordinator that sees these lags, and tells its controller."""
-
-    def __init__(self, **records: int) -> None:
-        self.news = NewsOfGroups(list, tuple, lambda: self.seen)
-        self.see(**records)
-
-    def see(self, **records: int) -> None:
-        self.seen = {
-            group_id: GroupLag(group_id=group_id, records=lag, ms=lag * 10)
-            for group_id, lag in records.items()
-        }
-
-    def take(self) -> dict[str, int]:
-        news = self.news.take()
-        return {} if news is None else {lag.group_id: lag.records for lag in news.lags}
-
-    def answered(self, controller_epoch: int = 1) -> None:
-        response = HeartbeatResponse(controller_epoch=controller_epoch)
-        self.news.on_heartbeat(response, sent_ms=0, now_ms=0)
-
-
-def test_a_lag_is_told_until_it_is_acknowledged_and_again_only_when_it_changes() -> None:
-    telling = TellingLags(a=5, b=0)
-    telling.answered()
-    assert telling.take() == telling.take() == {"a": 5, "b": 0}
-    telling.answered()
-    assert telling.take() == {}
-    telling.see(a=7, b=0)
-    assert telling.take() == {"a": 7}
-    telling.see(a=8, b=0)
-    telling.answered()
-    assert telling.take() == {"a": 8}
-
-
-def test_a_lag_that_is_not_known_any_more_is_told_as_such() -> None:
-    telling = TellingLags(a=5)
-    telling.take()
-    telling.answered()
-    telling.see()
-    assert telling.take() == {"a": -1}
-    telling.answered()
-    assert telling.take() == {}
-
-
-def test_many_lags_are_told_a_part_at_a_time_and_all_of_them_to_a_new_controller() -> None:
-    telling = TellingLags(**{f"g{number}": number for number in range(LAGS_TOLD_MAX + 50)})
-    telling.answered()
-    for expected in (LAGS_TOLD_MAX, 50, 0):
-        assert len(telling.take()) == expected
-        telling.answered()
-    telling.answered(controller_epoch=2)
-    assert len(telling.take()) == LAGS_TOLD_MAX

@@ -13,11 +13,10 @@ from coordinator.core.group_records import CommittedOffset
 from coordinator.core.groups.figures import GroupFigures
 from coordinator.core.lags import Lag
 from coordinator.shell import group_watch
-from coordinator.shell.group_watch import GroupWatch, SeenGroups, group_lags, write_groups
+from coordinator.shell.group_watch import GroupWatch, SeenGroups, write_groups
 from coordinator.shell.log_ends import PartitionEnds
 from localcluster.ports import PortReservation
 from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
-from springtide.contract.groups import GROUP_ID_CHARS_MAX, GroupLag
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.clock import MachineClock
@@ -63,16 +62,6 @@ def test_a_groups_lag_is_from_its_offset_to_the_end_that_a_leader_told() -> None
         "kafka_consumergroup_lag_sum": {("billing", "orders"): 10},
         "springtide_groups_without_partitions": {(): 0},
     }
-
-
-def test_the_controller_is_told_of_lags_that_are_known_in_all_partitions() -> None:
-    places: list[Place] = [("orders", 0), ("orders", 1)]
-    long_id = "x" * (GROUP_ID_CHARS_MAX + 1)
-    known = dict(zip(places, (Lag(10, 2_500), Lag(3, 4_000)), strict=True))
-    groups = tuple(GroupFigures(name, 1, at(dict.fromkeys(places, 1))) for name in ("a", "b", long_id))
-    lags = {"a": known, "b": {places[0]: Lag(10, 2_500)}, long_id: known}
-    seen = SeenGroups((*groups, GroupFigures("new", 1, {})), lags)
-    assert group_lags(seen) == {"a": GroupLag(group_id="a", records=13, ms=4_000)}
 
 
 def test_an_id_of_any_characters_is_one_label() -> None:
@@ -143,6 +132,13 @@ def test_looks_find_groups_that_fall_behind_and_groups_that_do_not_settle() -> N
             return [trouble.code for trouble in watch.troubles]
 
         assert await codes(10) == []
+        (lag,) = watch.take_lags()
+        assert (lag.group_id, lag.members, [one.topic for one in lag.topics]) == ("g", 1, ["t"])
+        assert (lag.records, lag.age_ms < group_watch.LOOK_MS + 1, watch.take_lags()) == (
+            sum(one.records for one in watch.seen.lags["g"].values()),
+            True,
+            (),
+        )
         assert await codes(1) == ["lag_grows"]
         desk.start_join(new_id="b")
         assert await codes(11) == ["lag_grows", "unsettled"]
