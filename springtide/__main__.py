@@ -35,11 +35,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # a name that the terminal can't show
     try:
         out = cast(TextIOWrapper, sys.stdout)
-        columns = shutil.get_terminal_size().columns if out.isatty() else None
+        width = shutil.get_terminal_size().columns  # 80 in a pipe, where COLUMNS does not say otherwise
+        columns = width if out.isatty() else None
         # A process may be started without standard input: then it is None.
         person = sys.stdin if columns is not None and sys.stdin is not None and sys.stdin.isatty() else None
         return execute(
-            arguments, os.environ, out, sys.stderr, columns=columns, person=person, stdin=sys.stdin
+            arguments,
+            os.environ,
+            out,
+            sys.stderr,
+            columns=columns,
+            width=width,
+            person=person,
+            stdin=sys.stdin,
         )
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
@@ -56,13 +64,15 @@ def execute(
     err: TextIO,
     *,
     columns: int | None,
+    width: int | None = None,
     person: TextIO | None = None,
     stdin: TextIO | None = None,
     transport: httpx.BaseTransport | None = None,
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Run a command line. columns: of the terminal `out`, None if it is not one. person: standard input, if
+    """Run a command line. columns: of the terminal `out`, None if it is not one. width: that tables fit;
+    None: any. person: standard input, if
     both are terminals. stdin: standard input, if there is one. transport: instead of the network."""
     parser = build_parser(COMMANDS, version=installed_version())
     options, unknown = parser.parse_known_args(arguments)
@@ -84,7 +94,13 @@ def execute(
         return Exit.USAGE
     options.cluster = settings.cluster
     console = Console(
-        out, err, is_json=settings.is_json, is_yaml=settings.is_yaml, columns=columns, person=person
+        out,
+        err,
+        is_json=settings.is_json,
+        is_yaml=settings.is_yaml,
+        columns=columns,
+        width=width,
+        person=person,
     )
     headers = {"User-Agent": f"springtide/{installed_version()}"}
     with httpx.Client(transport=transport, headers=headers, verify=settings.verify) as client:

@@ -109,7 +109,15 @@ SINCE = argument("--since", metavar="TIME", help="not before this time, such as 
 UNTIL = argument("--until", metavar="TIME", help="before this time")
 
 
-def sort_by(*orders: str) -> Argument:
+SEARCH = argument("--search", metavar="TEXT", help="only those with this in their name")
+
+
+def sort_by(*orders: str, default: str | None = None) -> Argument:
+    """Return the option of a list's order. default: None: the API's own, which is the first."""
     return argument(
-        "--sort", metavar="ORDER", help=f"{', '.join(orders)}; with a minus before it (--sort=-…): descending"
+        "--sort",
+        metavar="ORDER",
+        default=default,
+        help=f"{', '.join(orders)}; with a minus before it (--sort=-…): descending; default: "
+        f"{default or orders[0]}",
     )

@@ -20,7 +20,8 @@ DRAW_SECONDS: Final = 0.1
 class Console:
     """name: of the program, before each error. is_json: results are printed as JSON. is_yaml: that JSON is
     printed as YAML. screen: where progress is drawn (`out` by default). columns: of the terminal that
-    `screen` is, or None. person: where a person at the terminal `out` types, or None."""
+    `screen` is, or None. width: that tables have to fit; None: any. person: where a person at the
+    terminal `out` types, or None."""
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class Console:
         is_yaml: bool = False,
         screen: TextIO | None = None,
         columns: int | None = None,
+        width: int | None = None,
         person: TextIO | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -43,6 +45,7 @@ class Console:
         self._is_yaml = is_yaml
         self._parts: list[bytes] = []
         self.columns = columns
+        self.width = width
         self._person = person
         self._now = now
         self._is_drawn = False

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from springtide.cli.amounts import duration, size
 from springtide.cli.tables import cell
 
 FINISHED: Final = frozenset({"succeeded", "failed", "cancelled"})
 SUCCEEDED: Final = "succeeded"
 BAR_COLUMNS: Final = 24
-_TIMES: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000))
-_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 Operation = Mapping[str, Any]
 
@@ -47,24 +46,6 @@ def pace_of(operation: Operation) -> str:
     speed = "speed unknown" if rate is None else f"{size(rate)}/s"
     left = "time left unknown" if eta.get("p50_ms") is None else f"{duration(eta['p50_ms'])} left"
     return f"{speed}, {left}"
-
-
-def duration(ms: int) -> str:
-    """Return a length of time in the largest unit of which there are two or more, rounded up."""
-    for unit, unit_ms in _TIMES:
-        if ms >= 2 * unit_ms:
-            return f"{-(-ms // unit_ms)} {unit}"
-    return f"{-(-ms // 1_000)} s"
-
-
-def size(count: float) -> str:
-    """Return a number of bytes in the unit that leaves less than 1024 of it."""
-    value = float(count)
-    for unit in _UNITS[:-1]:
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} {_UNITS[-1]}"
 
 
 def bar(done: int, total: int, *, columns: int = BAR_COLUMNS) -> str:

@@ -188,7 +188,8 @@ class Runner:
             self._console.raw(body, b"\n")
             return
         document = reply.document()
-        lines = describe(document if pick is None else document.get(pick) or {})
+        shown = document if pick is None else document.get(pick) or {}
+        lines = describe(shown, width=self._console.width)
         if (etag := reply.headers.get("etag")) and pick is None:
             lines.append(f"etag: {etag}")
         self._console.lines(lines)
@@ -208,7 +209,7 @@ class Runner:
         if self._console.is_json:
             self._join(replies)
             return
-        table = Table(command.columns)
+        table = Table(command.columns, width=self._console.width)
         about: Json | None = None
         for reply in replies:
             if about is None:
@@ -216,6 +217,8 @@ class Runner:
                 self._console.lines([*describe(about), ""] if about else [])
             self._console.lines(table.lines(reply.parse(ListPage).items))
             self._say_age(reply)
+        for line in table.notes():
+            self._console.note(line)
 
     def _join(self, replies: Iterable[Reply]) -> None:
         """Print all pages as one, while they arrive: the shape of a page, every item as it came."""

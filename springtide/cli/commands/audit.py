@@ -38,8 +38,8 @@ COMMANDS = (
             *("cause", "operation", "request_id", "since", "until"),
         ),
         columns=columns(
-            "#row=id at cluster kind entity topic #partition brokers cause outcome=outcome.outcome "
-            "actor reason"
+            "#row=id at cause actor topic #partition outcome=outcome.outcome reason entity kind cluster "
+            "brokers"
         ),
     ),
     Command(

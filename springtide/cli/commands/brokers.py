@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Final
 
-from springtide.cli.arguments import BROKER_ID, broker, id_number, setting, settings_of, sort_by
+from springtide.cli.arguments import BROKER_ID, SEARCH, broker, id_number, setting, settings_of, sort_by
 from springtide.cli.call import Json, UsageError, given, reads, writes
 from springtide.cli.command import Command, CommandKind, argument, change, repeated
 from springtide.cli.commands.plans import CARRY_OUT, how
@@ -48,17 +48,19 @@ COMMANDS = (
     Command(
         words=("brokers", "list"),
         summary="List brokers, those that wait to be added included",
-        examples=("brokers list", "brokers list --state waiting", "brokers list --sort=-leaders"),
+        examples=("brokers list", "brokers list --state waiting", "brokers list --sort=-disk_used"),
         kind=CommandKind.LIST,
         arguments=(
             argument("--state", metavar="STATE", help="waiting, fenced, active or shutting_down"),
-            sort_by("broker_id", "replicas", "leaders"),
+            sort_by("broker_id", "disk_used", "disk_free", "bytes_in", "bytes_out", "replicas", "leaders"),
+            SEARCH,
         ),
-        call=reads(BROKERS, "state", "sort"),
+        call=reads(BROKERS, "state", "sort", "search"),
         columns=columns(
-            "#broker=broker_id state cordoned draining drained demoted endpoint rack #replicas #leaders "
-            "#free=disk_free_bytes #connections #requests/s=requests_per_s "
-            "#epoch=broker_epoch version registered=registered_at"
+            "#broker=broker_id state #free=disk_free_bytes:bytes #disk=disk_total_bytes:bytes "
+            "#in/s=bytes_in_per_s:bytes #out/s=bytes_out_per_s:bytes #connections #requests/s=requests_per_s "
+            "#leaders #replicas endpoint rack cordoned draining drained demoted version #epoch=broker_epoch "
+            "registered=registered_at"
         ),
     ),
     Command(

@@ -6,7 +6,7 @@ from argparse import ArgumentTypeError, Namespace
 from dataclasses import replace
 from typing import Any, Final
 
-from springtide.cli.arguments import id_number
+from springtide.cli.arguments import SEARCH, id_number, sort_by
 from springtide.cli.call import Call, UsageError, given, reads, write, writes
 from springtide.cli.command import Command, argument, change, listing, repeated
 from springtide.cli.tables import columns
@@ -72,7 +72,7 @@ COMMANDS = (
     listing(
         words=("groups", "list"),
         summary="List consumer groups",
-        examples=("groups list", "groups list --state empty --prefix billing"),
+        examples=("groups list", "groups list --state empty --search bill", "groups list --sort=group_id"),
         arguments=(
             argument(
                 "--state",
@@ -80,9 +80,14 @@ COMMANDS = (
                 help="only stable, empty, preparing_rebalance, completing_rebalance or unknown ones",
             ),
             argument("--prefix", metavar="TEXT", help="only those whose ids begin with this"),
+            SEARCH,
+            sort_by("group_id", "lag", "lag_ms", "members", "state", default="-lag"),
         ),
-        call=reads(_GROUPS, "state", "prefix", answer_s_max=_ANSWER_SECONDS_MAX),
-        columns=columns("group=group_id state protocol=protocol_type"),
+        call=reads(_GROUPS, "state", "prefix", "search", "sort", answer_s_max=_ANSWER_SECONDS_MAX),
+        columns=columns(
+            "group=group_id #lag #behind=lag_ms:ms #gone-in=until_gone_ms:ms #members=members_total state "
+            "#told=lag_age_ms:ms protocol=protocol_type"
+        ),
     ),
     Command(
         words=("groups", "show"),

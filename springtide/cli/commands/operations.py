@@ -36,7 +36,7 @@ COMMANDS = (
         ),
         call=reads("operations", "cluster", "state", "kind", "actor=by", "since"),
         columns=columns(
-            "operation=id kind cluster state created=created_at finished=finished_at actor reason"
+            "operation=id kind state created=created_at actor reason finished=finished_at cluster"
         ),
     ),
     Command(
@@ -139,8 +139,8 @@ COMMANDS = (
         ),
         call=reads(f"{OPERATION}/moves", "fate"),
         columns=columns(
-            "plan=plan_id #position topic #partition from=replicas_before to=replicas_after fate #bytes "
-            "#remaining=remaining_bytes blocked detail"
+            "#position topic #partition from=replicas_before to=replicas_after fate #bytes "
+            "#remaining=remaining_bytes blocked detail plan=plan_id"
         ),
     ),
     change(

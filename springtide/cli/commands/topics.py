@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Final
 
-from springtide.cli.arguments import CONFIG, TOPIC, assignment, count, settings_of, sort_by
+from springtide.cli.arguments import CONFIG, SEARCH, TOPIC, assignment, count, settings_of, sort_by
 from springtide.cli.call import Json, given, reads, writes
 from springtide.cli.command import Command, CommandKind, argument, change
 from springtide.cli.commands.plans import CARRY_OUT, how
@@ -31,14 +31,18 @@ COMMANDS = (
     Command(
         words=("topics", "list"),
         summary="List topics",
-        examples=("topics list", "topics list --sort=-partitions --limit 10"),
+        examples=("topics list", "topics list --sort=-bytes_in --limit 10", "topics list --search order"),
         kind=CommandKind.LIST,
-        arguments=(sort_by("name", "partitions"),),
-        call=reads(TOPICS, "sort"),
+        arguments=(
+            sort_by("name", "partitions", "size", "bytes_in", "bytes_out", "groups"),
+            SEARCH,
+        ),
+        call=reads(TOPICS, "sort", "search"),
         columns=columns(
-            "topic=name state #partitions #factor=replication_factor #min-isr=min_insync_replicas "
-            "#online=online_partitions #under-replicated=under_replicated_partitions "
-            "#under-min-isr=under_min_isr_partitions configs"
+            "topic=name state #parts=partitions #size=size_bytes:bytes #in/s=bytes_in_per_s:bytes "
+            "#out/s=bytes_out_per_s:bytes #groups #factor=replication_factor #min-isr=min_insync_replicas "
+            "#under-min-isr=under_min_isr_partitions #under-replicated=under_replicated_partitions "
+            "#online=online_partitions configs"
         ),
     ),
     Command(

@@ -48,6 +48,7 @@ class Network:
         self,
         *arguments: str,
         columns: int | None = None,
+        width: int | None = None,
         typed: str | None = None,
         piped: str = "a secret\n",
         **environment: str,
@@ -68,6 +69,7 @@ class Network:
             out,
             err,
             columns=columns,
+            width=width,
             person=None if typed is None else io.StringIO(typed),
             stdin=io.StringIO(piped),
             transport=httpx.MockTransport(handle),
@@ -86,11 +88,14 @@ def run(
     answer: Answer,
     *arguments: str,
     columns: int | None = None,
+    width: int | None = None,
     typed: str | None = None,
     piped: str = "a secret\n",
     **environment: str,
 ) -> Ran:
-    return Network(answer).run(*arguments, columns=columns, typed=typed, piped=piped, **environment)
+    return Network(answer).run(
+        *arguments, columns=columns, width=width, typed=typed, piped=piped, **environment
+    )
 
 
 def in_turn(*answers: httpx.Response | Exception) -> Answer:

@@ -241,6 +241,7 @@ def test_groups_are_listed_shown_and_deleted() -> None:
     assert dict(parse_qsl(listed.url.query.decode())) | {"limit": ""} == {
         "state": "empty",
         "prefix": "bill",
+        "sort": "-lag",
         "limit": "",
     }
     assert first_request("groups show 'a b'").url.raw_path == b"/clusters/prod/groups/a%20b"

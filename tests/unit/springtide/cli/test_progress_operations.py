@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from springtide.cli.progress import bar, bar_line, duration, event_line, progress_of, size
+from springtide.cli.amounts import duration, size
+from springtide.cli.progress import bar, bar_line, event_line, progress_of
 from tests.kit.springtide.cli import (
     ADD,
     STORY,
