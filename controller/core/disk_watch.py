@@ -128,8 +128,10 @@ def describe_disk(broker: str, disk: DiskSpace, free_share: float, left_ms: floa
 
 def describe_short(broker: str, disk: DiskSpace) -> str:
     """Describe it without what is free, which changes with every report."""
+    gib = disk.total_bytes >> 30
+    size = f"{gib} GiB" if gib >= 10 else f"{disk.total_bytes >> 20} MiB"
     return (
-        f"the disk of {broker} ({disk.total_bytes >> 20} MiB) has less free than the reserve of "
+        f"the disk of {broker} ({size}) has less free than the reserve of "
         f"{disk.reserve_bytes >> 20} MiB (log.dir.reserve.bytes): producers to the partitions that it leads "
         f"are refused, and its other replicas fall behind. To make room, {MAKE_ROOM}. Writes then go on by "
         "themselves"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from controller.core.disk_watch import describe_short
+from controller.core.effects import AlarmCode
+from springtide.contract.session import DiskSpace
 from tests.kit.admin_api.canned import CannedController
 from tests.kit.chromium import DESK, Browser, until
 
@@ -96,6 +99,26 @@ def test_a_thousand_alarms_and_a_rebalance_are_a_few_lines(
     wide = browser.driver.execute_script("return document.documentElement.scrollWidth")
     assert wide <= PHONE, "a phone would scroll sideways"
     browser.screenshot("console-many-phone")
+    assert browser.complaints() == []
+
+
+def test_a_full_disk_is_one_line_that_names_the_disk_and_counts_what_follows(
+    browser: Browser, canned: CannedController
+) -> None:
+    (alarm,) = canned.example("/clusters/prod/alarms")["items"]
+    disk = DiskSpace(free_bytes=0, total_bytes=100 << 30, reserve_bytes=1 << 30, is_short=True)
+    full = {**alarm, "code": AlarmCode.DISK_BELOW_RESERVE.value, "broker_id": 8}
+    full |= {"detail": describe_short("broker 8", disk), "follows": {"partition_below_min_isr": 291}}
+    counts = {full["code"]: 1}
+    canned.put("/clusters/prod/alarms", {"items": [full], "counts": counts, "next_page_token": None})
+    browser.look(width=PHONE, dark=False)
+    browser.open(f"{canned.url}/")
+    until("the headline", lambda: browser.text("#verdict") != "All is well." and browser.texts("#alarms li"))
+    (line,) = browser.texts("#alarms .alarms > li")
+    assert line.split("\n")[0] == "Disk below reservebroker 8"
+    assert "the disk of broker 8 (100 GiB) has less free than the reserve of 1024 MiB" in line
+    assert "To make room, shorten retention" in line
+    assert line.endswith("From it follow: refuses acks=all: 291.")
     assert browser.complaints() == []
 
 
