@@ -179,15 +179,15 @@ class DataDirectory:
 
     def look_for_room(self, reserve_bytes: int) -> bool:
         """Look how much room is left; return whether there is too little since the last look, or enough
-        again. Between two looks the room counts what is appended. reserve_bytes: -1: what suits the file
-        system."""
+        again. Between two looks the room counts what is appended. A file system that does not tell has no
+        reserve. reserve_bytes: -1: what suits the file system."""
         space = self.space()
-        if space is None:
-            return False
         room = self.log_dir.health.room
-        if reserve_bytes < 0:
-            reserve_bytes = reserve_of(space.total_bytes)
-        room.on_look(free_bytes=space.free_bytes, reserve_bytes=reserve_bytes)
+        if space is None:
+            room.on_look(free_bytes=0, reserve_bytes=0)
+        else:
+            reserve = reserve_of(space.total_bytes) if reserve_bytes < 0 else reserve_bytes
+            room.on_look(free_bytes=space.free_bytes, reserve_bytes=reserve)
         if room.is_short is self._was_short:
             return False
         self._was_short = room.is_short

@@ -448,6 +448,21 @@ def test_s28_below_the_reserve_writes_are_refused_and_go_on_when_retention_has_m
     trio.run(test)
 
 
+def test_a_file_system_that_does_not_tell_what_is_free_has_no_reserve() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = await leading(disk)
+        disk.told_free_bytes = 0
+        node.maintenance.look_for_room()
+        assert node.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
+        with patch.object(MemoryDisk, "free_bytes", side_effect=OSError(errno.EIO, "not told")):
+            node.maintenance.look_for_room()
+        assert node.produce(100, size=1_000).error is ErrorCode.NONE
+        assert node.fetching.told.count(("room",)) == 2
+
+    trio.run(test)
+
+
 def test_s28_a_burst_between_two_looks_stops_at_the_reserve() -> None:
     async def test() -> None:
         disk = MemoryDisk()
