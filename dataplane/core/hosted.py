@@ -24,6 +24,10 @@ class Hosted:
     bytes_out: int = 0
     #: Not in the table any more, or about to be closed: what still comes back from a thread is dropped.
     is_forgotten: bool = False
+    #: Its fetches belong to a move: counted apart, and throttled where there is a rate (learner_turns.py).
+    is_learner: bool = False
+    #: Leader epoch in which it reached the high watermark: its leader may be waiting for it since.
+    caught_up_epoch: int = -1
 
     def __post_init__(self) -> None:
         self.key = (self.topic_id, self.partition)

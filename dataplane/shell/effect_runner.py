@@ -238,10 +238,6 @@ class EffectRunner:
             if follower is not None:
                 effects = follower.on_divergent_copied(effect.hold_id, error=error, now_ms=now_ms)
             self.run_alone(hosted, effects)
-            if hosted.replica.next_fetch() is not None:
-                state = hosted.replica.state
-                assert state is not None
-                self.fetching.follow(hosted, leader_id=state.leader, leader_epoch=state.leader_epoch)
 
         self._store.start_copying(hosted, effect, done)
 

@@ -12,10 +12,6 @@ from dataplane.storage.partition_log import PartitionLog
 class HostedPartition(Hosted):
     log: PartitionLog
     messages_in: int = 0
-    #: Its fetches belong to a move: counted apart, and throttled where there is a rate (replica_fetcher.py).
-    is_learner: bool = False
-    #: Leader epoch in which it reached the high watermark: its leader may be waiting for it since.
-    caught_up_epoch: int = -1
     #: Whether a checkpoint of this process holds a value other than 0: until then a checkpoint is due early.
     is_high_watermark_stored: bool = False
     #: From the topic's configuration; None if there is no bound.

@@ -1,8 +1,8 @@
 """A follower's fetches from one leader: one connection, one task, one session.
 
-The fetcher keeps one incremental fetch session (KIP-227) over everything that its leader leads here. It
-sends what the session says, gives each answered partition to its replica, and asks the replica where to
-go on: truncation, divergence and errors are the replica's to decide. One request is in flight at a time,
+The fetcher keeps one incremental fetch session (KIP-227) over everything that its leader leads here, and
+core/following.py decides what it fetches: this sends what the session says, and hands over what is answered.
+Truncation, divergence and errors are the replica's to decide. One request is in flight at a time,
 because its offsets tell the leader what this broker has; the next leaves before anything else is done
 with what the last one brought.
 
@@ -14,8 +14,6 @@ A partition that is to be fetched from a leader whose answer is pending would wa
 end, and the first fetch in a new leader epoch is what lets the high watermark move again after a
 failover. So the leader is hurried: an empty fetch behind the pending one makes it answer at once
 (handlers/fetch.py). The session goes on, for to begin it again costs as much as there are partitions in it.
-A partition whose leader answered with an error rests, first for a moment only: often it has not heard yet
-that it leads.
 """
 
 from __future__ import annotations
@@ -26,21 +24,21 @@ from dataclasses import dataclass
 
 import trio
 
-from dataplane.core.fetch_session import NO_SESSION, FetchPosition, FollowerSession
+from dataplane.core.effects import Effects
+from dataplane.core.fetch_session import NO_SESSION
+from dataplane.core.following import FollowedLeader
+from dataplane.core.learner_turns import LearnerTurns
 from dataplane.core.results import LeaderAnswer
 from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.fetch_encoder import HURRY_CORRELATION_ID, FetchEncoder
 from dataplane.shell.hosted import HostedPartition
-from dataplane.shell.learner_turns import LearnerTurns
 from dataplane.shell.metrics import BrokerCounters
-from springtide.contract.partition_state import PartitionKey
 from springtide.contract.updates import BrokerEndpoint
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Channel, ChannelReadiness, Net, Poller
 from springtide.node.peer_requests import connect
 from springtide.node.topic_ids import topic_id_text
-from springtide.wire import fetch_request, fetch_response
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import decode_fetch_frame
 from springtide.wire.framing import FrameError, FrameReader
@@ -51,8 +49,6 @@ _log = logging.getLogger(__name__)
 RECONNECT_MS_MIN = 50
 RECONNECT_MS_MAX = 1_000
 CONNECT_TIMEOUT_MS = 3_000
-REST_MS_MIN = 25
-"""Of a partition after its first error; doubled with each further one (KIP-580)."""
 HURRY_MS_MAX = 2_000
 """A leader that was hurried and has not answered for so long is asked over another connection."""
 _HURRIED = HURRY_CORRELATION_ID.to_bytes(4, "big", signed=True)
@@ -78,23 +74,16 @@ class FetcherParts:
     clock: Clock
     rng: random.Random
     counters: BrokerCounters
-    turns: LearnerTurns
     encoder: FetchEncoder
     silence_ms_max: int
 
 
-class LeaderFetcher:
-    """One leader: the session, the connection, and the task that drives them."""
+class LeaderFetcher(FollowedLeader[HostedPartition]):
+    """One leader: its session, the connection, and the task that drives them."""
 
-    def __init__(self, parts: FetcherParts, leader_id: int) -> None:
+    def __init__(self, parts: FetcherParts, leader_id: int, turns: LearnerTurns) -> None:
+        super().__init__(leader_id, turns)
         self._parts = parts
-        self._leader_id = leader_id
-        self._session = FollowerSession()
-        self._followed: dict[PartitionKey, HostedPartition] = {}
-        self._positions: dict[PartitionKey, FetchPosition] = {}
-        self._paused: dict[PartitionKey, None] = {}
-        #: The next rest of each partition that has rested since its last good answer.
-        self._next_rest_ms: dict[PartitionKey, int] = {}
         self._channel: Channel | None = None
         self._reader = FrameReader()
         self._unsent = memoryview(b"")
@@ -116,52 +105,37 @@ class LeaderFetcher:
         self._pause_ms = RECONNECT_MS_MIN
         self._was_connected = True
 
-    # What the table says
+    # What the core asks for
 
-    def follow(self, hosted: HostedPartition) -> None:
-        key = hosted.key
-        self._followed[key] = hosted
-        self._paused.pop(key, None)
-        self._next_rest_ms.pop(key, None)
-        self._place_in_a_hurry(hosted)
+    def _carry_out(self, hosted: HostedPartition, effects: Effects) -> None:
+        self._parts.effects.run(hosted, effects)
 
-    def unfollow(self, key: PartitionKey) -> None:
-        self._followed.pop(key, None)
-        self._paused.pop(key, None)
-        self._next_rest_ms.pop(key, None)
-        self._drop_position(key)
-        self._leave_idleness()
-
-    def pause(self, key: PartitionKey, rest_ms_max: int) -> int:
-        """Let a partition rest; return for how many milliseconds."""
-        rest_ms = min(self._next_rest_ms.get(key, REST_MS_MIN), rest_ms_max)
-        self._next_rest_ms[key] = 2 * rest_ms
-        self._paused[key] = None
-        self._drop_position(key)
-        self._leave_idleness()
-        return rest_ms
-
-    def resume(self, key: PartitionKey) -> None:
-        if key in self._paused:
-            del self._paused[key]
-            hosted = self._followed.get(key)
-            if hosted is not None:
-                self._place_in_a_hurry(hosted)
-
-    def ask_all_again(self) -> None:
-        """The replicas may fetch something else than before."""
-        for hosted in self._followed.values():
-            self._place(hosted)
-        self._hurry()
-
-    def on_turn(self, key: PartitionKey) -> None:
-        """A learner that waited has been granted its next fetch."""
-        hosted = self._followed.get(key)
-        if hosted is None:
-            return
-        self._place(hosted)
+    def _ask_at_once(self) -> None:
         self._wake.set()
-        self._leave_idleness()
+        if self._is_idle:
+            self._look_again()
+        elif self._is_waiting_for_answer and self._hurried_ms is None and self._channel is not None:
+            self._hurried_ms = self._parts.clock.mono_ms()
+            self._unsent = memoryview(bytes(self._unsent) + self._parts.encoder.hurry())
+            self._push()
+
+    def _ask_in_turn(self) -> None:
+        self._wake.set()
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Something has changed: ask, close, or go on waiting for a learner's turn."""
+        if self._is_idle:
+            self._is_idle = False
+            self._ask()
+
+    def _learn_on(
+        self, hosted: HostedPartition, fetched: LeaderAnswer, leader_epoch: int, now_ms: int
+    ) -> None:
+        self._parts.counters.reassignment_bytes_in += len(fetched.records)
+        super()._learn_on(hosted, fetched, leader_epoch, now_ms)
+
+    # What happens
 
     def stop(self) -> None:
         self._is_stopped = True
@@ -176,7 +150,7 @@ class LeaderFetcher:
         ):
             self._close_channel()  # another incarnation: the old connection is dead or deaf
         if endpoint is not None and endpoint.active:
-            self._parts.view.on_leader_reached(self._leader_id)
+            self._parts.view.on_leader_reached(self.leader_id)
         self._pause_ms = RECONNECT_MS_MIN
         self._wake.set()
 
@@ -184,81 +158,11 @@ class LeaderFetcher:
         if not self._is_waiting_for_answer:
             return
         if now_ms - self._asked_ms > self._parts.silence_ms_max:
-            _log.info("leader_silent leader_id=%d ms=%d", self._leader_id, now_ms - self._asked_ms)
+            _log.info("leader_silent leader_id=%d ms=%d", self.leader_id, now_ms - self._asked_ms)
             self._close_channel()
         elif self._hurried_ms is not None and now_ms - self._hurried_ms > HURRY_MS_MAX:
             self._is_given_up = True
             self._close_channel()
-
-    def _hurry(self) -> None:
-        """A new partition must not wait for the end of the pending long poll."""
-        self._wake.set()
-        if self._is_idle:
-            self._leave_idleness()
-        elif self._is_waiting_for_answer and self._hurried_ms is None and self._channel is not None:
-            self._hurried_ms = self._parts.clock.mono_ms()
-            self._unsent = memoryview(bytes(self._unsent) + self._parts.encoder.hurry())
-            self._push()
-
-    def _set_position(self, hosted: HostedPartition) -> None:
-        """Ask the replica where to go on, and tell the session if that is news."""
-        key = hosted.key
-        position = None if key in self._paused else hosted.replica.next_fetch()
-        if position is None:
-            self._drop_position(key)
-        else:
-            self._positions[key] = position
-            self._session.set_position(key, position)
-
-    def _place(self, hosted: HostedPartition) -> None:
-        if hosted.key in self._parts.turns:
-            self._set_learners_position(hosted)
-        else:
-            self._set_position(hosted)
-
-    def _place_in_a_hurry(self, hosted: HostedPartition) -> None:
-        before = self._positions.get(hosted.key)
-        self._place(hosted)
-        position = self._positions.get(hosted.key)
-        if position is not None and (before is None or position.tells_more_than(before)):
-            self._hurry()
-
-    def _learn_on(
-        self, hosted: HostedPartition, answer: fetch_response.FetchedPartition, leader_epoch: int
-    ) -> None:
-        """A learner's fetch was answered."""
-        size_bytes = len(answer.view)
-        is_sound = not answer.error_code and answer.diverging_epoch is None
-        self._parts.counters.reassignment_bytes_in += size_bytes
-        self._parts.turns.on_answer(
-            hosted,
-            size_bytes,
-            leader_epoch=leader_epoch,
-            high_watermark=answer.high_watermark if is_sound else -1,
-        )
-        self._place(hosted)
-        self._parts.turns.give()
-
-    def _set_learners_position(self, hosted: HostedPartition) -> None:
-        """Let the learner fetch on as far as its grant reaches; without a grant, not before its turn."""
-        key = hosted.key
-        turns = self._parts.turns
-        position = None if key in self._paused else hosted.replica.next_fetch()
-        if position is None:
-            turns.release(key)
-            self._drop_position(key)
-            return
-        granted = turns.ask(key)
-        if not granted:
-            self._drop_position(key)
-            return
-        position = position._replace(max_bytes=min(granted, position.max_bytes))
-        self._positions[key] = position
-        self._session.set_position(key, position)
-
-    def _drop_position(self, key: PartitionKey) -> None:
-        if self._positions.pop(key, None) is not None:
-            self._session.remove(key)
 
     def _close_channel(self) -> None:
         channel, self._channel = self._channel, None
@@ -282,9 +186,9 @@ class LeaderFetcher:
                 continue
             try:
                 await self._fetch_until_lost()
-                self._session.on_failure()  # a session that follows nothing is worth no connection
+                self.session.on_failure()  # a session that follows nothing is worth no connection
             except (LeaderLost, OSError, trio.ClosedResourceError, FrameError, MalformedRequest) as error:
-                self._session.on_failure()
+                self.session.on_failure()
                 self._close_channel()
                 self._is_waiting_for_answer = False
                 if self._is_given_up:
@@ -300,11 +204,9 @@ class LeaderFetcher:
         if self._is_stopped:
             return
         if self._was_connected:
-            _log.info(
-                "leader_lost leader_id=%d cause=%s", self._leader_id, str(error) or type(error).__name__
-            )
+            _log.info("leader_lost leader_id=%d cause=%s", self.leader_id, str(error) or type(error).__name__)
             self._was_connected = False
-            self._parts.view.on_leader_lost(self._leader_id, self._parts.clock.mono_ms())
+            self._parts.view.on_leader_lost(self.leader_id, self._parts.clock.mono_ms())
         self._wake = trio.Event()
         pause_ms = self._pause_ms * self._parts.rng.uniform(0.5, 1.0)
         self._pause_ms = min(self._pause_ms * 2, RECONNECT_MS_MAX)
@@ -313,7 +215,7 @@ class LeaderFetcher:
 
     async def _fetch_until_lost(self) -> None:
         parts = self._parts
-        endpoint = parts.view.brokers.get(self._leader_id)
+        endpoint = parts.view.brokers.get(self.leader_id)
         if endpoint is None:
             raise LeaderLost("its address is not known")
         self._endpoint = endpoint
@@ -376,8 +278,8 @@ class LeaderFetcher:
         self._is_waiting_for_answer = False
         self._hurried_ms = None
         if not self._was_connected:
-            _log.info("leader_reached leader_id=%d", self._leader_id)
-            self._parts.view.on_leader_reached(self._leader_id)
+            _log.info("leader_reached leader_id=%d", self.leader_id)
+            self._parts.view.on_leader_reached(self.leader_id)
         self._was_connected = True
         self._pause_ms = RECONNECT_MS_MIN
         self._on_answer(frame)
@@ -388,7 +290,7 @@ class LeaderFetcher:
         if self._channel is None:  # the answer's effects ended it
             return
         if not self._positions:
-            self._is_idle = self._has_waiting_learner()
+            self._is_idle = self.has_waiting_learner
             if not self._is_idle:
                 self._failure = None
                 self._close_channel()
@@ -396,22 +298,12 @@ class LeaderFetcher:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         self._unsent = memoryview(
             self._parts.encoder.encode(
-                self._session.build(), correlation_id=self._correlation_id, mark_of=self._mark
+                self.session.build(), correlation_id=self._correlation_id, mark_of=self.mark_of
             )
         )
         self._asked_ms = self._parts.clock.mono_ms()
         self._is_waiting_for_answer = True
         self._push()
-
-    def _leave_idleness(self) -> None:
-        """Something has changed: ask, close, or go on waiting for a learner's turn."""
-        if self._is_idle:
-            self._is_idle = False
-            self._ask()
-
-    def _has_waiting_learner(self) -> bool:
-        turns = self._parts.turns
-        return any(key in turns and key not in self._paused for key in self._followed)
 
     def _push(self) -> None:
         """Send what is left of the request; a large one may be more than the kernel takes at once."""
@@ -431,54 +323,34 @@ class LeaderFetcher:
             self._wants_write = wants_write
             self._parts.poller.set_interest(channel, is_readable=True, is_writable=wants_write)
 
-    def _mark(self, key: PartitionKey) -> fetch_request.LogMark | None:
-        hosted = self._followed.get(key)
-        follower = None if hosted is None else hosted.replica.following
-        return None if follower is None else follower.log_mark()
-
     def _on_answer(self, frame: memoryview) -> None:
         """Everything that one answer brings, without an await: append, then set where to go on."""
         correlation_id, response = decode_fetch_frame(frame)
         if correlation_id != self._correlation_id:
             raise LeaderLost(f"it answered request {correlation_id} where {self._correlation_id} was asked")
         error = response.error
-        if not self._session.on_answer(error, session_id=response.session_id):
+        if not self.session.on_answer(error, session_id=response.session_id):
             if response.session_id == NO_SESSION and error is ErrorCode.NONE:
                 return
-            _log.debug("fetch_session_ended leader_id=%d error=%s", self._leader_id, error.name)
+            _log.debug("fetch_session_ended leader_id=%d error=%s", self.leader_id, error.name)
             return
         parts = self._parts
         now_ms, wall_ms = parts.clock.mono_ms(), parts.clock.wall_ms()
         for data in response.partitions:
             assert isinstance(data.topic, bytes)
-            key = (topic_id_text(data.topic), data.partition)
-            hosted = self._followed.get(key)
-            asked = self._session.asked(key)
-            if hosted is None or asked is None:
-                continue  # forgotten while the request was under way
             records = data.view
-            parts.counters.replication_bytes_in += len(records)
-            follower = hosted.replica.following
-            if follower is not None:
-                fetched = LeaderAnswer(
-                    error=data.error,
-                    high_watermark=data.high_watermark,
-                    log_start_offset=data.log_start_offset,
-                    diverging=data.diverging_epoch,
-                    records=records,
-                    compacted=data.compacted,
-                    producers=data.producers,
-                )
-                effects = follower.on_fetched(fetched, asked=asked, now_ms=now_ms, wall_ms=wall_ms)
-                if effects:
-                    parts.effects.run(hosted, effects)
-            if self._next_rest_ms and key not in self._paused:
-                self._next_rest_ms.pop(key, None)
-            if key in self._followed:
-                if hosted.is_learner:
-                    self._learn_on(hosted, data, asked.leader_epoch)
-                else:
-                    self._set_position(hosted)
+            fetched = LeaderAnswer(
+                error=data.error,
+                high_watermark=data.high_watermark,
+                log_start_offset=data.log_start_offset,
+                diverging=data.diverging_epoch,
+                records=records,
+                compacted=data.compacted,
+                producers=data.producers,
+            )
+            key = (topic_id_text(data.topic), data.partition)
+            if self.take(key, fetched, now_ms=now_ms, wall_ms=wall_ms):
+                parts.counters.replication_bytes_in += len(records)
 
 
 def _is_same_process(one: BrokerEndpoint, other: BrokerEndpoint) -> bool:

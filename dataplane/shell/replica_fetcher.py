@@ -1,10 +1,7 @@
 """Followers' side of replication: one connection and one task per leader broker.
 
-A partition is never dropped for an error: it rests and comes back (L6, every follower is fetched for).
-
-A learner, being added and not in sync, may be throttled: it has a position only while it holds a grant of
-bytes (core/throttle.py), and waits for its turn without one, outside the session. Other replicas
-cost one test per answered partition: whether it is a learner.
+What is fetched, and when a throttled learner's turn comes, is decided in core/following.py and
+core/learner_turns.py.
 """
 
 from __future__ import annotations
@@ -14,14 +11,16 @@ from collections.abc import Callable
 
 import trio
 
+from dataplane.core.following import Following
+from dataplane.core.learner_turns import LearnerTurns
 from dataplane.shell.config import BrokerConfig
 from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.fetch_encoder import FetchEncoder
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.leader_fetcher import FetcherParts, LeaderFetcher
-from dataplane.shell.learner_turns import LearnerTurns
 from dataplane.shell.metrics import BrokerCounters
 from springtide.contract.partition_state import PartitionKey
+from springtide.contract.throttles import FOLLOWER_RATE, effective_rate
 from springtide.node.clock import Clock, sleep_to_beat
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Net, Poller
@@ -47,13 +46,13 @@ class ReplicaFetchers:
         counters: BrokerCounters,
     ) -> None:
         encoder = FetchEncoder(broker_id=broker_id, broker_epoch=broker_epoch, config=config)
-        self.turns = LearnerTurns(
+        self._broker_id = broker_id
+        self._following: Following[HostedPartition, LeaderFetcher] = Following(
             broker_id=broker_id,
-            view=view,
-            clock=clock,
             grant_bytes_max=config.number("replica.fetch.max.bytes"),
             fetch_wait_ms=encoder.wait_ms,
-            on_turn=self._on_turn,
+            new_leader=self._new_fetcher,
+            on_waiting=self._on_waiting,
         )
         self._parts = FetcherParts(
             effects=effects,
@@ -63,12 +62,10 @@ class ReplicaFetchers:
             clock=clock,
             rng=rng,
             counters=counters,
-            turns=self.turns,
             encoder=encoder,
             silence_ms_max=config.number("replica.socket.timeout.ms"),
         )
-        self._fetchers: dict[int, LeaderFetcher] = {}
-        self._leader_of: dict[PartitionKey, int] = {}
+        self._learner_waits = trio.Event()
         self._nursery: trio.Nursery | None = None
         self._is_stopped = False
 
@@ -78,22 +75,22 @@ class ReplicaFetchers:
             self._nursery = nursery
             task_status.started()
             nursery.start_soon(self._watch)
-            nursery.start_soon(self.turns.run)
+            nursery.start_soon(self._give_turns)
             await trio.sleep_forever()
 
     def stop(self) -> None:
         """Fetch nothing any more (controlled shutdown)."""
         self._is_stopped = True
-        for fetcher in self._fetchers.values():
+        for fetcher in self._following.leaders.values():
             fetcher.stop()
-        self._fetchers = {}
+        self._following.leaders.clear()
 
     async def _watch(self) -> None:
         """Leaders that take a request and never answer: one look a second instead of a timer a request."""
         while True:
             await sleep_to_beat(self._parts.clock, SILENCE_LOOK_MS)
             now_ms = self._parts.clock.mono_ms()
-            for fetcher in list(self._fetchers.values()):
+            for fetcher in list(self._following.leaders.values()):
                 fetcher.check_silence(now_ms)
 
     def follow(self, hosted: HostedPartition, *, leader_id: int, leader_epoch: int) -> None:
@@ -101,57 +98,60 @@ class ReplicaFetchers:
         del leader_epoch  # the replica states it with each position
         if self._is_stopped:
             return
-        key = hosted.key
-        earlier = self._leader_of.get(key)
-        if earlier is not None and earlier != leader_id:
-            self.unfollow(key)
-        self._leader_of[key] = leader_id
-        self.turns.classify(hosted)
-        fetcher = self._fetchers.get(leader_id)
-        if fetcher is None:
-            assert self._nursery is not None, "run() comes first"
-            fetcher = self._fetchers[leader_id] = LeaderFetcher(self._parts, leader_id)
-            self._nursery.start_soon(fetcher.run)
-        fetcher.follow(hosted)
-        self.turns.give()
+        self._following.follow(hosted, leader_id, self._parts.clock.mono_ms())
+
+    def _new_fetcher(self, leader_id: int) -> LeaderFetcher:
+        assert self._nursery is not None, "run() comes first"
+        fetcher = LeaderFetcher(self._parts, leader_id, self.turns)
+        self._nursery.start_soon(fetcher.run)
+        return fetcher
 
     def unfollow(self, key: PartitionKey) -> None:
-        leader_id = self._leader_of.pop(key, None)
-        self.turns.forget(key)
-        if leader_id is not None and (fetcher := self._fetchers.get(leader_id)) is not None:
-            fetcher.unfollow(key)
+        self._following.unfollow(key, self._parts.clock.mono_ms())
+
+    def back_off(self, key: PartitionKey, delay_ms: int) -> None:
+        fetcher = self._following.leader_of(key)
+        if fetcher is not None and self._nursery is not None:
+            rest_ms = fetcher.rest(key, delay_ms)
+            self._nursery.start_soon(self._end_rest, fetcher, key, rest_ms)
+
+    async def _end_rest(self, fetcher: LeaderFetcher, key: PartitionKey, rest_ms: int) -> None:
+        await self._parts.clock.sleep_ms(rest_ms * self._parts.rng.uniform(0.75, 1.25))
+        self._following.end_rest(fetcher, key, self._parts.clock.mono_ms())
 
     def on_room_changed(self) -> None:
-        """Ask each replica again what it fetches: records, or for want of room none."""
-        for fetcher in self._fetchers.values():
-            fetcher.ask_all_again()
+        self._following.on_room_changed(self._parts.clock.mono_ms())
 
     # Throttled learners
 
+    @property
+    def turns(self) -> LearnerTurns:
+        return self._following.turns
+
     def on_rates_changed(self) -> None:
-        self.turns.on_rates_changed()
+        view = self._parts.view
+        me = view.brokers.get(self._broker_id)
+        rate = effective_rate(FOLLOWER_RATE, {} if me is None else me.configs, view.cluster_configs)
+        self.turns.set_rate(rate, self._parts.clock.mono_ms())
 
-    def _on_turn(self, key: PartitionKey) -> None:
-        fetcher = self._fetchers.get(self._leader_of[key])
-        if fetcher is not None:
-            fetcher.on_turn(key)
+    def _on_waiting(self) -> None:
+        self._learner_waits.set()
 
-    def back_off(self, key: PartitionKey, delay_ms: int) -> None:
-        leader_id = self._leader_of.get(key)
-        if leader_id is None or self._nursery is None:
-            return
-        fetcher = self._fetchers.get(leader_id)
-        if fetcher is not None:
-            rest_ms = fetcher.pause(key, delay_ms)
-            self._nursery.start_soon(self._resume_later, fetcher, key, rest_ms)
+    async def _give_turns(self) -> None:
+        clock = self._parts.clock
+        while True:
+            look_ms = self.turns.look_ms(clock.mono_ms())
+            if look_ms is None:
+                self._learner_waits = trio.Event()
+                await self._learner_waits.wait()
+            else:
+                await clock.sleep_ms(look_ms)
+                self.turns.give(clock.mono_ms())
 
-    async def _resume_later(self, fetcher: LeaderFetcher, key: PartitionKey, rest_ms: int) -> None:
-        await self._parts.clock.sleep_ms(rest_ms * self._parts.rng.uniform(0.75, 1.25))
-        fetcher.resume(key)
-        self.turns.give()
+    # Leaders
 
     def on_broker_changed(self, broker_id: int) -> None:
         """A leader came back, perhaps elsewhere: don't wait out the pause."""
-        fetcher = self._fetchers.get(broker_id)
+        fetcher = self._following.leaders.get(broker_id)
         if fetcher is not None:
             fetcher.on_endpoint_changed(self._parts.view.brokers.get(broker_id))

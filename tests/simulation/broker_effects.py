@@ -59,10 +59,9 @@ class BrokerHands:
                 case OfReplica(hosted=hosted, effects=effects):
                     for effect in effects:
                         self._run_one(hosted, effect)
-                    if not hosted.is_forgotten:
-                        node.following.classify(hosted.key, hosted.replica)
                     node.cluster.oracle.on_replica_touched(node, hosted.key)
                 case Forgotten(hosted=hosted):
+                    node.following.unfollow(hosted.key, node.now_ms)
                     node.requests.fetches.note(node.requests.fetches.on_leadership_changed, hosted.key)
                 case ReportSoon():
                     node.after(1, node.link.report)
@@ -97,19 +96,11 @@ class BrokerHands:
                 node.after(node.random.randint(1, 30), partial(self._store_log_start, key))
                 node.requests.fetches.note(node.requests.fetches.on_high_watermark_moved, key)
             case StartFetching(leader_id=leader_id):
-                node.following.fetching[key] = leader_id
-                node.following.leave_leaders(key, but=leader_id)
-                if leader_id not in node.following.fetch_tasks:
-                    node.following.fetch_tasks.add(leader_id)
-                    node.after(1, lambda: node.following.fetch(leader_id))
+                node.following.follow(hosted, leader_id, node.now_ms)
             case StopFetching():
-                node.following.fetching.pop(key, None)
-                node.following.leave_leaders(key)
-                node.following.throttle.remove(key, node.now_ms)
+                node.following.unfollow(key, node.now_ms)
             case BackOff(delay_ms=delay_ms):
-                node.following.backing_off.add(key)
-                node.following.leave_leaders(key)
-                node.after(delay_ms, lambda: node.following.backing_off.discard(key))
+                node.following.back_off(key, delay_ms)
             case CopyDivergent():
                 self._copy_divergent(key, effect)
             case Vouch():

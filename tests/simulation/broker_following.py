@@ -1,171 +1,137 @@
-"""What a simulated broker fetches from its leaders, in one life."""
+"""A simulated broker's requests to its leaders, in one life: dataplane/core/following.py at the pace of the
+simulation."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from dataplane.core.effects import (
-    NO_EFFECTS,
-    Effects,
-)
-from dataplane.core.fetch_session import (
-    FetchPosition,
-    FollowerSession,
-)
-from dataplane.core.replica import Replica
-from dataplane.core.throttle import LearnerThrottle
+from dataplane.core.effects import NO_EFFECTS, Effects
+from dataplane.core.following import FollowedLeader, Following
+from dataplane.core.hosted import Hosted
+from dataplane.core.results import LeaderAnswer
 from springtide.contract.partition_state import PartitionKey
-from springtide.contract.throttles import is_learner
-from tests.simulation.broker_requests import FetchAnswer, FetchCall
+from tests.simulation.broker_requests import FetchAnswer, FetchCall, HurryCall
 
 if TYPE_CHECKING:
     from tests.simulation.broker_node import BrokerNode
 
 FETCH_SLACK_MS = 600
-THROTTLE_WINDOW_MS = 1_000
+LOST_MS = 20
+"""The pause after a request that was not answered, or whose answer is of no use."""
 
 
-class Following:
-    """A follower's end of all that it fetches from one leader."""
+class SimulatedLeader(FollowedLeader[Hosted]):
+    """One leader, asked by one request at a time."""
 
-    def __init__(self) -> None:
-        self.session = FollowerSession()
-        self.positions: dict[PartitionKey, FetchPosition] = {}
+    def __init__(self, following: BrokerFollowing, leader_id: int) -> None:
+        super().__init__(leader_id, following.turns)
+        self._node = following.node
+        self._name = f"broker-{leader_id}"
+        #: A request is under way, or the next one is about to be sent.
+        self._is_busy = False
+        #: The answer of one is pending, and the leader was not asked to hurry.
+        self._may_hurry = False
+        #: Of the last partition that was answered.
+        self._effects: Effects = NO_EFFECTS
 
-    def place(self, positions: dict[PartitionKey, FetchPosition]) -> None:
-        for key in [key for key in self.positions if key not in positions]:
-            self.leave(key)
-        for key, position in positions.items():
-            self.session.set_position(key, position)
-        self.positions = positions
+    def _carry_out(self, hosted: Hosted, effects: Effects) -> None:
+        self._effects = effects
+        self._node.run(hosted.key, effects)
 
-    def leave(self, key: PartitionKey) -> None:
-        if self.positions.pop(key, None) is not None:
-            self.session.remove(key)
+    def _ask_at_once(self) -> None:
+        if self._may_hurry:
+            self._may_hurry = False
+            self._node.cluster.marks.reached("fetch.hurried")
+            hurry = HurryCall(self._node.broker_id)
+            self._node.call(self._name, hurry, lambda _: None, lambda: None)
+        self._ask_in_turn()
+
+    def _ask_in_turn(self) -> None:
+        if not self._is_busy:
+            self._ask_after(1)
+
+    def _look_again(self) -> None:
+        """It is done when the next request is built."""
+
+    def _ask_after(self, delay_ms: float) -> None:
+        self._is_busy = True
+        self._node.after(delay_ms, self._ask)
+
+    def _ask(self) -> None:
+        node = self._node
+        if not self.has_positions:
+            self._is_busy = False
+            if not self.has_waiting_learner:
+                self.session.on_failure()  # a session that follows nothing is worth no connection
+            return
+        wait_ms = node.cluster.options.fetch_wait_ms
+        asked = self.session.build()
+        marks = {key: mark for key in asked.unproven if (mark := self.mark_of(key)) is not None}
+        call = FetchCall(node.broker_id, node.broker_epoch, asked, marks)
+        self._is_busy = True
+        self._may_hurry = wait_ms > 0
+        node.call(self._name, call, self._answered, self._lost, timeout_ms=wait_ms + FETCH_SLACK_MS)
+
+    def _lost(self) -> None:
+        self._may_hurry = False
+        self.session.on_failure()
+        self._ask_after(LOST_MS)
+
+    def _answered(self, answer: FetchAnswer) -> None:
+        node = self._node
+        self._may_hurry = False
+        if not self.session.on_answer(answer.error, session_id=answer.session_id):
+            self._ask_after(LOST_MS)
+            return
+        for key, fetched in answer.items():
+            self._take(key, fetched)
+        if node.cluster.options.fetch_wait_ms or any(fetched.records for fetched in answer.values()):
+            self._ask()
+        else:
+            self._ask_after(15 + 30 * node.random.random())
+
+    def _take(self, key: PartitionKey, fetched: LeaderAnswer) -> None:
+        node = self._node
+        hosted, position = self._followed.get(key), self.session.asked(key)
+        if hosted is not None and position is not None:
+            node.cluster.marks.on_fetched(hosted.replica, position)
+        self._effects = NO_EFFECTS
+        if self.take(key, fetched, now_ms=node.now_ms, wall_ms=node.time.wall_ms()):
+            if fetched.diverging is not None:
+                node.cluster.marks.on_diverged(self._effects)
+            node.cluster.oracle.on_replica_touched(node, key)
 
 
-class BrokerFollowing:
+class BrokerFollowing(Following[Hosted, SimulatedLeader]):
     """Of one life."""
 
     def __init__(self, node: BrokerNode) -> None:
-        self.node = node
         options = node.cluster.options
-        self.throttle = LearnerThrottle(
+        super().__init__(
+            broker_id=node.broker_id,
             grant_bytes_max=options.fetch_bytes_max,
-            window_ms=max(THROTTLE_WINDOW_MS, 2 * options.fetch_wait_ms),
+            fetch_wait_ms=options.fetch_wait_ms,
+            new_leader=partial(SimulatedLeader, self),
+            on_waiting=self._on_waiting,
         )
-        self.fetching: dict[PartitionKey, int] = {}
-        self.backing_off: set[PartitionKey] = set()
-        self.fetch_tasks: set[int] = set()
-        self.leaders: dict[int, Following] = {}
-        self.caught_up: dict[PartitionKey, int] = {}
+        self.node = node
+        self._is_looking = False
 
-    def classify(self, key: PartitionKey, replica: Replica) -> None:
-        """Whether its fetches wait for their turn: a learner's do until it has reached the high watermark."""
-        node = self.node
-        state = replica.state
-        if (
-            state is not None
-            and state.throttle is not None
-            and is_learner(state, node.broker_id)
-            and self.caught_up.get(key) != state.leader_epoch
-        ):
-            self.throttle.add(key, state.throttle, node.now_ms)
-        else:
-            self.throttle.remove(key, node.now_ms)
+    def back_off(self, key: PartitionKey, delay_ms: int) -> None:
+        leader = self.leader_of(key)
+        if leader is not None:
+            self.node.cluster.marks.reached("replica.rests")
+            rest_ms = leader.rest(key, delay_ms) * self.node.random.uniform(0.75, 1.25)
+            self.node.after(rest_ms, lambda: self.end_rest(leader, key, self.node.now_ms))
 
-    def fetch(self, leader_id: int) -> None:
-        """One fetch to one leader, for all partitions followed there; then the next."""
-        node = self.node
-        positions: dict[PartitionKey, FetchPosition] = {}
-        self.throttle.admit(node.now_ms)
-        for key in sorted(key for key, leader in self.fetching.items() if leader == leader_id):
-            position = None if key in self.backing_off else node.replicas[key].next_fetch()
-            if position is not None and key in self.throttle:
-                position = self._when_its_turn_comes(key, position)
-            elif key in self.throttle:
-                self.throttle.release(key, node.now_ms)
-            if position is not None:
-                positions[key] = position
-        if leader_id not in self.fetching.values():
-            self.fetch_tasks.discard(leader_id)
-            return
+    def _on_waiting(self) -> None:
+        self.node.cluster.marks.reached("move.throttled")
+        look_ms = self.turns.look_ms(self.node.now_ms)
+        if look_ms is not None and not self._is_looking:
+            self._is_looking = True
+            self.node.after(look_ms, self._look)
 
-        def again(delay_ms: float) -> None:
-            node.after(delay_ms, lambda: self.fetch(leader_id))
-
-        following = self.leaders.setdefault(leader_id, Following())
-        following.place(positions)
-        if not positions:
-            again(30 + node.cluster.options.fetch_wait_ms / 5)
-            return
-
-        def lost() -> None:
-            following.session.on_failure()
-            begin_anew()
-
-        def begin_anew() -> None:
-            for key in positions:
-                if key in self.throttle:
-                    self.throttle.release(key, node.now_ms)
-            again(20)
-
-        def answered(answer: FetchAnswer) -> None:
-            if not following.session.on_answer(answer.error, session_id=answer.session_id):
-                begin_anew()
-                return
-            got = False
-            for key, fetched in answer.items():
-                replica, position = node.replicas.get(key), following.session.asked(key)
-                if replica is None or position is None:
-                    continue
-                if key in self.throttle:
-                    self.throttle.settle(key, len(fetched.records), node.now_ms)
-                got = got or len(fetched.records) > 0
-                node.cluster.marks.on_fetched(replica, position)
-                effects: Effects = NO_EFFECTS
-                if (follower := replica.following) is not None:
-                    effects = follower.on_fetched(
-                        fetched, asked=position, now_ms=node.now_ms, wall_ms=node.time.wall_ms()
-                    )
-                if fetched.diverging is not None:
-                    node.cluster.marks.on_diverged(effects)
-                node.run(key, effects)
-                if key in self.throttle and 0 <= fetched.high_watermark <= replica.log.log_end_offset:
-                    self.caught_up[key] = position.leader_epoch
-                    self.classify(key, replica)
-                node.cluster.oracle.on_replica_touched(node, key)
-            if got or wait_ms:
-                self.fetch(leader_id)
-            else:
-                again(15 + 30 * node.random.random())
-
-        wait_ms = node.cluster.options.fetch_wait_ms
-        asked = following.session.build()
-        marks = {
-            key: mark
-            for key in asked.unproven
-            if (follower := node.replicas[key].following) is not None
-            and (mark := follower.log_mark()) is not None
-        }
-        request = FetchCall(node.broker_id, node.broker_epoch, asked, marks)
-        node.call(
-            f"broker-{leader_id}",
-            request,
-            answered,
-            lost,
-            timeout_ms=wait_ms + FETCH_SLACK_MS,
-        )
-
-    def leave_leaders(self, key: PartitionKey, *, but: int | None = None) -> None:
-        for leader_id, following in self.leaders.items():
-            if leader_id != but:
-                following.leave(key)
-
-    def _when_its_turn_comes(self, key: PartitionKey, position: FetchPosition) -> FetchPosition | None:
-        node = self.node
-        size_bytes = self.throttle.ask(key, node.now_ms)
-        if not size_bytes:
-            node.cluster.marks.reached("move.throttled")
-            return None
-        return position._replace(max_bytes=size_bytes)
+    def _look(self) -> None:
+        self._is_looking = False
+        self.turns.give(self.node.now_ms)

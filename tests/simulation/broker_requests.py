@@ -62,6 +62,12 @@ class FetchCall(NamedTuple):
     marks: Mapping[PartitionKey, LogMark]
 
 
+class HurryCall(NamedTuple):
+    """A follower has more to ask for: answer the fetch of its that waits."""
+
+    broker_id: int
+
+
 class FetchAnswer(dict[PartitionKey, LeaderAnswer]):
     """error: of the whole; then there are no partitions."""
 
@@ -132,6 +138,10 @@ class BrokerRequests:
         match request:
             case FetchCall():
                 self._on_fetch(request, answer)
+            case HurryCall(broker_id=broker_id):
+                if (session := self.connections.get(broker_id)) is not None:
+                    self.fetches.end_wait_of(session, now_ms=self.node.now_ms)
+                answer(None)
             case ProduceCall():
                 self._produce(request, answer)
             case MendCall(broker_id=broker_id, key=key, position=position):

@@ -165,7 +165,9 @@ def missing_in_core(cluster: Cluster, core: Collection[str]) -> tuple[str, str] 
             replica = broker.replicas.get(key)
             if replica is None or not isinstance(replica.role, Follower):
                 return "L6", f"{key} {broker.name} does not follow"
-            if broker.following.fetching.get(key) != state.leader or replica.next_fetch() is None:
+            asked = broker.following.leader_of(key)
+            is_fetched = asked is not None and asked.leader_id == state.leader and asked.follows(key)
+            if not is_fetched or replica.next_fetch() is None:
                 return "L6", f"{key} {broker.name} does not fetch from broker {state.leader}"
     return None
 

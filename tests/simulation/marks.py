@@ -168,6 +168,8 @@ DECLARED: dict[str, int] = {
     "deletion.done": COMMON,
     "minimum.in.force": COMMON,
     "move.throttled": COMMON,
+    "replica.rests": COMMON,
+    "fetch.hurried": COMMON,
     "move.called.off": COMMON,
     "topic.deleted.while.moving": RARE,
     "broker.forgotten.and.back": RARE,

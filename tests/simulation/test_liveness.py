@@ -61,8 +61,9 @@ def test_a_follower_that_nobody_fetches_for_is_missed() -> None:
     cluster.stop_clients()
     cluster.run_until(10_000)
     assert missing_at_end(cluster) is None
-    follower = next(b for b in cluster.brokers.values() if b.following.fetching)
-    follower.following.fetching.clear()
+    follower = next(b for b in cluster.brokers.values() if b.following.leaders)
+    for key in cluster.keys:
+        follower.following.unfollow(key, follower.now_ms)
     found = missing_at_end(cluster)
     assert found is not None and found[0] == "L6"
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from dataplane.core.fetch import ConsumerFetch, ReplicaFetch
 from dataplane.core.follower import Follower
+from dataplane.core.following import FollowedLeader, Following
 from dataplane.core.leader import Leader
 from dataplane.core.leader_epochs import UNDEFINED_END, LeaderEpochs
 from dataplane.core.producer_state import ProducerStates
@@ -170,3 +171,27 @@ def copies_join_before_they_know_producers() -> Patches:
 @plant(breaks="L7", seen="a quarantine is told once, and a new controller does not hear of it", scenario="S2")
 def quarantine_told_once() -> Patches:
     return [(Follower, "standing_effects", Follower._standing_effects)]
+
+
+@plant(
+    breaks="L6", seen="KIP-461: a partition whose fetch has failed once is not fetched any more", seeds_max=20
+)
+def rest_never_ends() -> Patches:
+    return [(FollowedLeader, "end_rest", lambda self, key, now_ms: None)]
+
+
+@plant(
+    breaks="4.2", seen="a throttled learner that waits is never told that its turn has come", scenario="S25"
+)
+def turn_is_never_told() -> Patches:
+    return [(FollowedLeader, "on_turn", lambda self, key, now_ms: None)]
+
+
+@plant(breaks="L6", seen="a follower goes on at its old leader: where it is fetched from is found by its key")
+def fetched_from_the_leader_before() -> Patches:
+    original = Following.follow
+
+    def follow(self: Following[Any, Any], hosted: Any, leader_id: int, now_ms: int) -> None:
+        original(self, hosted, self._leader_of.get(hosted.key, leader_id), now_ms)
+
+    return [(Following, "follow", follow)]

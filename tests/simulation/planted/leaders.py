@@ -168,18 +168,15 @@ def fetch_epoch_unchecked() -> Patches:
 
 
 @plant(
-    breaks="L2",
-    seen="KAFKA-9338: a fetch session remembers the leader epoch of a partition's first mention",
-    scenario="S25",
+    breaks="L6",
+    seen="KIP-227: a session answers only for the partitions that its first request has mentioned",
 )
-def a_session_keeps_its_first_epoch() -> Patches:
+def a_session_takes_no_more_partitions() -> Patches:
     original = FetchSession._mention
 
     def mention(self: FetchSession, mentioned: AskedPartition) -> bool:
-        known = self._partitions.get(mentioned.key)
-        if known is not None:
-            position = mentioned.position._replace(leader_epoch=known.position.leader_epoch)
-            mentioned = mentioned._replace(position=position)
+        if mentioned.key not in self._partitions and not self.is_full_answer:
+            return False
         return original(self, mentioned)
 
     return [(FetchSession, "_mention", mention)]

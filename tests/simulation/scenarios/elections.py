@@ -248,7 +248,8 @@ def _all_lack(s: Script, committed: int) -> bool:
 
 def _come_back(s: Script) -> None:
     for broker in (s.a, s.b, s.c):
-        broker.start()
+        if not broker.is_up:
+            broker.start()
     s.until("all are registered", lambda: all(broker.session.is_registered for broker in (s.a, s.b, s.c)))
 
 
@@ -302,6 +303,8 @@ def older_copies_of_sealed_disks(s: Script) -> None:
     for broker in (s.b, s.c):
         broker.restore_disk(copies[broker.broker_id])
     s.reached("all lack the record", _all_lack(s, committed))
+    s.b.start()
+    s.until("B is registered", lambda: s.b.session.is_registered)
     _come_back(s)
     s.run_for(2_000)
     s.expect("I1", "nobody is elected who lacks a committed record", s.state.leader == NO_LEADER)

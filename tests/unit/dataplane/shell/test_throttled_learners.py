@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from dataplane.shell.learner_turns import LearnerTurns
+from dataplane.core.learner_turns import LearnerTurns
 from springtide.contract.partition_state import MoveThrottle, PartitionState
 from springtide.contract.throttles import FOLLOWER_RATE
 from springtide.contract.updates import BrokerEndpoint
@@ -203,7 +203,7 @@ def test_a_learner_whose_leader_is_lost_asks_again_within_its_grant() -> None:
         bench.end(9002).close()
         assert bench.end(9002).on_ready is not None
         bench.end(9002)._incoming.clear()
-        bench.fetchers._fetchers[2]._close_channel()
+        bench.fetchers._following.leaders[2]._close_channel()
         await pass_ms(1_000)
         assert len(bench.net.ends) == 2
         assert bench.end(9002).requests[0].partitions[0].max_bytes <= RATE
@@ -237,10 +237,11 @@ def test_who_is_in_sync_never_meets_the_throttle() -> None:
             def __getattribute__(self, name: str) -> object:
                 raise AssertionError(f"an in-sync replica's fetch asked the throttle for {name}")
 
-        real, bench.fetchers.turns = bench.fetchers.turns, object.__new__(Untouchable)
+        fetcher = bench.fetchers._following.leaders[2]
+        real, fetcher._turns = fetcher._turns, object.__new__(Untouchable)
         for offset in range(20):
             await end.answer(data(bytes_of(offset, 50_000), high_watermark=offset))
-        bench.fetchers.turns = real
+        fetcher._turns = real
         assert bench.node.log().log_end_offset == 20
         assert bench.node.counters.replication_bytes_in > 1_000_000
         assert bench.node.counters.reassignment_bytes_in == 0
