@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import msgspec
 import trio
@@ -22,6 +23,7 @@ from dataplane.core.broker import Broker
 from dataplane.core.fetch_session import FetchSession, FollowedPartition
 from dataplane.core.fetches import Fetch, FetchedAnswer
 from dataplane.core.results import FetchResult
+from dataplane.core.shutdown import SHUTDOWN, ShutdownStep
 from dataplane.handlers import fetch as fetch_handler
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.table import HANDLERS
@@ -280,33 +282,44 @@ class StorageBroker:
         written. Cancel `run` afterwards. One that `run` has not brought up yet is brought up first. Raises
         LogError."""
         await self.node.has_begun.wait()
-        deadline_ms = self.settings.config.number("controlled.shutdown.timeout.ms")
-        self.session.begin_shutdown()
-        if self.session.broker_epoch >= 0:
-            _log.info("shutting_down leaderships=%d", self.replicas.leader_count())
-            with self._ports.clock.timeout_ms(deadline_ms) as scope:
-                await self.session.may_shut_down.wait()
-            if scope.cancelled_caught:
-                _log.warning(
-                    "leaving_without_leave waited_ms=%d leaderships=%d",
-                    deadline_ms,
-                    self.session.remaining_leaderships or self.replicas.leader_count(),
-                )
-        else:
-            _log.info("shutting_down_unregistered")
-        self.fetchers.stop()
-        self.server.stop_serving()
-        await self.session.stop()
-        self.upkeep.maintenance.stop()
-        await self.table.creator.stop()
-        self.upkeep.scrubber.stop()
-        self.upkeep.compactor.stop()
-        high_watermarks = {hosted.key: hosted.replica.high_watermark for hosted in self.table}
-        for hosted in self.table:
-            hosted.is_forgotten = True
-        is_clean = await self.directory.close_cleanly(high_watermarks)
+        is_clean = False
+        for step in SHUTDOWN:
+            match step:
+                case ShutdownStep.LEAVE:
+                    await self._leave()
+                case ShutdownStep.STOP_FETCHING:
+                    self.fetchers.stop()
+                case ShutdownStep.REFUSE_CLIENTS:
+                    self.server.stop_serving()
+                case ShutdownStep.END_SESSION:
+                    await self.session.stop()
+                case ShutdownStep.STOP_WORK:
+                    self.upkeep.maintenance.stop()
+                    await self.table.creator.stop()
+                    self.upkeep.scrubber.stop()
+                    self.upkeep.compactor.stop()
+                case ShutdownStep.CLOSE_LOGS:
+                    is_clean = await self.directory.close_cleanly(self.effects.broker.close())
+                case _:
+                    assert_never(step)
         _log.log(logging.INFO if is_clean else logging.WARNING, "stopped is_clean=%s", is_clean)
         return is_clean
+
+    async def _leave(self) -> None:
+        deadline_ms = self.settings.config.number("controlled.shutdown.timeout.ms")
+        self.session.begin_shutdown()
+        if self.session.broker_epoch < 0:
+            _log.info("shutting_down_unregistered")
+            return
+        _log.info("shutting_down leaderships=%d", self.replicas.leader_count())
+        with self._ports.clock.timeout_ms(deadline_ms) as scope:
+            await self.session.may_shut_down.wait()
+        if scope.cancelled_caught:
+            _log.warning(
+                "leaving_without_leave waited_ms=%d leaderships=%d",
+                deadline_ms,
+                self.session.remaining_leaderships or self.replicas.leader_count(),
+            )
 
     # Metrics
 

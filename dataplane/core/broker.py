@@ -215,6 +215,13 @@ class Broker(Generic[H]):
         self.reports.forget(hosted.key)
         return steps
 
+    def close(self) -> dict[PartitionKey, int]:
+        """Let go of every replica, for a stop: what still comes back from threads is dropped. Return the high
+        watermarks to store."""
+        for hosted in self.partitions.values():
+            hosted.is_forgotten = True
+        return {key: hosted.replica.high_watermark for key, hosted in self.partitions.items()}
+
     def report(self, state: PartitionState, code: ProblemCode, detail: str) -> list[Step[H]]:
         """Tell the controller why this state has no effect here."""
         self.reports.note_problem(

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from random import Random
 from typing import TYPE_CHECKING
 
+from dataplane.core import shutdown
 from dataplane.core.broker import (
     Broker,
     Step,
@@ -23,6 +24,7 @@ from dataplane.core.replica import Replica
 from dataplane.core.results import (
     ReplicaOptions,
 )
+from dataplane.core.shutdown import ShutdownStep
 from springtide.contract.lag_report import ReplicaProblem
 from springtide.contract.partition_state import PartitionKey, PartitionState
 from springtide.contract.session import (
@@ -46,6 +48,7 @@ from tests.simulation.events import Events
 from tests.simulation.network import Network
 from tests.simulation.process import Process
 from tests.simulation.scrubbing import Scrubbing
+from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
@@ -324,14 +327,22 @@ class BrokerNode(Process):
         self.events.after(RESTART_MS, restart)
 
     def finish_shutdown(self) -> None:
-        try:
-            for key, log in self.disk.logs.items():
-                log.flush()
-                replica = self.replicas.get(key)
-                if replica is not None:
-                    self.disk.high_watermarks[key] = replica.high_watermark
-        except LogError:  # what could not be flushed is not vouched for
-            self.crash()
-            return
-        self.disk.clean_marker = self.broker_epoch
+        """It has leave. The rest takes no time here: what is to end before the logs are closed has ended."""
+        ended = {ShutdownStep.LEAVE}
+        for step in shutdown.SHUTDOWN:
+            if step is ShutdownStep.CLOSE_LOGS:
+                going_on = [each.name for each in ShutdownStep if each not in (*ended, step)]
+                if going_on:
+                    raise Violation("3.8", f"{self.name} vouches for its logs before {going_on}")
+                self._close_logs()
+            ended.add(step)
         self.crash()
+
+    def _close_logs(self) -> None:
+        try:
+            for log in self.disk.logs.values():
+                log.flush()
+        except LogError:
+            return  # what could not be flushed is not vouched for
+        self.disk.high_watermarks.update(self.core.close())
+        self.disk.clean_marker = self.broker_epoch

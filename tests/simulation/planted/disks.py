@@ -6,9 +6,10 @@ from typing import Any
 from unittest.mock import patch
 
 from controller.core import registration, sessions
-from dataplane.core import applying
+from dataplane.core import applying, shutdown
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.producer_state import ProducerStates
+from dataplane.core.shutdown import ShutdownStep
 from springtide.contract.partition_state import PartitionState
 from springtide.contract.session import ShutdownKind
 from springtide.wire.record_batch import HEADER_BYTES, decode_header
@@ -181,3 +182,13 @@ def vouched_beyond_the_seal() -> Patches:
 @plant(breaks="I1", seen="3.9: a seal of another incarnation's disk is believed", scenario="S64")
 def seal_of_an_older_copy_believed() -> Patches:
     return [(sessions, "continues_chain", lambda before, request: True)]
+
+
+@plant(
+    breaks="3.8",
+    seen="logs are closed, and the stop called clean, while a fetcher still appends",
+    seeds_max=40,
+)
+def logs_are_closed_first() -> Patches:
+    order = (ShutdownStep.CLOSE_LOGS, *shutdown.SHUTDOWN[:-1])
+    return [(shutdown, "SHUTDOWN", order)]
