@@ -39,12 +39,12 @@ from controller.core.planning.goals import (
     SeparateReplicas,
     Weight,
 )
-from controller.core.planning.layout import Effort, Freedom, Layout
+from controller.core.planning.layout import Effort, Freedom, Ideal, Layout
 from controller.core.planning.leaders import balance_leaders, spread_succession
 from controller.core.planning.new_partitions import place_partitions, unknown_topic
 from controller.core.planning.plan import Move, MoveReason, Plan, Rejection, RejectionCode
 from controller.core.planning.relief import relieve
-from controller.core.planning.snapshot import Snapshot
+from controller.core.planning.snapshot import PartitionSnapshot, Snapshot
 from controller.core.planning.weighing import PartsOf, Weighing
 
 #: Looks at a move, possible or not, about a microsecond each: for each part of a search.
@@ -364,6 +364,8 @@ def _skipped(layout: Layout, goal: Goal, plan: Plan) -> Iterator[Rejection]:
             if partition.key in wanted and partition.key not in changed:
                 yield rejected(partition, RejectionCode.NO_CHANGE, "it is on these brokers already")
     elif isinstance(goal, Rebalance | SeparateReplicas):
+        if isinstance(goal, SeparateReplicas) and not plan.rejections:
+            yield from _inseparable(layout)
         levels = plan.after
         is_even = (
             isinstance(goal, SeparateReplicas) or max(levels.replicas.spread, levels.leaders.spread) <= 1
@@ -383,6 +385,25 @@ def _skipped(layout: Layout, goal: Goal, plan: Plan) -> Iterator[Rejection]:
             what = "disks, hosts and racks" if is_known else "hosts and racks"
             detail = f"the {what} of the brokers that may receive replicas allow nothing more even"
             yield Rejection(code=RejectionCode.NO_BETTER_PLACE, detail=detail)
+
+
+def _inseparable(layout: Layout) -> Iterator[Rejection]:
+    """Yield what shares a host or a rack as little as can be, and does: it is lost together all the same."""
+    ideal = Ideal(layout, sorted(layout.givers) or range(len(layout.broker_ids)))
+    close: dict[bool, list[PartitionSnapshot]] = {True: [], False: []}
+    for partition, held in zip(layout.partitions, layout.replicas, strict=True):
+        pairs = layout.pairs(held)
+        if (0, 0) < pairs <= ideal.of(held):
+            close[pairs[0] > 0].append(partition)
+    for on_host, found in close.items():
+        if found:
+            what = "host" if on_host else "rack"
+            more = "" if len(found) == 1 else f" and of {len(found) - 1} more partitions"
+            yield rejected(
+                found[0],
+                RejectionCode.SHARES_HOST if on_host else RejectionCode.SHARES_RACK,
+                f"replicas of it{more} share a {what}, and there are too few {what}s to separate them",
+            )
 
 
 def _no_receivers(layout: Layout, numbers: Sequence[int]) -> list[Rejection]:

@@ -51,3 +51,30 @@ def test_a_plan_separates_replicas_that_share_a_rack_behind_one_name() -> None:
     assert len(plan.moves) == 6
     for move in plan.moves:
         assert {BEHIND_ONE_NAME[b] for b in move.replicas_after} == {"a", "b", "c"}
+
+
+def test_what_can_not_be_separated_is_said() -> None:
+    cluster = cluster_of({1: "a", 2: "a", 3: "b"})
+    cluster.create(*[(1, 2, 3)] * 4)
+    plan = make_plan(take_snapshot(cluster.image, {}), SeparateReplicas())
+    (said,) = plan.skipped
+    assert (plan.outcome, said.code, said.partition) == ("no_improvement", "shares_host", 0)
+    assert said.detail == (
+        "replicas of it and of 3 more partitions share a host, and there are too few hosts to separate them"
+    )
+
+
+def test_what_shares_a_rack_alone_is_said_too() -> None:
+    cluster = cluster_of({1: "a", 2: "a", 3: "b"}, host=None)
+    cluster.create((1, 2, 3))
+    (said,) = make_plan(take_snapshot(cluster.image, {}), SeparateReplicas()).skipped
+    assert (said.code, said.detail) == (
+        "shares_rack",
+        "replicas of it share a rack, and there are too few racks to separate them",
+    )
+
+
+def test_nothing_is_said_where_all_are_apart() -> None:
+    cluster = cluster_of({1: "a", 2: "b", 3: "c"})
+    cluster.create((1, 2, 3))
+    assert make_plan(take_snapshot(cluster.image, {}), SeparateReplicas()).skipped == ()
