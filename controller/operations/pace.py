@@ -8,7 +8,7 @@ one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from controller.database.rows import MoveRow
 from controller.operations.model import Execution, Fate, Reassignment, Work
 from controller.operations.reassignments import Progress
+from springtide.contract.partition_state import PartitionKey
 
 #: The least time between two samples that are kept; a throttled learner waits up to this long for its turn.
 SAMPLE_MS: Final = 5_000
@@ -38,12 +39,14 @@ SURPRISE: Final = 10
 
 class Sample(NamedTuple):
     """copied_bytes: only the difference of two samples counts. left_bytes, left_moves: still to be copied,
-    and to be ended."""
+    and to be ended. rate_max: bytes per second that the throttles of the receivers allow together; None: one
+    that receives is not throttled, or none receives."""
 
     at_ms: int
     copied_bytes: int
     left_bytes: int
     left_moves: int = 0
+    rate_max: int | None = None
 
 
 class Cost(NamedTuple):
@@ -81,7 +84,8 @@ def sampled(work: Work, current: Collection[MoveRow], progress: Progress, *, now
                 return None
             left += found.remaining_bytes
             moves += 1
-    return Sample(now_ms, -left, left, moves)
+    keys = [move.key for move in work.spec.moves]
+    return Sample(now_ms, -left, left, moves, _rate_max(keys, progress))
 
 
 def with_sample(samples: tuple[Sample, ...], sample: Sample) -> tuple[Sample, ...]:
@@ -99,7 +103,7 @@ def pace_of(samples: tuple[Sample, ...]) -> OperationPace:
         return OperationPace()
     first, last = samples[0], samples[-1]
     intervals = list(itertools.pairwise(samples))
-    cost = _cost(intervals)
+    cost = _cost(intervals, last.rate_max)
     done = [cost.of(a.left_moves - b.left_moves, a.left_bytes - b.left_bytes) for a, b in intervals]
     left = cost.of(last.left_moves, last.left_bytes)
     paces = sorted(
@@ -116,9 +120,13 @@ def pace_of(samples: tuple[Sample, ...]) -> OperationPace:
     )
 
 
-def _cost(intervals: Sequence[tuple[Sample, Sample]]) -> Cost:
-    """Return what a move and a byte cost, by least squares over the intervals and the guesses."""
-    rows = [(SAMPLE_MS / MOVE_MS_GUESSED, 0.0, SAMPLE_MS), (0.0, SAMPLE_MS / BYTE_MS_GUESSED, SAMPLE_MS)]
+def _cost(intervals: Sequence[tuple[Sample, Sample]], rate_max: int | None) -> Cost:
+    """Return what a move and a byte cost, by least squares over the intervals and the guesses. A byte costs
+    no less than the throttles make it cost: a guess without them would be so far off that some intervals say
+    little against it."""
+    byte_ms_least = 1_000 / rate_max if rate_max else 0.0
+    byte_ms_guessed = max(BYTE_MS_GUESSED, byte_ms_least)
+    rows = [(SAMPLE_MS / MOVE_MS_GUESSED, 0.0, SAMPLE_MS), (0.0, SAMPLE_MS / byte_ms_guessed, SAMPLE_MS)]
     rows += [
         (max(0, a.left_moves - b.left_moves), max(0, a.left_bytes - b.left_bytes), b.at_ms - a.at_ms)
         for a, b in intervals
@@ -131,7 +139,7 @@ def _cost(intervals: Sequence[tuple[Sample, Sample]]) -> Cost:
         sum(x * t for _, x, t in rows),
     )
     spread = mm * xx - mx * mx
-    byte_ms = max((xt * mm - mt * mx) / spread, BYTE_MS_GUESSED / SURPRISE)
+    byte_ms = max((xt * mm - mt * mx) / spread, BYTE_MS_GUESSED / SURPRISE, byte_ms_least)
     move_ms = max((mt - mx * byte_ms) / mm, MOVE_MS_GUESSED / SURPRISE)
     return Cost(move_ms, byte_ms)
 
@@ -156,4 +164,22 @@ def _of_plan(
         if found is not None and found.remaining_bytes is not None:
             left += found.remaining_bytes - row.move.bytes
             copied += found.copied_bytes or 0
-    return Sample(now_ms, copied, max(0, left), execution.moves_total - sum(execution.ended.values()))
+    return Sample(
+        now_ms,
+        copied,
+        max(0, left),
+        execution.moves_total - sum(execution.ended.values()),
+        _rate_max([row.move.key for row in current], progress),
+    )
+
+
+def _rate_max(keys: Iterable[PartitionKey], progress: Progress) -> int | None:
+    """Return what the brokers that receive may copy in a second, all together; a broker's rate is shared by
+    the moves to it."""
+    rates: dict[int, int | None] = {}
+    for key in keys:
+        for target in progress[key].targets if key in progress else ():
+            if target.is_learner and not target.in_sync:
+                rates[target.broker_id] = target.throttled_rate
+    known = [rate for rate in rates.values() if rate is not None]
+    return sum(known) if known and len(known) == len(rates) else None

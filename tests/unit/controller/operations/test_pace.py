@@ -55,14 +55,14 @@ class Executor:
         self.current = [one for one in self.current if one[0] > 0 or one[1] > 0]
 
 
-def looks_of(executor: Executor) -> list[tuple[float, int | None]]:
+def looks_of(executor: Executor, rate_max: int | None = None) -> list[tuple[float, int | None]]:
     """Let it end; return what was told of the time left, each second."""
     looks, found, now_ms = list[tuple[float, int | None]](), tuple[Sample, ...](), 0
     total = executor.left()[0]
     while executor.left()[1]:
         if now_ms % 1_000 == 0:
             left_bytes, left_moves = executor.left()
-            found = with_sample(found, Sample(now_ms, total - left_bytes, left_bytes, left_moves))
+            found = with_sample(found, Sample(now_ms, total - left_bytes, left_bytes, left_moves, rate_max))
             looks.append((now_ms, pace_of(found).eta_ms_p50))
         executor.step(0.05)
         now_ms += 50
@@ -93,6 +93,39 @@ def test_the_time_left_is_within_a_factor_of_two_from_the_tenth_second_on(
         if told is None or not 0.5 <= told / left_ms <= 2
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize("bytes_per_s", [600_000, 5_000_000])
+def test_a_throttle_is_known_before_the_large_ones_have_begun(bytes_per_s: int) -> None:
+    """Eight small moves and two large ones at a low rate: what was seen first were moves, not bytes."""
+    sizes = [100_000] * 8 + [14 * bytes_per_s] * 2
+    looks = looks_of(Executor(sizes, bytes_per_s=bytes_per_s, move_s=1.0), bytes_per_s)
+    length_ms = looks[0][0]
+    wrong = [
+        (left_ms, told)
+        for left_ms, told in looks
+        if length_ms - left_ms >= 10_000 and left_ms > 5_000
+        if told is None or not 0.5 <= told / left_ms <= 2
+    ]
+    assert length_ms > 25_000
+    assert wrong == []
+
+
+def test_the_receivers_limits_add_up_and_count_once_for_each_broker() -> None:
+    def throttled(partition: int, broker_id: int, rate: int | None) -> ReassignmentProgress:
+        found = on_its_way(partition, 300, 120)
+        target = msgspec.structs.replace(found.targets[0], broker_id=broker_id, throttled_rate=rate)
+        return msgspec.structs.replace(found, targets=(target,))
+
+    work = drain(bytes_total=1_000)
+    current = [row(n, 200, Fate.MOVING) for n in range(3)]
+    live = {("t", 0): throttled(0, 3, 50), ("t", 1): throttled(1, 3, 50), ("t", 2): throttled(2, 4, 70)}
+    sample = sampled(work, current, live, now_ms=7)
+    assert sample is not None
+    assert sample.rate_max == 120
+    unbound = sampled(work, current, live | {("t", 2): throttled(2, 4, None)}, now_ms=7)
+    assert unbound is not None
+    assert unbound.rate_max is None
 
 
 def test_nothing_is_told_before_some_seconds_were_watched() -> None:
