@@ -69,7 +69,8 @@ def test_what_is_asked_for_while_it_is_away_is_said_too() -> None:
     stop(cluster)
     wait(cluster, GRACE_MS)
     said = []
-    for states in ({"demoted": True}, {"demoted": False}, {"draining": True}):
+    asked: list[dict[str, Any]] = [{"demoted": True}, {"demoted": False}, {"draining": True}]
+    for states in asked:
         event = MaintainBrokers(wall_ms=3, actor="ann", broker_ids=(2,), **states)
         cluster.ask(event, BrokersMaintained)
         said.append(alarms(cluster)[STOPPED].partition(": ")[2].split(",")[0])
