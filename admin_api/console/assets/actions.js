@@ -7,9 +7,11 @@ import { capital } from "./format.js";
 import { hrefOf } from "./route.js";
 import { outcomeOf } from "./outcomes.js";
 
-/** action: { title, fields, request(values) → { method, path, query, body }, versionOf, before }. fields: [{ name, text,
- * type, value, options, needed, hint, isFor(values): whether the field is asked for }]. versionOf: the address whose version the change is bound to, so that another
- * person's change in between refuses it; with followsVersion to the newest, as of an operation that goes on. before: a text on what is there now. */
+/** action: { title, fields, request(values) → { method, path, query, body }, versionOf, before, learn }. fields: [{ name,
+ * text, type, value, options, needed, hint, mustBe: the only text that is taken, isFor(values): whether the field is
+ * asked for }]. versionOf: the address whose version the change is bound to, so that another
+ * person's change in between refuses it; with followsVersion to the newest, as of an operation that goes on. before: a text on what is there now;
+ * learn() → more of it, once it is known. */
 export function openAction(action, context) {
   const dialog = h("dialog", { class: "action", "aria-labelledby": "action-title" });
   const fields = [...(action.fields ?? []), { name: "reason", text: "Reason", hint: "kept in the audit" }].map((field) => [field, inputOf(field)]);
@@ -18,7 +20,8 @@ export function openAction(action, context) {
   const go = h("button", { type: "button", hidden: true }, "Do it");
   const close = h("button", { type: "button", class: "plain-button" }, "Close");
   const labels = fields.map(([field, input]) => labelled(field, input));
-  const form = h("form", {}, h("h2", { id: "action-title" }, action.title), action.before ? h("p", { class: "quiet" }, action.before) : null, labels, told, h("p", { class: "buttons" }, look, go, close));
+  const learnt = action.learn ? h("div", { class: "learnt" }, h("p", { class: "quiet" }, "Looking.")) : null;
+  const form = h("form", {}, h("h2", { id: "action-title" }, action.title), action.before ? h("p", { class: "quiet" }, action.before) : null, learnt, labels, told, h("p", { class: "buttons" }, look, go, close));
   dialog.append(form);
   document.body.append(dialog);
   /** What the dry run was asked with; the change itself is asked with the same. */
@@ -81,15 +84,31 @@ export function openAction(action, context) {
   });
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => dialog.remove());
+  action.learn?.().then((found) => learnt.replaceChildren(found));
+  for (const [field, input] of fields) {
+    if (field.mustBe !== undefined) input.addEventListener("input", () => input.setCustomValidity(input.value.trim() === field.mustBe ? "" : `Type ${field.mustBe}`));
+  }
   choose();
   dialog.showModal();
   (fields[0][1] ?? look).focus();
 }
 
-/** A button that opens an action. */
+/** A button that opens an action. action() may first ask for what its form shows. */
 export function actionButton(text, action, context) {
   const button = h("button", { type: "button", class: "small" }, text);
-  button.addEventListener("click", () => openAction(action(), context));
+  let isAsking = false;
+  button.addEventListener("click", async () => {
+    if (isAsking) return;
+    isAsking = true;
+    try {
+      openAction(await action(), context);
+    } catch (failure) {
+      if (!(failure instanceof NoAnswer)) throw failure;
+      context.refresh(); // which says why there is no answer
+    } finally {
+      isAsking = false;
+    }
+  });
   return button;
 }
 

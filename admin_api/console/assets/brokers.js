@@ -1,10 +1,11 @@
 // Brokers: the list, and one broker with its notes and settings.
 
 import { actionButton } from "./actions.js";
-import { everyOne, get } from "./api.js";
+import { ask, everyOne, get } from "./api.js";
 import { addBroker, demoteBroker, drainBroker, moveLeadersBack, returnBroker } from "./changes.js";
 import { ago, h, show } from "./dom.js";
 import { bytes, count, words } from "./format.js";
+import { changeList, changesOf } from "./settings.js";
 import { badge, behindOf, brokerTable, carriedBy, marks } from "./tables.js";
 import { figures, settings } from "./topics.js";
 
@@ -28,11 +29,11 @@ export const brokerView = {
   },
   async ask({ path, route }) {
     const own = `${path}/brokers/${encodeURIComponent(route.id)}`;
-    const [broker, replication, configs] = await Promise.all([get(own), get(`${path}/replication`), everyOne(`${own}/configs`)]);
+    const [broker, replication, configs, changes] = await Promise.all([get(own), get(`${path}/replication`), everyOne(`${own}/configs`), ask(changesOf(path, { broker: route.id }))]);
     const carried = carriedBy(broker.body, replication.body);
-    return { broker: broker.body, carried, configs: configs.items };
+    return { broker: broker.body, carried, configs: configs.items, changes };
   },
-  draw(body, { broker, carried, configs }, context) {
+  draw(body, { broker, carried, configs, changes }, context) {
     const labels = Object.entries(broker.labels).map(([name, value]) => `${name}: ${value}`);
     show(
       body,
@@ -53,6 +54,8 @@ export const brokerView = {
       ]),
       h("h2", {}, "Settings"),
       settings(configs, `${context.path}/brokers/${broker.broker_id}`, context),
+      h("h2", {}, "Changes of settings"),
+      changeList(changes, context),
     );
   },
 };

@@ -1,6 +1,8 @@
 // The changes that the page offers: their fields, and the request that each becomes.
 
-import { settingValue } from "./format.js";
+import { get } from "./api.js";
+import { bytes } from "./format.js";
+import { settingText } from "./settings.js";
 
 /** A number that was left out is not sent. */
 function numbers(values, names) {
@@ -31,7 +33,7 @@ export function changeSetting(holder, item) {
   const own = `${holder}/configs/${encodeURIComponent(item.name)}`;
   return {
     title: `Change ${item.name}`,
-    before: `It is ${settingValue(item)} now, from ${item.source}; the default is ${item.default ?? "none"}.`,
+    before: `It is ${settingText(item.name, item.value)} now, from ${item.source}; the default is ${item.default ?? "none"}.`,
     fields: [
       { name: "value", text: "Value", value: item.value ?? "", ...(item.name.endsWith(".ms") ? { hint: "milliseconds, or with units: 7 d, 1 h 30 min" } : {}) },
       { name: "unset", text: "Unset it: the default applies", type: "checkbox" },
@@ -139,5 +141,19 @@ export function undoOperation(own) {
     versionOf: own,
     followsVersion: true,
     request: ({ skip_conflicts: skips }) => ({ method: "POST", path: `${own}:undo`, body: skips ? { skip_conflicts: true } : {} }),
+  };
+}
+
+/** The rate of a running operation: its moves go by it at once. */
+export async function throttleOperation(own) {
+  const { body: operation } = await get(own);
+  const rate = operation.progress.throttle_bytes_per_s;
+  return {
+    title: "Throttle the operation",
+    before: `It is ${rate === null ? "unthrottled" : `${bytes(rate)}/s for each broker`} now. Another rate applies at once, also to what is on its way.`,
+    fields: [{ ...THROTTLE, value: rate ?? "" }],
+    versionOf: own,
+    followsVersion: true,
+    request: (values) => ({ method: "PATCH", path: own, body: { throttle_bytes_per_s: values.throttle_bytes_per_s === "" ? null : Number(values.throttle_bytes_per_s) } }),
   };
 }

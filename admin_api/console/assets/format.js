@@ -32,11 +32,6 @@ export function duration(ms) {
   return `${Math.floor(ms / size)} ${large}${rest > 0 ? ` ${rest} ${small}` : ""}`;
 }
 
-/** The value of a setting, of milliseconds also in words. */
-export function settingValue(item) {
-  return item.in_words ? `${item.value} (${item.in_words})` : (item.value ?? "none");
-}
-
 /** The reader's own time; with the day when it is another. */
 export function clock(moment) {
   const at = new Date(moment);
@@ -57,6 +52,7 @@ const WORDS = {
   alter_configs: "alter settings",
   set_config: "set a setting",
   unset_config: "unset a setting",
+  undo_configs: "undo a change of settings",
   elect_leader_preferred: "elect preferred leader",
   elect_leader_unclean: "elect leader uncleanly",
   broker_maintenance: "broker maintenance changed",

@@ -11,7 +11,7 @@ const FILTERS = { topic: "Topic", broker: "Broker", actor: "Who", cause: "Cause"
 export const auditView = {
   title: () => "Audit",
   tools(context) {
-    return Object.entries(FILTERS).map(([name, text]) => {
+    const fields = Object.entries(FILTERS).map(([name, text]) => {
       const field = h("input", { type: "search", id: `filter-${name}`, autocomplete: "off", spellcheck: "false" });
       field.value = context.route.query.get(name) ?? "";
       field.addEventListener("change", () => {
@@ -20,6 +20,7 @@ export const auditView = {
       });
       return h("label", { class: "field" }, text, field);
     });
+    return [fields, h("a", { href: hrefOf(context.cluster.name, "changes") }, "Changes of settings")];
   },
   async ask({ query, route }) {
     const wanted = new URLSearchParams([...route.query].filter(([name]) => name in FILTERS || name === "page_token"));

@@ -2,7 +2,7 @@
 
 import { actionButton } from "./actions.js";
 import { get } from "./api.js";
-import { cancelOperation, steerOperation, undoOperation } from "./changes.js";
+import { cancelOperation, steerOperation, throttleOperation, undoOperation } from "./changes.js";
 import { ago, h, show } from "./dom.js";
 import { bytes, capital, clock, count, duration, plural, words } from "./format.js";
 import { filterBy, hrefOf } from "./route.js";
@@ -57,6 +57,7 @@ export const operationView = {
     return [
       button("Pause", () => steerOperation(own, "pause")),
       button("Resume", () => steerOperation(own, "resume")),
+      button("Throttle", () => throttleOperation(own)),
       button("Cancel", () => cancelOperation(own)),
       button("Undo", () => undoOperation(own)),
     ];

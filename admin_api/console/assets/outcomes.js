@@ -1,7 +1,8 @@
 // What a dry run answers, in a few lines: REST's own answer, by what kind of thing it is.
 
 import { h } from "./dom.js";
-import { bytes, capital, count, plural, settingValue, words } from "./format.js";
+import { bytes, capital, count, plural, words } from "./format.js";
+import { settingText } from "./settings.js";
 import { aclText, entityOf } from "./rights.js";
 
 const LISTED = 30;
@@ -12,16 +13,19 @@ export function outcomeOf({ body }, { method, path }) {
   if (path.endsWith("/acls:delete")) return ofRemovedAcls(body.items);
   if (path.endsWith("/quotas:alter")) return ofQuotas(body.items);
   if (body.mechanisms) return line(method === "DELETE" ? `delete the user ${body.user}` : `let ${body.user} log in with this password, by ${body.mechanisms.map((one) => one.mechanism).join(" and ")}`);
-  if (body.assignments && body.topic) return ofTopic(body);
+  if (body.assignments && body.topic) return method === "PATCH" ? ofMorePartitions(body) : ofTopic(body);
+  if (body.waits_for_brokers && body.topic) return line(`delete topic ${body.topic.name}; ${plural(body.waits_for_brokers.length, "broker deletes its", "brokers delete their")} replicas`);
+  if ("log_start_offset_before" in body) return ofDeletedRecords(body);
+  if (path.endsWith(":undo") && body.items?.[0]?.source) return body.items.map((item) => line(`make ${item.name} ${settingText(item.name, item.value)}, from ${item.source}`));
   if (body.checks && body.plans) return ofNewBrokers(body);
   if (body.totals) return ofPlan(body);
   if ("leaders_moved" in body) return [line(`move ${plural(body.leaders_moved, "leadership")} at once`), warnings(body.warnings)];
   if (body.elected && body.refused) return ofElections(body);
-  if ("is_read_only" in body) return [line(`make ${body.name} ${settingValue(body)}, from ${body.source}`)];
+  if ("is_read_only" in body) return [line(`make ${body.name} ${settingText(body.name, body.value)}, from ${body.source}`)];
   if ("protocol_type" in body) return line(`delete the ${words(body.state)} group ${body.group_id} with its offsets`);
   if ("group_id" in body) return ofOffsets(body);
   if (body.items?.[0]?.coordinator_id !== undefined) return line(`admit ${body.items.map((item) => `coordinator ${item.coordinator_id} at ${item.endpoint}`).join(", ")}`);
-  if (body.kind && body.steps) return [line(`leave the operation ${words(body.state)}`), body.cancellation ? line(body.cancellation.detail) : null, warnings(body.blocked.map((item) => item.detail))];
+  if (body.kind && body.steps) return [line(`leave the operation ${words(body.state)}${method === "PATCH" ? `, ${body.progress.throttle_bytes_per_s === null ? "unthrottled" : `at ${bytes(body.progress.throttle_bytes_per_s)}/s for each broker`}` : ""}`), body.cancellation ? line(body.cancellation.detail) : null, warnings(body.blocked.map((item) => item.detail))];
   return line("be carried out");
 }
 
@@ -47,6 +51,18 @@ function ofTopic({ topic, assignments }) {
     warnings(topic.warnings),
     listed("Where", assignments.map((placed) => `${placed.partition}: brokers ${placed.replicas.join(", ")}`)),
   ];
+}
+
+function ofMorePartitions({ topic, assignments }) {
+  return [
+    line(`give ${topic.name} ${plural(assignments.length, "more partition")}, ${count(topic.partitions)} in all: keys move to other partitions`),
+    listed("Where", assignments.map((placed) => `${placed.partition}: brokers ${placed.replicas.join(", ")}`)),
+  ];
+}
+
+function ofDeletedRecords({ topic, partition, deleted, log_start_offset: start, log_end_offset: end }) {
+  if (deleted === 0) return line(`delete nothing: ${topic}-${partition} begins at offset ${count(start)} already`);
+  return line(`delete ${plural(deleted, "offset")} of ${topic}-${partition}; offsets ${count(start)} to ${count(end)} stay`);
 }
 
 function ofNewBrokers({ brokers, moves, bytes: copied, warnings: texts, checks, plans }) {

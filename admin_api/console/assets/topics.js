@@ -1,11 +1,13 @@
 // Topics: the list with a search, and one topic with its partitions and settings.
 
 import { actionButton } from "./actions.js";
-import { everyOne, get } from "./api.js";
+import { ask, everyOne, get } from "./api.js";
 import { changeSetting, createTopic, moveLeadersBack } from "./changes.js";
 import { ago, h, show } from "./dom.js";
-import { bytes, count, duration, plural, settingValue } from "./format.js";
+import { bytes, count, duration, plural } from "./format.js";
+import { isGuarded, lock, ownersTools } from "./owning.js";
 import { filterBy, hrefOf } from "./route.js";
+import { changeList, changesOf, settingText } from "./settings.js";
 import { badge, replicas, table } from "./tables.js";
 
 const TOPICS_SHOWN = 200;
@@ -44,7 +46,7 @@ function topicRow(topic, cluster) {
   return h(
     "tr",
     {},
-    h("th", { scope: "row" }, h("a", { href: hrefOf(cluster, "topics", topic.name) }, topic.name)),
+    h("th", { scope: "row" }, h("a", { href: hrefOf(cluster, "topics", topic.name) }, topic.name), isGuarded(topic) ? lock() : null),
     h("td", {}, stateOf(topic)),
     h("td", { class: "number" }, count(topic.partitions)),
     h("td", { class: "number" }, count(topic.replication_factor)),
@@ -94,13 +96,13 @@ function stateOf(topic) {
 
 export const topicView = {
   title: (route) => route.id,
-  tools: (context) => actionButton("Move leaders back", () => moveLeadersBack(context, context.route.id), context),
+  tools: (context) => [actionButton("Move leaders back", () => moveLeadersBack(context, context.route.id), context), ownersTools(context)],
   async ask({ path, route }) {
     const own = `${path}/topics/${encodeURIComponent(route.id)}`;
-    const [topic, partitions, configs] = await Promise.all([get(own), everyOne(`${own}/partitions`), everyOne(`${own}/configs`)]);
-    return { topic: topic.body, partitions: partitions.items, configs: configs.items, rates: ratesOf(partitions.items, Date.now()) };
+    const [topic, partitions, configs, changes] = await Promise.all([get(own), everyOne(`${own}/partitions`), everyOne(`${own}/configs`), ask(changesOf(path, { topic: route.id }))]);
+    return { topic: topic.body, partitions: partitions.items, configs: configs.items, changes, rates: ratesOf(partitions.items, Date.now()) };
   },
-  draw(body, { topic, partitions, configs, rates }, context) {
+  draw(body, { topic, partitions, configs, changes, rates }, context) {
     const known = partitions.filter((item) => item.size_bytes !== null);
     const size = known.reduce((sum, item) => sum + item.size_bytes, 0);
     const records = known.reduce((sum, item) => sum + item.log_end_offset - item.log_start_offset, 0);
@@ -117,6 +119,7 @@ export const topicView = {
         ["Loss of brokers that acks=all outlives", count(topic.tolerates_broker_losses)],
         ["Data, one copy", known.length === 0 ? "unknown" : `${bytes(size)}${partly}`],
         ["Offsets kept", known.length === 0 ? "unknown" : `${count(records)}${partly}`],
+        ["Deletion", isGuarded(topic) ? [lock(), "guarded: deletion.protected"] : "not guarded"],
         ["Written now", rates.size === 0 ? "unknown" : `${count(Math.round(rate))} records/s`],
       ]),
       h("h2", {}, "Partitions"),
@@ -124,6 +127,8 @@ export const topicView = {
       partitions.length > PARTITIONS_SHOWN ? h("p", { class: "empty" }, `The first ${PARTITIONS_SHOWN} of ${count(partitions.length)} are shown.`) : null,
       h("h2", {}, "Settings"),
       settings(configs, `${context.path}/topics/${encodeURIComponent(topic.name)}`, context),
+      h("h2", {}, "Changes of settings"),
+      changeList(changes, context),
     );
   },
 };
@@ -187,7 +192,7 @@ export function settings(configs, holder, context) {
         "tr",
         {},
         h("th", { scope: "row" }, item.name),
-        h("td", { class: "value" }, settingValue(item)),
+        h("td", { class: "value" }, settingText(item.name, item.value)),
         h("td", {}, badge(item.source === "default" ? "plain" : "cordoned", item.source)),
         h("td", { class: "value" }, item.default ?? "none"),
         h("td", {}, item.is_read_only ? null : changeButton(item)),

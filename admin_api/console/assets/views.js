@@ -7,6 +7,7 @@ import { brokerView, brokersView } from "./brokers.js";
 import { coordinatorsView } from "./coordinators.js";
 import { groupView, groupsView } from "./groups.js";
 import { operationView, operationsView } from "./operations.js";
+import { changesView } from "./settings.js";
 import { topicView, topicsView } from "./topics.js";
 import { h, show } from "./dom.js";
 import { hrefOf } from "./route.js";
@@ -20,6 +21,7 @@ const VIEWS = {
   coordinators: { list: coordinatorsView, one: coordinatorsView },
   access: { list: accessView, part: accessPart },
   operations: { list: operationsView, one: operationView },
+  changes: { list: changesView, one: changesView },
   audit: { list: auditView, one: auditView },
 };
 

@@ -3,6 +3,7 @@
 import { ago, h, show } from "./dom.js";
 import { bytes, capital, clock, count, duration, plural, words } from "./format.js";
 import { hrefOf } from "./route.js";
+import { differences } from "./settings.js";
 import { badge } from "./tables.js";
 
 const FINISHED = new Set(["succeeded", "failed", "cancelled"]);
@@ -197,7 +198,7 @@ function difference(row) {
   if (row.kind !== "change" || row.before === null || row.after === null) return null;
   const changed = Object.keys(row.after).filter((name) => !name.endsWith("epoch") && JSON.stringify(row.before[name]) !== JSON.stringify(row.after[name]));
   if (changed.length === 0) return null;
-  return h("p", { class: "difference" }, changed.slice(0, 3).map((name) => h("span", {}, `${words(name)} ${value(row.before[name])} → ${value(row.after[name])}`)));
+  return h("p", { class: "difference" }, changed.slice(0, 3).map((name) => name === "configs" ? differences(row.before.configs ?? {}, row.after.configs ?? {}) : h("span", {}, `${words(name)} ${value(row.before[name])} → ${value(row.after[name])}`)));
 }
 
 function value(of) {
