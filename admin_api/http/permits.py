@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 
 
-class Permits:
+class DeedPermits:
     """The permits of one controller that are open now. A permit is any value that names exactly one deed."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from fastapi import Depends, Header, Request
 
 from admin_api.http.gate import PRINCIPAL_SCOPE_KEY
 from admin_api.http.guard import check_right
-from admin_api.http.permits import Permits
+from admin_api.http.permits import DeedPermits
 from admin_api.http.problems import REQUEST_ID_SCOPE_KEY, FieldProblem, ProblemError
 from admin_api.http.rights import Right, gives
 from admin_api.http.tokens import Principal, Tokens
@@ -40,7 +40,7 @@ class Services:
     random_bytes: RandomBytes
     #: None where tokens are not used.
     tokens: Tokens | None = None
-    permits: Permits = field(default_factory=Permits)
+    permits: DeedPermits = field(default_factory=DeedPermits)
 
 
 async def services_of(request: Request) -> Services:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from admin_api.http.permits import Permits
+from admin_api.http.permits import DeedPermits
 from controller.shell.client_groups import DeletionRefused, GroupsUnavailable, Place
 from springtide.contract.administration import (
     AdminRequest,
@@ -161,7 +161,7 @@ async def test_the_leader_is_permitted_what_was_asked_for_and_nothing_else(
 
 
 def test_two_requests_for_one_deed_do_not_end_each_others_permit() -> None:
-    permits = Permits()
+    permits = DeedPermits()
     with permits.opened("deed"):
         with permits.opened("deed"):
             assert "deed" in permits
