@@ -229,6 +229,42 @@ def test_librdkafka_changes_and_describes_settings_of_topics_brokers_and_the_clu
     assert asked["actor"].startswith("unverified:ops-tool@")
 
 
+def test_what_a_stock_client_sets_is_undone_over_rest_and_a_guarded_topic_is_not_deleted(
+    running_cluster: LocalCluster, librdkafka: AdminClient, python_admin: KafkaAdminClient
+) -> None:
+    name = fresh("guarded")
+    create(running_cluster, name, [[1, 2, 3]], **{"retention.ms": "604800000"})
+    guard = ConfigEntry("deletion.protected", "true", incremental_operation=AlterConfigOpType.SET)
+    short = ConfigEntry("retention.ms", "3600000", incremental_operation=AlterConfigOpType.SET)
+    for entry in (guard, short):
+        resource = ConfigResource("topic", name, incremental_configs=[entry])
+        for future in librdkafka.incremental_alter_configs([resource]).values():
+            future.result(SECONDS_MAX)
+    history = f"/clusters/prod/config-changes?topic={name}"
+    deadline = time.monotonic() + SECONDS_MAX
+    while len(items := running_cluster.rest.get(history).json()["items"]) < 2:
+        assert time.monotonic() < deadline, "the audit does not have the changes"
+        time.sleep(0.1)
+    assert [item["changes"] for item in items] == [
+        [{"name": "retention.ms", "before": "604800000", "after": "3600000"}],
+        [{"name": "deletion.protected", "before": None, "after": "true"}],
+    ]
+    assert all(item["actor"].startswith("unverified:ops-tool@") for item in items)
+
+    assert (
+        error_of(librdkafka.delete_topics([name], request_timeout=SECONDS_MAX)) == "TOPIC_DELETION_DISABLED"
+    )
+    with pytest.raises(kafka.errors.TopicDeletionDisabledError):
+        python_admin.delete_topics([name])
+    for item in items:
+        undone = running_cluster.rest.post(f"/clusters/prod/config-changes/{item['id']}:undo", json={})
+        assert undone.status_code == 200, undone.text
+    configs = running_cluster.rest.get(f"/clusters/prod/topics/{name}").json()["configs"]
+    assert configs == {"retention.ms": "604800000"}
+    for future in librdkafka.delete_topics([name], request_timeout=SECONDS_MAX).values():
+        future.result(SECONDS_MAX)
+
+
 def test_librdkafka_describes_cluster_and_topics_with_rights_and_replaces_settings(
     running_cluster: LocalCluster, librdkafka: AdminClient, make_topic: Callable[..., str]
 ) -> None:
