@@ -101,6 +101,21 @@ def test_the_viewer_sees_and_does_not_read_and_the_operator_may_do_everything(cl
     assert sorted(read_all, key=int) == VALUES
 
 
+def test_records_are_deleted_over_rest_where_tokens_and_acls_decide(cluster: LocalCluster) -> None:
+    """The leader asks the controller, to which Kafka's clients have no right of their own here."""
+    topic = "crumbs"
+    cluster.create_topic(topic)
+    producer = Producer(settings_of(cluster, OPERATOR))
+    for value in SOME:
+        producer.produce(topic, value)
+    assert producer.flush(SECONDS_MAX) == 0
+    path = f"/clusters/{cluster.name}/topics/{topic}/partitions/0:delete-records"
+    done = cluster.api.post(path, {"before_offset": 15, "reason": "stale"}).json()
+    assert (done["log_start_offset_before"], done["log_start_offset"], done["log_end_offset"]) == (0, 15, 20)
+    rows = cluster.api.get(f"/audit?topic={topic}&cause=delete_records")["items"]
+    assert [(row["reason"], row["outcome"]["outcome"]) for row in rows] == [("stale", "succeeded")]
+
+
 def test_passwords_and_tokens_are_in_their_files_only(cluster: LocalCluster) -> None:
     files = list((cluster.directory / "clients").iterdir())
     assert {f"{user}.{end}" for user in cluster.clients for end in ("conf", "properties")} < {
