@@ -42,7 +42,7 @@ def test_a_topic_is_found_and_looked_at_with_the_keyboard(browser: Browser, cann
     canned.put("/clusters/prod/topics/orders/partitions", partitions)
     browser.look(width=DESK, dark=False)
     browser.open(f"{canned.url}/#prod")
-    until("the tabs", lambda: len(browser.texts("#views a")) == 8)
+    until("the tabs", lambda: len(browser.texts("#views a")) == 9)
     press(browser, "#views a[href='#prod/topics']", Keys.ENTER)
     until("the list", lambda: len(browser.texts("#view tbody tr")) == 200)
     assert "302 topics; the first 200" in browser.text("#view .body")

@@ -131,6 +131,8 @@ function labelled(field, input) {
 }
 
 function done(body, context) {
+  if ("delivered" in body && "detail" in body) return h("p", { class: body.delivered ? "done" : "refused" }, body.delivered ? `The receiver took it (${body.status}).` : `${capital(body.detail)}.`);
+  if (body.secret) return h("p", { class: "done" }, "Done. Its secret is shown this once: ", h("code", {}, body.secret));
   const isOperation = typeof body.id === "string" && body.id.startsWith("op_");
   return h("p", { class: "done" }, "Done. ", isOperation ? h("a", { href: hrefOf(context.cluster.name, "operations", body.id) }, "Follow the operation") : null);
 }

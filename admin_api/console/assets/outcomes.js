@@ -23,9 +23,12 @@ export function outcomeOf({ body }, { method, path }) {
   if (body.elected && body.refused) return ofElections(body);
   if ("is_read_only" in body) return [line(`make ${body.name} ${settingText(body.name, body.value)}, from ${body.source}`)];
   if ("protocol_type" in body) return line(`delete the ${words(body.state)} group ${body.group_id} with its offsets`);
+  if ("until" in body) return line(`${method === "DELETE" ? "end the silence that would last" : "silence alarms"} until ${body.until}`);
   if ("group_id" in body) return ofOffsets(body);
   if (body.items?.[0]?.coordinator_id !== undefined) return line(`admit ${body.items.map((item) => `coordinator ${item.coordinator_id} at ${item.endpoint}`).join(", ")}`);
   if (body.kind && body.steps) return [line(`leave the operation ${words(body.state)}${method === "PATCH" ? `, ${body.progress.throttle_bytes_per_s === null ? "unthrottled" : `at ${bytes(body.progress.throttle_bytes_per_s)}/s for each broker`}` : ""}`), body.cancellation ? line(body.cancellation.detail) : null, warnings(body.blocked.map((item) => item.detail))];
+  if ("settle_s" in body) return line(method === "DELETE" ? `delete the webhook ${body.name}` : `tell alarms to ${body.host}, as ${body.format}${body.enabled ? "" : ", but not yet: it is disabled"}`);
+  if ("delivered" in body) return line("send one sample message");
   return line("be carried out");
 }
 

@@ -46,7 +46,7 @@ export function showAlarms(section, answer) {
 /** All alarms of one code. items: those of them that were asked for. */
 function alarmGroup(code, number, items) {
   const [first] = items;
-  if (number === 1 && first) return h("li", {}, h("b", {}, capital(words(code))), h("span", { class: "about" }, alarmedOf(first)), h("p", {}, first.detail), whatFollows(first));
+  if (number === 1 && first) return h("li", {}, h("b", {}, capital(words(code))), h("span", { class: "about" }, alarmedOf(first)), h("p", {}, first.detail), whatFollows(first), silenceOf(first));
   const shown = items.slice(0, ALARMS_LISTED);
   return h(
     "li",
@@ -54,12 +54,13 @@ function alarmGroup(code, number, items) {
     h("b", {}, `${capital(words(code))}: ${count(number)}`),
     first ? h("p", {}, h("span", {}, `${alarmedOf(first)}: `), first.detail) : h("p", {}, "less severe than those that are shown"),
     first ? whatFollows(first) : null,
+    first ? silenceOf(first) : null,
     shown.length > 1
       ? h(
           "details",
           { "data-key": `alarms-${code}` },
           h("summary", {}, number > shown.length ? `The first ${count(shown.length)}` : "All"),
-          h("ul", { class: "each" }, shown.map((alarm) => h("li", {}, h("b", {}, alarmedOf(alarm)), ` ${alarm.detail}`))),
+          h("ul", { class: "each" }, shown.map((alarm) => h("li", {}, h("b", {}, alarmedOf(alarm)), ` ${alarm.detail}`, silenceOf(alarm)))),
         )
       : null,
   );
@@ -69,6 +70,11 @@ function alarmGroup(code, number, items) {
 function whatFollows(alarm) {
   const found = Object.entries(alarm.follows);
   return found.length === 0 ? null : h("p", { class: "follows" }, `From it follow: ${found.map(([code, number]) => `${words(code)}: ${count(number)}`).join(", ")}.`);
+}
+
+/** Why webhooks are told nothing of the alarm, and until when. */
+function silenceOf({ silenced }) {
+  return silenced ? h("p", { class: "follows" }, `Silenced until ${silenced.until.slice(0, 16).replace("T", " ")} UTC by ${silenced.actor}: ${silenced.reason}`) : null;
 }
 
 function alarmedOf(alarm) {

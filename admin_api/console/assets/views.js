@@ -9,6 +9,7 @@ import { groupView, groupsView } from "./groups.js";
 import { operationView, operationsView } from "./operations.js";
 import { changesView } from "./settings.js";
 import { topicView, topicsView } from "./topics.js";
+import { webhooksView } from "./webhooks.js";
 import { h, show } from "./dom.js";
 import { hrefOf } from "./route.js";
 
@@ -22,6 +23,7 @@ const VIEWS = {
   access: { list: accessView, part: accessPart },
   operations: { list: operationsView, one: operationView },
   changes: { list: changesView, one: changesView },
+  webhooks: { list: webhooksView, one: webhooksView },
   audit: { list: auditView, one: auditView },
 };
 
@@ -34,7 +36,7 @@ export function viewOf(route) {
 export function showTabs(node, cluster, route) {
   const tab = (view, text) =>
     h("li", {}, h("a", { href: view === "" ? hrefOf(cluster) : hrefOf(cluster, view), "aria-current": route.view === view ? "page" : null }, text));
-  show(node, h("ul", {}, tab("", "Overview"), tab("topics", "Topics"), tab("brokers", "Brokers"), tab("groups", "Groups"), tab("coordinators", "Coordinators"), tab("access", "Access"), tab("operations", "Operations"), tab("audit", "Audit")));
+  show(node, h("ul", {}, tab("", "Overview"), tab("topics", "Topics"), tab("brokers", "Brokers"), tab("groups", "Groups"), tab("coordinators", "Coordinators"), tab("access", "Access"), tab("operations", "Operations"), tab("webhooks", "Webhooks"), tab("audit", "Audit")));
 }
 
 /** Makes the place of a view, with its tools. */
