@@ -47,6 +47,9 @@ _log = logging.getLogger(__name__)
 
 #: Between two looks.
 LOOK_MS: Final = 1_000
+#: Between two attempts to read or store while SQL can't be used: each may take seconds, in which nothing is
+#: told.
+SQL_RETRY_MS: Final = 5_000
 #: More alarms than these are counted, not listed: their words take time.
 LISTED_MAX: Final = 1_000
 _GONE: Final = 410
@@ -93,6 +96,7 @@ class Notifier:
         self._wake = anyio.Event()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._sql_failed = False
+        self._sql_retry_ms = 0
 
     # -- what REST asks --
 
@@ -164,7 +168,7 @@ class Notifier:
         """Read rows, under a new term or when they were written. While that fails, go on with those that are
         known."""
         read_under = (epoch, self._written)
-        if self._read_under == read_under:
+        if self._read_under == read_under or self._is_sql_left_alone:
             return
         before = self._webhooks
         try:
@@ -263,11 +267,11 @@ class Notifier:
 
     async def _attempt(self, row: WebhookRow, message: Message) -> Posted:
         link = f"{self._engine.leadership.active_url}/#{row.cluster}"
-        body = body_of(message, cluster=row.cluster, link=link, format=Format(row.format))
         try:
             check_url(row.url, self.allowed_hosts)
         except ValueError as error:
             return Posted(None, f"its URL {error}")
+        body = body_of(message, cluster=row.cluster, link=link, format=Format(row.format))
         headers = headers_of(message.id, body, secret=row.secret, wall_ms=self._clock.now_wall_ms())
         return await self.post(row.url, body, headers)
 
@@ -276,6 +280,8 @@ class Notifier:
     async def _try_save(self, webhook: _Webhook) -> bool:
         """Store what is kept. Return False if the row is another controller's, or gone: nothing may be sent.
         While SQL takes no writes return True: an alarm that is told twice is better than one that is not."""
+        if self._is_sql_left_alone:
+            return not webhook.is_dropped
         try:
             is_saved = await self._save(webhook)
         except (DatabaseUnavailable, DatabaseRejected) as error:
@@ -301,7 +307,12 @@ class Notifier:
             self._note_sql(None)
             return True
 
+    @property
+    def _is_sql_left_alone(self) -> bool:
+        return self._sql_failed and self._clock.now_mono_ms() < self._sql_retry_ms
+
     def _note_sql(self, cause: str | None) -> None:
+        self._sql_retry_ms = self._clock.now_mono_ms() + SQL_RETRY_MS
         if self._sql_failed != (cause is not None):
             self._sql_failed = cause is not None
             if cause is not None:
@@ -314,7 +325,12 @@ class Notifier:
 
 
 def kept_in(row: WebhookRow) -> Kept:
-    return msgspec.convert(row.state, Kept)
+    """Return what was stored. What another release has stored otherwise is forgotten: alarms begin anew."""
+    try:
+        return msgspec.convert(row.state, Kept)
+    except msgspec.ValidationError as error:
+        _log.warning("webhook_state_forgotten webhook=%s cause=%s", row.name, error)
+        return Kept()
 
 
 def subject_of(image: ClusterImage, alarm: Alarm) -> Subject:

@@ -135,7 +135,7 @@ async def test_only_an_admin_writes_one_and_a_viewer_sees_it(zookeeper: MemoryZo
             assert problem(await ask(rest, "PUT", PAGER, role, json=QUICK)) == (403, "forbidden")
         assert (await ask(rest, "PUT", PAGER, "admin", json=QUICK)).status_code == 201
         for verb, path in (("POST", f"{PAGER}:test"), ("DELETE", PAGER)):
-            body = {"json": {}} if verb == "POST" else {}
+            body: dict[str, Any] = {"json": {}} if verb == "POST" else {}
             assert problem(await ask(rest, verb, path, "operator", **body)) == (403, "forbidden")
         assert (await ask(rest, "GET", PAGER, "viewer")).status_code == 200
         new = {"broker_id": 3, "minutes": 5, "reason": "r"}

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -8,7 +10,7 @@ from controller.core.silences import Silence, Subject, silence_of
 LEADERLESS = Subject(code="partition_leaderless", topic="orders", topic_id="T", partition=0)
 
 
-def silence(name: str = "sil_1", until_ms: int = 10, **fields: object) -> Silence:
+def silence(name: str = "sil_1", until_ms: int = 10, **fields: Any) -> Silence:
     empty = {"code": None, "topic": None, "partition": None, "broker_id": None, "group_id": None}
     found = {"id": name, "cluster": "prod", "reason": "r", "actor": "a", "created_at_ms": 0}
     return msgspec.convert(found | empty | {"until_ms": until_ms} | fields, Silence)
@@ -27,7 +29,7 @@ def silence(name: str = "sil_1", until_ms: int = 10, **fields: object) -> Silenc
         ({"group_id": "g"}, False),
     ],
 )
-def test_all_that_a_silence_names_must_be_the_alarms(fields: dict[str, object], is_silenced: bool) -> None:
+def test_all_that_a_silence_names_must_be_the_alarms(fields: dict[str, Any], is_silenced: bool) -> None:
     assert (silence_of([silence(**fields)], LEADERLESS, 9) is not None) == is_silenced
 
 

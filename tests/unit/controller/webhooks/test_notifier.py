@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import pytest
 
-from controller.database.sql import create_sql_engine
+from controller.database.sql import DatabaseUnavailable, create_sql_engine
 from controller.database.webhook_rows import all_webhooks
+from controller.webhooks.core.target import Kept
+from controller.webhooks.notifier import SQL_RETRY_MS, kept_in
 from tests.kit.admin_api.rest import Rest, controller, silence, speaking
 from tests.kit.controller.receiver import MemoryReceiver
 from tests.kit.controller.shell import Broker, until_active
@@ -103,7 +106,7 @@ async def test_alarms_are_told_while_sql_takes_no_writes(zookeeper: MemoryZooKee
         await silence(rest, brokers, 1, 2)
         assert receiver.told == [BEGIN]
         rest.sql.down = False
-        await rest.clock.sleep_ms(3_000)
+        await rest.clock.sleep_ms(SQL_RETRY_MS + 3_000)
         (row,) = await rest.store.read(all_webhooks)
         assert row.state["told"][0]["subject"]["broker_id"] == 3
         assert row.state["queue"] == []
@@ -129,6 +132,42 @@ async def test_what_is_written_during_a_read_is_read_again(zookeeper: MemoryZooK
         notifier._read = read
         await notifier.look()
         assert len(notifier.silences_of("prod")) == 1
+
+
+async def test_while_sql_hangs_it_is_asked_now_and_then_and_alarms_are_told(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest, anyio.create_task_group() as tasks:
+        brokers = await rest.form()
+        receiver = rest.app.state.notifier.post = MemoryReceiver()
+        for number in range(8):
+            await rest.client.put(f"{PAGER}{number}", json=QUICK)
+        tasks.start_soon(rest.app.state.notifier.run)
+        await rest.clock.sleep_ms(2_000)
+        asked = 0
+
+        async def hang(work: object, *args: object, **fields: object) -> object:
+            nonlocal asked
+            asked += 1
+            await rest.clock.sleep_ms(5_000)
+            raise DatabaseUnavailable("database is locked")
+
+        rest.app.state.notifier._store.write = hang
+        await silence(rest, brokers, 1, 2)
+        async with speaking(rest, brokers[:2]):
+            await rest.clock.sleep_ms(10_000)
+        assert receiver.told == [BEGIN] * 8
+        assert asked < 8
+        tasks.cancel_scope.cancel()
+
+
+async def test_what_another_release_has_stored_otherwise_is_forgotten(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        await made(rest)
+        (row,) = await rest.store.read(all_webhooks)
+        assert kept_in(row) == Kept()
+        assert kept_in(msgspec.structs.replace(row, state={"told": "x", "queue": 7})) == Kept()
 
 
 async def test_a_deleted_webhook_is_told_nothing_and_a_disabled_one_later(
