@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 
 import msgspec
 
@@ -397,6 +398,24 @@ class AlarmBook:
             if key not in following
         ]
         return tuple(sorted(listed, key=alarm_order))
+
+    def first_alarms(self, image: ClusterImage, each_max: int) -> tuple[Alarm, ...]:
+        """Return up to each_max alarms of each code, the oldest, and describe no others."""
+        causes = self._causes()
+        following = self._following(causes)
+        listed = []
+        for code, keys in self._partitions.items():
+            states = (image.partitions[key] for key in keys)
+            unfolded = (state for state in states if _cause_of_partition(code, state, causes) is None)
+            for state in islice(unfolded, each_max):
+                alarm = _partition_alarm(code, (state.topic_id, state.partition))
+                listed.append(Alarm(key=alarm, detail=describe(code, image, state)))
+        room: dict[AlarmCode, int] = {}
+        for key, detail in self._others.items():
+            if key not in following and room.setdefault(key.code, each_max) > 0:
+                room[key.code] -= 1
+                listed.append(Alarm(key=key, detail=detail))
+        return tuple(listed)
 
     def counts(self) -> dict[AlarmCode, int]:
         """Return how many alarms of each code there are, without describing them. Partitions are all counted:

@@ -696,6 +696,11 @@ class ClusterMachine:
         halted = () if self.went_back is None else (_went_back_alarm(self.went_back),)
         return halted + self._alarms.alarms(self.image)
 
+    def first_alarms(self, each_max: int) -> tuple[Alarm, ...]:
+        """Return the first few of `alarms` of each code, in no order."""
+        halted = () if self.went_back is None else (_went_back_alarm(self.went_back),)
+        return halted + self._alarms.first_alarms(self.image, each_max)
+
     def alarm_counts(self) -> dict[AlarmCode, int]:
         """Return how many of `alarms` there are of each code."""
         counts = self._alarms.counts()

@@ -99,6 +99,10 @@ class KnownCluster:
         """Return them, most severe first. Raise NotActive, UnknownCluster."""
         return self._driver.machine.alarms()
 
+    def first_alarms(self, each_max: int) -> tuple[Alarm, ...]:
+        """Return the first few of each code, in no order. Raise NotActive, UnknownCluster."""
+        return self._driver.machine.first_alarms(each_max)
+
     def alarm_counts(self) -> dict[AlarmCode, int]:
         """Return how many alarms of each code are up; none on a standby, which hears of none."""
         driver = self._drivers.get(self.cluster)

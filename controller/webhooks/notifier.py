@@ -27,6 +27,7 @@ from controller.shell.engine import Engine
 from controller.shell.outcomes import NotActive, UnknownCluster
 from controller.webhooks.core.message import Format, Message, MessageKind, body_of, headers_of
 from controller.webhooks.core.target import (
+    EACH_MAX,
     AttemptFailed,
     Delays,
     Kept,
@@ -50,8 +51,8 @@ LOOK_MS: Final = 1_000
 #: Between two attempts to read or store while SQL can't be used: each may take seconds, in which nothing is
 #: told.
 SQL_RETRY_MS: Final = 5_000
-#: More alarms than these are counted, not listed: their words take time.
-LISTED_MAX: Final = 1_000
+#: Of more alarms than these only the first of each code are listed: their words take time.
+LISTED_MAX: Final = 200
 _GONE: Final = 410
 
 
@@ -216,13 +217,14 @@ class Notifier:
             return
         view = self._engine.cluster(cluster)
         counts = {code.value: count for code, count in view.alarm_counts().items() if count}
-        seen: list[SeenAlarm] | None = None
-        if sum(counts.values()) <= LISTED_MAX:
-            seen = [seen_of(view.image, alarm) for alarm in view.alarms()]
+        is_whole = sum(counts.values()) <= LISTED_MAX
+        alarms = view.alarms() if is_whole else view.first_alarms(2 * EACH_MAX)
+        seen = [SeenAlarm(subject_of(view.image, alarm), alarm.detail) for alarm in alarms]
         silences = self.silences_of(cluster)
         for webhook in webhooks:
             looked = Looked(
                 seen=seen,
+                is_whole=is_whole,
                 counts=counts,
                 silences=silences,
                 others_fail=any(name != webhook.row.name for name in failing),
@@ -345,7 +347,3 @@ def subject_of(image: ClusterImage, alarm: Alarm) -> Subject:
         broker_id=key.broker_id,
         group_id=key.group_id,
     )
-
-
-def seen_of(image: ClusterImage, alarm: Alarm) -> SeenAlarm:
-    return SeenAlarm(subject_of(image, alarm), alarm.detail)

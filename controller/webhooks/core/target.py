@@ -14,6 +14,7 @@ to RETRY_MS_MAX; after GIVE_UP_MS a message is dropped. The answer 410 switches 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
@@ -92,10 +93,11 @@ class SeenAlarm(msgspec.Struct, frozen=True):
 
 
 class Looked(msgspec.Struct, frozen=True, kw_only=True):
-    """A look at the cluster. seen: None: too many are up to list them; then only `counts`, by code, is
-    known. others_fail: whether another webhook of the cluster fails."""
+    """A look at the cluster. seen: the alarms that are up, or unless `is_whole` some of each code. counts:
+    how many are up, by code. others_fail: whether another webhook of the cluster fails."""
 
-    seen: Sequence[SeenAlarm] | None
+    seen: Sequence[SeenAlarm]
+    is_whole: bool
     counts: Mapping[str, int]
     silences: Sequence[Silence]
     others_fail: bool
@@ -249,31 +251,39 @@ class Target:
         number."""
         up: dict[Subject, str] = {}
         more: dict[str, int] = {}
-        if looked.seen is None:
-            for subject, tracked in self._tracked.items():
-                if looked.counts.get(subject.code) and not subject.is_more:
-                    up[subject] = "" if tracked.told is None else tracked.told.detail
-            listed = [subject.code for subject in up]
-            more = {code: count - listed.count(code) for code, count in looked.counts.items()}
-        else:
-            room: dict[str, int] = {}
-            for subject in self._tracked:
-                room[subject.code] = 0 if subject.is_more else room.get(subject.code, EACH_MAX) - 1
-            for one in looked.seen:
-                code = one.subject.code
-                if code == AlarmCode.WEBHOOK_FAILS and not looked.others_fail:
+        room: dict[str, int] = {}
+        for subject in self._tracked:
+            room[subject.code] = 0 if subject.is_more else room.get(subject.code, EACH_MAX) - 1
+        for one in looked.seen:
+            code = one.subject.code
+            if code == AlarmCode.WEBHOOK_FAILS and not looked.others_fail:
+                continue
+            if one.subject not in self._tracked:
+                if room.setdefault(code, EACH_MAX) <= 0:
+                    is_silenced = silence_of(looked.silences, one.subject, now.wall_ms) is not None
+                    more[code] = more.get(code, 0) + (not is_silenced)
                     continue
-                if one.subject not in self._tracked:
-                    if room.setdefault(code, EACH_MAX) <= 0:
-                        is_silenced = silence_of(looked.silences, one.subject, now.wall_ms) is not None
-                        more[code] = more.get(code, 0) + (not is_silenced)
-                        continue
-                    room[code] -= 1
-                up[one.subject] = one.detail
+                room[code] -= 1
+            up[one.subject] = one.detail
+        if not looked.is_whole:
+            self._add_unseen(looked, up, more)
         for code, count in more.items():
             if count > 0:
                 up[Subject(code=code, is_more=True)] = f"{count} more alarms {code} are up"
         return up
+
+    def _add_unseen(self, looked: Looked, up: dict[Subject, str], more: dict[str, int]) -> None:
+        """Count what was not listed. An alarm that was told and is not in the list is up as far as is known,
+        while more of its code are up than were listed."""
+        listed = Counter(one.subject.code for one in looked.seen)
+        for subject, tracked in self._tracked.items():
+            is_listed_whole = looked.counts.get(subject.code, 0) <= listed[subject.code]
+            if subject not in up and not subject.is_more and not is_listed_whole:
+                up[subject] = "" if tracked.told is None else tracked.told.detail
+        told = Counter(subject.code for subject in up)
+        for code, count in looked.counts.items():
+            if count > listed[code]:
+                more[code] = count - told[code]
 
     def _tell(self, subject: Subject, tracked: _Tracked, detail: str, now: Now) -> None:
         told = tracked.told

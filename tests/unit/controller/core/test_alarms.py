@@ -200,6 +200,23 @@ def test_a_full_disk_whose_directory_has_failed_is_one_alarm() -> None:
     assert listed == [offline, fault(AlarmCode.DISK_FULL, 2)]
 
 
+def test_the_first_of_each_code_are_described_and_no_others() -> None:
+    book = Book(0, 1)
+    book.write(*(without_leader(book.cluster.partition(number)) for number in (0, 1)))
+    offline = AlarmKey(code=AlarmCode.LOG_DIRS_OFFLINE, broker_id=1)
+    fenced = [AlarmKey(code=AlarmCode.BROKER_FENCED, broker_id=number) for number in (1, 2, 3, 4)]
+    for key in (*fenced, offline):
+        book.raise_alarm(key)
+    first = [alarm.key for alarm in book.alarms.first_alarms(book.image, 2)]
+    whole = book.up
+    assert set(first) < set(whole)
+    assert [key for key in first if key.code is AlarmCode.BROKER_FENCED] == fenced[1:3], "of 1 another tells"
+    assert offline in first
+    assert sum(key.code is LEADERLESS for key in first) == 2
+    (one,) = [alarm for alarm in book.alarms.first_alarms(book.image, 1) if alarm.key.code is LEADERLESS]
+    assert " has no leader" in one.detail
+
+
 def test_what_partition_alarms_say() -> None:
     book = Book(0)
     state = without_leader(book.cluster.partition(), last_known_leader=NO_LEADER)

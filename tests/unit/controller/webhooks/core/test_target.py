@@ -60,7 +60,8 @@ class Desk:
     def look(self, *up: Subject, detail: str = "down", counts: dict[str, int] | None = None) -> None:
         seen = [SeenAlarm(subject, detail) for subject in up]
         looked = Looked(
-            seen=None if counts is not None else seen,
+            seen=seen,
+            is_whole=counts is None,
             counts=Counter(one.code for one in up) if counts is None else counts,
             silences=self.silences,
             others_fail=self.others_fail,
@@ -194,7 +195,7 @@ def test_what_is_kept_survives_json() -> None:
 
 def test_each_change_is_saved_before_it_is_sent_and_nothing_else_is() -> None:
     desk = Desk()
-    looked = Looked(seen=[SeenAlarm(DOWN, "down")], counts={}, silences=[], others_fail=False)
+    looked = Looked(seen=[SeenAlarm(DOWN, "down")], is_whole=True, counts={}, silences=[], others_fail=False)
     assert desk.target.step(looked, desk.now) == ()
     desk.wait(WAIT_MS)
     effects = desk.target.step(looked, desk.now)
@@ -343,14 +344,28 @@ def test_of_one_code_some_are_told_and_the_others_as_a_number() -> None:
     assert desk.target.kept.told == ()
 
 
-def test_alarms_too_many_to_list_are_counted() -> None:
+def test_of_alarms_too_many_to_list_the_first_are_told_and_the_others_counted() -> None:
     desk = Desk()
-    desk.looks(60_000, DOWN, DISK)
-    for _ in range(70):
-        desk.wait(1_000)
-        desk.look(counts={"broker_fenced": 1, "partition_below_min_isr": 90_000})
+    many = [Subject(code="partition_below_min_isr", topic="orders", partition=n) for n in range(90)]
     more = Subject(code="partition_below_min_isr", is_more=True)
-    assert desk.events == [(BEGIN, DOWN), (BEGIN, DISK), (BEGIN, more), (END, DISK)]
+    counts = {"broker_fenced": 1, "partition_below_min_isr": 90_000}
+    desk.looks(60_000, DISK)
+    for _ in range(80):
+        desk.wait(1_000)
+        desk.look(DOWN, *many[:10], counts=counts)
+    firsts = [(BEGIN, one) for one in many[:EACH_MAX]]
+    assert desk.events == [(BEGIN, DISK), (BEGIN, DOWN), *firsts, (BEGIN, more), (END, DISK)]
+    assert desk.got[-2].detail == "89995 more alarms partition_below_min_isr are up"
+    # Others are listed first: those that were told may be among the many that are not.
+    for _ in range(120):
+        desk.wait(1_000)
+        desk.look(*many[40:50], counts={"partition_below_min_isr": 80_000})
+    assert desk.events[-1] == (END, DOWN)
+    for _ in range(120):
+        desk.wait(1_000)
+        desk.look(many[0], counts={"partition_below_min_isr": 1, "storage_error": 2_000})
+    ended = [subject for event, subject in desk.events if event is END]
+    assert ended == [DISK, DOWN, *many[1:EACH_MAX], more]
 
 
 def test_subjects_that_come_and_go_take_bounded_memory() -> None:
