@@ -6,6 +6,7 @@ import { addBroker, demoteBroker, drainBroker, moveLeadersBack, returnBroker } f
 import { ago, h, show } from "./dom.js";
 import { bytes, count, words } from "./format.js";
 import { changeList, changesOf } from "./settings.js";
+import { hourOf } from "./hour.js";
 import { badge, behindOf, brokerTable, carriedBy, marks } from "./tables.js";
 import { figures, settings } from "./topics.js";
 
@@ -29,11 +30,11 @@ export const brokerView = {
   },
   async ask({ path, route }) {
     const own = `${path}/brokers/${encodeURIComponent(route.id)}`;
-    const [broker, replication, configs, changes] = await Promise.all([get(own), get(`${path}/replication`), everyOne(`${own}/configs`), ask(changesOf(path, { broker: route.id }))]);
+    const [broker, replication, configs, changes, hour] = await Promise.all([get(own), get(`${path}/replication`), everyOne(`${own}/configs`), ask(changesOf(path, { broker: route.id })), ask(`${path}/history/brokers/${encodeURIComponent(route.id)}`)]);
     const carried = carriedBy(broker.body, replication.body);
-    return { broker: broker.body, carried, configs: configs.items, changes };
+    return { broker: broker.body, carried, configs: configs.items, changes, hour };
   },
-  draw(body, { broker, carried, configs, changes }, context) {
+  draw(body, { broker, carried, configs, changes, hour }, context) {
     const labels = Object.entries(broker.labels).map(([name, value]) => `${name}: ${value}`);
     show(
       body,
@@ -48,10 +49,14 @@ export const brokerView = {
         ["Out of sync", carried ? count(carried.out_of_sync) : "unknown"],
         ["Disks", broker.offline_log_dirs.length > 0 ? `${count(broker.log_dirs.length)} usable, ${count(broker.offline_log_dirs.length)} offline` : `${count(broker.log_dirs.length)} usable`],
         ["Free", broker.disk_free_bytes === null ? "unknown" : `${bytes(broker.disk_free_bytes)} of ${bytes(broker.disk_total_bytes)}`],
+        ["Connections", broker.connections === null ? "unknown" : count(broker.connections)],
+        ["Requests", broker.requests_per_s === null ? "unknown" : `${count(broker.requests_per_s)}/s`],
         ["Run", `epoch ${broker.broker_epoch}, version ${broker.version}, before it: ${words(broker.last_shutdown)}`],
         ["Registered", ago(broker.registered_at)],
         ["Notes", labels.length === 0 ? "none" : labels.join(", ")],
       ]),
+      h("h2", {}, "The last hour"),
+      hourOf("broker", `${context.cluster.name} ${broker.broker_id}`, hour, body.clientWidth),
       h("h2", {}, "Settings"),
       settings(configs, `${context.path}/brokers/${broker.broker_id}`, context),
       h("h2", {}, "Changes of settings"),

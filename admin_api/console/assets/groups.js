@@ -5,6 +5,7 @@ import { ask } from "./api.js";
 import { deleteGroup, resetOffsets } from "./changes.js";
 import { ago, h, show } from "./dom.js";
 import { capital, count, duration, plural } from "./format.js";
+import { hourOf } from "./hour.js";
 import { filterBy, hrefOf } from "./route.js";
 import { badge, table } from "./tables.js";
 import { figures } from "./topics.js";
@@ -60,8 +61,12 @@ export const groupView = {
     const button = (text, action) => actionButton(text, () => action(own, context.route.id), context);
     return [button("Reset offsets", resetOffsets), button("Delete", deleteGroup)];
   },
-  ask: ({ path, route }) => coordinatorsTold(`${path}/groups/${encodeURIComponent(route.id)}`),
-  draw(body, { body: group, failure }, { cluster }) {
+  async ask({ path, route }) {
+    const id = encodeURIComponent(route.id);
+    const [told, hour] = await Promise.all([coordinatorsTold(`${path}/groups/${id}`), ask(`${path}/history/groups/${id}`)]);
+    return { ...told, hour };
+  },
+  draw(body, { body: group, failure, hour }, { cluster }) {
     if (failure) return show(body, unknown(failure));
     const late = group.partitions.filter((item) => item.lag_ms !== null).map((item) => item.lag_ms);
     const names = new Map(group.members.map((member) => [member.member_id, member.client_id]));
@@ -77,6 +82,8 @@ export const groupView = {
         ["Last rebalance", rebalanceOf(group.last_rebalance)],
         ["Coordinator", `${group.coordinator_id} at ${group.coordinator_endpoint}`],
       ]),
+      h("h2", {}, "The last hour"),
+      hourOf("group", `${cluster.name} ${group.group_id}`, hour, body.clientWidth),
       h("h2", {}, "Members"),
       group.members.length === 0 ? h("p", { class: "empty" }, "None. Its offsets can be reset, and it can be deleted.") : memberTable(group),
       h("h2", {}, "Partitions"),

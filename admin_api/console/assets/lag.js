@@ -101,7 +101,7 @@ function spread(ends, bottom) {
 }
 
 /** The next round number: 1, 2 or 5 times a power of ten; seconds and minutes for times. */
-function ceiling(value, measure) {
+export function ceiling(value, measure) {
   if (measure === "ms" && value > 10_000) {
     const steps = [20_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000, 14_400_000];
     return steps.find((step) => step >= value) ?? Math.ceil(value / 86_400_000) * 86_400_000;

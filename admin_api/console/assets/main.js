@@ -4,6 +4,7 @@ import { NoAnswer, ask, everyOne, get, keepToken } from "./api.js";
 import { showCoordinators } from "./coordinators.js";
 import { ago, h, show, tickAll } from "./dom.js";
 import { clock, duration } from "./format.js";
+import { hourOf } from "./hour.js";
 import { remember, showLag } from "./lag.js";
 import { showClusters, showOverview, verdictOn } from "./overview.js";
 import { hrefOf, routeOf } from "./route.js";
@@ -86,12 +87,13 @@ async function drawClusters(readiness, isCurrent) {
     return;
   }
   entered = null;
-  const [brokers, coordinators, replication, alarms, missing, operations, audit] = await Promise.all([
+  const [brokers, coordinators, replication, alarms, missing, hour, operations, audit] = await Promise.all([
     everyOne(`${path}/brokers`),
     everyOne(`${path}/coordinators`),
     get(`${path}/replication`),
     readiness.role === "active" ? ask(`${path}/alarms?limit=200`) : ELSEWHERE,
     readiness.role === "active" ? ask(`${path}/missing-topics?limit=1000`) : ELSEWHERE,
+    readiness.role === "active" ? ask(`${path}/history`) : ELSEWHERE,
     ask(`/operations?${query}&limit=50`),
     ask(`/audit?${query}&limit=${AUDIT_ROWS}`),
     learnDetails(cluster.name, path),
@@ -119,6 +121,8 @@ async function drawClusters(readiness, isCurrent) {
   showAlarms(node("alarms"), alarms);
   showMissing(node("missing"), missing, cluster.name);
   showPartitions(node("partitions"), partitions, states, byId, cluster.name);
+  const hourBody = node("hour").querySelector(".body");
+  show(hourBody, hourOf("cluster", cluster.name, hour, hourBody.clientWidth));
   showBrokers(node("brokers"), brokers.items, replication.body, cluster.name);
   showCoordinators(node("coordinators"), coordinators.items);
   showLag(node("lag"), cluster.name, source === "standby");

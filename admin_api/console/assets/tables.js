@@ -194,19 +194,20 @@ export function brokerTable(list, replication, cluster) {
   const bytesMax = most(size);
   return table(
     "Brokers",
-    [["Broker"], ["State"], ["Leaders", "number"], ["Replicas", "number"], ["Data", "number"], ["Out of sync", "number"], ["Behind", "number"]],
+    [["Broker"], ["State"], ["Leaders", "number"], ["Replicas", "number"], ["Data", "number"], ["Out of sync", "number"], ["Behind", "number"], ["Requests/s", "number"]],
     list.map((broker) => {
       const found = carried.get(broker.broker_id);
       return h(
         "tr",
         {},
-        h("th", { scope: "row" }, h("b", {}, h("a", { href: hrefOf(cluster, "brokers", broker.broker_id) }, String(broker.broker_id))), h("span", { class: "quiet" }, broker.endpoint, broker.rack ? ` · ${broker.rack}` : "", broker.workers.length > 0 ? ` · ${plural(broker.workers.length, "worker")}` : "")),
+        h("th", { scope: "row" }, h("b", {}, h("a", { href: hrefOf(cluster, "brokers", broker.broker_id) }, String(broker.broker_id))), h("span", { class: "quiet" }, broker.endpoint, broker.rack ? ` · ${broker.rack}` : "", broker.version ? ` · ${broker.version}` : "", broker.workers.length > 0 ? ` · ${plural(broker.workers.length, "worker")}` : "")),
         h("td", {}, badge(broker.state), marks(broker).map((mark) => badge(mark)), broker.offline_log_dirs.length > 0 ? badge("fenced", plural(broker.offline_log_dirs.length, "disk") + " offline") : null),
         h("td", { class: "number" }, measured(count(broker.leaders), broker.leaders / leadersMax)),
         h("td", { class: "number" }, measured(count(broker.replicas), broker.replicas / replicasMax)),
         h("td", { class: "number" }, measured(bytes(size(broker)), (size(broker) ?? 0) / bytesMax)),
         h("td", { class: `number ${found?.out_of_sync > 0 ? "degraded" : ""}` }, count(found?.out_of_sync)),
         h("td", { class: "number", title: found?.farthest_topic ? `farthest: ${found.farthest_topic}-${found.farthest_partition}` : null }, behindOf(broker, found)),
+        h("td", { class: "number" }, broker.requests_per_s === null ? "unknown" : count(broker.requests_per_s), broker.connections === null ? null : h("span", { class: "quiet" }, plural(broker.connections, "connection"))),
       );
     }),
   );

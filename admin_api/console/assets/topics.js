@@ -6,6 +6,7 @@ import { changeSetting, createTopic, moveLeadersBack } from "./changes.js";
 import { ago, h, show } from "./dom.js";
 import { bytes, count, duration, plural } from "./format.js";
 import { isGuarded, lock, ownersTools } from "./owning.js";
+import { hourOf } from "./hour.js";
 import { filterBy, hrefOf } from "./route.js";
 import { changeList, changesOf, settingText } from "./settings.js";
 import { badge, replicas, table } from "./tables.js";
@@ -99,10 +100,10 @@ export const topicView = {
   tools: (context) => [actionButton("Move leaders back", () => moveLeadersBack(context, context.route.id), context), ownersTools(context)],
   async ask({ path, route }) {
     const own = `${path}/topics/${encodeURIComponent(route.id)}`;
-    const [topic, partitions, configs, changes] = await Promise.all([get(own), everyOne(`${own}/partitions`), everyOne(`${own}/configs`), ask(changesOf(path, { topic: route.id }))]);
-    return { topic: topic.body, partitions: partitions.items, configs: configs.items, changes, rates: ratesOf(partitions.items, Date.now()) };
+    const [topic, partitions, configs, changes, hour] = await Promise.all([get(own), everyOne(`${own}/partitions`), everyOne(`${own}/configs`), ask(changesOf(path, { topic: route.id })), ask(`${path}/history/topics/${encodeURIComponent(route.id)}`)]);
+    return { topic: topic.body, partitions: partitions.items, configs: configs.items, changes, hour, rates: ratesOf(partitions.items, Date.now()) };
   },
-  draw(body, { topic, partitions, configs, changes, rates }, context) {
+  draw(body, { topic, partitions, configs, changes, hour, rates }, context) {
     const known = partitions.filter((item) => item.size_bytes !== null);
     const size = known.reduce((sum, item) => sum + item.size_bytes, 0);
     const records = known.reduce((sum, item) => sum + item.log_end_offset - item.log_start_offset, 0);
@@ -122,6 +123,8 @@ export const topicView = {
         ["Deletion", isGuarded(topic) ? [lock(), "guarded: deletion.protected"] : "not guarded"],
         ["Written now", rates.size === 0 ? "unknown" : `${count(Math.round(rate))} records/s`],
       ]),
+      h("h2", {}, "The last hour"),
+      hourOf("topic", `${context.cluster.name} ${topic.name}`, hour, body.clientWidth),
       h("h2", {}, "Partitions"),
       table("Partitions", [["Partition"], ["State"], ["Replicas"], ["Offsets", "number"], ["Data", "number"], ["Records/s", "number"], ["Behind", "number"]], partitions.slice(0, PARTITIONS_SHOWN).map((item) => partitionRow(item, rates))),
       partitions.length > PARTITIONS_SHOWN ? h("p", { class: "empty" }, `The first ${PARTITIONS_SHOWN} of ${count(partitions.length)} are shown.`) : null,

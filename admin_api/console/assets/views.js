@@ -6,6 +6,7 @@ import { auditView } from "./history.js";
 import { brokerView, brokersView } from "./brokers.js";
 import { coordinatorsView } from "./coordinators.js";
 import { groupView, groupsView } from "./groups.js";
+import { heatView } from "./heat.js";
 import { operationView, operationsView } from "./operations.js";
 import { changesView } from "./settings.js";
 import { topicView, topicsView } from "./topics.js";
@@ -21,6 +22,7 @@ const VIEWS = {
   groups: { list: groupsView, one: groupView },
   coordinators: { list: coordinatorsView, one: coordinatorsView },
   access: { list: accessView, part: accessPart },
+  heat: { list: heatView, one: heatView },
   operations: { list: operationsView, one: operationView },
   changes: { list: changesView, one: changesView },
   webhooks: { list: webhooksView, one: webhooksView },
@@ -36,7 +38,7 @@ export function viewOf(route) {
 export function showTabs(node, cluster, route) {
   const tab = (view, text) =>
     h("li", {}, h("a", { href: view === "" ? hrefOf(cluster) : hrefOf(cluster, view), "aria-current": route.view === view ? "page" : null }, text));
-  show(node, h("ul", {}, tab("", "Overview"), tab("topics", "Topics"), tab("brokers", "Brokers"), tab("groups", "Groups"), tab("coordinators", "Coordinators"), tab("access", "Access"), tab("operations", "Operations"), tab("webhooks", "Webhooks"), tab("audit", "Audit")));
+  show(node, h("ul", {}, tab("", "Overview"), tab("topics", "Topics"), tab("brokers", "Brokers"), tab("groups", "Groups"), tab("coordinators", "Coordinators"), tab("heat", "Heat map"), tab("access", "Access"), tab("operations", "Operations"), tab("webhooks", "Webhooks"), tab("audit", "Audit")));
 }
 
 /** Makes the place of a view, with its tools. */
