@@ -159,9 +159,17 @@ def test_without_a_coordinator_the_view_of_groups_says_why_and_the_page_goes_on(
 def test_every_view_opens_by_its_address_and_fits_a_phone(browser: Browser, canned: CannedController) -> None:
     browser.look(width=PHONE, dark=False)
     operation = canned.example("/operations/op_1")["id"]
+    configs = canned.example("/clusters/prod/topics/orders/configs")
+    long = {"name": "follower.replication.throttled.replicas", "value": "0:1,0:2,1:1,1:2," * 20}
+    in_ms = {"name": "retention.ms", "value": "604800000", "in_words": "7 d"}
+    configs["items"] += [{**configs["items"][0], **more} for more in (long, in_ms)]
+    canned.put("/clusters/prod/topics/orders/configs", configs)
+    moves = canned.example(f"/operations/{operation}/moves")
+    moves["items"][0]["topic"] = "payments.europe-west.settlement-instructions.v2.dead-letters" * 2
+    canned.put(f"/operations/{operation}/moves", moves)
     for view, seen in {
         "topics": "orders",
-        "topics/orders": "cleanup.policy",
+        "topics/orders": "604800000 (7 d)",
         "brokers": "store1:9092",
         "brokers/1": "owner: storage",
         "groups": "billing",
@@ -179,6 +187,7 @@ def test_every_view_opens_by_its_address_and_fits_a_phone(browser: Browser, cann
         until(view, partial(is_in_view, browser, seen))
         wide = browser.driver.execute_script("return document.documentElement.scrollWidth")
         assert wide <= PHONE, f"a phone would scroll sideways: {view}"
+        assert browser.cut() == [], view
         browser.screenshot(f"console-{view.split('?')[0].replace('/', '-')[:16]}-phone")
     asked = [request for request in browser.requests() if "/audit?" in request]
     assert any("topic=orders" in request for request in asked), "the address's filter is asked for"

@@ -101,6 +101,10 @@ class Browser:
         """Return the errors in the browser's console since the last call: of scripts, and of the policy."""
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
 
+    def cut(self) -> list[str]:
+        """Return the beginnings of texts that the window cuts, or that stand beyond its right edge."""
+        return list(self.driver.execute_script(_CUT))
+
     def text(self, selector: str) -> str:
         return str(self.driver.execute_script(_TEXT, selector))
 
@@ -108,6 +112,15 @@ class Browser:
         return list(self.driver.execute_script(_TEXTS, selector))
 
 
+_CUT = """
+const seen = (one) => one.getBoundingClientRect().width > 1 && !one.closest('svg, .unseen');
+const hides = (one) => ['hidden', 'clip'].includes(getComputedStyle(one).overflowX);
+const isCut = (one) => hides(one) && one.scrollWidth > one.clientWidth + 1;
+const isBeyond = (one) => one.getBoundingClientRect().right > innerWidth + 1;
+const wrong = (one) => seen(one) && (isCut(one) || isBeyond(one));
+const found = [...document.querySelectorAll('body *')].filter(wrong);
+return found.map((one) => one.innerText.slice(0, 80));
+"""
 _TEXT = "const found = document.querySelector(arguments[0]); return found ? found.innerText : '';"
 _TEXTS = "return [...document.querySelectorAll(arguments[0])].map((found) => found.innerText);"
 
