@@ -124,7 +124,7 @@ def test_a_topic_is_copied_guarded_and_deleted(browser: Browser, shop: LocalClus
         ("boxes", "Delete topic boxes; 3 brokers delete their replicas"),
     ):
         open_action(browser, f"{shop.controller_urls[0]}/#prod/topics/{name}", "Delete topic")
-        assert "Lost are 1 partition with" in browser.text("dialog.action .quiet")
+        assert "What is lost: 1 partition with" in browser.text("dialog.action .quiet")
         until("the groups", lambda: "group" in browser.text("dialog.action .learnt").lower())
         fill(browser, "confirmation", name)
         assert told in look(browser)

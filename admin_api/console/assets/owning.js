@@ -95,7 +95,7 @@ async function deleteTopic(context) {
   const rest = partitions.items.length - known.length;
   return {
     title: `Delete topic ${topic.name}`,
-    before: `Lost are ${plural(topic.partitions, "partition")} with ${plural(records, "offset")} and ${bytes(size)} in one copy${rest > 0 ? `; of ${plural(rest, "partition")} it is not known` : ""}.`,
+    before: `What is lost: ${plural(topic.partitions, "partition")} with ${plural(records, "offset")} and ${bytes(size)} in one copy${rest > 0 ? `; of ${plural(rest, "partition")} it is not known` : ""}.`,
     learn: () => readersOf(topic.name, context),
     fields: [confirmation(topic.name, "topic")],
     versionOf: own,
