@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from tests.kit.admin_api.canned import CannedController
+from tests.kit.admin_api.canned import CannedController, page_of
 from tests.kit.chromium import DESK, Browser, until
 
 pytestmark = pytest.mark.timeout(600)
@@ -17,6 +17,10 @@ HOSTILE = '<img src="/x" onerror="document.title=1">'
 
 def press(browser: Browser, selector: str, keys: str) -> None:
     browser.driver.find_element("css selector", selector).send_keys(keys)
+
+
+def names(browser: Browser) -> list[str]:
+    return browser.texts("#view tbody th a")
 
 
 def is_in_view(browser: Browser, text: str) -> bool:
@@ -30,11 +34,10 @@ def address(browser: Browser) -> str:
 def test_a_topic_is_found_and_looked_at_with_the_keyboard(browser: Browser, canned: CannedController) -> None:
     from selenium.webdriver.common.keys import Keys
 
-    topics = canned.example("/clusters/prod/topics")
-    (orders,) = topics["items"]
+    (orders,) = canned.example("/clusters/prod/topics")["items"]
     warned = {**orders, "name": "audited", "warnings": [HOSTILE]}
-    topics["items"] = [orders, warned, *({**orders, "name": f"shop.{number:03}"} for number in range(300))]
-    canned.put("/clusters/prod/topics", topics)
+    items = [orders, warned, *({**orders, "name": f"shop.{number:03}"} for number in range(300))]
+    canned.put("/clusters/prod/topics", lambda asked: page_of(items, asked))
     partitions = canned.example("/clusters/prod/topics/orders/partitions")
     (item,) = partitions["items"]
     silent = {"partition": 1, "log_end_offset": None, "log_start_offset": None, "size_bytes": None}
@@ -44,14 +47,14 @@ def test_a_topic_is_found_and_looked_at_with_the_keyboard(browser: Browser, cann
     browser.open(f"{canned.url}/#prod")
     until("the tabs", lambda: len(browser.texts("#views a")) == 9)
     press(browser, "#views a[href='#prod/topics']", Keys.ENTER)
-    until("the list", lambda: len(browser.texts("#view tbody tr")) == 200)
-    assert "302 topics; the first 200" in browser.text("#view .body")
+    until("the list", lambda: len(browser.texts("#view tbody tr")) == 100)
+    assert "Next 100" in browser.text("#view .pages")
     assert HOSTILE in browser.text("#view .body"), "text, and no markup"
     press(browser, "#search", "ORD")
-    until("the one that is meant", lambda: browser.texts("#view tbody th") == ["orders"])
+    until("the one that is meant", lambda: names(browser) == ["orders"])
     assert address(browser) == "#prod/topics?q=ORD"
     browser.driver.refresh()
-    until("the same after a reload", lambda: browser.texts("#view tbody th") == ["orders"])
+    until("the same after a reload", lambda: names(browser) == ["orders"])
     press(browser, "#view tbody a", Keys.ENTER)
     until("the topic", lambda: browser.text("#view-title") == "orders")
     until("its partitions", lambda: len(browser.texts("#view [aria-label=Partitions] tbody tr")) == 2)
@@ -111,25 +114,30 @@ def test_a_group_is_found_and_looked_at_with_the_keyboard(browser: Browser, cann
     behind = {"partition": 2, "lag": 9, "lag_ms": None}
     group["partitions"] += [{**partition, **silent}, {**partition, **behind}]
     group["members"][0]["assigned"] = [{"topic": "orders", "partitions": [0, 1, 2, 7]}]
-    canned.put("/clusters/prod/groups/billing", {**group, "lag": None, "partitions_total": 700})
+    shrinking = {"lag": 9_000, "lag_ms": 90_000, "lag_age_ms": 1_300, "until_gone_ms": 240_000}
+    canned.put("/clusters/prod/groups/billing", {**group, **shrinking, "partitions_total": 700})
     browser.look(width=DESK, dark=False)
     browser.open(f"{canned.url}/#prod")
     until("the tabs", lambda: browser.texts("#views a"))
     press(browser, "#views a[href='#prod/groups']", Keys.ENTER)
-    until("the list", lambda: browser.texts("#view tbody th") == ["billing", "search", HOSTILE])
-    assert "The first 3 groups" in browser.text("#view .body")
+    until("the list", lambda: names(browser) == ["billing", "search", HOSTILE])
+    assert "Next 100" in browser.text("#view .pages")
     assert browser.texts("#view .blocked li")[1:] == [f"desk2: {HOSTILE}"], "what is missing is said"
     assert browser.texts("#view tbody .badge") == ["stable", "empty", "preparing rebalance"]
     browser.requests()
-    press(browser, "#filter-prefix", "bil")
+    press(browser, "#search", "bil")
+    until("the search", lambda: address(browser) == "#prod/groups?q=bil")
     press(browser, "#filter-state", "stable")
-    until("the filter", lambda: any("prefix=bil&state=stable" in asked for asked in browser.requests()))
-    assert address(browser) == "#prod/groups?prefix=bil&state=stable"
+    until(
+        "the filter",
+        lambda: any("state=stable&search=bil&sort=-lag" in asked for asked in browser.requests()),
+    )
+    assert address(browser) == "#prod/groups?q=bil&state=stable"
     press(browser, "#view tbody a", Keys.ENTER)
     until("the group", lambda: browser.text("#view-title") == "billing")
     until("its partitions", lambda: len(browser.texts("#view [aria-label=Partitions] tbody tr")) == 3)
     facts = browser.texts("#view .facts dd")
-    assert facts[:3] == ["stable", "unknown", "at most 4.2 s; 2 partitions unknown"]
+    assert facts[:4] == ["stable", "9,000 as of 1.3 s ago", "1 min 30 s", "4 min"]
     assert "0\N{EN DASH}2, 7" in browser.text("#view [aria-label=Members]")
     assert "3 of 700 are shown" in browser.text("#view .body")
     cells = browser.texts("#view [aria-label=Partitions] tbody tr td:last-child")

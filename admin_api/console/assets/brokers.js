@@ -4,21 +4,41 @@ import { actionButton } from "./actions.js";
 import { ask, everyOne, get } from "./api.js";
 import { addBroker, demoteBroker, drainBroker, moveLeadersBack, returnBroker } from "./changes.js";
 import { ago, h, show } from "./dom.js";
-import { bytes, count, words } from "./format.js";
-import { changeList, changesOf } from "./settings.js";
+import { bytes, count, rate, words } from "./format.js";
 import { hourOf } from "./hour.js";
-import { badge, behindOf, brokerTable, carriedBy, marks } from "./tables.js";
+import { listView } from "./lists.js";
+import { changeList, changesOf } from "./settings.js";
+import { badge, behindOf, brokerName, brokerState, carriedBy, marks, measured, requestsOf } from "./tables.js";
 import { figures, settings } from "./topics.js";
 
-export const brokersView = {
-  title: () => "Brokers",
+export const brokersView = listView({
+  noun: "brokers",
+  title: "Brokers",
+  order: "broker_id",
+  nameOf: (broker) => String(broker.broker_id),
+  empty: "None has registered. Start one with this cluster's name, and add it.",
   tools: (context) => [actionButton("Add a broker", () => addBroker(context), context), actionButton("Move leaders back", () => moveLeadersBack(context), context)],
-  async ask({ path }) {
-    const [brokers, replication] = await Promise.all([everyOne(`${path}/brokers`), get(`${path}/replication`)]);
-    return { brokers: brokers.items, replication: replication.body };
-  },
-  draw: (body, { brokers, replication }, { cluster }) => show(body, brokerTable(brokers, replication, cluster.name)),
-};
+  beside: async ({ path }) => (await get(`${path}/replication`)).body,
+  columns: [
+    { text: "Broker", sort: "broker_id", cell: (broker, { cluster }) => brokerName(broker, cluster.name) },
+    { text: "State", cell: brokerState },
+    { text: "Disk used", kind: "number", sort: "-disk_used", cell: diskUsed },
+    { text: "Free", kind: "number", sort: "disk_free", cell: (broker) => bytes(broker.disk_free_bytes) },
+    { text: "In", kind: "number", sort: "-bytes_in", cell: (broker) => rate(broker.bytes_in_per_s) },
+    { text: "Out", kind: "number", sort: "-bytes_out", cell: (broker) => rate(broker.bytes_out_per_s) },
+    { text: "Requests/s", kind: "number", cell: requestsOf },
+    { text: "Leaders", kind: "number", sort: "-leaders", cell: (broker) => count(broker.leaders) },
+    { text: "Replicas", kind: "number", sort: "-replicas", cell: (broker) => count(broker.replicas) },
+    { text: "Out of sync", kind: "number", cell: (broker, { beside }) => count(carriedBy(broker, beside)?.out_of_sync) },
+    { text: "Behind", kind: "number", cell: (broker, { beside }) => behindOf(broker, carriedBy(broker, beside)) },
+  ],
+});
+
+function diskUsed({ disk_free_bytes: free, disk_total_bytes: total }) {
+  if (free === null || !total) return "unknown";
+  const part = 1 - free / total;
+  return measured(`${Math.round(100 * part)} % of ${bytes(total)}`, part);
+}
 
 export const brokerView = {
   title: (route) => `Broker ${route.id}`,
@@ -51,6 +71,7 @@ export const brokerView = {
         ["Free", broker.disk_free_bytes === null ? "unknown" : `${bytes(broker.disk_free_bytes)} of ${bytes(broker.disk_total_bytes)}`],
         ["Connections", broker.connections === null ? "unknown" : count(broker.connections)],
         ["Requests", broker.requests_per_s === null ? "unknown" : `${count(broker.requests_per_s)}/s`],
+        ["In and out, last minute", `${rate(broker.bytes_in_per_s)} in, ${rate(broker.bytes_out_per_s)} out`],
         ["Run", `epoch ${broker.broker_epoch}, version ${broker.version}, before it: ${words(broker.last_shutdown)}`],
         ["Registered", ago(broker.registered_at)],
         ["Notes", labels.length === 0 ? "none" : labels.join(", ")],

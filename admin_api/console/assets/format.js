@@ -23,6 +23,11 @@ export function bytes(value) {
   return `${unit === 0 || rest >= 100 ? Math.round(rest) : rest.toFixed(1)} ${UNITS[unit]}`;
 }
 
+/** Bytes in a second. */
+export function rate(value) {
+  return value === null || value === undefined ? "–" : `${bytes(value)}/s`;
+}
+
 export function duration(ms) {
   if (ms === null || ms === undefined) return "–";
   if (ms < 1_000) return `${Math.round(ms)} ms`;

@@ -1,4 +1,4 @@
-// Consumer groups: the list with a search, and one group with its members and how far it has read.
+// Consumer groups: the list, and one group with its members and how far it has read.
 
 import { actionButton } from "./actions.js";
 import { ask } from "./api.js";
@@ -6,53 +6,41 @@ import { deleteGroup, resetOffsets } from "./changes.js";
 import { ago, h, show } from "./dom.js";
 import { capital, count, duration, plural } from "./format.js";
 import { hourOf } from "./hour.js";
-import { filterBy, hrefOf } from "./route.js";
+import { listView, narrow } from "./lists.js";
+import { behind, behindInTime, untilGone } from "./readers.js";
+import { hrefOf } from "./route.js";
 import { badge, table } from "./tables.js";
 import { figures } from "./topics.js";
 
-const GROUPS_SHOWN = 200;
 const ROWS_SHOWN = 500;
 const STATES = ["stable", "empty", "preparing_rebalance", "completing_rebalance"];
-const FILTERS = { prefix: "Id begins with", state: "State" };
 
-export const groupsView = {
-  title: () => "Groups",
+export const groupsView = listView({
+  noun: "groups",
+  title: "Groups",
+  order: "-lag",
+  favourite: "group",
+  filters: ["state", "prefix"],
+  nameOf: (group) => group.group_id,
+  empty: "No groups yet. A consumer with a group.id makes one.",
   tools(context) {
-    const { query } = context.route;
-    const prefix = h("input", { type: "search", id: "filter-prefix", placeholder: "any", maxlength: 249, autocomplete: "off", spellcheck: "false" });
-    prefix.value = query.get("prefix") ?? "";
     const state = h("select", { id: "filter-state" }, h("option", { value: "" }, "any"), STATES.map((name) => h("option", { value: name }, name.replace("_", " "))));
-    state.value = query.get("state") ?? "";
-    const filter = () => {
-      filterBy({ prefix: prefix.value, state: state.value });
-      context.refresh();
-    };
-    prefix.addEventListener("input", filter);
-    state.addEventListener("change", filter);
-    return [h("label", { class: "field" }, FILTERS.prefix, prefix), h("label", { class: "field" }, FILTERS.state, state)];
+    state.value = context.route.query.get("state") ?? "";
+    state.addEventListener("change", () => narrow(context, { state: state.value }));
+    return h("label", { class: "field" }, "State", state);
   },
-  ask({ path, route }) {
-    const wanted = new URLSearchParams([...route.query].filter(([name]) => name in FILTERS));
-    return coordinatorsTold(`${path}/groups?limit=${GROUPS_SHOWN}${wanted.size > 0 ? `&${wanted}` : ""}`);
-  },
-  draw(body, { body: answer, failure }, { cluster, route }) {
-    if (failure) return show(body, unknown(failure));
-    const { items, unanswered, next_page_token: more } = answer;
-    const missing = unanswered.length === 0 ? null : h("ul", { class: "blocked", "aria-label": "Not answered" }, h("li", {}, "Groups are missing here, for not every coordinator answered:"), unanswered.map((text) => h("li", {}, text)));
-    const isNarrowed = Object.keys(FILTERS).some((name) => route.query.get(name));
-    if (items.length === 0) return show(body, missing, h("p", { class: "empty" }, isNarrowed ? "No group is like this." : "No groups yet. A consumer with a group.id makes one."));
-    return show(
-      body,
-      missing,
-      h("p", { class: "quiet" }, more ? `The first ${items.length} groups: narrow the list to see others` : plural(items.length, "group")),
-      table(
-        "Groups",
-        [["Group"], ["State"], ["Protocol"]],
-        items.map((group) => h("tr", {}, h("th", { scope: "row" }, h("a", { href: hrefOf(cluster.name, "groups", group.group_id) }, group.group_id)), h("td", {}, stateOf(group)), h("td", {}, protocolOf(group)))),
-      ),
-    );
-  },
-};
+  about: ({ unanswered }) => (unanswered.length === 0 ? null : h("ul", { class: "blocked", "aria-label": "Not answered" }, h("li", {}, "Groups are missing here, for not every coordinator answered:"), unanswered.map((text) => h("li", {}, text)))),
+  told: (failure) => (isOfCoordinators(failure) ? Promise.resolve({ failure, says: unknown(failure) }) : Promise.reject(failure)),
+  columns: [
+    { text: "Group", sort: "group_id", cell: (group, { cluster }) => h("a", { href: hrefOf(cluster.name, "groups", group.group_id) }, group.group_id) },
+    { text: "State", sort: "state", cell: stateOf },
+    { text: "Members", kind: "number", sort: "-members", cell: (group) => count(group.members_total) },
+    { text: "Records behind", kind: "number", sort: "-lag", cell: behind },
+    { text: "Behind in time", kind: "number", sort: "-lag_ms", cell: behindInTime },
+    { text: "Until gone", kind: "number", cell: untilGone },
+    { text: "Protocol", kind: "value", cell: protocolOf },
+  ],
+});
 
 export const groupView = {
   title: (route) => route.id,
@@ -68,14 +56,14 @@ export const groupView = {
   },
   draw(body, { body: group, failure, hour }, { cluster }) {
     if (failure) return show(body, unknown(failure));
-    const late = group.partitions.filter((item) => item.lag_ms !== null).map((item) => item.lag_ms);
     const names = new Map(group.members.map((member) => [member.member_id, member.client_id]));
     return show(
       body,
       figures([
         ["State", stateOf(group)],
-        ["Behind", group.lag === null ? "unknown" : plural(group.lag, "record")],
-        ["Behind in time", late.length === 0 ? "unknown" : `at most ${duration(Math.max(...late))}${late.length < group.partitions.length ? `; ${plural(group.partitions.length - late.length, "partition")} unknown` : ""}`],
+        ["Records behind", group.lag === null ? "unknown" : [count(group.lag), h("span", { class: "quiet" }, ` as of ${duration(group.lag_age_ms)} ago`)]],
+        ["Behind in time", behindInTime(group)],
+        ["Until gone", group.until_gone_ms === null ? "it does not shrink, or keeps up" : untilGone(group)],
         ["Members", count(group.members_total)],
         ["Partitions", count(group.partitions_total)],
         ["Protocol", `${protocolOf(group)}${group.assignor ? `, assigned by ${group.assignor}` : ""}`],
@@ -95,8 +83,12 @@ export const groupView = {
 /** The answer, or why coordinators have none: then other views have theirs, and the page goes on. */
 async function coordinatorsTold(path) {
   const answer = await ask(path);
-  if (answer.failure && (answer.failure.kind !== "problem" || answer.failure.problem.status === 404)) throw answer.failure;
+  if (answer.failure && !isOfCoordinators(answer.failure)) throw answer.failure;
   return answer;
+}
+
+function isOfCoordinators(failure) {
+  return failure.kind === "problem" && failure.problem.status !== 404;
 }
 
 function unknown(failure) {
@@ -146,7 +138,7 @@ function partitionTable({ partitions, partitions_total: total }, names, cluster)
   return [
     table(
       "Partitions",
-      [["Partition"], ["Read by"], ["Committed", "number"], ["End", "number"], ["Behind", "number"]],
+      [["Partition"], ["Read by"], ["Committed", "number"], ["End", "number"], ["Behind at this moment", "number"]],
       shown.map((item) =>
         h(
           "tr",

@@ -118,7 +118,7 @@ async function drawClusters(readiness, isCurrent) {
   showClusters(node("clusters"), clusters.items, cluster.name);
   showTabs(node("views"), cluster.name, { view: "" });
   showOverview(node("overview"), cluster, replication.body, details.get(cluster.name)?.body ?? null, alarms, source);
-  showAlarms(node("alarms"), alarms);
+  showAlarms(node("alarms"), alarms, cluster.name);
   showMissing(node("missing"), missing, cluster.name);
   showPartitions(node("partitions"), partitions, states, byId, cluster.name);
   const hourBody = node("hour").querySelector(".body");

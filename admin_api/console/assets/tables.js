@@ -13,7 +13,7 @@ export function badge(state, text = words(state)) {
   return h("span", { class: `badge state-${state}` }, text);
 }
 
-/** head: [text, class] of each column. Roles are spelt out because a phone shows each row as a block, and a browser
+/** head: [text, class, order] of each column; order: { href, state } of one that can be sorted by. Roles are spelt out because a phone shows each row as a block, and a browser
  * forgets that such a thing is a table. */
 export function table(label, head, rows) {
   for (const row of rows) {
@@ -23,7 +23,7 @@ export function table(label, head, rows) {
       cell.dataset.column = head[index][0];
     });
   }
-  const columns = head.map(([text, kind]) => h("th", { scope: "col", role: "columnheader", class: kind }, text));
+  const columns = head.map(([text, kind, order]) => h("th", { scope: "col", role: "columnheader", class: kind, "aria-sort": order?.state }, order ? h("a", { class: "sort", href: order.href }, text) : text));
   return h(
     "div",
     { class: "scroll", role: "region", "aria-label": label, tabindex: "0" },
@@ -31,7 +31,7 @@ export function table(label, head, rows) {
   );
 }
 
-export function showAlarms(section, answer) {
+export function showAlarms(section, answer, cluster) {
   const body = section.querySelector(".body");
   if (answer.failure) {
     section.hidden = false;
@@ -40,19 +40,19 @@ export function showAlarms(section, answer) {
   }
   const { items, counts } = answer.body;
   section.hidden = items.length === 0;
-  show(body, h("ul", { class: "alarms" }, Object.entries(counts).map(([code, number]) => alarmGroup(code, number, items.filter((alarm) => alarm.code === code)))));
+  show(body, h("ul", { class: "alarms" }, Object.entries(counts).map(([code, number]) => alarmGroup(code, number, items.filter((alarm) => alarm.code === code), cluster))));
 }
 
 /** All alarms of one code. items: those of them that were asked for. */
-function alarmGroup(code, number, items) {
+function alarmGroup(code, number, items, cluster) {
   const [first] = items;
-  if (number === 1 && first) return h("li", {}, h("b", {}, capital(words(code))), h("span", { class: "about" }, alarmedOf(first)), h("p", {}, first.detail), whatFollows(first), silenceOf(first));
+  if (number === 1 && first) return h("li", {}, h("b", {}, capital(words(code))), h("span", { class: "about" }, alarmedOf(first, cluster)), h("p", {}, first.detail), whatFollows(first), silenceOf(first));
   const shown = items.slice(0, ALARMS_LISTED);
   return h(
     "li",
     {},
     h("b", {}, `${capital(words(code))}: ${count(number)}`),
-    first ? h("p", {}, h("span", {}, `${alarmedOf(first)}: `), first.detail) : h("p", {}, "less severe than those that are shown"),
+    first ? h("p", {}, h("span", {}, alarmedOf(first, cluster), ": "), first.detail) : h("p", {}, "less severe than those that are shown"),
     first ? whatFollows(first) : null,
     first ? silenceOf(first) : null,
     shown.length > 1
@@ -60,7 +60,7 @@ function alarmGroup(code, number, items) {
           "details",
           { "data-key": `alarms-${code}` },
           h("summary", {}, number > shown.length ? `The first ${count(shown.length)}` : "All"),
-          h("ul", { class: "each" }, shown.map((alarm) => h("li", {}, h("b", {}, alarmedOf(alarm)), ` ${alarm.detail}`, silenceOf(alarm)))),
+          h("ul", { class: "each" }, shown.map((alarm) => h("li", {}, h("b", {}, alarmedOf(alarm, cluster)), ` ${alarm.detail}`, silenceOf(alarm)))),
         )
       : null,
   );
@@ -77,9 +77,14 @@ function silenceOf({ silenced }) {
   return silenced ? h("p", { class: "follows" }, `Silenced until ${silenced.until.slice(0, 16).replace("T", " ")} UTC by ${silenced.actor}: ${silenced.reason}`) : null;
 }
 
-function alarmedOf(alarm) {
-  const about = [alarm.topic !== null ? `${alarm.topic}-${alarm.partition}` : null, alarm.broker_id !== null ? `broker ${alarm.broker_id}` : null, alarm.group_id !== null ? `group ${alarm.group_id}` : null];
-  return about.filter((part) => part !== null).join(", ") || "the cluster";
+/** What an alarm is about, with links there. */
+function alarmedOf(alarm, cluster) {
+  const about = [
+    alarm.topic !== null ? h("a", { href: hrefOf(cluster, "topics", alarm.topic) }, `${alarm.topic}-${alarm.partition}`) : null,
+    alarm.broker_id !== null ? h("a", { href: hrefOf(cluster, "brokers", alarm.broker_id) }, `broker ${alarm.broker_id}`) : null,
+    alarm.group_id !== null ? h("a", { href: hrefOf(cluster, "groups", alarm.group_id) }, `group ${alarm.group_id}`) : null,
+  ].filter((part) => part !== null);
+  return about.length === 0 ? "the cluster" : about.flatMap((part, index) => (index > 0 ? [", ", part] : [part]));
 }
 
 /** brokers: by id, to say why a replica is missing. */
@@ -200,17 +205,30 @@ export function brokerTable(list, replication, cluster) {
       return h(
         "tr",
         {},
-        h("th", { scope: "row" }, h("b", {}, h("a", { href: hrefOf(cluster, "brokers", broker.broker_id) }, String(broker.broker_id))), h("span", { class: "quiet" }, broker.endpoint, broker.rack ? ` · ${broker.rack}` : "", broker.version ? ` · ${broker.version}` : "", broker.workers.length > 0 ? ` · ${plural(broker.workers.length, "worker")}` : "")),
-        h("td", {}, badge(broker.state), marks(broker).map((mark) => badge(mark)), broker.offline_log_dirs.length > 0 ? badge("fenced", plural(broker.offline_log_dirs.length, "disk") + " offline") : null),
+        h("th", { scope: "row" }, brokerName(broker, cluster)),
+        h("td", {}, brokerState(broker)),
         h("td", { class: "number" }, measured(count(broker.leaders), broker.leaders / leadersMax)),
         h("td", { class: "number" }, measured(count(broker.replicas), broker.replicas / replicasMax)),
         h("td", { class: "number" }, measured(bytes(size(broker)), (size(broker) ?? 0) / bytesMax)),
         h("td", { class: `number ${found?.out_of_sync > 0 ? "degraded" : ""}` }, count(found?.out_of_sync)),
         h("td", { class: "number", title: found?.farthest_topic ? `farthest: ${found.farthest_topic}-${found.farthest_partition}` : null }, behindOf(broker, found)),
-        h("td", { class: "number" }, broker.requests_per_s === null ? "unknown" : count(broker.requests_per_s), broker.connections === null ? null : h("span", { class: "quiet" }, plural(broker.connections, "connection"))),
+        h("td", { class: "number" }, requestsOf(broker)),
       );
     }),
   );
+}
+
+export function brokerName(broker, cluster) {
+  return [h("b", {}, h("a", { href: hrefOf(cluster, "brokers", broker.broker_id) }, String(broker.broker_id))), h("span", { class: "quiet" }, broker.endpoint, broker.rack ? ` · ${broker.rack}` : "", broker.version ? ` · ${broker.version}` : "", broker.workers.length > 0 ? ` · ${plural(broker.workers.length, "worker")}` : "")];
+}
+
+/** Requests a second, and the connections that they come from. */
+export function requestsOf({ requests_per_s: requests, connections }) {
+  return [requests === null ? "unknown" : count(requests), connections === null ? null : h("span", { class: "quiet" }, plural(connections, "connection"))];
+}
+
+export function brokerState(broker) {
+  return [badge(broker.state), marks(broker).map((mark) => badge(mark)), broker.offline_log_dirs.length > 0 ? badge("fenced", plural(broker.offline_log_dirs.length, "disk") + " offline") : null];
 }
 
 /** What replication says of a broker, of all its workers together. */
@@ -240,8 +258,8 @@ export function behindOf(broker, found) {
   return [plural(found.lag_records_max, "record"), quiet(isDown ?? (found.lag_ms_max === null ? "time unknown" : duration(found.lag_ms_max))), unknown];
 }
 
-/** A number over a bar: how much it is of the most that any has. */
-function measured(text, part) {
+/** A number over a bar: how much it is of the most that any has, or of the whole. */
+export function measured(text, part) {
   return [
     text,
     s(

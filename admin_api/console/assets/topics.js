@@ -1,60 +1,43 @@
-// Topics: the list with a search, and one topic with its partitions and settings.
+// Topics: the list, and one topic with its readers, partitions and settings.
 
 import { actionButton } from "./actions.js";
 import { ask, everyOne, get } from "./api.js";
 import { changeSetting, createTopic, moveLeadersBack } from "./changes.js";
 import { ago, h, show } from "./dom.js";
-import { bytes, count, duration, plural } from "./format.js";
-import { isGuarded, lock, ownersTools } from "./owning.js";
+import { bytes, count, duration, plural, rate } from "./format.js";
 import { hourOf } from "./hour.js";
-import { filterBy, hrefOf } from "./route.js";
+import { listView } from "./lists.js";
+import { isGuarded, lock, ownersTools } from "./owning.js";
+import { readersOf } from "./readers.js";
+import { hrefOf } from "./route.js";
 import { changeList, changesOf, settingText } from "./settings.js";
 import { badge, replicas, table } from "./tables.js";
 
-const TOPICS_SHOWN = 200;
 const PARTITIONS_SHOWN = 500;
 const MISSING_SHOWN = 10;
 /** Offsets of the round before, by topic id and partition: a rate is what came between two rounds. */
 const before = new Map();
 
-export const topicsView = {
-  title: () => "Topics",
-  tools(context) {
-    const search = h("input", { type: "search", id: "search", placeholder: "part of a name", autocomplete: "off", spellcheck: "false" });
-    search.value = context.route.query.get("q") ?? "";
-    search.addEventListener("input", () => {
-      filterBy({ q: search.value });
-      context.redraw?.();
-    });
-    return [h("label", { class: "field" }, "Search", search), actionButton("Create a topic", () => createTopic(context), context)];
-  },
-  ask: ({ path }) => everyOne(`${path}/topics`),
-  draw(body, { items }, { cluster, route }) {
-    const wanted = (route.query.get("q") ?? "").toLowerCase();
-    const found = items.filter((topic) => topic.name.toLowerCase().includes(wanted));
-    const shown = found.slice(0, TOPICS_SHOWN);
-    if (shown.length === 0) return show(body, h("p", { class: "empty" }, items.length === 0 ? "No topics yet." : "No topic has such a name."));
-    const columns = [["Topic"], ["State"], ["Partitions", "number"], ["Replicas", "number"], ["Minimum in sync", "number"], ["Warnings", "why"]];
-    return show(
-      body,
-      h("p", { class: "quiet" }, `${plural(found.length, "topic")}${found.length > shown.length ? `; the first ${TOPICS_SHOWN} are shown: search for the others` : ""}`),
-      table("Topics", columns, shown.map((topic) => topicRow(topic, cluster.name))),
-    );
-  },
-};
-
-function topicRow(topic, cluster) {
-  return h(
-    "tr",
-    {},
-    h("th", { scope: "row" }, h("a", { href: hrefOf(cluster, "topics", topic.name) }, topic.name), isGuarded(topic) ? lock() : null),
-    h("td", {}, stateOf(topic)),
-    h("td", { class: "number" }, count(topic.partitions)),
-    h("td", { class: "number" }, count(topic.replication_factor)),
-    h("td", { class: "number" }, count(topic.min_insync_replicas)),
-    h("td", { class: "why" }, h("ul", { class: "reasons" }, topic.warnings.map((warning) => h("li", {}, warning)))),
-  );
-}
+export const topicsView = listView({
+  noun: "topics",
+  title: "Topics",
+  order: "name",
+  favourite: "topic",
+  nameOf: (topic) => topic.name,
+  empty: "No topics yet.",
+  tools: (context) => actionButton("Create a topic", () => createTopic(context), context),
+  columns: [
+    { text: "Topic", sort: "name", cell: (topic, { cluster }) => [h("a", { href: hrefOf(cluster.name, "topics", topic.name) }, topic.name), isGuarded(topic) ? lock() : null] },
+    { text: "State", cell: stateOf },
+    { text: "Partitions", kind: "number", sort: "-partitions", cell: (topic) => count(topic.partitions) },
+    { text: "Data", kind: "number", sort: "-size", cell: (topic) => bytes(topic.size_bytes) },
+    { text: "In", kind: "number", sort: "-bytes_in", cell: (topic) => rate(topic.bytes_in_per_s) },
+    { text: "Out", kind: "number", sort: "-bytes_out", cell: (topic) => rate(topic.bytes_out_per_s) },
+    { text: "Groups", kind: "number", sort: "-groups", cell: (topic) => count(topic.groups) },
+    { text: "Replicas", kind: "number", cell: (topic) => [count(topic.replication_factor), h("span", { class: "quiet" }, `at least ${count(topic.min_insync_replicas)} in sync`)] },
+    { text: "Warnings", kind: "why", cell: (topic) => (topic.warnings.length === 0 ? null : h("ul", { class: "reasons" }, topic.warnings.map((warning) => h("li", {}, warning)))) },
+  ],
+});
 
 /** On the first page: what clients ask for and is not there. Nothing where there is nothing, or it is not known. */
 export function showMissing(section, answer, cluster) {
@@ -107,7 +90,7 @@ export const topicView = {
     const known = partitions.filter((item) => item.size_bytes !== null);
     const size = known.reduce((sum, item) => sum + item.size_bytes, 0);
     const records = known.reduce((sum, item) => sum + item.log_end_offset - item.log_start_offset, 0);
-    const rate = [...rates.values()].reduce((sum, value) => sum + value, 0);
+    const written = [...rates.values()].reduce((sum, value) => sum + value, 0);
     const missing = partitions.length - known.length;
     const partly = missing > 0 ? `; ${plural(missing, "partition")} unknown` : "";
     show(
@@ -121,10 +104,14 @@ export const topicView = {
         ["Data, one copy", known.length === 0 ? "unknown" : `${bytes(size)}${partly}`],
         ["Offsets kept", known.length === 0 ? "unknown" : `${count(records)}${partly}`],
         ["Deletion", isGuarded(topic) ? [lock(), "guarded: deletion.protected"] : "not guarded"],
-        ["Written now", rates.size === 0 ? "unknown" : `${count(Math.round(rate))} records/s`],
+        ["Written now", rates.size === 0 ? "unknown" : `${count(Math.round(written))} records/s`],
+        ["In, last minute", rate(topic.bytes_in_per_s)],
+        ["Out, last minute", rate(topic.bytes_out_per_s)],
       ]),
       h("h2", {}, "The last hour"),
       hourOf("topic", `${context.cluster.name} ${topic.name}`, hour, body.clientWidth),
+      h("h2", {}, "Groups that read it"),
+      readersOf(topic, context.cluster.name),
       h("h2", {}, "Partitions"),
       table("Partitions", [["Partition"], ["State"], ["Replicas"], ["Offsets", "number"], ["Data", "number"], ["Records/s", "number"], ["Behind", "number"]], partitions.slice(0, PARTITIONS_SHOWN).map((item) => partitionRow(item, rates))),
       partitions.length > PARTITIONS_SHOWN ? h("p", { class: "empty" }, `The first ${PARTITIONS_SHOWN} of ${count(partitions.length)} are shown.`) : null,
@@ -153,7 +140,7 @@ function partitionRow(item, rates) {
   const known = item.followers.filter((follower) => follower.lag_records >= 0);
   const farthest = known.sort((a, b) => b.lag_records - a.lag_records)[0];
   const unknown = item.replicas.filter((id) => id !== item.leader && !known.some((follower) => follower.broker_id === id)).length;
-  const rate = rates.get(item.partition);
+  const written = rates.get(item.partition);
   return h(
     "tr",
     {},
@@ -162,7 +149,7 @@ function partitionRow(item, rates) {
     h("td", {}, replicas(item)),
     h("td", { class: "number" }, item.log_end_offset === null ? "unknown" : `${count(item.log_start_offset)} – ${count(item.log_end_offset)}`),
     h("td", { class: "number" }, item.size_bytes === null ? "unknown" : bytes(item.size_bytes)),
-    h("td", { class: "number" }, rate === undefined ? "unknown" : count(Math.round(rate))),
+    h("td", { class: "number" }, written === undefined ? "unknown" : count(Math.round(written))),
     h(
       "td",
       { class: "number" },

@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from threading import Thread
 from typing import Any
+from urllib.parse import parse_qs
 
 from admin_api.console.routes import MEDIA_TYPES, POLICY
 from admin_api.openapi.document import build_document
@@ -25,8 +26,9 @@ ASSETS = files("admin_api.console") / "assets"
 
 @dataclass
 class CannedController:
-    """answers: by "METHOD /path", a status and a body; a test changes them while a page is open. A path with
-    `?dry_run=true` comes before one without. changes: what was asked for beside GET."""
+    """answers: by "METHOD /path", a status and a body, or what makes one of a question's parameters; a test
+    changes them while a page is open. A path with `?dry_run=true` comes before one without. changes: what was
+    asked for beside GET."""
 
     url: str = ""
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
@@ -43,13 +45,32 @@ class CannedController:
         is_dry = "dry_run=true" in query
         for known in (f"{method} {path}?dry_run=true" if is_dry else "", f"{method} {path}"):
             if known in self.answers:
-                return self.answers[known]
+                status, body = self.answers[known]
+                return status, body(parse_qs(query)) if callable(body) else body
         statuses = ("200",) if method == "GET" or is_dry else ("202", "201", "200")
         for status in statuses:
             found = _example(path, method.lower(), status)
             if found is not None:
                 return int(status), found
         return 404, {"title": "not found", "detail": f"nothing is at {path}", "code": "not_found"}
+
+
+def page_of(items: list[dict[str, Any]], asked: dict[str, list[str]], *, name: str = "name") -> Any:
+    """Return the page of a list that a question with `limit`, `sort`, `search` and whole names asks for.
+    name: of the field that names an item."""
+    (search,) = asked.get("search", [""])
+    wanted = asked.get("topic", []) + asked.get("group", [])
+    found = [
+        item
+        for item in items
+        if search.lower() in item[name].lower() and (not wanted or item[name] in wanted)
+    ]
+    (sort,) = asked.get("sort", [name])
+    field = {"lag": "lag", "bytes_in": "bytes_in_per_s", "size": "size_bytes"}.get(sort.strip("-"), name)
+    found.sort(key=lambda item: (item[field] is not None, item[field]), reverse=sort.startswith("-"))
+    start, limit = int(asked.get("page_token", ["0"])[0]), int(asked.get("limit", ["100"])[0])
+    token = str(start + limit) if len(found) > start + limit else None
+    return {"items": found[start : start + limit], "next_page_token": token, "unanswered": []}
 
 
 @cache
