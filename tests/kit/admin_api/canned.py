@@ -45,8 +45,8 @@ class CannedController:
         is_dry = "dry_run=true" in query
         for known in (f"{method} {path}?dry_run=true" if is_dry else "", f"{method} {path}"):
             if known in self.answers:
-                status, body = self.answers[known]
-                return status, body(parse_qs(query)) if callable(body) else body
+                code, body = self.answers[known]
+                return code, body(parse_qs(query)) if callable(body) else body
         statuses = ("200",) if method == "GET" or is_dry else ("202", "201", "200")
         for status in statuses:
             found = _example(path, method.lower(), status)
