@@ -30,6 +30,7 @@ from admin_api.app import create_app
 from admin_api.http.server import BoundedHttpProtocol
 from admin_api.http.tokens import Tokens, TokensInvalid, load_tokens
 from admin_api.issuer import read_issuer
+from admin_api.records.rooms import RecordRooms
 from admin_api.settings import ApiSettings
 from controller.addresses import advertised_url, check_access, check_advertisable
 from controller.audit.outbox import AuditOutbox
@@ -40,13 +41,13 @@ from controller.database.sql import Database, cause_of
 from controller.dump_image import dump_image
 from controller.shell.clock import SystemClock
 from controller.shell.engine import Engine
-from controller.shell.kafka_groups import KafkaGroups, KafkaTls
+from controller.shell.kafka_groups import KafkaGroups
 from controller.shell.kazoo_access import ZooKeeperAccess
 from controller.shell.listeners import TcpListeners
 from controller.zookeeper import open_meta, read_access, secure_zookeeper
 from springtide.interpreter import spare_the_loop
 from springtide.log_lines import configure_logging
-from springtide.tls import TlsFilesInvalid, check_server_files, client_context
+from springtide.tls import KafkaTls, TlsFilesInvalid, check_server_files, client_context
 
 if TYPE_CHECKING:
     from admin_api.http.oidc import OidcIssuer
@@ -217,6 +218,7 @@ async def serve(
         hsts_s=config.hsts_s,
         webhook_hosts=config.allowed_webhook_hosts,
     )
+    kafka_tls = KafkaTls(config.kafka_ca, config.kafka_client_cert, config.kafka_client_key)
     app = create_app(
         engine=engine,
         database=store,
@@ -224,8 +226,9 @@ async def serve(
         client_groups=KafkaGroups(
             lambda name: engine.cluster(name).published,
             engine.clock,
-            tls=KafkaTls(config.kafka_ca, config.kafka_client_cert, config.kafka_client_key),
+            tls=kafka_tls,
         ),
+        rooms=RecordRooms(kafka_tls),
         settings=settings,
         clock=engine.clock,
         random_bytes=os.urandom,

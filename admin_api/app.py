@@ -44,6 +44,8 @@ from admin_api.plans import undoing as plan_undoing
 from admin_api.policies import routes as policies
 from admin_api.quotas import routes as quotas
 from admin_api.reassignments import routes as reassignments
+from admin_api.records import routes as records
+from admin_api.records.rooms import RecordRooms, Rooms
 from admin_api.settings import ApiSettings
 from admin_api.topics import missing
 from admin_api.topics import routes as topics
@@ -74,6 +76,7 @@ def create_app(
     database: Database,
     outbox: AuditOutbox,
     client_groups: ClientGroups,
+    rooms: Rooms | None = None,
     settings: ApiSettings,
     clock: ControllerClock,
     random_bytes: RandomBytes,
@@ -83,6 +86,7 @@ def create_app(
     """Return the application.
 
     tokens: who may send requests; if None, every client that reaches the controller.
+    rooms: where records are read; None: over brokers' listeners without TLS only.
     issuer: of tokens beside those; its `run` is the caller's to start.
     """
     registry = CollectorRegistry()
@@ -133,6 +137,7 @@ def create_app(
     app.state.operations = operations
     app.state.notifier = notifier
     app.state.feed = OperationFeed(services)
+    app.state.rooms = rooms or RecordRooms()
     routers = (
         *create_routers(engine),  # routes are tried in order; brokers send most requests
         create_kafka_calls_router(has_tokens=tokens is not None),
@@ -143,6 +148,7 @@ def create_app(
         last_hour.router,
         heat_map.router,
         topics.router,
+        records.router,
         missing.router,
         configs.router,
         config_changes.router,

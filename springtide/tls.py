@@ -32,6 +32,25 @@ class TlsFilesInvalid(Exception):
     """The files can't be used. The message names the file and the reason, and repeats no secret."""
 
 
+class KafkaTls(NamedTuple):
+    """Files in PEM. ca: "" trusts the CAs of the system. cert, key: what is shown; "" shows nothing."""
+
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+
+    def context(self) -> ssl.SSLContext:
+        """Read the files, which may have been renewed. Raise TlsFilesInvalid."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if self.ca:
+            load_ca(context, self.ca)
+        else:
+            context.load_default_certs()
+        if self.cert:
+            load_cert(context, self.cert, self.key)
+        return context
+
+
 def check_server_files(*, cert: str, key: str, client_ca: str | None) -> None:
     """Raise TlsFilesInvalid unless a server can start with these files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

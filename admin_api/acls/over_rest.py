@@ -12,13 +12,13 @@ from starlette.routing import BaseRoute, Match
 
 from admin_api.acls.models import RestView, RightView
 from admin_api.http.gate import is_write
-from admin_api.http.guard import counts, decision
+from admin_api.http.guard import counts, decision, may_read
 from admin_api.http.problems import FieldProblem, ProblemError
 from admin_api.http.rights import NEEDS, RESOURCE_TYPES, Area, Right, gives, right_of, roles_that_give
 from admin_api.http.tokens import Role, Tokens
 from controller.face.cluster import ClusterImage
 from springtide.contract.security import is_authorizer_on
-from springtide.security.acls.model import WILDCARD, AclBinding, ResourceType
+from springtide.security.acls.model import ANONYMOUS, WILDCARD, AclBinding, Operation, ResourceType
 
 REQUEST_CHARS_MAX: Final = 2_000
 _USER: Final = "User:"
@@ -90,6 +90,8 @@ def over_rest(
 ) -> RestView:
     """Return what the role and the ACLs of a principal give. asked: names it and its host. tokens: None if
     each client may do everything."""
+    if right.area is Area.TOPIC and right.operation is Operation.READ:
+        return _of_reading(image, asked, right, tokens=tokens, request=request)
     principal = asked.principal
     role = None if tokens is None else tokens.role_of(principal.removeprefix(_USER))
     by_role = role is not None and gives(role, right)
@@ -106,17 +108,52 @@ def over_rest(
     )
     return RestView(
         request=None if request is None else request.words,
-        needs=RightView(
-            operation=right.operation.name.lower(),
-            resource_type=right.area.value,
-            resource_name=right.resource_name,
-        ),
+        needs=_needs(right),
         allowed=allowed,
         role=role,
         roles=[one.value for one in roles_that_give(right)],
         given_by_role=by_role,
         given_by_acls=by_acls,
         words=f"{principal} {'may' if allowed else 'may not'} {what}, which needs {right.words}: {because}",
+    )
+
+
+def _of_reading(
+    image: ClusterImage,
+    asked: AclBinding,
+    right: Right,
+    *,
+    tokens: Tokens | None,
+    request: AskedRequest | None,
+) -> RestView:
+    """Return what the cluster's ACLs alone decide: to look at records is no role's."""
+    principal = asked.principal if tokens is not None else ANONYMOUS
+    allowed = may_read(image, principal, asked.host, right)
+    because = (
+        ("its ACLs give it" if allowed else "its ACLs do not give it, and no role does")
+        if is_authorizer_on(image.configs)
+        else "the cluster has no authorizer, and each client may read its records"
+    )
+    nameless = "" if tokens is not None else f"; without tokens each caller is {ANONYMOUS} to ACLs"
+    what = "do this over REST" if request is None else request.words
+    return RestView(
+        request=None if request is None else request.words,
+        needs=_needs(right),
+        allowed=allowed,
+        role=None if tokens is None else tokens.role_of(asked.principal.removeprefix(_USER)),
+        roles=[],
+        given_by_role=False,
+        given_by_acls=allowed and is_authorizer_on(image.configs),
+        words=f"{asked.principal} {'may' if allowed else 'may not'} {what}, which needs {right.words}: "
+        f"{because}{nameless}",
+    )
+
+
+def _needs(right: Right) -> RightView:
+    return RightView(
+        operation=right.operation.name.lower(),
+        resource_type=right.area.value,
+        resource_name=right.resource_name,
     )
 
 

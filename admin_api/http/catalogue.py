@@ -336,6 +336,12 @@ CATALOGUE: Mapping[str, Kind] = {
         "errors names it and says what it may be",
         kafka_error=KafkaError(40, "INVALID_CONFIG"),
     ),
+    "offset_out_of_range": Kind(
+        422,
+        "The partition has no such offset",
+        "facts has the range that it has; records below it were deleted",
+        kafka_error=KafkaError(1, "OFFSET_OUT_OF_RANGE"),
+    ),
     "unknown_topic": Kind(
         422,
         "The request names a topic that does not exist",
@@ -467,6 +473,12 @@ CATALOGUE: Mapping[str, Kind] = {
     "precondition_required": Kind(
         428, "The change needs an If-Match", "read the resource and send its ETag as If-Match"
     ),
+    "too_many_looks": Kind(
+        429,
+        "Other looks at records are under way",
+        "a look takes 10 seconds at most; Retry-After says when to ask again",
+        retryable=True,
+    ),
     "headers_too_large": Kind(
         431, "The header fields are too large", "send fewer or shorter header fields; cookies are not needed"
     ),
@@ -500,6 +512,12 @@ CATALOGUE: Mapping[str, Kind] = {
         "errors names the partitions; GET .../partitions says why one has no leader",
         retryable=True,
         kafka_error=KafkaError(5, "LEADER_NOT_AVAILABLE"),
+    ),
+    "look_failed": Kind(
+        503,
+        "The process that reads records for this look ended without an answer",
+        "ask for fewer records, or from behind the one that it could not bear",
+        retryable=True,
     ),
     "audit_unavailable": Kind(
         503,

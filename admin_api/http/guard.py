@@ -4,6 +4,9 @@ A request needs the right that the table of `rights` has for it. The caller's ro
 authorizer decides for the cluster that the path names, the cluster's ACLs do, for `User:` and the caller's
 name: the principal that a client of that name is over Kafka's protocol. Only a binding or `super.users`
 counts here; `allow.everyone.if.no.acl.found` opens nothing. A denial takes nothing from a role.
+
+The records of a topic are not behind roles: who looks at them needs what a Kafka client of that name and
+address needs, by the same decision. Where no tokens are used, that is the client without a name.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from admin_api.http.gate import PRINCIPAL_SCOPE_KEY, check_writable, insufficien
 from admin_api.http.problems import ProblemError
 from admin_api.http.rights import (
     ASKED_AGAIN,
+    READS_RECORDS,
     RESOURCE_TYPES,
     Area,
     Right,
@@ -29,7 +33,7 @@ from admin_api.settings import ApiSettings
 from controller.face.cluster import ClusterImage, Engine, acls_about
 from controller.face.commands import UnknownCluster
 from springtide.contract.security import is_authorizer_on
-from springtide.security.acls.model import CLUSTER_NAME, Decision, Operation, Reason, ResourceType
+from springtide.security.acls.model import ANONYMOUS, CLUSTER_NAME, Decision, Operation, Reason, ResourceType
 from springtide.security.acls.validation import InvalidAcl, canonical_host
 
 _log = logging.getLogger(__name__)
@@ -43,7 +47,7 @@ def check_request(request: Request, operation_id: str) -> None:
     is. Without tokens each client may send any request."""
     principal: Principal | None = request.scope.get(PRINCIPAL_SCOPE_KEY)
     settings: ApiSettings = request.app.state.settings
-    if principal is not None:
+    if principal is not None and operation_id != READS_RECORDS:
         right = right_of(operation_id, request.path_params)
         if request.method not in ("GET", "HEAD") and not is_write(request.scope):
             right = right.tried
@@ -65,6 +69,35 @@ def check_right(request: Request, principal: Principal, right: Right, cluster: s
         if decided is not None and counts(decided):
             return
     raise refusal(principal, right, has_acls=image is not None and is_authorizer_on(image.configs))
+
+
+def check_reading(request: Request, cluster: str, topic: str) -> None:
+    """Raise forbidden unless a Kafka client with the caller's name and address could read the topic."""
+    principal: Principal | None = request.scope.get(PRINCIPAL_SCOPE_KEY)
+    name = ANONYMOUS if principal is None else f"User:{principal.name}"
+    right = Right(Area.TOPIC, Operation.READ, topic)
+    image = _image(request, cluster)
+    if image is not None and not may_read(image, name, _host_of(request), right):
+        _log.warning("forbidden name=%s right=%s", name, right.words)
+        raise ProblemError(
+            "forbidden",
+            f"this needs {right.words}, which the cluster's ACLs do not give {name}; no role gives it",
+            facts={
+                "principal": name,
+                "operation": right.operation.name.lower(),
+                "resource_type": right.area.value,
+                "resource_name": right.resource_name,
+            },
+            headers=insufficient_scope(),
+        )
+
+
+def may_read(image: ClusterImage, principal: str, host: str | None, right: Right) -> bool:
+    """Return whether brokers would let a client read the topic: each client, without an authorizer."""
+    if not is_authorizer_on(image.configs):
+        return True
+    decided = decision(image, principal, host, right)
+    return decided is not None and decided.allowed
 
 
 def counts(decided: Decision) -> bool:

@@ -47,6 +47,9 @@ MESSAGES: Final[Mapping[str, str]] = {
 
 #: By the pattern that does not fit.
 PATTERNS: Final[Mapping[str, str]] = {
+    r"^[0-9]{1,10}-[0-9]{1,19}(\.[0-9]{1,10}-[0-9]{1,19}){0,255}$": (
+        "must be PARTITION-OFFSET, with dots between partitions, as in 0-1042.1-977"
+    ),
     r"^[a-zA-Z0-9][a-zA-Z0-9._-]*$": (
         "must be letters, digits, '.', '_' and '-', and begin with a letter or a digit"
     ),

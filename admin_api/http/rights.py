@@ -82,8 +82,8 @@ _RUN: Final = {
     Area.GROUP: _SEE | {_O.READ, _O.DELETE},
     Area.CLUSTER: _CHANGE,
 }
-#: What each role gives, on each resource of the area. Records are read and written over Kafka's protocol
-#: only, so no role gives that.
+#: What each role gives, on each resource of the area. No role gives the right to read or write records: that
+#: is for the ACLs of a cluster that has an authorizer, and for each client of one that has none.
 GIVEN: Final[Mapping[Role, Mapping[Area, frozenset[Operation]]]] = {
     Role.VIEWER: {Area.TOPIC: _SEE, Area.GROUP: _SEE, Area.CLUSTER: _SEE},
     Role.OPERATOR: {**_RUN, Area.ACCESS: frozenset({_O.DESCRIBE})},
@@ -100,12 +100,15 @@ CHANGE_ACCESS: Final = Right(Area.ACCESS, _O.ALTER)
 CHANGE_PROTECTION: Final = Right(Area.PROTECTION, _O.ALTER)
 ALTER_CLUSTER: Final = Right(Area.CLUSTER, _O.ALTER)
 
+#: The request that reads records: its service asks for the right, as a broker does for a Fetch.
+READS_RECORDS: Final = "listRecords"
 #: The operation ids of the API's document, by what they need.
 _NEEDS: Final[Mapping[tuple[Area, Operation], str]] = {
     (
         Area.TOPIC,
         _O.DESCRIBE,
     ): "getTopic getTopicHistory listPartitions getPartition previewLoss explainReplicas",
+    (Area.TOPIC, _O.READ): READS_RECORDS,
     (Area.TOPIC, _O.DESCRIBE_CONFIGS): "listTopicConfigs getTopicConfig",
     (Area.TOPIC, _O.CREATE): "createTopic createTopicInCluster",
     (Area.TOPIC, _O.ALTER): "changeTopic",

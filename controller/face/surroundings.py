@@ -1,4 +1,5 @@
-"""What a process gives to its parts: time, ids, figures, and the endpoints of brokers and coordinators."""
+"""What a process gives to its parts: time, ids, figures, the endpoints of brokers and coordinators, and
+whether the members of a cluster speak TLS to each other."""
 
 from __future__ import annotations
 
@@ -13,4 +14,5 @@ from controller.shell.broker_api import (
     refused_body,
 )
 from controller.shell.clock import ControllerClock, Ids, RandomBytes
+from controller.shell.kafka_groups import speaks_tls
 from controller.shell.metrics import EngineCollector

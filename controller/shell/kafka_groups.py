@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -42,7 +42,7 @@ from controller.shell.group_messages import (
 from controller.shell.kafka_connection import KafkaConnection, KafkaPeer, NodeLost, connected
 from controller.shell.outcomes import OutcomeUnknown
 from controller.shell.published import Published
-from springtide.tls import TlsFilesInvalid, load_ca, load_cert
+from springtide.tls import KafkaTls, TlsFilesInvalid
 from springtide.wire.apis import ApiKey
 from springtide.wire.questions import list_offsets
 
@@ -62,25 +62,6 @@ LEADERS_AT_ONCE_MAX: Final = 16
 PARTITIONS_PER_REQUEST_MAX: Final = 2_000
 RECORD_TIMES_MS_MAX: Final = 1_500
 LIST_ERRORS_MAX: Final = 20
-
-
-class KafkaTls(NamedTuple):
-    """Files in PEM. ca: "" trusts the CAs of the system. cert, key: what is shown; "" shows nothing."""
-
-    ca: str = ""
-    cert: str = ""
-    key: str = ""
-
-    def context(self) -> ssl.SSLContext:
-        """Read the files, which may have been renewed. Raise TlsFilesInvalid."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        if self.ca:
-            load_ca(context, self.ca)
-        else:
-            context.load_default_certs()
-        if self.cert:
-            load_cert(context, self.cert, self.key)
-        return context
 
 
 class KafkaGroups:

@@ -71,6 +71,7 @@ class Command:
     """A command. examples: what follows `springtide` on the command line. columns: of a list's table. pick:
     the only field of the answer that is shown. in_cluster: it is about one cluster, which is in
     `options.cluster` when `call` runs. is_paged: of a list, whether the API gives it in pages.
+    about: of a list, the fields that are shown before it, where they are not empty; None: all.
     is_conditional: it takes `--if-match`. hidden_question: for a secret, which `call` finds in
     `options.hidden_answer`. question: asked at a terminal before the change, with the names of options in
     braces."""
@@ -85,6 +86,7 @@ class Command:
     pick: str | None = None
     in_cluster: bool = True
     is_paged: bool = True
+    about: tuple[str, ...] | None = None
     is_conditional: bool = False
     question: str | None = None
     hidden_question: str | None = None

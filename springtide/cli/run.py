@@ -213,7 +213,10 @@ class Runner:
         about: Json | None = None
         for reply in replies:
             if about is None:
-                about = {name: value for name, value in reply.document().items() if name not in LIST_FIELDS}
+                told = reply.document()
+                about = {name: value for name, value in told.items() if name not in LIST_FIELDS}
+                if command.about is not None:
+                    about = {name: about[name] for name in command.about if about.get(name)}
                 self._console.lines([*describe(about), ""] if about else [])
             self._console.lines(table.lines(reply.parse(ListPage).items))
             self._say_age(reply)

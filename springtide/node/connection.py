@@ -32,6 +32,7 @@ from springtide.node.net import SEND_CHUNKS_MAX, Buffer, Channel, ChannelReadine
 from springtide.node.refusals import UNKNOWN_SOFTWARE
 from springtide.node.threads import Threads
 from springtide.node.tls_channel import TlsFailed
+from springtide.security.acls.model import ANONYMOUS
 from springtide.security.principal_rules import CertificateUnusable
 from springtide.wire.apis import UnsupportedApi
 from springtide.wire.framing import Chunk, FileChunk, FileSource, FrameError, FrameReader
@@ -64,7 +65,6 @@ READ_FILE_BYTES_MAX = 256 * 1024
 _NEW, _ENDING, _CLOSED = ConnectionPhase.NEW, ConnectionPhase.ENDING, ConnectionPhase.CLOSED
 _FREE, _BLOCKED = Sending.FREE, Sending.BLOCKED
 
-ANONYMOUS = "User:ANONYMOUS"
 """The principal of a client that is not known: the listener has neither SASL nor client certificates."""
 
 _FILE_ENDED = "a log segment ended before the range that was to be sent from it"

@@ -402,6 +402,7 @@ async def coordinators_and_groups(story: Recorder) -> None:
     )
     lag = GroupLag("billing", 1, 250, 4_200, 1_300, (TopicLag("orders", 250, 4_200),))
     await first.heartbeat(groups=GroupNews(rebalances=(rebalance,), lags=(lag,)))
+    await story.show("listRecords", "newest", "The newest two; one is a deletion by its key", limit=2)
     await story.show("listGroups", "two", "One that reads, one without members")
     await story.show("getGroup", "behind", "A group with one member, 250 records behind")
     story.at["group_id"] = "search"

@@ -12,9 +12,8 @@ from typing import TypeVar
 from springtide.contract.administration import AdminCall, AdminOutcome, AdminResponse
 from springtide.contract.errors import ControllerError
 from springtide.node.authorization import DENIED
-from springtide.node.connection import ANONYMOUS
 from springtide.node.handlers.context import NodeContext, Request
-from springtide.security.acls.model import CLUSTER_NAME, Operation, ResourceType
+from springtide.security.acls.model import ANONYMOUS, CLUSTER_NAME, Operation, ResourceType
 from springtide.wire.errors import ErrorCode, error_code
 
 T = TypeVar("T")

@@ -16,9 +16,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from springtide.node.connection import ANONYMOUS
 from springtide.node.core.quota_limits import NAME_CHARS_MAX, Limit, Limits, QuotaName
 from springtide.node.core.quota_sensors import MutationBucket, SampleWindow, Sensors, Usage
+from springtide.security.acls.model import ANONYMOUS
 from springtide.security.acls.validation import host_of_peer
 from springtide.wire.apis import ApiKey
 

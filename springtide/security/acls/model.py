@@ -10,6 +10,8 @@ import msgspec
 WILDCARD: Final = "*"
 """As a literal resource name: each resource of the type. As a host: each host."""
 ANY_USER: Final = "User:*"
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""A client that no certificate and no login names."""
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the one resource of type CLUSTER."""
 

@@ -23,6 +23,7 @@ from controller.database.sql import Database, DatabaseUnavailable, create_sql_en
 from controller.database.tables import metadata
 from controller.shell.engine import Engine
 from tests.kit.admin_api.groups import MemoryGroups
+from tests.kit.admin_api.records import MemoryRooms
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.shell import AddressBook, Broker, form_cluster, make_engine, until_active
 from tests.kit.controller.sql import run_in_place
@@ -64,6 +65,7 @@ class Rest:
     sql: Sql
     listeners: AddressBook
     groups: MemoryGroups
+    rooms: MemoryRooms
 
     async def post(self, path: str, body: Any, **headers: str) -> httpx.Response:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -160,12 +162,13 @@ async def controller(
     store = Database(sql_engine, sql)
     outbox = AuditOutbox(store, clock=clock, truth=engine.truth)
     engine.attach_outbox(outbox)
-    groups = MemoryGroups()
+    groups, rooms = MemoryGroups(), MemoryRooms()
     app = create_app(
         engine=engine,
         database=store,
         outbox=outbox,
         client_groups=groups,
+        rooms=rooms,
         settings=settings or ApiSettings(),
         clock=clock,
         random_bytes=random.Random(f"rest {name}").randbytes,
@@ -184,7 +187,7 @@ async def controller(
                 tasks.start_soon(outbox.run)
             if is_active:
                 await until_active([engine])
-            yield Rest(client, app, engine, store, outbox, clock, meta, sql, listeners, groups)
+            yield Rest(client, app, engine, store, outbox, clock, meta, sql, listeners, groups, rooms)
             tasks.cancel_scope.cancel()
     finally:
         store.close()

@@ -10,8 +10,8 @@ from typing import Any, cast
 from springtide.contract.administration import AdminOutcome, AdminResponse
 from springtide.contract.errors import ControllerError
 from springtide.node.authorization import ClientRights
-from springtide.node.connection import ANONYMOUS
 from springtide.node.handlers.context import Request
+from springtide.security.acls.model import ANONYMOUS
 from springtide.wire import codec
 from springtide.wire.apis import response_header_version
 from springtide.wire.compiler import fields_of as fields_of_version

@@ -24,12 +24,13 @@ from controller.shell.client_groups import (
     LogPosition,
 )
 from controller.shell.clock import SystemClock
-from controller.shell.kafka_groups import KafkaGroups, KafkaTls, brokers_of, coordinators_of
+from controller.shell.kafka_groups import KafkaGroups, brokers_of, coordinators_of
 from controller.shell.outcomes import OutcomeUnknown
 from controller.shell.published import Published
 from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.session import ListenerAddress
+from springtide.tls import KafkaTls
 from springtide.wire.apis import ApiKey
 from springtide.wire.compression import Compression
 from springtide.wire.errors import ErrorCode

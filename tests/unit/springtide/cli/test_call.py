@@ -249,6 +249,32 @@ def test_groups_are_listed_shown_and_deleted() -> None:
     assert (deleted.method, deleted.url.raw_path) == ("DELETE", b"/clusters/prod/groups/%C3%A4?reason=old")
 
 
+def test_a_look_at_records_begins_at_one_place() -> None:
+    path = "/clusters/prod/topics/orders/records"
+    words = "records orders --partition 3 --offset 17 --limit 5 --key a --ignore-case --format hex"
+    asked = first_request(words)
+    assert (asked.url.path, dict(asked.url.params)) == (
+        path,
+        {"partition": "3", "offset": "17", "limit": "5", "key": "a", "ignore_case": "true", "format": "hex"},
+    )
+    for words, query in (
+        ("", {}),
+        ("--newest", {}),
+        ("--earliest", {"start": "earliest"}),
+        ("--at 2026-11-21T09:30:00Z", {"timestamp": "2026-11-21T09:30:00Z"}),
+        ("--position 0-1.1-2 --max-bytes 9000", {"position": "0-1.1-2", "max_bytes": "9000"}),
+    ):
+        assert dict(first_request(f"records orders {words}").url.params) == query
+    for words, told in (
+        ("--offset 3", "add --partition"),
+        ("--newest --earliest", "--newest and --earliest exclude each other"),
+        ("--partition 0 --offset 3 --at 2026-11-21T09:30:00Z", "--offset and --at exclude each other"),
+    ):
+        ran = run(lambda request: ok({}), "records", "orders", *words.split())
+        assert (ran.status, ran.asked) == (2, [])
+        assert told in ran.err
+
+
 def test_partitions_are_a_topics_or_the_clusters() -> None:
     assert first_request("partitions list orders").url.path == "/clusters/prod/topics/orders/partitions"
     assert first_request("partitions list").url.path == "/clusters/prod/partitions"

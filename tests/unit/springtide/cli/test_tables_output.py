@@ -61,6 +61,25 @@ def test_a_cell_is_one_harmless_line(value: object, shown: str) -> None:
     assert cell(value) == shown
 
 
+def test_records_are_a_line_each_and_escapes_do_nothing() -> None:
+    item = {"partition": 0, "offset": 7, "timestamp": "2026-11-21T09:30:00.000Z", "key": None}
+    value = {"encoding": "text", "data": "\x1b[2J" + "x" * 200, "size_bytes": 204, "truncated": False}
+    document = {
+        "topic": "orders",
+        "items": [{**item, "value": value}],
+        "stopped": "end",
+        "position": "0-8",
+        "logs": [{"partition": 0, "log_start_offset": 0, "log_end_offset": 8}],
+        "unread": [],
+    }
+    ran = run(in_turn(ok(document)), "records", "orders")
+    lines = ran.out.splitlines()
+    assert lines[:3] == ["stopped   end", "position  0-8", ""]
+    assert lines[3].split() == ["P", "OFFSET", "TIME", "KEY", "VALUE"]
+    assert lines[4].startswith("0       7  2026-11-21T09:30:00.000Z  -    \\x1b[2Jx")
+    assert lines[4].endswith("x" * 200)
+
+
 def test_one_resource_is_a_field_a_line_with_lists_below() -> None:
     document = {
         "name": "orders",

@@ -12,12 +12,13 @@ from springtide.contract.security import DEFAULT_ENTITY, EntityQuotas, QuotaEnti
 from springtide.contract.updates import UpdateBatch
 from springtide.node.authorization import ClientRights
 from springtide.node.cluster_view import ClusterView
-from springtide.node.connection import ANONYMOUS, Connection
+from springtide.node.connection import Connection
 from springtide.node.core.quota_limits import NAME_CHARS_MAX, QuotaName
 from springtide.node.core.quota_sensors import SampleWindow
 from springtide.node.quotas import metrics
 from springtide.node.quotas.enforcement import Account, ClientQuotas
 from springtide.node.quotas.metrics import collect_quotas
+from springtide.security.acls.model import ANONYMOUS
 from springtide.wire.apis import ApiKey
 from tests.kit.clocks import ManualClock
 
