@@ -20,8 +20,8 @@ export function keepToken(token) {
 }
 
 /** { body, ageMs, etag }: the answer, how old it may be (null when it is current), and its version. */
-export async function get(path, { accepted = [200] } = {}) {
-  return send(path, { headers: {}, cache: "no-store" }, (status) => accepted.includes(status));
+export async function get(path, { accepted = [200], timeoutMs = TIMEOUT_MS } = {}) {
+  return send(path, { headers: {}, cache: "no-store", signal: AbortSignal.timeout(timeoutMs) }, (status) => accepted.includes(status));
 }
 
 /** Asks for a change, or for what it would do. request: { method, path, query, body }. version: the change is refused
@@ -43,7 +43,7 @@ async function send(path, options, isAccepted) {
   let response;
   let body;
   try {
-    response = await fetch(path, { ...options, headers, redirect: "manual", signal: AbortSignal.timeout(TIMEOUT_MS) });
+    response = await fetch(path, { signal: AbortSignal.timeout(TIMEOUT_MS), ...options, headers, redirect: "manual" });
     if (response.type === "opaqueredirect") throw new NoAnswer("elsewhere", "only the active controller knows");
     body = await response.json();
   } catch (error) {

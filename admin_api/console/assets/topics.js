@@ -80,7 +80,7 @@ function stateOf(topic) {
 
 export const topicView = {
   title: (route) => route.id,
-  tools: (context) => [actionButton("Move leaders back", () => moveLeadersBack(context, context.route.id), context), ownersTools(context)],
+  tools: (context) => [h("a", { class: "go", href: hrefOf(context.cluster.name, "records", context.route.id) }, "Records"), actionButton("Move leaders back", () => moveLeadersBack(context, context.route.id), context), ownersTools(context)],
   async ask({ path, route }) {
     const own = `${path}/topics/${encodeURIComponent(route.id)}`;
     const [topic, partitions, configs, changes, hour] = await Promise.all([get(own), everyOne(`${own}/partitions`), everyOne(`${own}/configs`), ask(changesOf(path, { topic: route.id })), ask(`${path}/history/topics/${encodeURIComponent(route.id)}`)]);

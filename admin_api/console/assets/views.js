@@ -7,6 +7,7 @@ import { brokerView, brokersView } from "./brokers.js";
 import { coordinatorsView } from "./coordinators.js";
 import { groupView, groupsView } from "./groups.js";
 import { heatView } from "./heat.js";
+import { recordsView } from "./records.js";
 import { operationView, operationsView } from "./operations.js";
 import { changesView } from "./settings.js";
 import { topicView, topicsView } from "./topics.js";
@@ -18,6 +19,7 @@ import { hrefOf } from "./route.js";
  * links above it, tools(context), ask(context), draw(body, answer, context) }. */
 const VIEWS = {
   topics: { list: topicsView, one: topicView },
+  records: { list: topicsView, one: recordsView },
   brokers: { list: brokersView, one: brokerView },
   groups: { list: groupsView, one: groupView },
   coordinators: { list: coordinatorsView, one: coordinatorsView },
@@ -37,7 +39,7 @@ export function viewOf(route) {
 
 export function showTabs(node, cluster, route) {
   const tab = (view, text) =>
-    h("li", {}, h("a", { href: view === "" ? hrefOf(cluster) : hrefOf(cluster, view), "aria-current": route.view === view ? "page" : null }, text));
+    h("li", {}, h("a", { href: view === "" ? hrefOf(cluster) : hrefOf(cluster, view), "aria-current": (route.view === "records" ? "topics" : route.view) === view ? "page" : null }, text));
   show(node, h("ul", {}, tab("", "Overview"), tab("topics", "Topics"), tab("brokers", "Brokers"), tab("groups", "Groups"), tab("coordinators", "Coordinators"), tab("heat", "Heat map"), tab("access", "Access"), tab("operations", "Operations"), tab("webhooks", "Webhooks"), tab("audit", "Audit")));
 }
 
