@@ -35,7 +35,7 @@ from springtide.wire import codec
 from springtide.wire.apis import ApiKey
 from springtide.wire.compression import Compression
 from springtide.wire.fetch_response import FetchedPartition, encode_fetch_response
-from springtide.wire.framing import encode_response_frame
+from springtide.wire.framing import FileChunk, encode_response_frame
 from springtide.wire.headers import decode_request_header
 from springtide.wire.record_batch import BATCH_LENGTH_MIN, decode_header
 from springtide.wire.records import NewRecord, encode_batch, seal_batch, write_varint
@@ -62,7 +62,7 @@ def peer(end: int, fetched: Callable[[int], list[bytes] | None]) -> Iterator[Ask
                 if head.api_key == ApiKey.LIST_OFFSETS:
                     self.list_offsets(head.api_version, head.correlation_id, frame, position)
                 else:
-                    asked = codec.decode(codec.request_type(1, head.api_version), frame, position)
+                    asked: Any = codec.decode(codec.request_type(1, head.api_version), frame, position)
                     offset = asked.topics[0].partitions[0].fetch_offset
                     batches = fetched(offset)
                     if batches is None:
@@ -72,7 +72,7 @@ def peer(end: int, fetched: Callable[[int], list[bytes] | None]) -> Iterator[Ask
                     self.answer(head.correlation_id, encode_fetch_response(head.api_version, [told]))
 
         def list_offsets(self, version: int, correlation_id: int, frame: memoryview, position: int) -> None:
-            asked = codec.decode(codec.request_type(ApiKey.LIST_OFFSETS, version), frame, position)
+            asked: Any = codec.decode(codec.request_type(ApiKey.LIST_OFFSETS, version), frame, position)
             at = asked.topics[0].partitions[0].timestamp
             row = {"partition_index": 0, "offset": 0 if at == -2 else end, "timestamp": -1}
             body = {"throttle_time_ms": 0, "topics": ({"name": "t", "partitions": ({**row, **NO_ERROR},)},)}
@@ -82,6 +82,7 @@ def peer(end: int, fetched: Callable[[int], list[bytes] | None]) -> Iterator[Ask
         def answer(self, correlation_id: int, chunks: Any) -> None:
             try:
                 for chunk in encode_response_frame(correlation_id, chunks, has_flexible_header=True):
+                    assert not isinstance(chunk, FileChunk)
                     self.wfile.write(chunk)
             except ConnectionError:
                 pass  # it has had enough

@@ -108,7 +108,7 @@ def test_alice_sees_her_own_topics_only_and_each_look_is_in_the_audit(cluster: L
 def test_a_deleted_beginning_is_told_by_its_range(cluster: LocalCluster) -> None:
     cluster.create_topic("orders-cut")
     write(cluster, "orders-cut", *(f"v{number}" for number in range(10)))
-    admin = AdminClient(cluster.clients[OPERATOR].settings)
+    admin = AdminClient({**cluster.clients[OPERATOR].settings})
     (pending,) = admin.delete_records([TopicPartition("orders-cut", 0, 4)]).values()
     pending.result(SECONDS_MAX)
     refused = look(cluster, "orders-cut", partition=0, offset=3)
@@ -147,3 +147,25 @@ def test_a_partition_whose_leader_is_gone_is_an_error_that_passes(cluster: Local
         cluster.start_broker(leader)
     cluster.wait_until("it is shown again", lambda: look(cluster, "orders-alone").status_code == 200)
     assert shown(cluster, "orders-alone") == ["here"]
+
+
+def test_the_holes_of_a_compacted_log_are_passed_in_both_directions(cluster: LocalCluster) -> None:
+    configs = {"cleanup.policy": "compact", "segment.bytes": "4096", "min.cleanable.dirty.ratio": "0.1"}
+    cluster.create_topic("orders-table", configs=configs)
+    producer = Producer({**cluster.clients[ALICE].settings, "batch.num.messages": 5})
+    for number in range(300):
+        producer.produce("orders-table", f"{number}", key=f"key {number % 10}", partition=0)
+    assert producer.flush(SECONDS_MAX) == 0
+
+    def kept() -> list[int]:
+        answer = look(cluster, "orders-table", start="earliest", limit=1000)
+        return [item["offset"] for item in answer.json()["items"]]
+
+    cluster.wait_until("a round of compaction", lambda: len(kept()) < 200)
+    found = kept()
+    assert found[-1] == 299
+    newest = look(cluster, "orders-table", limit=1000).json()
+    assert [item["offset"] for item in newest["items"]][: len(found)] == kept()[::-1]
+    hole = next(offset for offset in range(300) if offset not in kept())
+    first = look(cluster, "orders-table", partition=0, offset=hole, limit=1).json()["items"][0]
+    assert first["offset"] > hole
