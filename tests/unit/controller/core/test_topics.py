@@ -214,7 +214,7 @@ def test_a_factor_beyond_the_live_brokers_says_where_the_others_are() -> None:
 CONFIGS = [
     ("retention.ms", "-1", None),
     ("retention.ms", "-2", RefusalCode.INVALID_CONFIG),
-    ("retention.ms", "1h", RefusalCode.INVALID_CONFIG),
+    ("retention.ms", "1 hour", RefusalCode.INVALID_CONFIG),
     ("retention.ms", "", RefusalCode.INVALID_CONFIG),
     ("retention.ms", "9" * 400, RefusalCode.INVALID_CONFIG),
     ("retention.ms", "١٢", RefusalCode.INVALID_CONFIG),
