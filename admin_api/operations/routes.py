@@ -111,8 +111,8 @@ async def cancel_it(
     ] = CancelMode.ROLLBACK,
 ) -> Response:
     """Stop an operation: partitions whose move is not finished get their original replicas back, or arrive
-    (`mode`). Those that have arrived stay until `:undo`: `cancellation` says how many, in a dry run too.
-    `blocked` says where too few original replicas are in sync."""
+    (`mode`). Those that have arrived stay until `:undo`; `cancellation` says how many, in a dry run too, and
+    `blocked` where too few original replicas are in sync."""
     asked = {"mode": mode.value, "reason": body.reason}
     work = partial(cancel_operation, mode=mode)
     return await change.carry_out("cancel_operation", work, asked, body.reason)
