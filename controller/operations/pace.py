@@ -88,6 +88,17 @@ def sampled(work: Work, current: Collection[MoveRow], progress: Progress, *, now
     return Sample(now_ms, -left, left, moves, _rate_max(keys, progress))
 
 
+def watched(work: Work, progress: Progress) -> tuple[str, int | None]:
+    """Return the plan and the rate, in bytes per second, of which samples tell: those of another plan, or of
+    before the throttle was changed, tell nothing of what is to come."""
+    if work.execution is not None:
+        return work.execution.plan_id, work.execution.throttle_bytes_per_s
+    moves = work.spec.moves if isinstance(work.spec, Reassignment) else ()
+    found = (progress[move.key] for move in moves if move.key in progress)
+    rates = [target.throttled_rate for one in found for target in one.targets]
+    return "", min((rate for rate in rates if rate is not None), default=None)
+
+
 def with_sample(samples: tuple[Sample, ...], sample: Sample) -> tuple[Sample, ...]:
     """Return the samples with the newest one last. It replaces the last one while that is young."""
     if len(samples) > 1 and samples[-1].at_ms - samples[-2].at_ms < SAMPLE_MS:

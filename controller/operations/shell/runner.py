@@ -51,7 +51,7 @@ from controller.operations.model import (
     is_progress_alone,
 )
 from controller.operations.outcome import Advance, DrainMark, fail
-from controller.operations.pace import OperationPace, Sample, pace_of, sampled, with_sample
+from controller.operations.pace import OperationPace, Sample, pace_of, sampled, watched, with_sample
 from controller.operations.reassignments import Progress, not_rolled_back
 from controller.operations.shell.executing import Executions, asked_by
 from controller.operations.shell.guarding import guarded
@@ -78,8 +78,8 @@ class OperationsRunner:
         self._wake_ms = wake_ms
         self._executions = Executions(engine=engine, store=store, sizes_wait_ms=sizes_wait_ms)
         self._running: dict[str, OperationRow] = {}
-        #: Of each operation that copies: its plan, and samples of that one.
-        self._samples: dict[str, tuple[str, tuple[Sample, ...]]] = {}
+        #: Of each operation that copies: its plan and rate, and samples of these.
+        self._samples: dict[str, tuple[tuple[str, int | None], tuple[Sample, ...]]] = {}
         #: Epoch under which `_running` was read; another one means: read again.
         self._read_under: int | None = None
         self._wake = anyio.Event()
@@ -246,21 +246,21 @@ class OperationsRunner:
 
     def _sample(self, operation_id: str, step: Advance, progress: Progress) -> None:
         """Keep a sample of an operation that runs; forget the samples of one that does not, or of another
-        plan. progress: as it was before what `step` changed."""
+        plan or rate. progress: as it was before what `step` changed."""
         work = step.work
-        plan_id = "" if work.execution is None else work.execution.plan_id
-        held, samples = self._samples.pop(operation_id, (plan_id, ()))
+        of = watched(work, progress)
+        held, samples = self._samples.pop(operation_id, (of, ()))
         if step.state is not OperationState.RUNNING or work.campaign.replan_at_ms is not None:
             return
         current = self._executions.current(operation_id)
         sample = sampled(work, current, progress, now_ms=self._clock.now_mono_ms())
         if sample is not None:
-            known = samples if held == plan_id else ()
-            self._samples[operation_id] = (plan_id, with_sample(known, sample))
+            known = samples if held == of else ()
+            self._samples[operation_id] = (of, with_sample(known, sample))
 
     def pace(self, operation_id: str) -> OperationPace:
         """Return how fast the operation copies, as of the last look; nothing is known on a standby."""
-        return pace_of(self._samples.get(operation_id, ("", ()))[1])
+        return pace_of(self._samples.get(operation_id, (("", None), ()))[1])
 
     def _unplannable(self, cluster: str, work: Work) -> Blocked | None:
         """Return why an operation that is about to order a plan should wait with it; None if it need not."""

@@ -92,6 +92,39 @@ async def test_a_drain_tells_how_fast_it_is_and_when_it_will_be_done(zookeeper: 
         assert (done["state"], done["progress"]["eta"]) == ("succeeded", None)
 
 
+async def test_the_time_left_follows_a_throttle_that_is_changed_meanwhile(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest)
+        await report_sizes(rest, brokers, size_bytes=10_000_000)
+        operation_id = await accepted(rest, f"{BROKERS}/1:drain", max_concurrent_moves=1)
+        for _ in range(3):  # 10 MB arrive every 4 s
+            await pause(rest, brokers, 4_000)
+            await catch_up(rest, brokers, size_bytes=10_000_000)
+        await rest.clock.sleep_ms(400)
+        (moving,) = [state for state in partitions(rest) if state.is_reassigning]
+        assert moving.throttle is None
+        slower = {"throttle_bytes_per_s": 1_000_000, "reason": "clients time out"}
+        assert (await rest.client.patch(f"/operations/{operation_id}", json=slower)).status_code == 200
+        await rest.clock.sleep_ms(400)
+        (moving,) = [state for state in partitions(rest) if state.is_reassigning]
+        assert moving.throttle is not None and moving.throttle.rate == 1_000_000, "at once, on its way"
+        told = (await operation(rest, operation_id))["progress"]
+        assert (told["throttle_bytes_per_s"], told["rate_bytes_per_s"], told["eta"]) == (
+            1_000_000,
+            None,
+            None,
+        )
+        for _ in range(2):  # and then every 10 s
+            await pause(rest, brokers, 10_000)
+            await catch_up(rest, brokers, size_bytes=10_000_000)
+        await rest.clock.sleep_ms(400)
+        told = (await operation(rest, operation_id))["progress"]
+        assert told["rate_bytes_per_s"] == pytest.approx(1_000_000, rel=0.15), (
+            "what was before does not count"
+        )
+        assert told["eta"]["p50_ms"] == pytest.approx(10_000, rel=0.2)
+
+
 async def test_only_an_addition_has_a_deadline(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         await formed(rest)

@@ -20,7 +20,7 @@ from controller.operations.model import (
     Work,
     begun,
 )
-from controller.operations.pace import OperationPace, Sample, pace_of, sampled, with_sample
+from controller.operations.pace import OperationPace, Sample, pace_of, sampled, watched, with_sample
 from springtide.contract.epochs import PartitionEpoch
 
 MIB = 2**20
@@ -224,6 +224,20 @@ def test_a_reassignment_has_left_what_its_moves_lack() -> None:
     work = msgspec.structs.replace(begun(Reassignment(moves=moves)), fates=(Fate.MOVING, Fate.MOVED))
     assert sampled(work, (), {("t", 0): on_its_way(0, 300, 120)}, now_ms=7) == Sample(7, -120, 120, 1)
     assert sampled(work, (), {("t", 0): on_its_way(0, 300, None)}, now_ms=7) is None
+
+
+def test_samples_belong_to_one_plan_at_one_rate() -> None:
+    assert watched(drain(throttle_bytes_per_s=7), {}) == ("p", 7)
+    moves = tuple(
+        ReassignmentMove(topic="orders", topic_id="t", partition=n, original=(1, 2), replicas=(3, 2))
+        for n in range(2)
+    )
+    work = begun(Reassignment(moves=moves))
+    found = on_its_way(0, 300, 120)
+    (target,) = found.targets
+    slow = msgspec.structs.replace(found, targets=(msgspec.structs.replace(target, throttled_rate=5),))
+    assert watched(work, {("t", 0): found}) == ("", None)
+    assert watched(work, {("t", 0): found, ("t", 1): slow, ("t", 2): slow}) == ("", 5)
 
 
 def test_what_has_no_data_to_move_has_no_pace() -> None:
