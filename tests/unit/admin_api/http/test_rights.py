@@ -130,6 +130,27 @@ async def test_topics_are_created_by_the_right_to_create_them_in_the_cluster_too
 
 
 @pytest.mark.anyio
+async def test_a_change_of_settings_is_undone_by_whom_acls_let_set_the_value(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    """Its path does not tell whose settings it is about: the route asks, as for the change itself."""
+    async with controller(zookeeper, tokens=TOKENS) as rest:
+        await authorized(rest, allow("topic", "*", "alter_configs"))
+        for name, value in (("num.partitions", "3"), ("cluster.protected", "false")):
+            path = f"/clusters/prod/configs/{name}"
+            await ask(rest, "PUT", path, "admin", json={"value": value})
+        await rest.outbox.flush()
+        listed = (await ask(rest, "GET", "/clusters/prod/config-changes", "viewer")).json()["items"]
+        guard, plain = (f"/clusters/prod/config-changes/{item['id']}:undo" for item in listed)
+        for path in (guard, plain):
+            assert problem(await ask(rest, "POST", path, "viewer", json={})) == REFUSED
+        more = {"bindings": [allow("cluster", "kafka-cluster", "alter_configs")]}
+        await ask(rest, "POST", "/clusters/prod/acls", "admin", json=more)
+        assert problem(await ask(rest, "POST", guard, "viewer", json={})) == REFUSED, "that takes an admin"
+        assert (await ask(rest, "POST", plain, "viewer", json={})).status_code == 200
+
+
+@pytest.mark.anyio
 async def test_more_replicas_of_a_topic_take_the_right_to_move_replicas(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper, tokens=TOKENS) as rest:
         await authorized(rest, allow("topic", "orders", "alter"))
