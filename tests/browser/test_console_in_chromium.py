@@ -79,7 +79,7 @@ def test_a_keyboard_reaches_everything_and_another_cluster_is_a_link_away(
     until("the headline", has_headline(browser, "All is well."))
     body = browser.driver.find_element("tag name", "body")
     names = []
-    for _ in range(20):
+    for _ in range(40):
         body.send_keys(Keys.TAB)
         element = browser.driver.switch_to.active_element
         names.append(element.get_attribute("aria-label") or element.text or element.get_attribute("value"))

@@ -199,7 +199,7 @@ export function brokerTable(list, replication, cluster) {
   const bytesMax = most(size);
   return table(
     "Brokers",
-    [["Broker"], ["State"], ["Leaders", "number"], ["Replicas", "number"], ["Data", "number"], ["Out of sync", "number"], ["Behind", "number"], ["Requests/s", "number"]],
+    [["Broker"], ["State"], ["Leaders", "number"], ["Replicas", "number"], ["Data", "number"], ["Requests/s", "number"], ["Out of sync", "number"], ["Behind", "number"]],
     list.map((broker) => {
       const found = carried.get(broker.broker_id);
       return h(
@@ -210,9 +210,9 @@ export function brokerTable(list, replication, cluster) {
         h("td", { class: "number" }, measured(count(broker.leaders), broker.leaders / leadersMax)),
         h("td", { class: "number" }, measured(count(broker.replicas), broker.replicas / replicasMax)),
         h("td", { class: "number" }, measured(bytes(size(broker)), (size(broker) ?? 0) / bytesMax)),
+        h("td", { class: "number" }, requestsOf(broker)),
         h("td", { class: `number ${found?.out_of_sync > 0 ? "degraded" : ""}` }, count(found?.out_of_sync)),
         h("td", { class: "number", title: found?.farthest_topic ? `farthest: ${found.farthest_topic}-${found.farthest_partition}` : null }, behindOf(broker, found)),
-        h("td", { class: "number" }, requestsOf(broker)),
       );
     }),
   );
