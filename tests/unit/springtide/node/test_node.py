@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import trio
 
+from springtide.contract.session import ProcessLoad
 from springtide.node.cluster_view import ClusterView
 from springtide.node.config import NodeConfig
 from springtide.node.controller_client import Role, Seen
@@ -44,6 +46,13 @@ def test_a_registration_tells_the_address_that_other_processes_use_and_no_direct
     assert (identity.broker_id, identity.host, identity.port) == (7, "127.0.0.1", 1)
     assert (identity.rack, identity.version, identity.log_dir_ids) == ("r1", "test", ())
     assert identity.incarnation_id == one.incarnation_id != node().incarnation_id
+
+
+def test_the_load_is_of_all_requests_and_of_the_connections_that_are_open() -> None:
+    one: Any = node()
+    one.server = SimpleNamespace(connection_count=3)
+    one.counters.requests |= {0: 5, 1: 7}
+    assert one.load() == ProcessLoad(connections=3, requests=12)
 
 
 def test_a_coordinator_asks_under_its_own_role_and_a_broker_with_what_it_has_seen() -> None:
