@@ -13,8 +13,9 @@ REBALANCES_TOLD_MAX: Final = 100
 TROUBLES_TOLD_MAX: Final = 50
 #: Groups with longer ids are not told of: Kafka takes ids of 32 KiB.
 GROUP_ID_CHARS_MAX: Final = 1_000
-#: Bytes of lags in one heartbeat, as they are encoded: controllers of older releases refuse one above 64 KiB.
-LAG_BYTES_TOLD_MAX: Final = 32 * 1024
+#: Bytes of lags in one heartbeat, as they are encoded: controllers of older releases refuse a heartbeat above
+#: 64 KiB, and the rebalances and troubles of a large cluster are more than half of that.
+LAG_BYTES_TOLD_MAX: Final = 16 * 1024
 #: Of one group: those that it is farthest behind in.
 TOPICS_PER_GROUP_TOLD_MAX: Final = 100
 
