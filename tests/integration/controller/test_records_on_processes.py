@@ -108,9 +108,9 @@ def test_alice_sees_her_own_topics_only_and_each_look_is_in_the_audit(cluster: L
 def test_a_deleted_beginning_is_told_by_its_range(cluster: LocalCluster) -> None:
     cluster.create_topic("orders-cut")
     write(cluster, "orders-cut", *(f"v{number}" for number in range(10)))
-    admin = AdminClient({**cluster.clients[OPERATOR].settings})
-    (pending,) = admin.delete_records([TopicPartition("orders-cut", 0, 4)]).values()
-    pending.result(SECONDS_MAX)
+    with AdminClient({**cluster.clients[OPERATOR].settings}) as admin:
+        (pending,) = admin.delete_records([TopicPartition("orders-cut", 0, 4)]).values()
+        pending.result(SECONDS_MAX)
     refused = look(cluster, "orders-cut", partition=0, offset=3)
     assert (refused.status_code, refused.json()["code"]) == (422, "offset_out_of_range")
     assert refused.json()["facts"] == {"partition": 0, "log_start_offset": 4, "log_end_offset": 10}
